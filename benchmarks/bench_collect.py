@@ -25,10 +25,11 @@ import numpy as np
 from timing import head, interleaved, ms, row, seconds_of
 
 from isotrain.config.compose import plain
+from isotrain.jobs.archive import Job
 from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import Job, plan_jobs, with_folder
+from isotrain.studies.plan import plan_jobs
 
 ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
@@ -52,7 +53,7 @@ def main() -> None:
         )
         jobs: list[Job] = []
         planning = seconds_of(lambda: jobs.extend(plan_jobs(load_study(str(file)), overrides)))
-        jobs = [with_folder(job, DATA) for job in jobs]
+        jobs = [job.on_data(DATA) for job in jobs]
         for job in jobs:
             write_run(job)
         size = (jobs[0].folder / "result.json").stat().st_size

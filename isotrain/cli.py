@@ -42,11 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
-    """What a command line gives: the command's function as `module:name`, and its arguments.
-
-    >>> parsed(["status", "smoke", "--json"]).function
-    'commands.plans:status'
-    """
+    """What a command line gives: the command's function as `module:name`, and its arguments."""
     program, commands = parsers()
     name, *rest = arguments or ["--help"]
     if name in commands:
@@ -102,7 +98,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke --jobs 2",
         "mine.yaml --list",
     )
-    of_plans(add, nargs="?", help="study, search, yaml file, or job file (.json)")
+    what = "study, search, yaml file, folder that one left, or job file (.json)"
+    of_plans(add, nargs="?", help=what)
     add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
 
@@ -219,11 +216,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 
 
 def at_least_1(text: str) -> int:
-    """A number of runs or trials.
-
-    >>> at_least_1("2")
-    2
-    """
+    """A number of runs or trials."""
     if text.isdecimal() and int(text) >= 1:
         return int(text)
     raise ArgumentTypeError(f"must be a whole number from 1, got {text}")

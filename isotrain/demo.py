@@ -16,11 +16,7 @@ FIXED = ("experiment", "task", "source", "isotropy", "trainer.devices")
 
 
 def demo_mistakes(overrides: Sequence[str]) -> list[str]:
-    """Why the demo cannot run with these overrides, every mistake; nothing heavy is imported.
-
-    >>> demo_mistakes(["isotropy=mean"])
-    ['isotropy is fixed in the demo; use: isotrain train experiment=demo isotropy=mean']
-    """
+    """Why the demo cannot run with these overrides, every mistake; nothing heavy is imported."""
     mistakes = []
     for text in overrides:
         key = key_of(text)
@@ -57,21 +53,23 @@ def demo(overrides: Sequence[str]) -> None:
     if _is_replaceable(overrides) and encoder_mistakes(of_first):
         fallback = _without_minilm()
     scores, rows, folders = {}, {}, {}
+
+    def run_arm(arm: str) -> None:
+        used = _overrides(overrides, arm, fallback)
+        cfg = compose_run(used)
+        scores[arm] = run(cfg, arm, used, show=show_run)
+        folders[arm] = folder_of(cfg, arm)
+        rows[arm] = read_records(folders[arm] / "metrics.jsonl")
+
     for arm in ARMS:
         try:
-            used = _overrides(overrides, arm, fallback)
-            cfg = compose_run(used)
-            scores[arm] = run(cfg, arm, used, show=show_run)
+            run_arm(arm)
         except CannotRunError as error:
             unavailable = isinstance(error.__cause__, EncoderUnavailableError)
             if not (unavailable and _is_replaceable(overrides)):
                 raise
             fallback = _without_minilm()
-            used = _overrides(overrides, arm, fallback)
-            cfg = compose_run(used)
-            scores[arm] = run(cfg, arm, used, show=show_run)
-        folders[arm] = folder_of(cfg, arm)
-        rows[arm] = read_records(folders[arm] / "metrics.jsonl")
+            run_arm(arm)
     print_layers(rows, read_result(folders[ARMS[0]]))
     say("WiC (generated), one seed an arm: a demonstration, not a comparison of methods.")
     for arm in ARMS:

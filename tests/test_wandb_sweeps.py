@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from itertools import product
@@ -63,10 +62,6 @@ def agent_command(monkeypatch, tmp_path):
     return build
 
 
-def test_there_is_a_grid_and_a_search():
-    assert {load(file)["method"] for file in FILES} >= {"grid", "bayes"}
-
-
 @pytest.mark.parametrize("file", FILES, ids=IDS)
 def test_every_command_of_the_agent_can_run(file, agent_command):
     sweep = load(file)
@@ -92,20 +87,6 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
                 node = node[part]
             if not hasattr(node, "_target_"):
                 assert node == value
-
-
-@pytest.mark.parametrize("file", FILES, ids=IDS)
-def test_a_file_opens_with_its_question_and_command(file):
-    opening = re.match(r"(#.*\n)+", file.read_text("utf-8"))[0]
-    assert "Question:" in opening
-    assert f"wandb sweep sweeps/{file.name}" in opening
-
-
-def test_a_misspelt_key_is_told(agent_command):
-    sweep = load(FILES[0])
-    _cfg, mistakes = check_command(agent_command(sweep, {"optimizer.rl": 1e-3})[5:])
-    (mistake,) = mistakes
-    assert mistake.startswith("no key optimizer.rl")
 
 
 @pytest.mark.campaign

@@ -1,49 +1,33 @@
-"""What `status` and `report` show of a run, study, search or sweep, and the list of all plans."""
+"""What `status`, `report` and `run --list` show of a run, study, search or sweep."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import OmegaConf
 from rich.console import Group
 
+from isotrain.commands.targets import Given, Named
 from isotrain.config.sweep import names, text_of
 from isotrain.console import say, spinner
-from isotrain.jobs.archive import Archive, located
+from isotrain.jobs.archive import Archive, locate
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
-from isotrain.jobs.stored import PlanError, stored
+from isotrain.jobs.stored import stored
 from isotrain.runs.files import read_result
 from isotrain.runs.locks import take
+from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study, load_study, question_of, study_text
-from isotrain.studies.identity import write_identity
-from isotrain.studies.search import load_search
-from isotrain.studies.search_plan import Plan
+from isotrain.studies.identity import listed, write_identity
+from isotrain.studies.plan import SHARED, in_force, plan_jobs
+from isotrain.studies.search import Search, load_search
+from isotrain.studies.search_plan import plan_search
 from isotrain.studies.status import Status, status_of
-
-
-class Named(NamedTuple):
-    """What a command line names, and what it changes of its plan."""
-
-    target: str  # a name, file or folder
-    overrides: Sequence[str] = ()
-    config_dir: str | None = None
-    name: str | None = None
-    trials: int | None = None
-
-
-class Given(NamedTuple):
-    """What a command is about."""
-
-    kind: str  # study | search | sweep | run | folder
-    folder: Path  # of a plan or run
-    named: Named
-    study: Study | None = None
-    jobs: Sequence[Any] = ()
-    search: Plan | None = None
+from isotrain.studies.sweep import plan_sweep
 
 
 @contextmanager
@@ -52,15 +36,9 @@ def open_trials(given: Given) -> Iterator[Any]:
     if given.search is None:
         yield None
         return
-    from isotrain.studies.trials import DATABASE, opened
+    from isotrain.studies.trials import opened
 
-    if not (given.folder / DATABASE).is_file():
-        name = given.search.search.name
-        raise PlanError(
-            f"no trial of search {name} has been made under {given.folder}; start with "
-            f"isotrain run {name}"
-        )
-    with opened(given.search) as study:
+    with opened(given.search, to_read=True) as study:
         yield study
 
 
@@ -74,7 +52,7 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
         return _look_at_run(given.folder)
     what = f"{given.kind} {given.folder.name}"
     headings = ("task", "arm") if given.kind == "study" else ()
-    jobs = located(given.jobs, archive := Archive(given.folder))
+    jobs = locate(given.jobs, archive := Archive(given.folder))
     return status_of(what, headings, jobs, given.folder, n_jobs, archive.damaged)
 
 
@@ -118,7 +96,7 @@ def write(given: Given) -> list[Path]:
 
     if given.kind == "folder":
         return write_runs(given.folder, given.folder / "collected")
-    jobs = located(given.jobs, Archive(given.folder))
+    jobs = locate(given.jobs, Archive(given.folder))
     folders = [job.folder for job in jobs if job.folder.is_dir()]
     return write_runs(given.folder.absolute().parents[1], given.folder, folders)
 
@@ -128,15 +106,72 @@ def _report_study(study: Study, given: Given) -> list[Path]:
     from isotrain.reporting.report import write_report
 
     named = given.named
-    jobs = located(given.jobs, Archive(given.folder))
-    if any(stored(job.folder).is_finished for job in jobs):
+    jobs = locate(given.jobs, Archive(given.folder))
+    if any(stored(job.folder).is_finished for job in jobs) and not given.is_other:
         given.folder.mkdir(parents=True, exist_ok=True)
         lock = take(given.folder / "lock")  # whoever is at work has written this
         if lock is not None:
-            own = named.target, named.overrides, named.config_dir
+            own = named.file or named.target, named.overrides, named.config_dir
             write_identity(study, jobs, given.folder, *own)
             os.close(lock)
     return write_report(study, jobs, given.folder, named.overrides)
+
+
+def preview(kind: str, named: Named) -> int:
+    """Show what a study or search would run, then its mistakes; nothing is imported or written."""
+    if kind == "study":
+        study = load_study(named.target, named.name)
+        text = study_text(named.target)
+        say("\n".join(study_lines(study, question_of(text), named.overrides)))
+        plan_jobs(study, named.overrides, named.config_dir)
+    elif kind == "search":
+        search = load_search(named.target, named.trials, named.name)
+        text = text_of("tune", named.target)
+        say("\n".join(search_lines(search, question_of(text), named.overrides)))
+        plan_search(search, named.overrides, named.config_dir)
+    else:
+        jobs = plan_sweep(named.overrides, named.config_dir)
+        say("\n".join([f"sweep: {len(jobs)} runs", *(job.name for job in jobs)]))
+    return 0
+
+
+def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
+    """What a study would run: runs, what all have, and what each task and arm has."""
+    parts = (("task", study.tasks), ("arm", study.arms), ("seed", study.seeds))
+    counts = [f"{len(own)} {name}{'s' * (len(own) != 1)}" for name, own in parts]
+    lines = [
+        f"study {study.name}: {' × '.join(counts)} = {study.n_runs} runs"
+        + f"; {question}" * bool(question),
+        f"every run: {_one_line(in_force((*SHARED, *study.overrides, *overrides)))}",
+        *(f"task {task}: {_one_line(own)}" for task, own in study.tasks.items()),
+    ]
+    for arm, own in study.arms.items():
+        lines.append(f"arm {arm}: {_one_line(own)}" + "; the baseline" * (arm == study.baseline))
+    lines.append(f"seeds: {listed(study.seeds)}")
+    if study.margin is not None:
+        lines.append(f"margin: {study.margin:g}")
+    if study.margin_share is not None:
+        lines.append(f"margin: {study.margin_share:g} of what fine-tuning gains")
+    return lines
+
+
+def search_lines(search: Search, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
+    """What a search would run: trials, what all runs have, and the options of each key."""
+    n_trials, n_seeds = search.n_trials, len(search.seeds)
+    counts = f"{n_trials} trial{'s' * (n_trials != 1)} × {n_seeds} seed{'s' * (n_seeds != 1)}"
+    return [
+        f"search {search.name}: {counts} = {n_trials * n_seeds} runs"
+        + f"; {question}" * bool(question),
+        f"every run: {_one_line(in_force((*SHARED, *search.overrides, *overrides)))}",
+        *(f"{parameter.key}: {parameter.text}" for parameter in search.space),
+        f"seeds: {listed(search.seeds)}",
+        f"sampler: {search.sampler}, pruner: {search.pruner}",
+    ]
+
+
+def _one_line(overrides: Sequence[str]) -> str:
+    """Overrides as a command line has them, without secrets."""
+    return shlex.join(redacted(list(overrides))) or "nothing of its own"
 
 
 def show_all() -> int:

@@ -76,11 +76,7 @@ def demo(overrides: Sequence[str]) -> int:
 
 
 def _become(job: RunJob) -> NoReturn:
-    """Replace this process by that of a run of several processes, `isotrain run -`.
-
-    Its ranks are started with that process's command line. Were it this one's, each rank would
-    compose for itself. The job's text goes by the environment.
-    """
+    """Replace this process by that of a run of several processes: ranks repeat its command."""
     sys.stdout.flush()
     os.execve(sys.executable, [*COMMAND, "-"], own_environment() | {JOB: job_text(job)})
 

@@ -1,15 +1,66 @@
-"""Runs found by their records: task, method, seed and what they compute, not by folder names."""
+"""Planned runs, and the records of runs: found by what they compute, not by folder names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from isotrain.config.compose import RunId, RunJob, run_id
+from omegaconf import DictConfig
+
+from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import stored
+
+
+class Job(NamedTuple):
+    """A planned run: of a study, a sweep, or the trial of a search."""
+
+    task: str
+    arm: str
+    seed: int
+    of_pair: DictConfig  # its configuration with any seed, shared and never changed
+    id: RunId
+    folder: Path  # `<output_dir>/<task>/<arm>` until its record or the revision of its data is read
+    overrides: Sequence[str]
+    rerun: bool = False
+    data: str = ""  # revision of what it reads, as planned
+    label: str = ""  # its name, in place of `<task>-<arm>-seed<k>`
+    search: str = ""  # that it is a trial of
+
+    @property
+    def cfg(self) -> DictConfig:
+        """Its configuration, made when it is asked for: a study may have thousands of runs."""
+        return seeded(self.of_pair, self.seed)
+
+    @property
+    def name(self) -> str:
+        """Of its log and its job file, and in messages."""
+        return self.label or f"{self.task}-{self.arm}-seed{self.seed}"
+
+    def on_data(self, data: str) -> Job:
+        """The job with the folder of its run, which reads this revision of the data."""
+        return self._replace(folder=self.folder.parents[1] / self.id.folder(data), data=data)
+
+    def as_run(self) -> RunJob:
+        """What its process is given."""
+        return RunJob(self.cfg, self.arm, self.overrides, self.search, self.data)
+
+
+def job_of(cfg: DictConfig, arm: str, overrides: Sequence[str], **more: Any) -> Job:
+    """The job of a configuration with its own seed."""
+    own = run_id(recorded(cfg), arm)
+    folder = Path(str(cfg.output_dir)) / own.task / arm
+    return Job(own.task, arm, cfg.seed, cfg, own, folder, overrides, **more)
+
+
+def seeded(cfg: DictConfig, seed: int) -> DictConfig:
+    """A copy of a configuration with another seed."""
+    copy = deepcopy(cfg)
+    copy.seed = seed
+    return copy
 
 
 class Record(NamedTuple):
@@ -27,11 +78,7 @@ class Record(NamedTuple):
 class Archive:
     """The records of all runs below an output folder, `<task>/<run>/result.json`.
 
-    Args:
-        folder: of a plan there, such as `<output_dir>/studies/<name>`, wherever it is now.
-
-    Raises:
-        PlanError: a record is there and cannot be read now.
+    `folder` is that of a plan there, such as `<output_dir>/studies/<name>`, wherever it is now.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,25 +116,7 @@ class Archive:
         return "finished" if any(one.is_finished for one in found) else "begun" if found else ""
 
 
-class Planned(Protocol):
-    """A run of a plan, a named tuple."""
-
-    @property
-    def id(self) -> RunId:
-        """Which run it is."""
-
-    @property
-    def folder(self) -> Path:
-        """Of the run: `<output_dir>/<task>/<arm>`, which does not exist, while it is not known."""
-
-    def as_run(self) -> RunJob:
-        """What its process is given."""
-
-
-AnyPlanned = TypeVar("AnyPlanned", bound=Planned)
-
-
-def located(jobs: Sequence[AnyPlanned], archive: Archive) -> list[AnyPlanned]:
+def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
     """The jobs with the folders of their records, where there are some.
 
     Records that were read elsewhere count as long as no job has one of where it would read now;
@@ -97,17 +126,12 @@ def located(jobs: Sequence[AnyPlanned], archive: Archive) -> list[AnyPlanned]:
     reads = {job.id.reads for job in jobs}
     known = {one.data for job, own in found for one in own if one.id.reads == job.id.reads}
 
-    def is_own(record: Record, job: AnyPlanned) -> bool:
+    def is_own(record: Record, job: Job) -> bool:
         has_moved = record.id.reads not in reads and record.data in known
         return not known or record.id.reads == job.id.reads or has_moved
 
     kept = [(job, [one for one in own if is_own(one, job)]) for job, own in found]
-    return [in_folder(job, own[0].folder) if own else job for job, own in kept]
-
-
-def in_folder(job: AnyPlanned, folder: Path, data: str = "") -> AnyPlanned:
-    """The job with the folder of its run, and the revision that it is planned on."""
-    return job._replace(folder=folder, data=data)  # type: ignore[attr-defined, no-any-return]
+    return [job._replace(folder=own[0].folder) if own else job for job, own in kept]
 
 
 @cache

@@ -1,9 +1,8 @@
 """Which CUDA device a job sees where several are at work. Imports nothing heavy.
 
-A job holds the lock of a place on its device, a file under the system's temporary folder, until
-its process has ended: calls of studies, searches and sweeps see what the others have taken. They
-do so for one user on one machine, whose calls have one temporary folder and name devices alike
-(numbers, or slices of a divided GPU); a Slurm job has devices, and locks, of its own.
+A job holds the lock of a place on its device, a file in the system's temporary folder, until its
+process has ended: calls of one user on one machine see what the others have taken. A Slurm job has
+devices, and locks, of its own.
 """
 
 from __future__ import annotations
@@ -55,24 +54,12 @@ def device_for(
     """What the environment of a job adds, and the descriptors that its process is to be passed.
 
     A job of one device gets the first of those with the fewest jobs by `CUDA_VISIBLE_DEVICES`,
-    which is left alone where that is the first of all and this call has no other job: it is the
-    one that a run takes anyway. A run that takes several devices or names its own keeps them, and
-    others see that they are taken. Nothing on the CPU.
-
-    Args:
-        cfg: of the run.
-        devices: `cuda_devices()`.
-        side_by_side: whether this call has several jobs at a time.
+    which is left alone where that is the first of all and this call has no other job
+    (`side_by_side`). A run that takes several devices or names its own keeps them, and others see
+    that they are taken. Nothing on the CPU.
 
     Raises:
-        OSError: nothing can be written below the system's temporary folder, or another user has
-            made ours there.
-
-    >>> from omegaconf import OmegaConf
-    >>> cfg = OmegaConf.create({"trainer": {"accelerator": "cpu", "devices": 1}})
-    >>> with device_for(cfg, ["0", "1"], side_by_side=True) as given:
-    ...     given
-    ({}, ())
+        OSError: the system's temporary folder takes no files, or another user has made ours there.
     """
     environment, locks = dict[str, str](), list[int]()
     try:

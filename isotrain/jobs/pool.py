@@ -17,10 +17,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from socket import gethostname
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 
-from isotrain.config.compose import RunJob
-from isotrain.console import REJECTED, duration, is_watched, say, score_text, spinner
+from isotrain.console import REJECTED, is_watched, say, score_text, spinner
+from isotrain.jobs.archive import Job
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
     Backend,
@@ -35,32 +35,15 @@ from isotrain.jobs.progress import is_owned, newest_step
 from isotrain.jobs.stored import PlanError, put_aside, stored
 from isotrain.runs.locks import is_locked, take
 
+Checked = TypeVar("Checked")
 POLL_S = 0.05  # between two looks at a process
+WAIT_S = 0.2  # between two looks at a run of another one
 LOOK_S = 2.0  # between two looks at how far the runs are
 PATIENCE_S = 1.0  # of waiting for another process, before it is told
 STOPPED = {  # exit codes of a run that was asked to stop
     code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)
 }
 ENDED = "isotrain: exit code "  # the last line of a failed run's log
-
-
-class Job(Protocol):
-    """A run of a plan."""
-
-    @property
-    def name(self) -> str:
-        """Of its log and its job file, and in messages."""
-
-    @property
-    def folder(self) -> Path:
-        """Of its run."""
-
-    @property
-    def rerun(self) -> bool:
-        """Whether it runs again although it finished before."""
-
-    def as_run(self) -> RunJob:
-        """What its process is given."""
 
 
 class End(NamedTuple):
@@ -101,26 +84,25 @@ class Pool:
     def __init__(self, folder: Path, n: int, what: str, backend: Backend = local) -> None:
         self.folder, self.n, self.what, self._backend = folder, n, what, backend
         self.received = list[int]()  # stop signals so far
-        self._stack, self._mutex = ExitStack(), threading.Lock()
-        self._n_told, self._at_work, self._counts = (
-            0,
-            dict[str, tuple[Path, float]](),
-            Counter[str](),
-        )
-        self._took_s, self._n_jobs, self._devices = list[float](), 0, list[str]()
+        self._stack, self._mutex, self._devices = ExitStack(), threading.Lock(), list[str]()
+        self._n_jobs, self._n_told, self._counts = 0, 0, Counter[str]()
+        self._at_work = dict[str, Path]()
 
     def __enter__(self) -> Pool:
         try:
             for part in ("jobs", "logs"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise PlanError(
-                f"cannot write to {self.folder}; choose another output_dir=..."
-            ) from error
+            what = f"cannot write to {self.folder}"
+            raise PlanError(f"{what}; choose another output_dir=...") from error
         with ExitStack() as stack:  # ours only once nothing can fail any more
             self.received = stack.enter_context(stop_signals())
-            waiting = f"{self.what}: waiting for another call to end"
-            lock = self._lock_of(self.folder / "lock", waiting)
+            began_at, told = time.monotonic(), False
+            while (lock := take(self.folder / "lock")) is None and not self.received:
+                if not told and time.monotonic() > began_at + PATIENCE_S:
+                    say(f"{self.what}: waiting for another call to end")
+                    told = True
+                time.sleep(POLL_S)
             if lock is not None:
                 stack.callback(os.close, lock)
                 call = Call(os.getpid(), self.n, gethostname())
@@ -132,6 +114,19 @@ class Pool:
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+
+    def check_parts(self, check: Callable[[], Checked]) -> Checked | None:
+        """What `check` gives, which imports the parts of the runs; None after a stop signal."""
+        if self.received:
+            return None
+        try:
+            with spinner(f"{self.what}: importing the parts of its runs"):
+                found = check()
+        except PlanError:
+            if self.received:  # it ends the import, too
+                return None
+            raise
+        return None if self.received else found
 
     def run(self, jobs: Sequence[Job]) -> int:
         """The number of jobs that are not finished: they failed, or were stopped."""
@@ -181,17 +176,14 @@ class Pool:
 
     def _one(self, job: Job, is_to_stop: Callable[[], bool]) -> End:
         began_at, told, log = time.monotonic(), False, self.folder / "logs" / f"{job.name}.log"
-        read_ns: int | None = None  # a record is read once for each time that it is written
         while not self.received:
-            if (now_ns := _written_ns(job.folder)) != read_ns:
-                read_ns = now_ns
-                if not job.rerun and stored(job.folder).is_finished:
-                    return End("finished", log=log)
+            if not job.rerun and stored(job.folder).is_finished:
+                return End("finished", log=log)
             if is_owned(job.folder) or (lock := take(log)) is None:
                 if not told and time.monotonic() > began_at + PATIENCE_S:
                     say(f"{job.name}: waiting for another process at {job.folder}")
                     told = True
-                time.sleep(POLL_S)
+                time.sleep(WAIT_S)
                 continue
             try:
                 end = self._followed(job, log, lock, is_to_stop)
@@ -212,7 +204,7 @@ class Pool:
         with device_for(run.cfg, self._devices, self.n > 1) as (environment, locks):
             process = start_job(run, file, log, self._backend, environment, (lock, *locks))
         say(f"start {job.name}")
-        self._at_work[job.name] = job.folder, (began_at := time.monotonic())
+        self._at_work[job.name], began_at = job.folder, time.monotonic()
         n_passed_on, is_asked = 0, False
         try:
             while (code := process.poll()) is None:
@@ -245,8 +237,6 @@ class Pool:
         with self._mutex:
             self._counts[state] += 1
             n_done = self._counts["finished"]
-            if state == "finished":
-                self._took_s.append(seconds)
         of = f" of {self._n_jobs}" if self._n_jobs else ""
         line = f"{job.name} ({n_done}{of} finished, {seconds:.0f} s)"
         if state == "finished":
@@ -272,31 +262,14 @@ class Pool:
                 name = signal.Signals(self.received[number - 1]).name
                 say(f"{name}: stopping {len(self._at_work)} runs{again}")
 
-    def _lock_of(self, path: Path, waiting: str) -> int | None:
-        """The lock of a file, waited for; None where a stop signal came first."""
-        began_at, told = time.monotonic(), False
-        while (lock := take(path)) is None and not self.received:
-            if not told and time.monotonic() > began_at + PATIENCE_S:
-                say(waiting)
-                told = True
-            time.sleep(POLL_S)
-        return lock
-
     def _state(self) -> str:
-        """How many runs have finished, how long the rest takes, the step of each at work."""
-        at_work, n_failed = dict(self._at_work), self._counts["failed"]
-        text = f"{len(self._took_s)} of {self._n_jobs} runs"
+        """How many runs have finished, and the step of each at work."""
+        n_failed = self._counts["failed"]
+        text = f"{self._counts['finished']} of {self._n_jobs} runs"
         text += f", {n_failed} failed" if n_failed else ""
-        n_waiting = self._n_jobs - sum(self._counts.values()) - len(at_work)
-        if self._took_s:
-            mean = sum(self._took_s) / len(self._took_s)
-            shares = [
-                max(0.0, 1 - (time.monotonic() - began_at) / mean)
-                for _, began_at in at_work.values()
-            ]
-            left = seconds_left([mean * share for share in (*shares, *[1.0] * n_waiting)], self.n)
-            text += f", about {duration(left)} left"
-        steps = [(name, newest_step(f / "metrics.jsonl")) for name, (f, _) in at_work.items()]
+        steps = [
+            (name, newest_step(f / "metrics.jsonl")) for name, f in dict(self._at_work).items()
+        ]
         at = [name if step is None else f"{name} (step {step})" for name, step in steps]
         return f"{text}; {', '.join(at)}"
 

@@ -103,10 +103,9 @@ def start_job(
     on when that process is killed.
 
     Args:
-        job: the run, and the arm that names its folder.
+        job: the run.
         file: where the job is written, and read by the process.
-        log: receives what the process prints, behind what earlier attempts left there and a line
-            that begins with `STARTED`.
+        log: receives what it prints, behind earlier attempts and a line that begins with `STARTED`.
         backend: starts it.
         environment: variables beside this process's own and `OMP_NUM_THREADS`, the job's threads.
         locks: descriptors that it keeps open until it ends.
@@ -138,29 +137,23 @@ def stop_job(process: Process, at_once: bool = False) -> None:
 
 
 def warm_up() -> None:
-    """Start the server that workers are forked from, where none is at work.
+    """Start the server that workers are forked from, where none is at work; it imports meanwhile.
 
-    It imports while this process goes on. It has one thread, as others would not survive a fork. It
-    ends with this process, and hears no signal of its terminal.
+    It has one thread, as others would not survive a fork, and hears no signal of its terminal.
     """
     with _lock:
-        _start_server()
-
-
-def _start_server() -> None:
-    _server.set_forkserver_preload(PRELOADED)
-    own = {name: os.environ.get(name) for name in (*OF_SERVER, "PYTHONPATH")}
-    os.environ |= own_environment() | OF_SERVER
-    resource_tracker.ensure_running()  # which lets signals through again
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for name, value in own.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+        _server.set_forkserver_preload(PRELOADED)
+        before = dict(os.environ)
+        os.environ |= own_environment() | OF_SERVER
+        resource_tracker.ensure_running()  # which lets signals through again
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            for name in (*OF_SERVER, "PYTHONPATH"):
+                os.environ.pop(name)
+            os.environ |= before
 
 
 class _Worker:
@@ -171,10 +164,15 @@ class _Worker:
     ) -> None:
         self._alive, own = os.pipe()  # its end tells that the process has ended
         try:
-            with _lock, log.open("ab", buffering=0) as stream, _without_main():
+            with _lock, log.open("ab", buffering=0) as stream:
                 warm_up()
                 self._process = _Forked(file, environment, (stream.fileno(), own, *locks))
-                self._process.start()
+                program = sys.modules["__main__"]
+                sys.modules["__main__"] = ModuleType("__main__")  # a worker would import the script
+                try:
+                    self._process.start()
+                finally:
+                    sys.modules["__main__"] = program
         finally:
             os.close(own)
         assert self._process.pid is not None
@@ -187,17 +185,6 @@ class _Worker:
 
     def __del__(self) -> None:
         os.close(self._alive)
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide the program's own module: a worker would import it, which runs it without a guard."""
-    own = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = own
 
 
 class _Forked(ForkServerProcess):

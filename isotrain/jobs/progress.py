@@ -52,12 +52,7 @@ def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
 
 
 def checkpoint_step(folder: Path) -> int | None:
-    """The step that an unfinished run resumes after; None where it would start anew.
-
-    It is read from `resume.json`, which is written beside each `resume.ckpt`.
-
-    >>> checkpoint_step(Path("nowhere"))
-    """
+    """The step that an unfinished run resumes after; None where it would start anew."""
     if not (folder / "resume.ckpt").is_file():
         return None
     try:

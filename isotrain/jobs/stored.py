@@ -1,4 +1,4 @@
-"""What a run folder holds: its result, or a file that is damaged and can be put aside."""
+"""What folders hold: the result of a run, the command that gave a plan, or a damaged file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from isotrain.runs.files import DamagedError, read_result
 
 STATES = ("running", "finished", "failed", "interrupted")  # status of a result.json
 ASIDE = ".damaged"  # appended to the name of a file that is put aside
+STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # of a plan's folder
+DATABASE = "study.db"  # there: the trials of a search
+COPY = "plan.yaml"  # there: of the file of a study or search, for when that is gone
+TYPES: dict[str, type | tuple[type, ...]] = {
+    **{"file": str, "name": str, "overrides": list, "config_dir": (str, type(None))},
+    **{"n_trials": int, "history": list, "shared": dict, "runs": dict, "data": dict},
+}
+GIVEN = ("overrides", "config_dir")  # of the command
+ORIGINS = {
+    STUDY: (*GIVEN, "file", "name", "history", "shared", "runs"),
+    SEARCH: (*GIVEN, "file", "name", "n_trials", "objective", "direction", "monitored", "data"),
+    SWEEP: GIVEN,
+}
 
 
 class PlanError(ValueError):
@@ -33,10 +46,7 @@ def stored(folder: Path) -> Stored:
     """The `result.json` of a run folder, judged; nothing is written.
 
     Raises:
-        PlanError: the file is there and cannot be read now, which says nothing of what it holds.
-
-    >>> stored(Path("nowhere"))
-    Stored(result={}, damage='')
+        PlanError: the file cannot be read now, and may be whole.
     """
     path = folder / "result.json"
     try:
@@ -50,21 +60,35 @@ def stored(folder: Path) -> Stored:
     return Stored({}, f"{path} is damaged (a record has a status, one of {', '.join(STATES)})")
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file has; None where there is no file.
+def read_origin(path: Path) -> dict[str, Any] | None:
+    """What a `study.json`, `search.json` or `sweep.json` has; None where there is no file.
 
     Raises:
-        PlanError: it is there and cannot be read now.
-        ValueError: it is no JSON.
-
-    >>> read_json(Path("nowhere.json"))
+        PlanError: it is damaged, or cannot be read now.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for key in ORIGINS[path.name]:
+            if not isinstance(content[key], TYPES.get(key, object)):
+                raise ValueError(f"{key} is {content[key]!r}")
+        if not all(isinstance(text, str) for text in content["overrides"]):
+            raise ValueError(f"overrides are {content['overrides']!r}")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise cannot_be_read(path, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise damage(path, error) from error
+    found: dict[str, Any] = content
+    return found
+
+
+def damage(path: Path, error: Exception) -> PlanError:
+    """The error of such a file that is damaged."""
+    return PlanError(
+        f"{path} is damaged ({type(error).__name__}: {error}); move it away, and the next "
+        "`isotrain run` or `train -m` of that command writes it anew"
+    )
 
 
 def cannot_be_read(path: Path, error: OSError) -> PlanError:
@@ -76,17 +100,10 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
 
 
 def put_aside(*paths: Path) -> list[Path]:
-    """Rename those of these files that are there; the new names.
-
-    A file that was put aside before is never replaced.
-    """
+    """Rename those of these files that are there; the new names, which replace no file."""
     moved = []
     for path in paths:
         if path.is_file():
-            free = next(aside for k in count() if not (aside := _aside(path, k)).exists())
-            moved.append(path.rename(free))
+            asides = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
+            moved.append(path.rename(next(aside for aside in asides if not aside.exists())))
     return moved
-
-
-def _aside(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}{ASIDE}{number or ''}")

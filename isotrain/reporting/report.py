@@ -12,7 +12,8 @@ from isotrain.config.compose import key_of, plain
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.config.targets import allowance
 from isotrain.console import say, spinner
-from isotrain.jobs.stored import PlanError
+from isotrain.jobs.archive import Job
+from isotrain.jobs.stored import STUDY, PlanError, read_origin
 from isotrain.reporting.frame import csv_text, frame, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
@@ -21,8 +22,7 @@ from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study, question_of, study_text
-from isotrain.studies.origin import STUDY, read_origin
-from isotrain.studies.plan import SHARED, Job, in_force
+from isotrain.studies.plan import SHARED, in_force
 from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isotrain.config.compose import plain
-from isotrain.jobs.archive import Archive
+from isotrain.jobs.archive import Archive, Job
 from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, WITHOUT, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
 from isotrain.studies.identity import arms_on_record, changes
-from isotrain.studies.plan import Job
 from isotrain.studies.results import Gap, Run, collect
 
 

@@ -21,7 +21,6 @@ from isotrain.reporting.markdown import aligned
 from isotrain.reporting.report import replace_files
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
-from isotrain.studies.preview import spelled
 from isotrain.studies.search_plan import Plan
 from isotrain.studies.trials import ASKED, BAD, NAMES, ending
 
@@ -71,7 +70,7 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
     )
     lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
     lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
-    lines += [f"- {parameter.key}: {spelled(parameter)}" for parameter in search.space]
+    lines += [f"- {parameter.key}: {parameter.text}" for parameter in search.space]
     lines.append(
         f"- score: {plan.objective}, the {end} is best"
         + (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrain.console import say, spinner
+from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
-from isotrain.studies.plan import Job
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,15 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count, islice
-from textwrap import wrap
 from typing import NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
 from optuna.trial import FrozenTrial, TrialState
 
-from isotrain.config.compose import recorded, run_id, written
-from isotrain.config.sweep import shipped
-from isotrain.studies.search_plan import Plan, runs_of
+from isotrain.studies.search_plan import Plan, trial_jobs
 from isotrain.studies.space import Value, overrides_of
 
 N_SEEDS = 8  # from this number on a study judges paired differences by permutation
@@ -24,7 +20,6 @@ NOTHING = (
     "is nothing to confirm."
 )
 COMPARED = ("isotropy", "objective")  # groups that a search is about, if it has one
-WIDTH = 96
 
 
 class Confirmation(NamedTuple):
@@ -46,13 +41,10 @@ def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
 def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | str:
     """A study of the best trial of each option of a key, or of the best trial and its ablations.
 
-    In its place a sentence that says why there is none: nothing to compare, or an objective that a
-    study does not judge by.
-
-    The first where the search says which key to `compare`, or searches `isotropy` or `objective`,
-    and two of its options have a complete trial. Otherwise the baseline is the overrides alone, and
-    `without_<leaf>` the best trial with one searched key at its default. An arm that would compute
-    the same as another, or that cannot run, is left out.
+    In its place a sentence that says why there is none. Options are compared where the search says
+    which key to `compare`, or searches `isotropy` or `objective`, and two have a complete trial.
+    Otherwise the baseline is the overrides alone, and `without_<leaf>` the best trial with one
+    searched key at its default.
     """
     best = best_trial(trials, plan)
     if best is None:
@@ -87,8 +79,8 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
     )
     lines = [
         f"# Question: does what search {plan.search.name} found hold on seeds it has not used?",
-        *_comment("Chosen", [made]),
-        *_comment("Shows", shows),
+        f"# Chosen:   {made}",
+        *(f"# Shows:    {line}" for line in shows),
         f"overrides: {json.dumps([text for text in plan.overrides if text not in task])}",
         f"tasks: {{{json.dumps(plan.task)}: {json.dumps(task)}}}",
         "arms:",
@@ -132,26 +124,15 @@ def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Val
 
 
 def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
-    """The overrides of the arms that can run and compute what no earlier one does.
-
-    An arm without any of the searched values spells out their defaults.
-    """
+    """The overrides of the arms that can run and compute what no earlier one does."""
     found: dict[str, list[str]] = {}
     known = set()
     for name, values in arms.items():
-        jobs, _ = runs_of(plan, values)
-        if jobs and (computed := run_id(recorded(jobs[0].cfg), "")) not in known:
-            known.add(computed)
-            found[name] = overrides_of(values) or _defaults(plan, jobs[0].cfg)
+        jobs, _ = trial_jobs(plan, values)
+        if jobs and jobs[0].id not in known:
+            known.add(jobs[0].id)
+            found[name] = overrides_of(values)
     return found
-
-
-def _defaults(plan: Plan, cfg: DictConfig) -> list[str]:
-    """The searched keys that a configuration has, as overrides; a group has none but its option."""
-    keys = [p.key for p in plan.search.space if not p.when and not shipped(p.key).is_dir()]
-    values = {key: OmegaConf.select(cfg, key) for key in keys}
-    plain = {k: list(v) if OmegaConf.is_list(v) else v for k, v in values.items()}
-    return [f"{k}={written(v)}" for k, v in plain.items() if not OmegaConf.is_dict(v)]
 
 
 def _of_options(
@@ -187,10 +168,3 @@ def _of_ablations(arms: Mapping[str, object]) -> list[str]:
             "give the study another --name; no run is done twice.",
         ]
     return lines
-
-
-def _comment(title: str, sentences: Sequence[str]) -> list[str]:
-    """Lines of a comment at the top of a study."""
-    lines = [line for text in sentences for line in wrap(text, WIDTH)]
-    head = f"# {title}:".ljust(12)
-    return [f"{head if k == 0 else '#'.ljust(12)}{line}" for k, line in enumerate(lines)]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from isotrain.config import sweep
+from isotrain.config.compose import written
 from isotrain.config.signatures import nearest
 from isotrain.config.sweep import NAME
 from isotrain.jobs.stored import PlanError
-from isotrain.studies.grid import grid_arms, grid_mistakes
 
 NEEDED = ("tasks", "arms", "baseline", "seeds")
+KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override that gives a value
 KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "margin_share", "published")
 
 
@@ -38,15 +41,6 @@ class Study:
     def n_runs(self) -> int:
         """Of all tasks, arms and seeds."""
         return len(self.tasks) * len(self.arms) * len(self.seeds)
-
-
-def study_names() -> list[str]:
-    """The studies that come with the package.
-
-    >>> "smoke" in study_names()
-    True
-    """
-    return sweep.names("study")
 
 
 def load_study(name_or_path: str, name: str | None = None) -> Study:
@@ -88,11 +82,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
 
 
 def study_text(name_or_path: str) -> str:
-    """The yaml of a study.
-
-    Raises:
-        PlanError: there is none of that name, no such file, or it cannot be read.
-    """
+    """The yaml of a study."""
     try:
         return sweep.text_of("study", name_or_path)
     except ValueError as error:
@@ -109,6 +99,61 @@ def question_of(text: str) -> str:
     return " ".join(found[1].replace("\n#", " ").split()) if found else ""
 
 
+def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Name and overrides of an arm for each element of the product; the last key changes first.
+
+    A name has the leaf of each key and its value, joined by `_`; words of a key without a dot,
+    such as `isotropy` or `site`, stand alone.
+
+    >>> grid_arms({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
+    ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.removal.strength=0.5'))
+    """
+    arms = []
+    for values in product(*grid.values()) if grid else ():
+        pairs = list(zip(grid, values, strict=True))
+        name = "_".join(_name_of(key, value) for key, value in pairs)
+        arms.append((name, tuple(f"{key}={written(value)}" for key, value in pairs)))
+    return arms
+
+
+def _name_of(key: str, value: Any) -> str:
+    """What the name of an arm has of one key."""
+    items = value if isinstance(value, list) else [value]
+    plain = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in items)
+    text = "_".join(re.sub(r"^-", "minus_", item) for item in plain)
+    text = re.sub(r"[^A-Za-z0-9_.]+", "_", text).strip("_") or "none"
+    is_word = "." not in key and bool(items) and all(isinstance(v, str) for v in items)
+    return text if is_word else f"{re.split(r'[./+]', key)[-1]}_{text}"
+
+
+def grid_mistakes(grid: Any) -> list[str]:
+    """What is wrong in a `grid`, and what to write instead."""
+    if not isinstance(grid, dict) or not grid:
+        return ["grid must map keys to lists of values, as isotropy.removal.strength: [0.5, 1.0]"]
+    mistakes = []
+    for key, values in grid.items():
+        if not isinstance(key, str) or not re.fullmatch(KEY, key):
+            mistakes.append(f"grid has the key {key!r}; write one of a run, as isotropy.n_clusters")
+        elif not isinstance(values, list) or not values:
+            mistakes.append(f"grid.{key} must be a list of values such as [1, 2], got {values!r}")
+        elif key.lstrip("+") == "seed":
+            mistakes.append("grid.seed is what seeds says: every arm has every seed; leave it out")
+        else:
+            try:
+                written(values)
+            except ValueError as error:
+                mistakes.append(f"grid.{key}: {error}")
+    if mistakes:
+        return mistakes
+    names = [name for name, _ in grid_arms(grid)]
+    return [
+        f"grid makes {names.count(name)} arms with the name {name}; give a value once, and write "
+        "arms that differ in other signs than letters, digits and . under arms, with names of yours"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+
+
 def _mistakes(content: Any) -> list[str]:
     """What is wrong in the file itself; its overrides are judged when the runs are planned."""
     if not isinstance(content, dict):
@@ -121,16 +166,15 @@ def _mistakes(content: Any) -> list[str]:
         if key in content:
             mistakes += _group_mistakes(key, content[key])
     arms = content.get("arms", {})
-    if "grid" in content and isinstance(arms, dict):
+    if not isinstance(arms, dict):
+        return mistakes
+    if "grid" in content:
         mistakes += (found := grid_mistakes(content["grid"]))
         made = [] if found else [name for name, _ in grid_arms(content["grid"])]
-        mistakes += [
-            f"arms.{name} is the name of an arm that grid makes, too; rename it"
-            for name in made
-            if name in arms
-        ]
+        twice = [name for name in made if name in arms]
+        mistakes += [f"arms.{name} is an arm that grid makes, too; rename it" for name in twice]
         arms = dict.fromkeys([*arms, *made])
-    if isinstance(arms, dict) and "baseline" in content and content["baseline"] not in arms:
+    if "baseline" in content and content["baseline"] not in arms:
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:
@@ -138,18 +182,12 @@ def _mistakes(content: Any) -> list[str]:
     if "margin_share" in content:
         mistakes += _share_mistakes(content)
     if "published" in content:
-        tasks = content.get("tasks")
-        names = [list(group) if isinstance(group, dict) else [] for group in (tasks, arms)]
-        mistakes += _published_mistakes(content["published"], *names)
+        mistakes += _published_mistakes(content["published"], content.get("tasks") or {}, arms)
     return mistakes
 
 
 def margin_mistakes(margin: Any) -> list[str]:
-    """What is wrong with a margin.
-
-    >>> margin_mistakes(0.01)
-    []
-    """
+    """What is wrong with a margin."""
     if _is_number(margin) and margin > 0:
         return []
     return [
@@ -159,11 +197,6 @@ def margin_mistakes(margin: Any) -> list[str]:
 
 
 def _share_mistakes(content: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a margin that is a share of the gain of fine-tuning.
-
-    >>> _share_mistakes({"margin_share": 0.2})
-    []
-    """
     share = content["margin_share"]
     if "margin" in content:
         return ["margin and margin_share state the margin twice; keep one of them"]
@@ -192,30 +225,29 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
     return mistakes
 
 
-def _published_mistakes(content: Any, tasks: Sequence[str], arms: Sequence[str]) -> list[str]:
+def _published_mistakes(
+    content: Any, tasks: Mapping[str, object], arms: Mapping[str, object]
+) -> list[str]:
     """What is wrong in scores that others have published, by task and arm."""
-    form = "published must be {tasks: {rte: {none: 0.653}}, source: who, where, when}"
-    if not isinstance(content, dict) or set(content) != {"tasks", "source"}:
-        return [f"{form}, got {content!r}"]
-    source, by_task = content["source"], content["tasks"]
-    if not isinstance(source, str) or not source.strip():
-        return [f"published.source must say whose scores they are, got {source!r}"]
-    if not isinstance(by_task, dict) or not all(isinstance(arm, dict) for arm in by_task.values()):
-        return [f"{form}, got {content!r}"]
+    try:
+        by_task, source = content["tasks"], content["source"]
+        scores = {(task, arm): by_task[task][arm] for task in by_task for arm in by_task[task]}
+        sound = bool(str(source or "").strip()) and all(map(_is_number, scores.values()))
+    except (TypeError, KeyError):
+        sound = False
+    if not sound:
+        return [
+            "published must be {tasks: {rte: {none: 0.653}}, source: who, where, when}, with "
+            f"scores in the units of the table; got {content!r}"
+        ]
     mistakes = []
-    for task, scores in by_task.items():
+    for task, arm in scores:
         if task not in tasks:
-            hint = nearest(str(task), tasks)
+            hint = nearest(str(task), list(tasks))
             mistakes.append(f"published.tasks.{task} is not one of the tasks; {hint}")
-        for arm, score in scores.items():
-            if arm not in arms:
-                hint = nearest(str(arm), arms)
-                mistakes.append(f"published.tasks.{task}.{arm} is not one of the arms; {hint}")
-            if not _is_number(score):
-                mistakes.append(
-                    f"published.tasks.{task}.{arm} must be a score in the units of the table, such "
-                    f"as 0.653, got {score!r}"
-                )
+        if arm not in arms:
+            hint = nearest(str(arm), list(arms))
+            mistakes.append(f"published.tasks.{task}.{arm} is not one of the arms; {hint}")
     return mistakes
 
 

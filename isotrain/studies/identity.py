@@ -1,28 +1,31 @@
 """`study.json` of a study's folder: what is computed there, so that no other study joins it.
 
-It keeps, too, every task, arm and seed that was ever planned there, and how the study's definition
-has changed (`isotrain.studies.history`): what is left out later is not forgotten.
+It keeps every task, arm and seed that was ever planned there, and a history: a list of the study's
+definitions, the present one last, each with the number of runs on record when it came, and of those
+that had finished by then. A choice made after results were there shows.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import recorded, without_locations
-from isotrain.jobs.archive import Archive, Record
-from isotrain.jobs.stored import PlanError, stored
+from isotrain.jobs.archive import Archive, Job, Record
+from isotrain.jobs.stored import STUDY, PlanError, damage, read_origin, stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study
-from isotrain.studies.history import KINDS, Definition, entry, in_words, is_of
-from isotrain.studies.origin import STUDY, damage, read_origin
-from isotrain.studies.plan import Job
 
 ABSENT = "absent"
+KINDS = ("tasks", "arms", "seeds")
+Definition = dict[
+    str, Any
+]  # of a study: its margin, baseline and the names of its parts, and the runs before it
 MOST = 3  # names and keys told of each kind
 
 
@@ -37,21 +40,23 @@ class _Kept(NamedTuple):
 def check_identity(
     study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
 ) -> None:
-    """Refuse a folder in which a study of the same name computes something else.
-
-    That is: a task and arm of the same names with another content, another baseline, or not one
-    task and arm in common. Tasks, arms and seeds that are new there are welcome, and so are those
-    that are left out now, and data or weights in another folder.
-
-    Args:
-        study: of that name.
-        jobs: its runs, as planned.
-        folder: the study's.
-        overrides: of the command line.
+    """Reject a folder in which a study of the same name computes something else.
 
     Raises:
-        PlanError: which overrides the last call had, if others; which tasks and arms, which keys
-            differ, and the ways out; or `study.json` is damaged or cannot be read now.
+        PlanError: which keys differ, and the ways out; or `study.json` is damaged.
+    """
+    if lines := differences(study, jobs, folder, overrides):
+        raise PlanError("\n".join(lines))
+
+
+def differences(
+    study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
+) -> list[str]:
+    """What a study of the same name computes otherwise in a folder, in lines; empty if nothing.
+
+    That is: a task and arm of the same names with another content, another baseline, or not one
+    task and arm in common. What is new there is welcome, and so is what is left out now, and data
+    or weights in another folder.
     """
     kept = _read(folder)
     found: dict[str, list[str]] = {}
@@ -71,14 +76,13 @@ def check_identity(
             lines.insert(
                 0,
                 f"the call that study {study.name} was run with had the overrides {had}, and this "
-                f"one has {has}; run, report and status of a study need the same ones",
+                f"one has {has}",
             )
         lines.append(
             f"the folder {folder} belongs to another study {study.name}; take another name with "
-            "--name NAME (run, report and status have it), or delete that folder (the runs "
-            "themselves lie elsewhere and stay)"
+            "--name NAME, or delete that folder (the runs themselves are elsewhere and stay)"
         )
-        raise PlanError("\n".join(lines))
+    return lines
 
 
 def of_earlier_keys(jobs: Sequence[Job], folder: Path) -> tuple[Sequence[Job], str]:
@@ -130,14 +134,6 @@ def write_identity(
     """Write `study.json`, with what it had of other tasks and arms, and of earlier definitions.
 
     What was planned and never begun counts for no earlier definition.
-
-    Args:
-        study: of that name.
-        jobs: its runs, as `check_identity` passed them.
-        folder: the study's.
-        file: the name or path that the study was given by.
-        overrides: of the command line.
-        config_dir: more config groups.
     """
     kept = _read(folder)
     runs = dict(kept.runs)
@@ -164,10 +160,6 @@ def changes(folder: Path, study: Study) -> list[str]:
 
     Margins before, tasks, arms and seeds that were added, with the number of runs that had finished
     by then, and those that are left out now. A study that was never run in `folder` has none.
-
-    Args:
-        folder: of the study, with its `study.json`.
-        study: as it is now.
     """
     kept, archive = _read(folder), Archive(folder)
     if not kept.runs:
@@ -201,6 +193,82 @@ def arms_on_record(folder: Path, task: str) -> list[str]:
     ]
 
 
+def definition(study: Study) -> Definition:
+    """What a history keeps of a study: margin, baseline, and the names of its parts."""
+    names = {kind: list(getattr(study, kind)) for kind in KINDS}
+    share = study.margin_share
+    margin = study.margin if share is None else f"{share:g} of baseline − untrained"
+    return {"margin": margin, "baseline": study.baseline, **names}
+
+
+def is_of(known: Definition, study: Study) -> bool:
+    """Whether an entry of a history has this definition; the order of its parts is none of it."""
+    now = definition(study)
+    same = all(set(known[kind]) == set(now[kind]) for kind in KINDS)
+    return same and all(known[key] == now[key] for key in ("margin", "baseline"))
+
+
+def in_words(history: Sequence[Definition], has_finished: Callable[[str, Any], bool]) -> list[str]:
+    """A line for each change of a history that its present definition does not show.
+
+    `has_finished` says of a kind (`tasks`, `arms` or `seeds`) and a name of that kind whether a
+    run of it is on record that finished.
+    """
+    first, now = history[0], history[-1]
+    lines, start = [], "when the first run started"
+    if first["n_finished"]:
+        start = "at the first call on record"
+        lines.append(f"{_when(first)} before the first call on record")
+    margins = [(one, other) for one, other in pairwise(history) if one["margin"] != other["margin"]]
+    if margins:
+        became = (f"became {_margin(new)} when {_when(new)}" for _, new in margins)
+        lines.append(f"margin was {_margin(first)} {start}, and {', then '.join(became)}")
+    for kind in KINDS:
+        seen = list(first[kind])
+        for new in history[1:]:
+            if added := [name for name in new[kind] if name not in seen]:
+                if stay := [name for name in added if name in now[kind]]:
+                    text = f"{kind} {listed(stay)} were added to {listed(seen)}"
+                    lines.append(f"{text} when {_when(new)}")
+                seen += added
+        out = [name for name in seen if name not in now[kind]]
+        finished = [name for name in out if has_finished(kind, name)]
+        unfinished = [name for name in out if name not in finished]
+        if finished:
+            lines.append(f"{kind} finished earlier and left out now: {listed(finished)}")
+        if unfinished:
+            lines.append(f"{kind} planned earlier, never finished, left out: {listed(unfinished)}")
+    return lines
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names in their order; three and more numbers in a row as a range.
+
+    >>> listed(["none", "mean"]), listed([0, 1, 2, 5, 7, 8])
+    ('none, mean', '0-2, 5, 7, 8')
+    """
+    parts: list[str] = []
+    for _, group in groupby(enumerate(names), _run_of_numbers):
+        own = [str(name) for _, name in group]
+        parts += [f"{own[0]}-{own[-1]}"] if len(own) > 2 else own
+    return ", ".join(parts)
+
+
+def _run_of_numbers(numbered: tuple[int, Any]) -> Any:
+    """The same for numbers that follow one another, another one for each name."""
+    place, name = numbered
+    return name - place if isinstance(name, int) else (place, name)
+
+
+def _when(known: Definition) -> str:
+    return f"{known['n_finished']} of {known['n_runs']} runs had finished"
+
+
+def _margin(known: Definition) -> str:
+    margin = known["margin"]
+    return "not stated" if margin is None else margin if isinstance(margin, str) else f"{margin:g}"
+
+
 def _history(
     kept: _Kept, runs: Mapping[str, Any], study: Study, folder: Path
 ) -> tuple[Definition, ...]:
@@ -214,7 +282,8 @@ def _history(
         return past
     known = kept.runs if past else runs
     n_runs = sum(len(run["seeds"]) for run in known.values())
-    return (*past, entry(study, n_runs, _n_finished(known, archive)))
+    entry = {**definition(study), "n_runs": n_runs}
+    return (*past, entry | {"n_finished": _n_finished(known, archive)})
 
 
 def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finished") -> int:
@@ -228,13 +297,8 @@ def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finishe
 
 
 def _read(folder: Path) -> _Kept:
-    """What `study.json` has, each task and arm with all its keys.
-
-    Raises:
-        PlanError: it is damaged, or cannot be read now.
-    """
-    path = folder / STUDY
-    content = read_origin(path)
+    """What `study.json` has, each task and arm with all its keys."""
+    content = read_origin(folder / STUDY)
     if content is None:
         return _Kept()
     try:
@@ -242,14 +306,10 @@ def _read(folder: Path) -> _Kept:
             name: {"keys": {**content["shared"], **run["keys"]}, "seeds": dict(run["seeds"])}
             for name, run in content["runs"].items()
         }
-        history = tuple(
-            {key: known[key] for key in ("margin", "baseline")}
-            | {kind: list(known[kind]) for kind in KINDS}
-            | {key: known[key] for key in ("n_runs", "n_finished")}
-            for known in content["history"]
-        )
+        keys = ("margin", "baseline", *KINDS, "n_runs", "n_finished")
+        history = tuple({key: known[key] for key in keys} for known in content["history"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damage(path, error) from error
+        raise damage(folder / STUDY, error) from error
     return _Kept(runs, history, content["overrides"])
 
 
@@ -267,11 +327,7 @@ def _keys(job: Job) -> dict[str, Any]:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """In words, which keys differ.
-
-    >>> _difference({"a": 1, "b.c": 2}, {"a": 1, "b.c": 3, "d": 4})
-    'b.c was 2 and is 3, d was absent and is 4'
-    """
+    """In words, which keys differ."""
     texts = [
         f"{key} was {old.get(key, ABSENT)} and is {new.get(key, ABSENT)}"
         for key in dict.fromkeys([*old, *new])

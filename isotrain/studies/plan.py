@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunId, RunJob, key_of, recorded, run_id, written
+from isotrain.config.compose import key_of, recorded, run_id, written
 from isotrain.config.sweep import mistakes_of_one_of_several
-from isotrain.jobs.archive import AnyPlanned, in_folder
+from isotrain.jobs.archive import Job, seeded
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.training.requirements import file_mistakes, late_mistakes_apart
 
 Place = TypeVar("Place")
 SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
-
-
-class Job(NamedTuple):
-    """One run of a study."""
-
-    task: str
-    arm: str
-    seed: int
-    of_pair: DictConfig  # what its task and arm have, with seed 0; never changed
-    id: RunId
-    folder: Path  # `<output_dir>/<task>/<arm>` until `check_parts` names it or `located` finds it
-    overrides: Sequence[str]
-    rerun: bool = False
-    data: str = ""  # revision of what it reads, once `check_parts` has seen it
-
-    @property
-    def cfg(self) -> DictConfig:
-        """Its configuration, made when it is asked for: a study may have thousands of runs."""
-        return _seeded(self.of_pair, self.seed)
-
-    @property
-    def row(self) -> tuple[str, str]:
-        """Its row in the status."""
-        return self.task, self.arm
-
-    @property
-    def number(self) -> int:
-        """Its number in that row."""
-        return self.seed
-
-    def as_run(self) -> RunJob:
-        """What a process of its own is given."""
-        return RunJob(self.cfg, self.arm, self.overrides, data=self.data)
-
-    @property
-    def name(self) -> str:
-        """`<task>-<arm>-seed<k>`, the name of its log."""
-        return f"{self.task}-{self.arm}-seed{self.seed}"
 
 
 def plan_jobs(
@@ -87,44 +48,39 @@ def plan_jobs(
             configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
             found.setdefault(mistake, []).append((task, arm))
-    _refuse(found, pairs)
+    _reject(found, pairs)
     jobs = []
     for (task, arm), (cfg, own) in configs.items():
-        seeded = _seeded(cfg, cfg.seed)
+        own_cfg = seeded(cfg, 0)
         for seed in study.seeds:
-            seeded.seed = seed
-            own_id = run_id(recorded(seeded), arm)
+            own_cfg.seed = seed
+            own_id = run_id(recorded(own_cfg), arm)
             folder = Path(str(cfg.output_dir)) / own_id.task / arm
             jobs.append(Job(task, arm, seed, cfg, own_id, folder, [*own, f"seed={seed}"]))
-    _refuse_equal_runs(jobs)
+    _reject_equal_runs(jobs)
     if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise PlanError(f"output_dir must be one for all runs of a study, got {folders}")
     return jobs
 
 
 def check_parts(jobs: Sequence[Job]) -> list[Job]:
-    """The runs with their folders; their parts are imported and those that do not fit refused.
-
-    `plan_jobs` judges keys alone; this is for who starts the runs: it takes seconds.
+    """The runs with their folders; their parts are imported, which takes seconds.
 
     Raises:
         PlanError: the mistakes of all runs at once, each with the task and arm that has it.
     """
-    found, named = judged(jobs, lambda job: (job.task, job.arm))
-    _refuse(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
+    found, named = judge_parts(jobs, lambda job: (job.task, job.arm))
+    _reject(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
     return named
 
 
-def judged(
-    jobs: Sequence[AnyPlanned], place: Callable[[AnyPlanned], Place]
-) -> tuple[dict[str, list[Place]], list[AnyPlanned]]:
+def judge_parts(
+    jobs: Sequence[Job], place: Callable[[Job], Place]
+) -> tuple[dict[str, list[Place]], list[Job]]:
     """What files and parts show of runs that are to be started, and the runs with their folders.
 
-    Parts are imported, and the data's revisions computed, in one process of its own.
-
-    Args:
-        jobs: runs of a plan.
-        place: what runs that are alike but for their seed have in common.
+    Parts are imported, and the data's revisions computed, in one process of its own. `place` is
+    what runs have in common that are alike but for their seed.
 
     Returns:
         Mistakes with the places that have them; the jobs, with folders if there are no mistakes.
@@ -132,7 +88,7 @@ def judged(
     configs: dict[tuple[Place, str], DictConfig] = {}
     for job in jobs:
         if (key := (place(job), job.id.reads)) not in configs:
-            configs[key] = job.as_run().cfg
+            configs[key] = job.cfg
     mistakes = {key: file_mistakes(cfg) for key, cfg in configs.items()}
     data: dict[str, str] = {}
     if not any(mistakes.values()):
@@ -143,14 +99,7 @@ def judged(
     for (where, _), own in mistakes.items():
         for mistake in own:
             found.setdefault(mistake, []).append(where)
-    if found:
-        return found, list(jobs)
-    return {}, [with_folder(job, data[job.id.reads]) for job in jobs]
-
-
-def with_folder(job: AnyPlanned, data: str) -> AnyPlanned:
-    """A run of a plan with the folder that it has for a revision of its data."""
-    return in_folder(job, job.folder.parents[1] / job.id.folder(data), data)
+    return found, list(jobs) if found else [job.on_data(data[job.id.reads]) for job in jobs]
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:
@@ -167,12 +116,6 @@ def study_folder(study: Study, jobs: Sequence[Job]) -> Path:
     return Path(str(jobs[0].of_pair.output_dir)) / "studies" / study.name
 
 
-def _seeded(cfg: DictConfig, seed: int) -> DictConfig:
-    copy = deepcopy(cfg)
-    copy.seed = seed
-    return copy
-
-
 def _grouped(cfg: DictConfig, name: str) -> list[str]:
     """The override that shows the runs together in W&B, applied, where it logs and has no group."""
     if "wandb" not in (cfg.logger or ()) or cfg.logger.wandb.get("group", name) is not None:
@@ -181,7 +124,7 @@ def _grouped(cfg: DictConfig, name: str) -> list[str]:
     return [f"logger.wandb.group={written(name)}"]
 
 
-def _refuse(
+def _reject(
     found: Mapping[str, Sequence[tuple[str, str]]], pairs: Sequence[tuple[str, str]]
 ) -> None:
     """Raise the mistakes, if there are any, each with the runs that have it."""
@@ -203,7 +146,7 @@ def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -
     return ", ".join(f"{task}-{arm}" for task, arm in wrong)
 
 
-def _refuse_equal_runs(jobs: Sequence[Job]) -> None:
+def _reject_equal_runs(jobs: Sequence[Job]) -> None:
     first: dict[str, Job] = {}
     mistakes = []
     for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed

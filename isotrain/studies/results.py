@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, parse_key
-from isotrain.studies.plan import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
 NOT_RUN = "not run"
@@ -45,11 +45,7 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its folder, as it is called under any output folder.
-
-        >>> Run("rte", "none", 0, {}, {}, folder=Path("runs/rte/none-0123456789")).name
-        'rte/none-0123456789'
-        """
+        """Its folder, as it is called under any output folder."""
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     def n_rows(self, key: str) -> int | None:
@@ -60,12 +56,7 @@ class Run(NamedTuple):
         return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
     def is_best_of(self, key: str) -> bool:
-        """Whether a score selected the weights that it is of: it is then the best of several.
-
-        >>> run = Run("rte", "none", 0, {}, {}, select="best", n_candidates=7)
-        >>> run.is_best_of("val/accuracy"), run.is_best_of("test/accuracy")
-        (True, False)
-        """
+        """Whether a score selected the weights that it is of: it is then the best of several."""
         return self.select == "best" and self.n_candidates > 1 and key.startswith("val/")
 
 
@@ -95,8 +86,7 @@ def counted_by(curve_key: CurveKey) -> str:
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """The finished runs in plan order, and every score that is missing.
 
-    A score that is not finite counts as missing, and so does a run whose `result.json` is damaged;
-    that file stays as it is.
+    A score that is not finite counts as missing, and so does a run whose `result.json` is damaged.
 
     Raises:
         PlanError: a `result.json` is there and its storage fails now: it may be whole.
@@ -137,11 +127,7 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
 
 
 def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
-    """The finished run that a `result.json` records.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is not as a run writes it.
-    """
+    """The finished run that a `result.json` records; one of `DAMAGE` where it is not as written."""
     scores = {k: v for k, v in sorted(result["scores"].items()) if math.isfinite(v)}
     sizes = {split: int(n) for split, n in result["n_rows"].items()}
     return Run(
@@ -171,21 +157,13 @@ def limited_text(result: Mapping[str, Any]) -> str:
 
 
 def unfinished(result: Mapping[str, Any]) -> str:
-    """How far a run is that has not finished, with the kind of its error.
-
-    >>> unfinished({"status": "failed", "error": "OSError: /home/me/runs is full"})
-    'failed (OSError)'
-    """
+    """How far a run is that has not finished, with the kind of its error."""
     error = str(result.get("error", "")).partition(":")[0]  # the rest may hold paths
     return f"{result['status']}{f' ({error})' if error else ''}"
 
 
 def damaged(error: Exception) -> str:
-    """What is told of a `result.json` that cannot be read, without its place.
-
-    >>> damaged(KeyError("scores"))
-    "damaged: result.json (KeyError: 'scores')"
-    """
+    """What is told of a `result.json` that cannot be read, without its place."""
     if isinstance(error, DamagedError):
         return f"damaged: result.json ({error.reason})"
     reason = error.strerror if isinstance(error, OSError) else error
@@ -216,25 +194,14 @@ def _shown(
 
 
 def _code(result: Mapping[str, Any]) -> str:
-    """Which code made a run: of each try that it went on from, then of the last one.
-
-    >>> now = {"git": "77aa0b1c2d3e-dirty-5e6f7a8b", "isotrain": "0.1.0"}
-    >>> _code({"environment": now, "earlier_environments": [{"git": "409ac3058d23"}]})
-    '409ac3058d23 > 77aa0b1c2d3e+5e6f7a8b'
-    """
+    """Which code made a run: of each try that it went on from, then of the last one."""
     environments = [*result.get("earlier_environments", []), result.get("environment", {})]
     codes = [_version(environment) for environment in environments]
     return " > ".join(code for code, _ in groupby(codes))
 
 
 def _version(environment: Mapping[str, Any]) -> str:
-    """The commit, + and what names the changes where there were any; without one the version.
-
-    >>> _version({"git": "409ac3058d23-dirty"}), _version({"git": None, "isotrain": "0.1.0"})
-    ('409ac3058d23+', 'isotrain 0.1.0')
-    >>> _version({})
-    ''
-    """
+    """The commit, + and what names the changes where there were any; without one the version."""
     if git := environment.get("git"):
         return re.sub(r"-dirty-?(\w*)$", r"+\1", str(git))
     return f"isotrain {environment['isotrain']}" if "isotrain" in environment else ""

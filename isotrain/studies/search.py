@@ -34,24 +34,12 @@ class Search:
     objective: str | None = None  # a score of result.json; None = what the task monitors on dev
     direction: str | None = None  # max | min; None = the task's
     sampler: str = "tpe"
-    startup: int = (
-        8  # trials at random before tpe begins, and complete ones before the first is pruned
-    )
+    startup: int = 8  # trials at random before tpe begins; complete ones before any is pruned
     pruner: str = "median"
     warmup: int = 1  # evaluations in training at which no trial is pruned
-    compare: str | None = None  # key whose options are the arms of the study that confirms; None =
-    # isotropy or objective, if searched
+    compare: str | None = None  # key whose options the study that confirms compares; None = auto
     margin: float | None = None  # of that study; None = it has none
     seed: int = 0  # of the sampler
-
-
-def search_names() -> list[str]:
-    """The searches that come with the package.
-
-    >>> "smoke_search" in search_names()
-    True
-    """
-    return sweep.names("tune")
 
 
 def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
@@ -79,7 +67,9 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if found:
         raise PlanError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
     assert isinstance(content, dict)
-    search = _search(own, content)
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+    given |= {"name": own, "space": parameters(content["space"])}
+    search = Search(**given)
     if search.sampler == "grid":
         if endless := [p.key for p in search.space if p.every() is None]:
             raise PlanError(
@@ -88,12 +78,6 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
             )
         search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))
     return search
-
-
-def _search(name: str, content: Any) -> Search:
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-    own: dict[str, Any] = {**given, "name": name, "space": parameters(content["space"])}
-    return Search(**own)
 
 
 def _mistakes(content: Any) -> list[str]:

@@ -1,18 +1,18 @@
-"""A search judged as a whole before anything starts, and the runs of one trial."""
+"""A search judged as a whole before anything starts, or as it was started; runs of one trial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import RunId, RunJob, content_hash, key_of, recorded, run_id
+from isotrain.config.compose import content_hash, key_of, recorded, run_id
 from isotrain.config.sweep import mistakes_of_one_of_several
-from isotrain.jobs.stored import PlanError
+from isotrain.jobs.archive import Job, job_of, seeded
+from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
 from isotrain.studies.plan import SHARED
 from isotrain.studies.search import Search
 from isotrain.studies.space import Value, corners, overrides_of
@@ -25,25 +25,43 @@ class Plan(NamedTuple):
     search: Search
     overrides: tuple[str, ...]  # of every run; what comes later wins
     config_dir: str | None
+    given: dict[str, Any]  # file and options of the command
+    configs: Sequence[tuple[dict[str, Value], DictConfig]]  # points to judge it by; the first end
     task: str
-    objective: str
-    direction: str  # max | min
     folder: Path  # <output_dir>/tune/<name>
-    identity: Mapping[str, Any]  # what trials of one storage have in common
-    monitored: str | None  # the score that a study judges the task by; None = it does not tell
-    given: dict[str, Any]  # file and options that gave it
-    data: dict[str, str]  # revision of what runs read, by `RunId.reads`
+    objective: str = ""  # that the trials are ranked by, once it is checked or read
+    direction: str = ""  # max | min
+    monitored: str | None = None  # what a study judges the task by; None = it does not tell
+    data: Mapping[str, str] = {}  # revision of what runs read, by `RunId.reads`
 
     @property
     def is_grid(self) -> bool:
         """Whether its trials are the points of a grid."""
         return self.search.sampler == "grid"
 
+    @property
+    def goal(self) -> dict[str, Any]:
+        """What `search.json` keeps of it beside `given`."""
+        keys = ("objective", "direction", "monitored", "data")
+        return {key: getattr(self, key) for key in keys}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the trials of one storage have in common."""
+        return {
+            "space": [list(p._replace(when=dict(p.when))) for p in self.search.space],
+            "seeds": list(self.search.seeds),
+            "objective": self.objective,
+            "direction": self.direction,
+            "configuration": content_hash(self.configs[0][1]),
+            "data": list(self.data.values()),
+        }
+
 
 def plan_search(
     search: Search, overrides: Sequence[str] = (), config_dir: str | None = None, file: str = ""
 ) -> Plan:
-    """The plan of a search; nothing is written.
+    """The plan of a search by its keys alone; nothing is written, and no part imported.
 
     A run is configured by `threads=1`, the search's overrides, `overrides`, and the values of its
     trial; what comes later wins. Composed and judged are both ends of every range and every option,
@@ -52,81 +70,103 @@ def plan_search(
 
     Raises:
         PlanError: every mistake at once.
+    """
+    return _planned(search, overrides, config_dir, file, corners(search.space))
+
+
+def check_search(plan: Plan) -> Plan:
+    """The plan with its goal and its data; the parts of its runs are imported, which takes seconds.
+
+    Raises:
+        PlanError: every mistake at once.
 
     >>> from isotrain.studies.search import load_search
-    >>> plan = plan_search(load_search("smoke_search"))
+    >>> plan = check_search(plan_search(load_search("smoke_search")))
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    fixed = (*SHARED, *search.overrides, *overrides)
-    mistakes = _undone(search, fixed)
-    configs: list[tuple[dict[str, Value], DictConfig]] = []
-    first = corners(search.space)[0]
-    for point in corners(search.space):
-        cfg, found = check_command([*fixed, *overrides_of(point)], config_dir)
-        if cfg is not None:
-            if not found:
-                found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
-            configs.append((point, cfg))
-        mistakes += _placed(point, first, found, mistakes)
+    late = late_mistakes_apart([cfg for _, cfg in plan.configs])
+    mistakes: list[str] = []
+    for (point, _), parts in zip(plan.configs, late, strict=True):
+        mistakes += _placed(point, plan.configs[0][0], parts.mistakes, mistakes)
     if mistakes:
-        raise PlanError("\n".join(dict.fromkeys(mistakes)))
-    late = late_mistakes_apart([cfg for _, cfg in configs])
-    for (point, _), parts in zip(configs, late, strict=True):
-        mistakes += _placed(point, first, parts.mistakes, mistakes)
-    if mistakes:
-        raise PlanError("\n".join(dict.fromkeys(mistakes)))
-    mistakes = [*_equal_runs(configs), *_several_tasks(configs)]
-    cfg = configs[0][1]
-    target = str(cfg.task["_target_"])
-    monitored = f"val/{late[0].monitor}" if late[0].monitor else None
-    objective, direction, wrong = _goal(search, target, monitored, late[0].mode)
-    if mistakes := [*mistakes, *wrong]:
         raise PlanError("\n".join(mistakes))
-    identity = {
-        "space": [list(p._replace(when=dict(p.when))) for p in search.space],
-        "seeds": list(search.seeds),
-        "objective": objective,
-        "direction": direction,
-        "configuration": content_hash(cfg),
-        "data": [one.data for one in late],  # at every end of the space
-    }
-    return Plan(
-        search,
-        fixed,
-        config_dir,
-        run_id(recorded(cfg), search.name).task,
-        objective,
-        direction,
-        Path(str(cfg.output_dir)) / "tune" / search.name,
-        identity,
-        monitored,
-        {
-            "file": file,
-            "name": search.name,
-            "n_trials": search.n_trials,
-            "overrides": list(overrides),
-            "config_dir": config_dir,
-        },
-        {
-            run_id(recorded(point_cfg), search.name).reads: one.data
-            for (_, point_cfg), one in zip(configs, late, strict=True)
-        },
-    )
+    monitored = f"val/{late[0].monitor}" if late[0].monitor else None
+    objective, direction = _goal(plan, monitored, late[0].mode)
+    reads = [run_id(recorded(cfg), "").reads for _, cfg in plan.configs]
+    data = dict(zip(reads, (one.data for one in late), strict=True))
+    return plan._replace(objective=objective, direction=direction, monitored=monitored, data=data)
 
 
-def runs_of(plan: Plan, values: Mapping[str, Value]) -> tuple[list[RunJob], list[str]]:
+def find_search(
+    search: Search,
+    overrides: Sequence[str],
+    config_dir: str | None,
+    file: str,
+    folder: Path | None = None,
+) -> Plan:
+    """The plan of a search that was started, to read its trials: its goal as it was then.
+
+    `folder` is where they are; None = where the search would run.
+
+    Raises:
+        PlanError: it was never started.
+    """
+    plan = _planned(search, overrides, config_dir, file, corners(search.space)[:1])
+    plan = plan._replace(folder=folder or plan.folder)
+    known = read_origin(plan.folder / SEARCH)
+    if known is None or not (plan.folder / DATABASE).is_file():
+        raise PlanError(
+            f"no trial of search {search.name} has been made under {plan.folder}; start with "
+            f"isotrain run {search.name}"
+        )
+    return plan._replace(**{key: known[key] for key in plan.goal})
+
+
+def trial_jobs(
+    plan: Plan, values: Mapping[str, Value], number: int = 0
+) -> tuple[list[Job], list[str]]:
     """The runs of a trial, one a seed, and why they cannot run: one of the two is empty."""
     own = [*plan.overrides, *overrides_of(values)]
     cfg, mistakes = check_command(own, plan.config_dir)
     if cfg is None or mistakes:
         return [], mistakes
-    jobs = []
-    for seed in plan.search.seeds:
-        seeded = deepcopy(cfg)
-        seeded.seed = seed
-        jobs.append(RunJob(seeded, plan.search.name, [*own, f"seed={seed}"], plan.search.name))
-    return jobs, []
+    name = plan.search.name
+    return [
+        job_of(
+            *(seeded(cfg, seed), name, [*own, f"seed={seed}"]),
+            label=f"trial-{number}-seed{seed}",
+            search=name,
+        )
+        for seed in plan.search.seeds
+    ], []
+
+
+def _planned(
+    search: Search,
+    overrides: Sequence[str],
+    config_dir: str | None,
+    file: str,
+    points: Sequence[dict[str, Value]],
+) -> Plan:
+    fixed = (*SHARED, *search.overrides, *overrides)
+    mistakes = _undone(search, fixed)
+    configs: list[tuple[dict[str, Value], DictConfig]] = []
+    for point in points:
+        cfg, found = check_command([*fixed, *overrides_of(point)], config_dir)
+        if cfg is not None:
+            if not found:
+                found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
+            configs.append((point, cfg))
+        mistakes += _placed(point, points[0], found, mistakes)
+    if mistakes := mistakes or _several_tasks(configs):
+        raise PlanError("\n".join(dict.fromkeys(mistakes)))
+    cfg = configs[0][1]
+    given = {"file": file, "name": search.name, "n_trials": search.n_trials}
+    given |= {"overrides": list(overrides), "config_dir": config_dir}
+    task = run_id(recorded(cfg), search.name).task
+    folder = Path(str(cfg.output_dir)) / "tune" / search.name
+    return Plan(search, fixed, config_dir, given, configs, task, folder)
 
 
 def _placed(
@@ -153,21 +193,6 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     return mistakes
 
 
-def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
-    """Values that change nothing of what is computed."""
-    first: dict[RunId, dict[str, Value]] = {}
-    mistakes = []
-    for point, cfg in configs:
-        twin = first.setdefault(run_id(recorded(cfg), ""), point)
-        if twin is not point:
-            one, other = (
-                " ".join(overrides_of({k: v for k, v in a.items() if b.get(k) != v}))
-                for a, b in ((twin, point), (point, twin))
-            )
-            mistakes.append(f"{one or 'without it'} and {other or 'without it'} compute the same")
-    return mistakes
-
-
 def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
     tasks = sorted({str(cfg.task["_target_"]) for _, cfg in configs})
     if len(tasks) == 1:
@@ -175,20 +200,16 @@ def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> li
     return [f"scores of several tasks cannot be ranked ({', '.join(tasks)}); search on one"]
 
 
-def _goal(
-    search: Search, task: str, monitored: str | None, mode: str | None
-) -> tuple[str, str, list[str]]:
-    """The objective, its direction, and what is wrong with them."""
+def _goal(plan: Plan, monitored: str | None, mode: str | None) -> tuple[str, str]:
+    """The objective and its direction; a `PlanError` where one is missing or not allowed."""
+    search, task = plan.search, plan.configs[0][1].task["_target_"]
     objective = search.objective or monitored
     direction = search.direction or (mode if objective == monitored else None)
-    mistakes = []
     if objective is None:
-        mistakes.append(f"objective is missing: {task} does not tell its monitor")
-    elif objective.startswith("test/"):
-        mistakes.append(
-            f"objective={objective}: the test split is not for choosing; use "
-            f"{monitored or 'val/...'}"
-        )
-    elif direction is None:
-        mistakes.append(f"direction is missing: is {objective} to be max or min?")
-    return str(objective), str(direction), mistakes
+        raise PlanError(f"objective is missing: {task} does not tell its monitor")
+    if objective.startswith("test/"):
+        use = monitored or "val/..."
+        raise PlanError(f"objective={objective}: the test split is not for choosing; use {use}")
+    if direction is None:
+        raise PlanError(f"direction is missing: is {objective} to be max or min?")
+    return objective, direction

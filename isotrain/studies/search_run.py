@@ -14,26 +14,24 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.config.sweep import text_of
 from isotrain.console import REJECTED, say, score_text
+from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
-from isotrain.jobs.stored import stored
+from isotrain.jobs.stored import COPY, SEARCH, stored
 from isotrain.runs.files import replace_text, write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.origin import COPY, SEARCH
-from isotrain.studies.plan import judged, with_folder
-from isotrain.studies.search_plan import Plan, runs_of
-from isotrain.studies.space import Value, overrides_of
+from isotrain.studies.plan import judge_parts
+from isotrain.studies.search_plan import Plan, check_search, trial_jobs
+from isotrain.studies.space import overrides_of
 from isotrain.studies.trials import (
     ASKED,
     counted,
@@ -49,25 +47,6 @@ from isotrain.studies.trials import (
 
 LOOK_S = 1.0  # between two looks at what a run has logged
 HOPELESS = 3  # failed trials, and no other, after which a call stops
-
-
-class TrialJob(NamedTuple):
-    """A run of a trial."""
-
-    name: str
-    folder: Path
-    run: RunJob
-    rerun: bool = False
-    data: str = ""
-
-    @property
-    def id(self) -> RunId:
-        """Which run it is."""
-        return run_id(recorded(self.run.cfg), self.run.arm)
-
-    def as_run(self) -> RunJob:
-        """What its process is given."""
-        return self.run._replace(data=self.data)
 
 
 class FailedError(Exception):
@@ -92,13 +71,15 @@ def run_search(
     the end `report` is called.
 
     Raises:
-        PlanError: a storage of another search, or one that fails; no run is started then.
+        PlanError: parts that do not fit, or a storage of another search, or one that fails; no run
+            is started then.
     """
     with Pool(plan.folder, n_jobs, f"search {plan.search.name}", backend) as pool:
-        if pool.received:
+        if (checked := pool.check_parts(lambda: check_search(plan))) is None:
             return pool.code(0)
+        plan = checked
         with opened(plan) as study:
-            write_json(plan.folder / SEARCH, redacted(plan.given))
+            write_json(plan.folder / SEARCH, redacted(plan.given | plan.goal))
             if file := plan.given["file"]:
                 replace_text(plan.folder / COPY, text_of("tune", file))
             study.set_user_attr(ASKED, plan.search.n_trials)
@@ -125,34 +106,6 @@ def run_search(
                 )
             report(plan, trials_of(study), study)
             return int(call.n_failed + call.n_stopped > 0)
-
-
-def trial_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
-    """The runs of a trial, one a seed; their folders are not known yet.
-
-    Raises:
-        FailedError: its values cannot run.
-    """
-    runs, mistakes = runs_of(plan, values)
-    if mistakes:
-        raise FailedError(f"cannot run: {'; '.join(mistakes)}")
-    task = Path(str(runs[0].cfg.output_dir)) / plan.task
-    return [TrialJob(f"trial-{number}-seed{run.cfg.seed}", task / run.arm, run) for run in runs]
-
-
-def named_jobs(plan: Plan, number: int, values: Mapping[str, Value]) -> list[TrialJob]:
-    """`trial_jobs` with the folders that the runs will have.
-
-    Raises:
-        FailedError: its values cannot run.
-    """
-    jobs = trial_jobs(plan, number, values)
-    if any(job.id.reads not in plan.data for job in jobs):  # values that were not tried together
-        mistakes, named = judged(jobs, lambda job: job.name)
-        if mistakes:
-            raise FailedError(f"cannot run: {'; '.join(mistakes)}")
-        return named
-    return [with_folder(job, plan.data[job.id.reads]) for job in jobs]
 
 
 class _Call:
@@ -192,7 +145,7 @@ class _Call:
     def _tell(self, trial: Trial) -> None:
         """Run a trial and tell how it ended; one that was stopped is left as it is."""
         score, state, why = None, TrialState.COMPLETE, ""
-        number = self._number(trial)
+        number = [one.number for one in counted(self._study)].index(trial.number)  # as shown
         try:
             score = self._score(trial, number)
         except StoppedError:
@@ -213,27 +166,27 @@ class _Call:
         say(f"{ending(told)} trial {number}: {value}{why}")
 
     def _score(self, trial: Trial, number: int) -> float:
-        """The mean score of a trial's runs."""
-        values = self._values(trial, number)
-        say(f"start trial {number}: {' '.join(overrides_of(values))}")
-        scores = self._scores(trial, named_jobs(self._plan, number, values))
-        return math.fsum(scores) / len(scores)
+        """The mean score of a trial's runs.
 
-    def _number(self, trial: Trial) -> int:
-        """The number that it is shown with."""
-        return [one.number for one in counted(self._study)].index(trial.number)
-
-    def _values(self, trial: Trial, number: int) -> dict[str, Value]:
-        """The values of a trial.
-
-        They depend on the sampler's seed, the trial's number and those that have ended: with one at
-        a time a search gives the same trials however often it was stopped.
+        Its values depend on the sampler's seed, its number and the trials that have ended: with one
+        at a time a search gives the same trials however often it was stopped.
         """
         with self._choosing:
             self._study.sampler = sampler_of(self._plan.search, number)
-            return suggested(trial, self._plan.search.space)
+            values = suggested(trial, self._plan.search.space)
+        say(f"start trial {number}: {' '.join(overrides_of(values))}")
+        jobs, mistakes = trial_jobs(self._plan, values, number)
+        if any(job.id.reads not in self._plan.data for job in jobs):  # were not tried together
+            found, jobs = judge_parts(jobs, lambda job: job.name)
+            mistakes = list(found)
+        elif jobs:
+            jobs = [job.on_data(self._plan.data[job.id.reads]) for job in jobs]
+        if mistakes:
+            raise FailedError(f"cannot run: {'; '.join(mistakes)}")
+        scores = self._scores(trial, jobs)
+        return math.fsum(scores) / len(scores)
 
-    def _scores(self, trial: Trial, jobs: Sequence[TrialJob]) -> list[float]:
+    def _scores(self, trial: Trial, jobs: Sequence[Job]) -> list[float]:
         scores, code = list[float](), set[str]()
         for k, job in enumerate(jobs):
             watch = _Pruning(trial, job, self._plan)  # judged by its first seed, scored by all
@@ -260,7 +213,7 @@ class _Call:
 class _Pruning:
     """Reports what the first run of a trial logs, and asks the pruner."""
 
-    def __init__(self, trial: Trial, job: TrialJob, plan: Plan) -> None:
+    def __init__(self, trial: Trial, job: Job, plan: Plan) -> None:
         self._trial, self._plan, self._file = trial, plan, job.folder / "metrics.jsonl"
         self._n, self._look_at, self.reason = 0, 0.0, ""
 
@@ -309,7 +262,7 @@ def evaluations(file: Path, key: str) -> list[float]:
     return [found[step] for step in sorted(found)]
 
 
-def _score(trial: Trial, job: TrialJob, plan: Plan) -> float:
+def _score(trial: Trial, job: Job, plan: Plan) -> float:
     """The score of a finished run.
 
     Raises:
@@ -331,16 +284,16 @@ def _score(trial: Trial, job: TrialJob, plan: Plan) -> float:
     return float(score)
 
 
-def _is_final(job: TrialJob, end: End) -> bool:
+def _is_final(job: Job, end: End) -> bool:
     """Whether a failed run would fail again."""
     return end.code == REJECTED or _has_diverged(job)
 
 
-def _has_diverged(job: TrialJob) -> bool:
+def _has_diverged(job: Job) -> bool:
     return str(stored(job.folder).result.get("error", "")).startswith("NonFiniteError")
 
 
-def _failure(trial: Trial, job: TrialJob, end: End) -> Exception:
+def _failure(trial: Trial, job: Job, end: End) -> Exception:
     """What a trial ends with whose run failed."""
     lines = last_lines(end.log)[:-1]  # the last is the pool's own
     why = f"{job.name}: exit code {end.code}{f'; {lines[-1].strip()}' if lines else ''}"

@@ -11,14 +11,10 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from isotrain.jobs.archive import Archive, located
+from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import call_at_work, seconds_left
-from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
-from isotrain.jobs.stored import stored
-from isotrain.runs.locks import is_locked
-from isotrain.studies.search_plan import Plan
-from isotrain.studies.search_run import FailedError, TrialJob, trial_jobs
-from isotrain.studies.status import Status, at_step, first_of, numbers_at, time_left
+from isotrain.studies.search_plan import Plan, trial_jobs
+from isotrain.studies.status import Status, at_step, first_of, numbers_at, state_of, time_left
 from isotrain.studies.trials import ASKED, BAD, ending, trials_of
 
 STATES = ("complete", "pruned", *BAD, "failed", "running", "interrupted", "waiting")
@@ -58,7 +54,7 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     )
     shares = [one.share_left for one in at.values()] + [1.0] * n_unmade
     if shares:
-        n_at_once = min(call[1] if call else n_jobs or 1, len(shares))
+        n_at_once = min(call.n if call else n_jobs or 1, len(shares))
         ended = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
         took = [t.duration.total_seconds() for t in ended if t.duration is not None]
         if took:  # the median: a trial may have waited for another process
@@ -81,34 +77,25 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     return Status(Group(table, *first_of(reasons), line), content, has_ended, bool(failed))
 
 
-def jobs_left(plan: Plan, study: optuna.Study) -> list[TrialJob]:
+def jobs_left(plan: Plan, study: optuna.Study) -> list[Job]:
     """The runs of the trials that have not ended."""
     trials = [trial for trial in trials_of(study) if not trial.state.is_finished()]
     return [job for trial in trials for job in _jobs(plan, trial)]
 
 
-def _jobs(plan: Plan, trial: FrozenTrial) -> list[TrialJob]:
+def _jobs(plan: Plan, trial: FrozenTrial) -> list[Job]:
     """None where its values are not there, or cannot run."""
-    try:
-        return trial_jobs(plan, trial.number, trial.params) if trial.params else []
-    except FailedError:
-        return []
+    return trial_jobs(plan, trial.params, trial.number)[0] if trial.params else []
 
 
 def where(plan: Plan, trial: FrozenTrial, archive: Archive) -> At:
     """Where a trial is, by the records of its runs."""
-    jobs = located(_jobs(plan, trial), archive)
-    left = [job for job in jobs if not stored(job.folder).is_finished]
+    states = [state_of(job, plan.folder) for job in locate(_jobs(plan, trial), archive)]
+    left = [one for one in states if one.state != "finished"]
     if not left:
-        return At(share_left=0.0 if jobs else 1.0)
-    job = left[0]
-    of_all = steps_of(job.run.cfg, stored(job.folder).result)
-    log = plan.folder / "logs" / f"{job.name}.log"
-    is_running = is_owned(job.folder) or is_locked(log)
-    newest = newest_step(job.folder / "metrics.jsonl")
-    step = newest if is_running else checkpoint_step(job.folder)
-    done = min(1.0, step / of_all) if step is not None and of_all else 0.0
-    state = "running" if is_running else "waiting" if step is None else "interrupted"
-    seed = f"seed {job.run.cfg.seed}" if len(jobs) > 1 else ""
-    place = ", ".join(filter(None, [seed, at_step(step, of_all, is_running)]))
-    return At(state, place, (len(left) - done) / len(jobs))
+        return At(share_left=0.0 if states else 1.0)
+    one, is_running = left[0], left[0].state == "running"
+    state = "running" if is_running else "waiting" if one.step is None else "interrupted"
+    seed = f"seed {one.job.seed}" if len(states) > 1 else ""
+    place = ", ".join(filter(None, [seed, at_step(one.step, one.n_steps, is_running)]))
+    return At(state, place, (len(left) - 1 + one.share_left) / len(states))

@@ -44,6 +44,18 @@ class Parameter(NamedTuple):
         """Every option, or both ends of the range."""
         return self.options or (self.low, self.high)
 
+    @property
+    def text(self) -> str:
+        """What it is chosen from, in words.
+
+        >>> Parameter("x", low=1, high=9, step=2, when={"isotropy": ("clip", "mean")}).text
+        '1 to 9, step 2, where isotropy=clip or mean'
+        """
+        text = ", ".join(self.options) or f"{self.low} to {self.high}"
+        text += ", log" * self.log + (f", step {self.step}" if self.step else "")
+        beside = [f"{key}={' or '.join(options)}" for key, options in self.when.items()]
+        return text + (f", where {' and '.join(beside)}" if beside else "")
+
     def every(self) -> tuple[Value, ...] | None:
         """Every value there is, in order; None where a range has no step.
 
@@ -83,11 +95,7 @@ def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
 
 
 def _among(options: Sequence[str], named: Any) -> str:
-    """An option that `when` names, by its value or as an override spells it.
-
-    >>> _among(["[a,b]", "null"], "[a,b]"), _among(["[a,b]", "null"], None)
-    ('[a,b]', 'null')
-    """
+    """An option that `when` names, by its value or as an override spells it."""
     return named if named in options else written(named)
 
 
@@ -173,32 +181,27 @@ def _option_mistakes(options: Any) -> list[str]:
 
 
 def _range_mistakes(given: Mapping[str, Any]) -> list[str]:
-    low, high, log, step = (given.get(key) for key in RANGE_KEYS)
-    numbers = [low, high, *([] if step is None else [step])]
+    low, high, step = (given.get(key) for key in ("low", "high", "step"))
+    log = given.get("log", False)
+    numbers: list[Any] = [low, high, 1 if step is None else step]
     if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
         return [f"must be {FORMS}, got {dict(given)!r}"]
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    mistakes = []
-    if not low < high:
-        mistakes.append(f"needs low below high, got {low} and {high}")
-    if log not in (None, True, False):
-        mistakes.append(f"needs log: true or false, got {log!r}")
-    if log and low <= 0:
-        mistakes.append(f"needs low above 0 with log: true, got {low}")
-    if log and step is not None:
-        mistakes.append("has both log and step; leave one out")
-    elif step is not None:
-        assert isinstance(step, int | float)
-        if step <= 0:
-            mistakes.append(f"needs a step above 0, got {step}")
-        elif (Decimal(str(high)) - Decimal(str(low))) % Decimal(str(step)):
-            mistakes.append(f"needs high at a whole number of steps {step} from low, got {high}")
-        elif type(step) is float and type(low) is int and type(high) is int:
-            mistakes.append(
-                f"has whole ends and the step {step}; write low: {low}.0, high: {high}.0"
-            )
-    return mistakes
+    low, high, size = map(Decimal, map(str, numbers))
+    is_whole = type(given["low"]) is int and type(given["high"]) is int
+    rules = {
+        f"needs low below high, got {low} and {high}": low < high,
+        f"needs log: true or false, got {log!r}": isinstance(log, bool),
+        f"needs low above 0 with log: true, got {low}": not log or low > 0,
+        "has both log and step; leave one out": not log or step is None,
+        f"needs a step above 0, got {step}": size > 0,
+        f"needs high at a whole number of steps {step} from low, got {high}": (
+            step is None or size <= 0 or (high - low) % size == 0
+        ),
+        f"has whole ends and the step {step}; write low: {low}.0, high: {high}.0": (
+            type(step) is not float or not is_whole
+        ),
+    }
+    return [mistake for mistake, holds in rules.items() if not holds]
 
 
 def _when_mistakes(when: Any, earlier: Mapping[str, Any]) -> list[str]:

@@ -8,49 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from omegaconf import DictConfig
 from rich import box
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
 from isotrain.console import duration, is_watched, say
+from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import ENDED, call_at_work, seconds_left
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import stored
 from isotrain.runs.locks import is_locked
-from isotrain.studies.history import listed
+from isotrain.studies.identity import listed
 from isotrain.studies.results import lack_of
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
 REDRAW_S = 3.0  # between two looks of --watch
 MOST_REASONS = 20  # of failures, told below the table
-
-
-class Planned(Protocol):
-    """A run of a plan with its row in the table, and its number in that row."""
-
-    @property
-    def name(self) -> str:
-        """Of its log."""
-
-    @property
-    def folder(self) -> Path:
-        """Of its run."""
-
-    @property
-    def of_pair(self) -> DictConfig:
-        """Its configuration, with any seed."""
-
-    @property
-    def row(self) -> Sequence[str]:
-        """What the runs of a row have in common: task and arm of a study."""
-
-    @property
-    def number(self) -> int:
-        """Seed of a study, number of a job of a sweep."""
 
 
 class Status(NamedTuple):
@@ -65,25 +41,19 @@ class Status(NamedTuple):
 class State(NamedTuple):
     """How far one run is."""
 
-    job: Planned
+    job: Job
     state: str  # one of STATES
     step: int | None = None  # the newest one, or that of the checkpoint it goes on from
     n_steps: int | None = None  # of the whole training, at most
     reason: str = ""  # of a failure, or which file is damaged or lacks something
     took_s: float | None = None  # a finished run that was never stopped, with start-up and page
-    is_over: bool = False  # it failed in the call at work, which tries no run twice
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the call at work does it, or the next one."""
-        return self.state != "finished" and not self.is_over
 
     @property
     def share_left(self) -> float:
         """Of the training of a run that is left, 1 where nothing is known."""
-        if self.step is None or not self.n_steps:
-            return 1.0
-        return max(0.0, 1 - self.step / self.n_steps)
+        if self.state == "finished":
+            return 0.0
+        return max(0.0, 1 - (self.step or 0) / self.n_steps) if self.n_steps else 1.0
 
 
 def show(look: Callable[[], Status], watch: bool, as_json: bool) -> int:
@@ -111,7 +81,7 @@ def show(look: Callable[[], Status], watch: bool, as_json: bool) -> int:
 def status_of(
     what: str,
     headings: Sequence[str],
-    jobs: Sequence[Planned],
+    jobs: Sequence[Job],
     folder: Path,
     n_jobs: int | None,
     damaged: Sequence[str] = (),
@@ -120,7 +90,7 @@ def status_of(
 
     Args:
         what: such as "study smoke".
-        headings: of the columns that tell rows apart.
+        headings: task and arm of a study, whose runs are numbered by their seeds; none of a sweep.
         jobs: its runs.
         folder: of the plan.
         n_jobs: runs at a time where no call is at work; None = 1.
@@ -128,11 +98,11 @@ def status_of(
     """
     states = [state_of(job, folder) for job in jobs]
     call = call_at_work(folder)
-    n_at_once = call[1] if call else n_jobs or 1
+    n_at_once = call.n if call else n_jobs or 1
     return status_table(what, headings, states, n_at_once, bool(call), damaged)
 
 
-def state_of(job: Planned, folder: Path) -> State:
+def state_of(job: Job, folder: Path) -> State:
     """How far a run is, by what its folder and the plan's `folder` hold."""
     record, damage = stored(job.folder)
     log = folder / "logs" / f"{job.name}.log"  # locked from the first moment of a process on
@@ -142,8 +112,7 @@ def state_of(job: Planned, folder: Path) -> State:
     if not record:
         if own or not (code := _exit_code(log)):
             return State(job, "running" if own else "waiting")
-        why = f"exit code {code}; logs/{job.name}.log tells why"
-        return State(job, "failed", reason=why, is_over=_is_over(log, folder))
+        return State(job, "failed", reason=f"exit code {code}; logs/{job.name}.log tells why")
     if record["status"] == "finished":
         lack = lack_of(record, job.folder)
         took = _took_s(record, folder / "jobs" / f"{job.name}.json", log)
@@ -154,7 +123,7 @@ def state_of(job: Planned, folder: Path) -> State:
     step = checkpoint_step(job.folder)
     if record["status"] == "failed":
         reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
-        return State(job, "failed", step, of_all, reason, is_over=_is_over(log, folder))
+        return State(job, "failed", step, of_all, reason)
     return State(job, "interrupted", step, of_all)
 
 
@@ -173,23 +142,25 @@ def status_table(
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in (*headings, *STATES):
         table.add_column(heading)
-    for row, own in groupby(states, lambda s: tuple(s.job.row)):
+    numbered = enumerate(states)
+    for row, group in groupby(numbered, lambda one: [getattr(one[1].job, h) for h in headings]):
         at: dict[str, dict[int, str]] = {name: {} for name in STATES}
-        for s in own:
-            at[s.state][s.job.number] = at_step(s.step, s.n_steps, s.state == "running")
+        for k, s in group:
+            number = s.job.seed if headings else k
+            at[s.state][number] = at_step(s.step, s.n_steps, s.state == "running")
         table.add_row(*row, *map(numbers_at, at.values()))
     reasons = [*damaged, *(f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason)]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
-    line, left = f"{what}: {len(states)} runs, {', '.join(told)}", None
-    n_left = sum(s.is_left for s in states)
-    if n_left:
-        left = _seconds_left(states, min(n_jobs, n_left))
-        line += f"; {time_left(left, min(n_jobs, n_left), is_at_work)}"
+    line, left_s = f"{what}: {len(states)} runs, {', '.join(told)}", None
+    over = ("finished", "failed") if is_at_work else ("finished",)  # a call tries no run twice
+    if left := [s for s in states if s.state not in over]:
+        left_s = _seconds_left(states, left, min(n_jobs, len(left)))
+        line += f"; {time_left(left_s, min(n_jobs, len(left)), is_at_work)}"
     content = {
         "what": what,
         "counts": counts,
-        "seconds_left": left,
+        "seconds_left": left_s,
         "is_at_work": is_at_work,
         "runs": [
             {
@@ -200,9 +171,8 @@ def status_table(
         ],
     }
     has_ended = not (is_at_work or counts["running"])
-    return Status(
-        Group(table, *first_of(reasons), line), content, has_ended, bool(counts["failed"])
-    )
+    drawn = Group(table, *first_of(reasons), line)
+    return Status(drawn, content, has_ended, bool(counts["failed"]))
 
 
 def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
@@ -211,18 +181,14 @@ def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
     >>> time_left(None, 2, True), time_left(60, 1, True)
     ('time left unknown: none has ended, 2 at a time', 'about 1:00 left, 1 at a time')
     """
-    left = "time left unknown: none has ended" if seconds is None else ""
-    left = left or f"about {duration(seconds or 0)} left"
+    left = "time left unknown: none has ended"
+    left = left if seconds is None else f"about {duration(seconds)} left"
     stopped = "" if is_at_work else "; no process is at it, and `isotrain run` goes on"
     return f"{left}, {n_jobs} at a time{stopped}"
 
 
 def at_step(step: int | None, of_all: int | None, is_running: bool) -> str:
-    """Where a run is; empty where there is nothing to tell.
-
-    >>> at_step(3, 9, True), at_step(3, None, False), at_step(None, 9, True)
-    ('step 3 of 9', 'step 3', 'starting')
-    """
+    """Where a run is; empty where there is nothing to tell."""
     if step is None:
         return "starting" if is_running else ""
     return f"step {step} of {of_all}" if of_all else f"step {step}"
@@ -241,35 +207,21 @@ def first_of(reasons: Sequence[str]) -> list[str]:
     return [*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _seconds_left(states: Sequence[State], n_jobs: int) -> float | None:
+def _seconds_left(states: Sequence[State], left: Sequence[State], n_jobs: int) -> float | None:
     """By the mean of the finished runs of the same task, or of all; None without any."""
     took: dict[str, list[float]] = {}
     for s in states:
         if s.took_s is not None:
-            took.setdefault(s.job.folder.parent.name, []).append(s.took_s)
-    known = [seconds for own in took.values() for seconds in own]
-    if not known:
+            took.setdefault(s.job.task, []).append(s.took_s)
+    if not took:
         return None
-    left = [s for s in states if s.is_left]
-    work = [fmean(took.get(s.job.folder.parent.name, known)) * s.share_left for s in left]
+    known = [seconds for own in took.values() for seconds in own]
+    work = [fmean(took.get(s.job.task, known)) * s.share_left for s in left]
     return seconds_left(work, n_jobs)
 
 
-def _is_over(log: Path, folder: Path) -> bool:
-    """Whether the call at work has ended this run; it wrote to its lock when it began."""
-    try:
-        lock = folder / "lock"
-        return is_locked(lock) and log.stat().st_mtime_ns >= lock.stat().st_mtime_ns
-    except OSError:
-        return False
-
-
 def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | None:
-    """Seconds of a finished run; None if it was resumed, or where nothing tells.
-
-    From its job file, written at the start of its process, to the last line of its log, written at
-    the end: the run itself does not count its page. A run of another plan has only what it counts.
-    """
+    """Seconds of a finished run with its page; None if it was resumed, or where nothing tells."""
     if record.get("resumed_after_step") is not None:
         return None
     own = float((record.get("timings_s") or {}).get("total") or 0)

@@ -7,49 +7,23 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from omegaconf import DictConfig
+from typing import Any
 
 from isotrain.config.command import check_jobs
-from isotrain.config.compose import RunId, RunJob, key_of, recorded, run_id
+from isotrain.config.compose import key_of
 from isotrain.config.sweep import swept_keys
-from isotrain.console import spinner
+from isotrain.jobs.archive import Job, job_of
 from isotrain.jobs.pool import Pool
 from isotrain.jobs.process import Backend, local, warm_up
-from isotrain.jobs.stored import PlanError
+from isotrain.jobs.stored import SWEEP, PlanError
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
-from isotrain.studies.origin import SWEEP
-from isotrain.studies.plan import SHARED, judged
+from isotrain.studies.plan import SHARED, judge_parts
 
 MOST = 80  # letters of a name
 
 
-class SweepJob(NamedTuple):
-    """One run of a sweep."""
-
-    number: int
-    name: str
-    of_pair: DictConfig
-    arm: str
-    overrides: Sequence[str]
-    id: RunId
-    folder: Path
-    row: tuple[str, ...] = ()
-    data: str = ""
-
-    @property
-    def rerun(self) -> bool:
-        """Whether it runs again although it finished before."""
-        return bool(self.of_pair.rerun)
-
-    def as_run(self) -> RunJob:
-        """What its process is given."""
-        return RunJob(self.of_pair, self.arm, self.overrides, data=self.data)
-
-
-def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[SweepJob]:
+def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[Job]:
     """The runs of a command line without mistakes; `threads=1` unless it says otherwise.
 
     >>> [job.name for job in plan_sweep(["seed=0,1", "task=rte", "site=[tokens],[pooled]"])][:2]
@@ -63,14 +37,12 @@ def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[
             cfg.threads = 1
         values = [text for text in own if key_of(text) in swept]
         name = "-".join([str(number), *(re.sub(r"\W+", "_", v).strip("_") for v in values)])[:MOST]
-        own_id = run_id(recorded(cfg), arm)
-        folder = Path(str(cfg.output_dir)) / own_id.task / arm
-        jobs.append(SweepJob(number, name, cfg, arm, own, own_id, folder))
+        jobs.append(job_of(cfg, arm, own, label=name, rerun=cfg.rerun))
     return jobs
 
 
 def sweep_folder(
-    jobs: Sequence[SweepJob], overrides: Sequence[str], config_dir: str | None = None
+    jobs: Sequence[Job], overrides: Sequence[str], config_dir: str | None = None
 ) -> Path:
     """`<output_dir>/sweeps/<keys>-<hash>`: the same for the same command."""
     keys = "-".join(key.rpartition(".")[2] for key in swept_keys(overrides)) or "one"
@@ -94,12 +66,16 @@ def run_sweep(
         warm_up()  # while this process plans
     jobs = plan_sweep(overrides, config_dir)
     folder = sweep_folder(jobs, overrides, config_dir)
-    with spinner("importing the parts of the runs"):
-        found, jobs = judged(jobs, lambda job: job.number)
-    if found:
-        raise PlanError("\n".join(found))
     with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
+
+        def check() -> list[Job]:
+            found, named = judge_parts(jobs, lambda job: job.name)
+            if found:
+                raise PlanError("\n".join(found))
+            return named
+
+        if (planned := pool.check_parts(check)) is None:
+            return pool.code(0)
         given: dict[str, Any] = {"overrides": redacted([*overrides]), "config_dir": config_dir}
         write_json(folder / SWEEP, given)
-        n_failed = pool.run(jobs)
-        return pool.code(n_failed)
+        return pool.code(pool.run(planned))

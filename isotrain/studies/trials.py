@@ -17,12 +17,12 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from isotrain.console import say
-from isotrain.jobs.stored import PlanError
+from isotrain.jobs.stored import DATABASE, PlanError
 from isotrain.studies.search import Search
 from isotrain.studies.search_plan import Plan
 from isotrain.studies.space import Parameter, Value, grid
 
-DATABASE, IDENTITY = "study.db", "identity"
+IDENTITY = "identity"
 ASKED = "n_trials"  # of the storage: how many trials the last call asked for
 POINT = "point"  # of a grid, that a trial was made for
 WAIT_S = 60.0  # for another process that writes to the storage
@@ -37,12 +37,11 @@ BAD = ("degenerate", "diverged")  # endings for which the values are to blame
 
 
 @contextmanager
-def opened(plan: Plan) -> Iterator[optuna.Study]:
-    """The trials of a plan; made where there are none.
+def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
+    """The trials of a plan; made where there are none, and with `to_read` also of another search.
 
     Raises:
-        PlanError: they are of another search, or the storage cannot be read; or it fails while it
-            is open.
+        PlanError: they are of another search, or the storage fails.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = plan.folder / DATABASE
@@ -65,7 +64,8 @@ def opened(plan: Plan) -> Iterator[optuna.Study]:
                 f"{path} cannot be opened ({type(error).__name__}: "
                 f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
             ) from error
-        _refuse_another(study, plan)
+        if not to_read:
+            _reject_another(study, plan)
         yield study
     except (StorageInternalError, SQLAlchemyError) as error:
         raise PlanError(
@@ -112,7 +112,7 @@ def ending(trial: FrozenTrial) -> str:
 def queue_left(study: optuna.Study) -> None:
     """Queue again the trials that a call left, each with its values and what it has reported.
 
-    A kill on the way neither loses nor doubles one: a trial that is replaced is not queued again.
+    A kill on the way neither loses nor doubles one.
     """
     trials = study.get_trials()
     replaced = {number for trial in trials for number in _history(trial)}
@@ -152,8 +152,8 @@ def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
     return frozenset(point.items())
 
 
-def _refuse_another(study: optuna.Study, plan: Plan) -> None:
-    identity = json.loads(json.dumps(plan.identity))
+def _reject_another(study: optuna.Study, plan: Plan) -> None:
+    identity = json.loads(json.dumps(plan.identity))  # as it is kept
     known: dict[str, Any] | None = study.user_attrs.get(IDENTITY)
     if known is None:
         study.set_user_attr(IDENTITY, identity)

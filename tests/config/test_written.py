@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from isotrain.config.compose import written
 from isotrain.config.sweep import with_sweeps
-from isotrain.studies.grid import grid_arms
+from isotrain.studies.definition import grid_arms
 from isotrain.studies.space import overrides_of, parameters
 
 TEXTS = st.text(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from isotrain.config.compose import RunJob, compose_run
+from isotrain.config.compose import compose_run
+from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import fresh
-from isotrain.jobs.stored import stored
 
 WRITES = (
     "import json, pathlib, sys; folder = pathlib.Path(sys.argv[1]);"
@@ -21,13 +19,9 @@ WRITES = (
 )
 
 
-class Job(NamedTuple):
-    name: str
-    folder: Path
-    rerun: bool = False
-
-    def as_run(self):
-        return RunJob(compose_run(["task=rte", "encoder=tiny", "source=demo", "threads=1"]), "none")
+def planned(name, folder, rerun=False):
+    cfg = compose_run(["task=rte", "encoder=tiny", "source=demo", "threads=1"])
+    return job_of(cfg, "none", (), label=name, rerun=rerun)._replace(folder=folder)
 
 
 def starting(code, fails=()):
@@ -44,7 +38,7 @@ def starting(code, fails=()):
 
 
 def test_a_job_that_cannot_start_fails_alone(tmp_path, capsys):
-    jobs = [Job(name, tmp_path / name) for name in ("a", "b")]
+    jobs = [planned(name, tmp_path / name) for name in ("a", "b")]
     with Pool(tmp_path / "pool", 1, "pool", starting(WRITES, fails="a")) as pool:
         assert pool.run(jobs) == 1
         assert not pool.received
@@ -54,33 +48,11 @@ def test_a_job_that_cannot_start_fails_alone(tmp_path, capsys):
 
 @pytest.mark.parametrize(("code", "n_unfinished"), [(WRITES, 0), ("raise SystemExit(1)", 1)])
 def test_a_rerun_is_judged_by_its_own_record(tmp_path, code, n_unfinished):
-    job = Job("a", tmp_path / "a", rerun=True)
+    job = planned("a", tmp_path / "a", rerun=True)
     job.folder.mkdir()
     (job.folder / "result.json").write_text(json.dumps({"status": "finished", "scores": {}}))
     with Pool(tmp_path / "pool", 1, "pool", starting(code)) as pool:
         assert pool.run([job]) == n_unfinished
-
-
-def test_a_record_that_is_waited_for_is_read_once_each_time_it_is_written(tmp_path, monkeypatch):
-    job, looks = Job("a", tmp_path / "a"), []
-    job.folder.mkdir()
-    (job.folder / "result.json").write_text(json.dumps({"status": "running"}))
-
-    def is_owned(folder):
-        looks.append("look")
-        if len(looks) == 5:
-            (job.folder / "result.json").write_text(json.dumps({"status": "finished"}))
-        return True
-
-    def read(folder):
-        looks.append("read")
-        return stored(folder)
-
-    monkeypatch.setattr("isotrain.jobs.pool.is_owned", is_owned)
-    monkeypatch.setattr("isotrain.jobs.pool.stored", read)
-    with Pool(tmp_path / "pool", 1, "pool") as pool:
-        assert pool.one(job).state == "finished"
-    assert looks == ["read", *["look"] * 4, "read"]
 
 
 @pytest.mark.parametrize(("pid", "known"), [(77, (77, 2, "here")), (-1, None)])

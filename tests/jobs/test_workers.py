@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.config.compose import RunJob, write_job
+from isotrain.config.compose import write_job
+from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool
 from isotrain.jobs.process import (
     COMMAND,
@@ -27,7 +28,6 @@ from isotrain.jobs.process import (
 from isotrain.run import folder_of
 from isotrain.runs.files import untimed
 from isotrain.runs.locks import is_locked, owner, take
-from isotrain.studies.search_run import TrialJob
 
 LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")
 
@@ -38,8 +38,8 @@ def job(composed, small, tmp_path):
 
     def make(name, *overrides):
         own = (*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}", *overrides)
-        run = RunJob(composed(*own), "arm")
-        return TrialJob(name, folder_of(run.cfg, "arm"), run)
+        cfg = composed(*own)
+        return job_of(cfg, "arm", (), label=name)._replace(folder=folder_of(cfg, "arm"))
 
     return make
 
@@ -68,7 +68,7 @@ def test_a_forked_run_is_a_fresh_run_bit_for_bit(job, tmp_path, n_threads, event
     with Pool(tmp_path / "pool", 1, "pool") as pool:
         assert pool.run([forked]) == 0, (tmp_path / "pool" / "logs" / "forked.log").read_text()
     other = job("fresh", *keys, f"output_dir={tmp_path / 'other'}")
-    write_job(other.run, tmp_path / "job.json")
+    write_job(other.as_run(), tmp_path / "job.json")
     given = own_environment() | {"OMP_NUM_THREADS": str(n_threads)}
     subprocess.run([*COMMAND, tmp_path / "job.json"], env=given, check=True, capture_output=True)
     (scores, rows, weights), (same, same_rows, same_weights) = map(
@@ -89,7 +89,7 @@ def test_a_worker_is_a_group_of_its_own_with_its_log_its_locks_and_its_device(
     lock = take(own)
     one = job("one", *LONG)
     environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    process = start_job(one.run, tmp_path / "job.json", log, local, environment, (lock,))
+    process = start_job(one.as_run(), tmp_path / "job.json", log, local, environment, (lock,))
     os.close(lock)
     try:
         eventually(lambda: (one.folder / "resume.ckpt").exists())
@@ -129,16 +129,17 @@ from pathlib import Path
 from isotrain.config.compose import read_job
 from isotrain.jobs.pool import Pool
 from isotrain.run import folder_of
-from isotrain.studies.search_run import TrialJob
+from isotrain.jobs.archive import job_of
 run = read_job(Path(sys.argv[1]))
 with Pool(Path(sys.argv[2]), 1, "pool") as pool:
-    sys.exit(pool.run([TrialJob("one", folder_of(run.cfg, run.arm), run)]))
+    own = job_of(run.cfg, run.arm, (), label="one")
+    sys.exit(pool.run([own._replace(folder=folder_of(run.cfg, run.arm))]))
 """  # without a guard of its own
 
 
 def test_a_script_without_a_guard_runs_once(job, tmp_path):
     one = job("one", "trainer.max_steps=2")
-    write_job(one.run, tmp_path / "job.json")
+    write_job(one.as_run(), tmp_path / "job.json")
     (tmp_path / "script.py").write_text("print('here')\n" + PARENT)
     line = [sys.executable, tmp_path / "script.py", tmp_path / "job.json", tmp_path / "pool"]
     found = subprocess.run(line, env=own_environment(), capture_output=True, text=True)
@@ -166,7 +167,7 @@ def test_a_killed_server_costs_no_run_and_the_next_job_has_another(job, tmp_path
 
 def test_a_worker_whose_server_was_killed_is_stopped_as_any_other(job, tmp_path, eventually):
     one = job("one", *LONG)
-    process = start_job(one.run, tmp_path / "job.json", tmp_path / "log")
+    process = start_job(one.as_run(), tmp_path / "job.json", tmp_path / "log")
     eventually(lambda: (one.folder / "resume.ckpt").exists())
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
     eventually(lambda: process._process.exitcode is not None)
@@ -182,7 +183,7 @@ def test_a_server_that_ends_while_a_job_starts_gives_a_fresh_process(job, tmp_pa
 
     monkeypatch.setattr("isotrain.jobs.process._Worker", ended)
     monkeypatch.setattr("isotrain.jobs.process.COMMAND", ("echo", "fresh"))
-    start_job(job("one").run, tmp_path / "job", tmp_path / "log").wait(30)
+    start_job(job("one").as_run(), tmp_path / "job", tmp_path / "log").wait(30)
     assert last_lines(tmp_path / "log") == [f"fresh {tmp_path / 'job'}"]
 
 
@@ -191,7 +192,7 @@ def test_a_run_outlives_the_kill_of_its_pool_and_a_second_call_waits_for_it(
     job, tmp_path, eventually, capsys
 ):
     one = job("one", "trainer.max_epochs=12", "checkpoint.every_steps=1")
-    write_job(one.run, tmp_path / "job.json")
+    write_job(one.as_run(), tmp_path / "job.json")
     line = [sys.executable, "-c", PARENT, tmp_path / "job.json", tmp_path / "pool"]
     parent = subprocess.Popen(line, env=own_environment())
     eventually(lambda: (one.folder / "resume.ckpt").exists())
@@ -209,7 +210,7 @@ def test_of_two_starts_of_one_run_the_later_waits_and_reads(job, tmp_path):
     one = job("one", "trainer.max_steps=2")
     pools = [Pool(tmp_path / name, 2, name) for name in "ab"]
     with pools[0] as pool:
-        assert pool.run([one, one._replace(name="again")]) == 0
+        assert pool.run([one, one._replace(label="again")]) == 0
     logs = sorted(path.name for path in (tmp_path / "a" / "logs").iterdir())
     assert logs[:1] == ["again.log"]
     with pools[1] as pool:
@@ -225,5 +226,5 @@ def test_ranks_are_fresh_processes(job, tmp_path, monkeypatch):
         return fresh(["true"])
 
     monkeypatch.setattr("isotrain.jobs.process.fresh", note)
-    start_job(job("one", "trainer.devices=2").run, tmp_path / "job", tmp_path / "log").wait(30)
+    start_job(job("one", "trainer.devices=2").as_run(), tmp_path / "job", tmp_path / "log").wait(30)
     assert started == [COMMAND]

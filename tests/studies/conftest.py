@@ -1,92 +1,48 @@
-"""A study of three seeds whose runs are a small script instead of a training."""
+"""A study and a search whose runs are a small script instead of a training."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
+import optuna
 import pytest
+from optuna.storages import RDBStorage
 
+from isotrain.commands.plans import run_search
+from isotrain.config.command import check_command
 from isotrain.jobs.process import fresh
-from tests.stand_in import OPENING, judged
+from isotrain.studies.search import load_search
+from isotrain.studies.search_plan import check_search, plan_search
+from isotrain.studies.trials import trials_of
+from tests.studies.scripts import JOB, SEARCH, STUDY
 
-STUDY = """
-overrides: [encoder=tiny, source=demo]
-tasks: {rte: [task=rte]}
-arms: {none: [isotropy=none], mean: [isotropy=mean]}
-baseline: none
-seeds: [0, 1, 2]
+OPENING_OF_A_CALL = """
+import sys
+from isotrain.commands.plans import *
+from isotrain.commands.targets import *
+from isotrain.jobs.process import fresh
+from isotrain.reporting import report
+from isotrain.studies import plan, search_plan
+from isotrain.training.requirements import Late
+report._draw = lambda *_: []
+late = Late([], "accuracy", "max", "demo-v1-seed0")
+plan.late_mistakes_apart = search_plan.late_mistakes_apart = lambda found: [late for _ in found]
 """
-# Plays `isotrain run FILE`: notes what it does, and leaves a result like that of a run.
-JOB = (
-    OPENING
-    + r"""
-def stop(*_):
-    note("stop")
-    sys.exit(143)
-
-signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.SIG_IGN)
-note("start")
-job = read_job()
-cfg, arm, seed = job["config"], job["arm"], job["config"]["seed"]
-name, folder = Path(sys.argv[1]).stem, folder_of(job)
-deadline = time.monotonic() + 60
-if name in os.environ.get("HOLD", "").split(","):
-    while not Path(os.environ["JOURNAL"]).with_name("go").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-if "MEET" in os.environ:  # go on when a second run is at work
-    while True:
-        starts = [li for li in open(os.environ["JOURNAL"]) if li.startswith("start")]
-        own = [li.split()[1] for li in starts].index(name)
-        if len(starts) >= own + 2 - own % 2:
-            break
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-if name in os.environ.get("FAIL", "").split(","):
-    print("first line", "the reason", sep="\n")
-    sys.exit(3)
-assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
-accuracy = 0.5 + 0.01 * seed**2 + (0.1 + 0.002 * seed if arm == "mean" else 0.0)
-isotropy = {
-    f"isotropy/{metric}/{place}": value * (1 + seed / 10)
-    for place in ("layer_01/tokens", "layer_02/tokens", "layer_02/cls", "pooled/before",
-                  "pooled/after")
-    for metric, value in (("isoscore", 0.2), ("partition", -3.0))
-}
-counts = {key.replace("isoscore", "n_rows"): 128.0 for key in isotropy if "isoscore" in key}
-folder.mkdir(parents=True, exist_ok=True)
-(folder / "predictions").mkdir(exist_ok=True)
-for split, n_rows in (("dev", 1000), ("test", 500)):  # the first rows are right, the others wrong
-    n_right = round(n_rows * (accuracy - (0.1 if split == "test" else 0.0)))
-    lines = "".join(f"{k},{k % 2},{(k + (k >= n_right)) % 2}\n" for k in range(n_rows))
-    (folder / "predictions" / f"{split}.csv").write_text("index,label,prediction\n" + lines)
-rows = [{"step": step, **isotropy} for step in (0, 10)]
-(folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-(folder / "result.json").write_text(json.dumps({
-    "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 1000, "test": 500},
-    "arm": arm, "seed": seed, "config": cfg, "data": os.environ.get("DATA", "demo-v1-seed0"),
-    "environment": {"git": os.environ.get("CODE", "0a1b2c3d4e5f"), "isotrain": "0.1.0"},
-    "finished_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-    "headline": ["isoscore"],
-    "scores": {"val/accuracy": accuracy, "val/loss": 0.7, "test/accuracy": accuracy - 0.1,
-               **isotropy, **counts},
-}))
-note("end")
-"""
-)
 
 
-class FakeStudy(NamedTuple):
-    """Where a fake study lives, and how to start it."""
+class Fake(NamedTuple):
+    """Where the plan of fake runs is, and how to start it."""
 
     file: Path
     runs: Path
     journal: Path
     command: list[str]
+    folder: Path
 
     @property
     def backend(self):
@@ -97,11 +53,6 @@ class FakeStudy(NamedTuple):
     def overrides(self) -> list[str]:
         """Its output folder."""
         return [f"output_dir={self.runs}"]
-
-    @property
-    def folder(self) -> Path:
-        """Where its tables are."""
-        return self.runs / "studies" / "three"
 
     def noted(self, what: str) -> list[str]:
         """The runs that noted `what`, in order."""
@@ -114,22 +65,67 @@ class FakeStudy(NamedTuple):
         starts = [line.split()[1:] for line in lines if line.startswith("start")]
         return {name: int(pid) for name, pid in starts}
 
-    def release(self) -> FakeStudy:
+    def release(self):
         """Let the runs go on that are on hold."""
         self.journal.with_name("go").touch()
         return self
 
-    def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
-        """`run_study` in a process of its own."""
-        code = (
-            "import sys, isotrain.reporting.report as report; report._draw = lambda *_: []; "
-            "from isotrain.commands.plans import run_study; "
-            "from isotrain.jobs.process import fresh; "
-            f"sys.exit(run_study({str(self.file)!r}, {self.overrides!r}, {n_jobs}, "
-            f"fresh({self.command!r})))"
-        )
+    def at(self, runs: Path):
+        """The same in another output folder."""
+        kind, name = self.folder.parts[-2:]
+        return self._replace(runs=runs, folder=runs / kind / name)
+
+    def called(self, code: str) -> subprocess.Popen[str]:
+        """A process that exits with what `code` computes; it need not import parts and data."""
+        code = f"{OPENING_OF_A_CALL}sys.exit({code})"
         line = [sys.executable, "-c", code]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, process_group=0)
+
+
+class FakeStudy(Fake):
+    def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
+        """`run_study` in a process of its own."""
+        own = f"{str(self.file)!r}, {self.overrides!r}, {n_jobs}, fresh({self.command!r})"
+        return self.called(f"run_study({own})")
+
+
+class FakeSearch(Fake):
+    def says(self, **changed: object) -> FakeSearch:
+        """The same with other keys of the yaml file, as text."""
+        text = SEARCH
+        for key, value in changed.items():
+            lines = [line for line in text.splitlines() if not line.startswith(f"{key}:")]
+            text = "\n".join([*lines, f"{key}: {value}"]) + "\n"
+        if "space" in changed:
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("  "))
+        self.file.write_text(text)
+        return self
+
+    def planned(self, *overrides: str, **given: object):
+        """As the command plans it."""
+        search = load_search(str(self.file), **given)
+        return plan_search(search, [*self.overrides, *overrides], file=str(self.file))
+
+    def plan(self, *overrides: str, **given: object):
+        """As it is started."""
+        return check_search(self.planned(*overrides, **given))
+
+    def run(self, n_jobs: int = 1, **given: object) -> int:
+        """`run_search` in this process."""
+        return run_search(self.planned(**given), n_jobs, self.backend)
+
+    def trials(self):
+        """What the storage holds that no other trial replaced."""
+        storage = RDBStorage(f"sqlite:///{self.folder / 'study.db'}")
+        trials = trials_of(optuna.load_study(study_name="few", storage=storage))
+        storage.engine.dispose()
+        return trials
+
+    def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
+        """`run_search` in a process of its own."""
+        named = f"Named({str(self.file)!r}, {self.overrides!r})"
+        own = f"planned_search({named}), {n_jobs}, fresh({self.command!r})"
+        return self.called(f"run_search({own})")
 
 
 @pytest.fixture(autouse=True)
@@ -138,42 +134,52 @@ def without_page(monkeypatch):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
 
 
+def fake_of(kind, name, text, tmp_path, monkeypatch):
+    file, script = tmp_path / f"{name}.yaml", tmp_path / "job.py"
+    file.write_text(text)
+    script.write_text(JOB)
+    command, runs = [sys.executable, "-I", "-S", str(script)], tmp_path / "runs"
+    folder = runs / ("studies" if kind is FakeStudy else "tune") / name
+    monkeypatch.setenv("JOURNAL", str(tmp_path / "journal"))
+    for module in ("plan", "search_plan"):
+        monkeypatch.setattr(f"isotrain.studies.{module}.check_command", judged)
+    return kind(file, runs, tmp_path / "journal", command, folder)
+
+
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """A study of one task, two arms and three seeds, and the script that plays its runs."""
-    file, script = tmp_path / "three.yaml", tmp_path / "job.py"
-    file.write_text(STUDY)
-    script.write_text(JOB)
-    command = [sys.executable, "-I", "-S", str(script)]
-    study = FakeStudy(file, tmp_path / "runs", tmp_path / "journal", command)
-    monkeypatch.setenv("JOURNAL", str(study.journal))
-    monkeypatch.setattr("isotrain.studies.plan.check_command", judged)
-    return study
+    return fake_of(FakeStudy, "three", STUDY, tmp_path, monkeypatch)
 
 
-def changed(**more):
-    return lambda content: json.dumps(content | more)
+@pytest.fixture
+def few(tmp_path, monkeypatch):
+    """A search for a learning rate, and the script that plays its runs."""
+    return fake_of(FakeSearch, "few", SEARCH, tmp_path, monkeypatch)
+
+
+known = {}  # commands that were judged before, which takes long, without their output folder
+
+
+def judged(overrides, config_dir=None):
+    """`check_command`, once for each command."""
+    text = [override for override in overrides if not override.startswith("output_dir=")]
+    if (*text, config_dir) not in known:
+        known[*text, config_dir] = check_command(text, config_dir)
+    cfg, mistakes = deepcopy(known[*text, config_dir])
+    for override in overrides:
+        if cfg is not None and override.startswith("output_dir="):
+            cfg.output_dir = override.partition("=")[2]
+    return cfg, mistakes
 
 
 @pytest.fixture(
     params=[
-        *(lambda _: "", lambda content: json.dumps(content)[:-9], lambda _: "[]", lambda _: "null"),
-        *(changed(overrides="x=1"), changed(overrides=[1]), changed(config_dir=["a"])),
+        *(lambda _: "", lambda content: json.dumps(content)[:-9], lambda _: "[]"),
+        lambda content: json.dumps(content | {"overrides": [1]}),
         lambda content: json.dumps({k: v for k, v in content.items() if k != "overrides"}),
     ]
 )
-def damage_of_any(request):
-    """Makes the text of a damaged `study.json`, `search.json` or `sweep.json` of its content."""
-    return request.param
-
-
-@pytest.fixture(
-    params=[
-        *(lambda _: "[]", lambda content: json.dumps(content)[:-9], changed(overrides=[1])),
-        *(changed(file=3), changed(runs=[]), changed(runs={"rte-none": 1}), changed(shared=[1])),
-        *(changed(history=[1]), changed(history={}), changed(history=[{"margin": 1}])),
-    ]
-)
 def damaged(request):
-    """Makes the text of a damaged `study.json` of its content."""
+    """Makes the text of a damaged `study.json` or `sweep.json` of its content."""
     return request.param

@@ -12,7 +12,6 @@ import pytest
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.runs.locks import held
-from isotrain.runs.record import owned
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
 
@@ -33,10 +32,6 @@ def data(fake, tmp_path, write_fixture_data, monkeypatch):
 
     assert start() == 0
     return root, start
-
-
-def seed_of(folder):
-    return json.loads((folder / "result.json").read_text())["seed"]
 
 
 def tables(folder):
@@ -111,23 +106,6 @@ def test_no_plan_mixes_runs_on_several_folders_of_data(
     capsys.readouterr()
     main(["status", str(fake.file), *overrides])
     assert "6 runs, 2 finished, 4 failed" in capsys.readouterr().out
-
-
-def test_a_run_at_work_on_changed_data_is_shown_before_the_one_that_finished(
-    fake, data, monkeypatch, capsys
-):
-    with (data[0] / "rte" / "train.jsonl").open("a") as file:
-        file.write("\n")
-    (old,) = (path for path in fake.runs.glob("rte/none-*") if seed_of(path) == 0)
-    new = shutil.copytree(old, old.with_name("none-0123456789"))
-    record = json.loads((new / "result.json").read_text())
-    record |= {"status": "running", "finished_at": "", "data": "rte (changed)"}
-    (new / "result.json").write_text(json.dumps(record))
-    overrides = [*fake.overrides, "source=local"]
-    with owned(new):
-        capsys.readouterr()
-        assert main(["status", str(fake.file), *overrides]) == 0
-        assert "6 runs, 5 finished, 1 running" in capsys.readouterr().out
 
 
 def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):

@@ -46,18 +46,6 @@ def written(tmp_path, jobs):
     return folder, check
 
 
-def test_what_is_kept(written):
-    folder, _ = written
-    content = json.loads((folder / "study.json").read_text())
-    assert (content["name"], content["file"]) == ("one", "one.yaml")
-    assert list(content["runs"]) == ["rte-none", "rte-mean", "wic-none", "wic-mean"]
-    assert content["shared"]["encoder.width"] == 64
-    assert content["runs"]["wic-mean"]["keys"]["isotropy.n_components"] == 0
-    everywhere = {*content["shared"], *content["runs"]["wic-mean"]["keys"]}
-    assert not everywhere & {"seed", "output_dir", "logger", "checkpoint.final"}
-    assert len({run["seeds"]["0"] for run in content["runs"].values()}) == 4
-
-
 @pytest.mark.parametrize(
     ("changes", "more"),
     [
@@ -108,9 +96,9 @@ def test_that_the_overrides_must_be_the_same_is_said_first(written, monkeypatch)
         check()
     first, second, *_ = str(told.value).splitlines()
     assert "had the overrides data.batch_size=8 'site=[pooled]' 'logger.wandb.entity=<r" in first
-    assert "and this one has none; run, report and status of a study need the same ones" in first
+    assert "and this one has none" in first
     assert "data.batch_size was 8 and is 32" in second
-    assert "a-secret-word" not in str(told.value)
+    assert "a-secret-word" not in str(told.value) + (folder / "study.json").read_text()
     with pytest.raises(PlanError) as told:  # the file has changed, not the command
         check_identity(STUDY, plan_jobs(STUDY), folder, given)
     assert str(told.value).startswith("rte-none, rte-mean")
@@ -127,31 +115,18 @@ def test_what_was_there_is_kept_when_a_part_is_run(written):
         check(more=["task.max_length=64"])
 
 
-def test_secrets_are_not_kept(written, monkeypatch):
-    folder, check = written
-    monkeypatch.setenv("MY_TOKEN", "a-secret-word")
-    more = ["logger=[]", "init_from=https://me:a-secret-word@host/x"]
-    write_identity(STUDY, check(), folder, "one", more)
-    assert "a-secret-word" not in (folder / "study.json").read_text()
-    assert "init_from=https" in (folder / "study.json").read_text()
-
-
 def test_a_damaged_file_ends_every_command_in_one_sentence(fake, capsys, damaged):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
     file = fake.folder / "study.json"
     file.write_text(text := damaged(json.loads(file.read_text())))
-    commands = [[action, str(fake.file), *fake.overrides] for action in ("run", "report", "status")]
-    for command in [*commands, ["report", str(fake.folder)], ["status", str(fake.folder)]]:
+    run = ["run", str(fake.file), *fake.overrides]
+    for command in (run, ["report", str(fake.folder)], ["status", str(fake.folder)]):
         capsys.readouterr()
         assert main(command) == 2
         told = capsys.readouterr().err
         assert f"{file} is damaged" in told
         assert "move it away" in told
     assert file.read_text() == text
-
-
-def test_a_study_that_was_never_run_has_no_changes(tmp_path):
-    assert changes(tmp_path, STUDY) == arms_on_record(tmp_path, "rte") == []
 
 
 @pytest.fixture
@@ -233,17 +208,16 @@ def test_runs_that_finished_before_the_first_call_show(written, finish):
     ]
 
 
-def test_run_report_and_status_refuse_and_another_name_is_the_way_out(fake, capsys, monkeypatch):
+def test_run_rejects_another_study_and_reading_tells_of_it(fake, capsys):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    before = {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()}
+    before = (fake.folder / "study.json").read_bytes()
     other = [*fake.overrides, "data.batch_size=8"]
-    for action in ("run", "report", "status"):
+    for action, code in (("run", 2), ("status", 0), ("report", 0)):
         capsys.readouterr()
-        assert main([action, str(fake.file), *other]) == 2
-        assert "data.batch_size was 32 and is 8" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in fake.runs.rglob("*") if path.is_file()} == before
+        assert main([action, str(fake.file), *other]) == code
+        assert "data.batch_size" in capsys.readouterr().err
+    assert (fake.folder / "study.json").read_bytes() == before
     assert run_study(str(fake.file), other, 3, fake.backend, name="small") == 0
     assert (fake.runs / "studies" / "small" / "table.md").is_file()
     assert main(["status", str(fake.file), "--name", "small", *other]) == 0
     assert "study small: 6 runs, 6 finished" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in before} == before

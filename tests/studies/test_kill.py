@@ -1,4 +1,4 @@
-"""A real study of two runs at a time, from start to end; and killed with all it started."""
+"""Real studies and searches: from start to end, over two processes, and killed."""
 
 from __future__ import annotations
 
@@ -115,3 +115,37 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
     assert json.loads((broken.parent / "result.json").read_text())["resumed_after_step"] == step
     again = files(disturbed)
     assert {name: again[name] for name in TABLES} == {name: whole[name] for name in TABLES}
+
+
+QUICK = ("--trials", "1", "metric=[]", "data.n_dev=128", "trainer.max_steps=20")
+QUICK += ("trainer.val_check_interval=10", "data.n_test=128")
+pytestmark = pytest.mark.campaign
+
+
+def start(folder, *more):
+    line = [
+        sys.executable,
+        "-m",
+        "isotrain",
+        "run",
+        "smoke_search",
+        f"output_dir={folder}",
+        *QUICK,
+        *more,
+    ]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def records(folder):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("stsb/*/result.json"))]
+
+
+def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_path):
+    process = start(tmp_path, "trainer.devices=2")
+    text = process.communicate(timeout=280)[0]
+    assert process.returncode == 0, text
+    (result,) = records(tmp_path)  # a rank with values of its own would have another folder
+    assert (result["n_processes"], result["status"]) == (2, "finished")
+    assert result["search"] == "smoke_search"
+    assert f"optimizer.lr={result['config']['optimizer']['lr']}" in text
+    assert "1 of 1 trials: 1 complete." in text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
 import shlex
 
 import pyarrow.parquet as pq
@@ -14,8 +12,6 @@ from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import recorded
 from isotrain.reporting.report import write_report
-from isotrain.reporting.result import cautions
-from isotrain.reporting.words import notes_of
 from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study
 from isotrain.studies.identity import write_identity
@@ -89,53 +85,6 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     assert "could not be drawn" not in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("no_page")
-def test_the_same_tables_whenever_runs_finished_and_wherever_they_lie(fake, tmp_path):
-    jobs = planned(fake)
-    for job in jobs:
-        leave(job, finished_at="2026-01-01")
-    first = written(fake, jobs)
-    for job in jobs[::-1]:
-        result = json.loads((job.folder / "result.json").read_text())
-        turned = {key: result[key] for key in sorted(result, reverse=True)}
-        write_json(job.folder / "result.json", {**turned, "finished_at": "2030-01-01"})
-    assert written(fake, jobs) == first
-    fake.runs.rename(tmp_path / "moved")
-    moved = fake._replace(runs=tmp_path / "moved")
-    assert written(moved, planned(moved)) == first
-
-
-@pytest.mark.usefixtures("no_page")
-def test_sound_runs_and_those_of_before_give_the_same_tables_and_one_degenerate_another(fake):
-    found, jobs = [], planned(fake)[:4]
-    for reason in (None, "", "100 % of the predictions on dev are one class"):
-        for job in jobs:
-            told = job.arm == "none" and job.seed == 1 and reason is not None
-            leave(job, **({"degenerate_reason": reason} if told else {}))
-        found.append(written(fake, jobs))
-    before, sound, degenerate = found
-    assert before == sound
-    lines = degenerate["table.md"].decode()
-    assert "- rte, none, seeds 1: 100 % of the predictions on dev are one class" in lines
-    main = re.findall(r"^\| none .*$", lines, re.MULTILINE)
-    assert "none †" in main[0]
-    assert [line.split("|")[2].strip() for line in main] == ["3", "2"]
-    cells = [re.split(r"\s*\|\s*", line.replace(" †", "")) for line in main]
-    assert "|".join(cells[0]) in re.sub(r"\s*\|\s*", "|", before["table.md"].decode())
-
-
-@pytest.mark.usefixtures("no_page")
-def test_code_that_changed_between_runs_is_told(fake):
-    jobs = planned(fake)
-    for job in jobs:
-        leave(job, environment={"git": "0a1b"})
-    assert b"Mixed" not in written(fake, jobs)["table.md"]
-    leave(jobs[-1], environment={"git": "77aa-dirty"})
-    text = written(fake, jobs)["table.md"].decode()
-    assert "- 77aa+: rte mean 2\n" in text
-    assert "- 0a1b: rte none 0–2; rte mean 0, 1\n" in text
-
-
 def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
     jobs = planned(fake)
     leave(jobs[0])
@@ -156,7 +105,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
 
 @pytest.mark.parametrize(
     ("kept", "command"),
-    [(None, "three"), ("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
+    [("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
 )
 def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, command):
     pages = []
@@ -165,42 +114,14 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     )
     jobs = planned(fake)
     leave(jobs[0])
-    if kept:
-        fake.folder.mkdir(parents=True)
-        content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
-        content |= {"history": [], "shared": {}, "runs": {}}
-        write_json(fake.folder / "study.json", content)
+    fake.folder.mkdir(parents=True)
+    content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
+    content |= {"history": [], "shared": {}, "runs": {}}
+    write_json(fake.folder / "study.json", content)
     written(fake, jobs)
     (page,) = pages
     assert page.command == f"isotrain run {command} output_dir={fake.runs}"
     assert (page.question != "") == (kept == "smoke")
-
-
-def test_the_page_has_in_its_lead_what_to_know_before_the_numbers(fake, monkeypatch):
-    pages = []
-    monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
-    )
-    jobs = planned(fake)
-    for job in jobs[:5]:
-        leave(job, environment={"git": "0a1b"}, select="best", n_candidates=4)
-    leave(jobs[1], environment={"git": "2c3d"}, select="best", n_candidates=4)
-    jobs[5].folder.mkdir(parents=True)
-    record = {"status": "failed", "error": "NonFiniteError: at step 3"}
-    write_json(jobs[5].folder / "result.json", record)
-    monkeypatch.setattr("isotrain.reporting.result.changes", lambda *_: ["seeds 1-2 were added"])
-    written(fake, jobs)
-    (page,) = pages
-    assert cautions(page) == [
-        "Failed, so that the numbers are of the other seeds: rte, mean: 1 of 3 seeds failed "
-        "(NonFiniteError)",
-        "Mixed code (+ = with changes not committed): 0a1b: rte none 0, 2; rte mean 0, 1 | "
-        "2c3d: rte none 1",
-        "Changed since the first run started: seeds 1-2 were added",
-    ]
-    assert [row.failed for row in page.rows] == [0, 1]
-    assert {row.best_of for row in page.rows} == {"4"}
-    assert notes_of(page.rows[1], 3)[0] == "1 of 3 seeds failed; these numbers are of the others"
 
 
 @pytest.mark.usefixtures("no_page")

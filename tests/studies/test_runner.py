@@ -8,16 +8,15 @@ import re
 import signal
 
 import pytest
-from omegaconf import OmegaConf
 
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import plain, run_folder
 from isotrain.jobs import pool
-from isotrain.jobs.devices import device_for
+from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.process import fresh
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.plan import check_parts, plan_jobs
 
 ORDER = [f"rte-{arm}-seed{seed}" for seed in (0, 1, 2) for arm in ("none", "mean")]
 TABLES = ("table.md", "table.csv", "runs.csv")
@@ -64,7 +63,7 @@ def test_at_most_n_at_a_time_and_as_many_as_that(fake, monkeypatch, tmp_path):
     assert most == 2
     two_at_a_time = tables(fake)
     monkeypatch.delenv("MEET")
-    other = fake._replace(runs=tmp_path / "elsewhere")
+    other = fake.at(tmp_path / "elsewhere")
     assert start(other) == 0
     assert tables(other) == two_at_a_time
 
@@ -74,7 +73,7 @@ def test_a_failure_stops_nothing_is_told_and_is_done_again(fake, monkeypatch, ca
     assert start(fake, 2) == 1
     printed = capsys.readouterr().out
     log = fake.folder / "logs" / "rte-none-seed2.log"
-    assert f"exit code 3; {log} ends:\n    first line\n    the reason\n" in printed
+    assert f"exit code 3; {log} ends:\n    first line\n    the reason | in words\n" in printed
     assert re.search(r"failed rte-none-seed2 \([2-5] of 6 finished, ", printed)
     assert "(5 of 6 finished, " in printed
     assert "(6 of 6" not in printed
@@ -110,15 +109,16 @@ def test_a_result_that_cannot_be_read_stops_no_other_run(fake, monkeypatch, caps
     assert "0 to do" in capsys.readouterr().out
 
 
-def test_rerun_would_forget_what_is_done_and_is_refused(fake):
-    assert start(fake, 3) == 0
-    with pytest.raises(PlanError, match="rerun=true would forget"):
-        start(fake, 3, ["rerun=true"])
-    assert len(fake.noted("start")) == 6
+def test_a_call_is_at_work_while_the_parts_of_its_runs_are_imported(fake, monkeypatch):
+    seen = []
 
+    def note(jobs):
+        seen.append(call_at_work(fake.folder).pid)
+        return check_parts(jobs)
 
-def test_threads_reach_the_environment_of_a_run(fake):
-    assert start(fake, 3, ["threads=2"]) == 0  # the script compares OMP_NUM_THREADS with it
+    monkeypatch.setattr("isotrain.commands.plans.check_parts", note)
+    assert start(fake) == 0
+    assert seen == [os.getpid()]
 
 
 @pytest.mark.parametrize(("accelerator", "seen"), [("auto", ["5", "6"]), ("cpu", ["5,6"])])
@@ -133,18 +133,6 @@ def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, a
     overrides = [*fake.overrides, f"trainer.accelerator={accelerator}"]
     assert run_study(str(fake.file), overrides, 2, fresh(command)) == 0
     assert sorted(noted.read_text().split()) == sorted(seen * (6 // len(seen)))
-
-
-def test_a_device_that_another_call_has_is_left_to_it(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
-    noted = tmp_path / "devices"
-    note = f'echo "$CUDA_VISIBLE_DEVICES" >> {noted}; exec "$0" "$@"'
-    cfg, command = OmegaConf.create({"trainer": {}}), ["sh", "-c", note, *fake.command]
-    with device_for(cfg, ["5", "6"], side_by_side=False):
-        assert run_study(str(fake.file), fake.overrides, 1, fresh(command)) == 0
-    assert noted.read_text().split() == ["6"] * 6
 
 
 @pytest.mark.parametrize(
@@ -163,16 +151,13 @@ def test_a_place_that_cannot_be_written_to(fake):
         start(fake)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(
-    fake, monkeypatch, eventually, number
-):
+def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(fake, monkeypatch, eventually):
     monkeypatch.setenv("HOLD", f"{ORDER[1]},{ORDER[2]}")
     parent = fake.parent(n_jobs=2)
     eventually(lambda: len(fake.noted("start")) == 3 and len(fake.noted("end")) == 1)
-    os.killpg(parent.pid, number)  # as a terminal does
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
     printed, _ = parent.communicate(timeout=60)
-    assert parent.returncode == 128 + number
+    assert parent.returncode == 128 + signal.SIGINT
     assert sorted(fake.noted("stop")) == ORDER[1:3]
     assert "stopping 2 runs" in printed
     assert "failed" not in printed
@@ -204,19 +189,3 @@ def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually
     parent.communicate()
     assert start(fake.release()) == 0
     assert fake.noted("start") == [*ORDER[:2], *ORDER[1:]]
-
-
-@pytest.mark.campaign
-def test_after_a_kill_runs_still_at_work_are_waited_for_not_doubled(fake, monkeypatch, eventually):
-    monkeypatch.setenv("HOLD", ORDER[1])
-    parent = fake.parent()
-    eventually(lambda: fake.noted("start") == ORDER[:2])
-    parent.kill()
-    parent.communicate()
-    again = fake.parent()
-    lines = iter(again.stdout.readline, "")
-    assert any(line.startswith(f"{ORDER[1]}: waiting for another process") for line in lines)
-    fake.release()
-    again.communicate(timeout=60)
-    assert again.returncode == 0
-    assert fake.noted("start") == ORDER

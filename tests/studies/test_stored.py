@@ -10,7 +10,7 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
-from isotrain.jobs.stored import PlanError, put_aside, stored
+from isotrain.jobs.stored import put_aside, stored
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
@@ -19,13 +19,10 @@ WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores
 DAMAGED = [
     "",
     json.dumps(WHOLE)[:-20],
-    "not JSON",
     "[1, 2]",
-    "{}",
     '{"status": "done"}',
 ]
 LACKING = [
-    json.dumps({**WHOLE, "scores": None}),
     json.dumps({**WHOLE, "scores": {"val/a": "high"}}),
     json.dumps({k: v for k, v in WHOLE.items() if k != "n_rows"}),
 ]
@@ -65,14 +62,6 @@ def storage(monkeypatch):
     return fail
 
 
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.EMFILE, errno.EACCES])
-def test_storage_that_fails_is_no_damage(tmp_path, storage, number):
-    (tmp_path / "result.json").write_text(json.dumps(WHOLE))
-    storage("result.json", number)
-    with pytest.raises(PlanError, match=rf"{tmp_path}/result\.json cannot be read now"):
-        stored(tmp_path)
-
-
 def kept(folder):
     """Every file but that of the lock, which says how many jobs the last call had."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
@@ -90,32 +79,6 @@ def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys,
         assert f"{name} cannot be read now (of the storage)" in capsys.readouterr().err
     monkeypatch.undo()
     assert kept(fake.runs) == before
-
-
-def test_a_finished_run_that_lacks_something_is_told_and_not_trained_again(
-    fake, capsys, monkeypatch
-):
-    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    path = check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))[4].folder
-    path /= "result.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "n_rows": None}))
-    lacking = path.read_bytes()
-    capsys.readouterr()
-    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    assert "0 to do" in capsys.readouterr().out
-    assert (path.read_bytes(), len(fake.noted("start"))) == (lacking, 6)
-    assert main(["status", str(fake.file), *fake.overrides]) == 0
-    told = capsys.readouterr().out
-    assert f"rte-mean-seed1: finished; {path} is of a finished run and lacks something" in told
-    assert "6 runs, 6 finished" in told
-
-
-@pytest.mark.parametrize("status", ["running", "failed", "interrupted", "finished"])
-def test_whole_records_are_not(tmp_path, status):
-    (tmp_path / "result.json").write_text(json.dumps({**WHOLE, "status": status}))
-    found = stored(tmp_path)
-    assert (found.damage, found.is_finished) == ("", status == "finished")
-    assert found.result["status"] == status
 
 
 def test_aside_nothing_is_lost(tmp_path):

@@ -6,18 +6,18 @@ import json
 
 from optuna.trial import TrialState
 
-from isotrain.config.compose import recorded, run_folder
+from isotrain.config.compose import recorded
 from isotrain.runs.record import owned
-from isotrain.studies.search_plan import runs_of
+from isotrain.studies.search_plan import trial_jobs
 from isotrain.studies.search_status import status_of_search
 from isotrain.studies.status import show
-from tests.searches.trials import next_trial, opened
+from tests.studies.trials import next_trial, opened
 
 
 def leave(plan, taken, number=0, status="running", steps=()):
     """What the run of a trial has on disk."""
-    job = runs_of(plan, taken.values)[0][number]
-    folder = run_folder(job.cfg, job.arm, "demo-v1-seed0")
+    job = trial_jobs(plan, taken.values)[0][number].on_data("demo-v1-seed0")
+    folder = job.folder
     folder.mkdir(parents=True)
     record = {
         "arm": job.arm,
@@ -40,9 +40,9 @@ def told(plan, study, capsys, n_jobs=1):
     return code, cells, lines[-1]
 
 
-def test_trials_by_state_and_the_steps_of_those_at_work(fake, capsys):
-    fake.says(seeds="[0, 1]", n_trials=9)
-    plan = fake.plan("trainer.max_epochs=2", "data.batch_size=32")
+def test_trials_by_state_and_the_steps_of_those_at_work(few, capsys):
+    few.says(seeds="[0, 1]", n_trials=9)
+    plan = few.plan("trainer.max_epochs=2", "data.batch_size=32")
     with opened(plan) as study:
         taken = [next_trial(study, plan) for _ in range(6)]
         for number in range(3):
@@ -69,9 +69,9 @@ def test_trials_by_state_and_the_steps_of_those_at_work(fake, capsys):
         assert line.endswith("4 at a time; no process is at it, and `isotrain run` goes on")
 
 
-def test_points_of_a_grid_that_wait(fake, capsys):
-    fake.says(space="{optimizer.lr: [0.001, 0.01, 0.1]}", sampler="grid", n_trials=3)
-    plan = fake.plan()
+def test_points_of_a_grid_that_wait(few, capsys):
+    few.says(space="{optimizer.lr: [0.001, 0.01, 0.1]}", sampler="grid", n_trials=3)
+    plan = few.plan()
     with opened(plan) as study:
         one = next_trial(study, plan)
         _, cells, line = told(plan, study, capsys)

@@ -1,7 +1,8 @@
-"""Trials of a storage: how values are found, and when one is pruned."""
+"""Trials of a storage: how values are found, when one is pruned, and what a run has logged."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from isotrain.studies.search import Search
+from isotrain.studies.search_run import evaluations
 from isotrain.studies.trials import (
     enqueue_points,
     n_to_come,
@@ -17,7 +19,7 @@ from isotrain.studies.trials import (
     sampler_of,
     trials_of,
 )
-from tests.searches.trials import next_trial, opened
+from tests.studies.trials import next_trial, opened
 
 
 def ended(study, plan, n):
@@ -28,28 +30,6 @@ def ended(study, plan, n):
         study.tell(taken.trial, 0.5)
         found.append(taken.values)
     return found
-
-
-def bowl(values):
-    return -((math.log10(values["optimizer.lr"]) + 3) ** 2)
-
-
-def test_tpe_comes_closer_to_the_optimum_than_chance():
-    """After its trials at random, in the mean over trials and seeds."""
-
-    def later(sampler, seed):
-        search = Search("any", (), 28, sampler=sampler, startup=8, seed=seed)
-        study, scores = optuna.create_study(direction="maximize"), []
-        for number in range(search.n_trials):
-            study.sampler = sampler_of(search, number)
-            trial = study.ask()
-            scores.append(bowl({"optimizer.lr": trial.suggest_float("lr", 1e-5, 1e-1, log=True)}))
-            study.tell(trial, scores[-1])
-        return sum(scores[8:]) / 20
-
-    # A uniform exponent in [-5, -1] is 4/3 from -3 in the mean of squares.
-    assert sum(later("random", seed) for seed in range(6)) / 6 == pytest.approx(-4 / 3, abs=0.3)
-    assert sum(later("tpe", seed) for seed in range(6)) / 6 > -0.9
 
 
 def test_tpe_leaves_a_region_whose_trials_are_told_as_bad():
@@ -76,9 +56,9 @@ def test_tpe_leaves_a_region_whose_trials_are_told_as_bad():
     assert left < 0.65 * gone_on, (left, gone_on)
 
 
-def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluation(fake):
-    fake.says(pruner="median", startup=2, warmup=0)
-    plan = fake.plan()
+def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluation(few):
+    few.says(pruner="median", startup=2, warmup=0)
+    plan = few.plan()
     with opened(plan) as study:
         for values in ([0.5], [0.5, 0.9]):
             taken = next_trial(study, plan)
@@ -91,10 +71,10 @@ def test_no_trial_is_pruned_by_fewer_than_startup_trials_that_have_the_evaluatio
         assert not taken.trial.should_prune(), "one complete trial has evaluation 2"
 
 
-def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):
+def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(few):
     def values(name, seed):
-        fake.says(sampler="random", seed=seed, n_trials=3)
-        plan = fake.plan(name=name)
+        few.says(sampler="random", seed=seed, n_trials=3)
+        plan = few.plan(name=name)
         with opened(plan) as study:
             return [v["optimizer.lr"] for v in ended(study, plan, 3)]
 
@@ -104,26 +84,9 @@ def test_the_seed_of_the_sampler_and_the_number_of_a_trial_set_its_values(fake):
     assert values("c", 1) != first
 
 
-def test_a_grid_is_gone_through_in_order(fake):
-    fake.says(
-        space="{isotropy: [none, clip], isotropy.n_components: {low: 1, high: 3, step: 2, "
-        "when: {isotropy: clip}}}",
-        sampler="grid",
-        n_trials=9,
-    )
-    plan = fake.plan()
-    with opened(plan) as study:
-        found = ended(study, plan, 3)
-    assert found == [
-        {"isotropy": "none"},
-        {"isotropy": "clip", "isotropy.n_components": 1},
-        {"isotropy": "clip", "isotropy.n_components": 3},
-    ]
-
-
-def test_a_grid_does_no_more_of_what_a_stopped_call_queued_than_is_asked_for(fake):
-    fake.says(space="{optimizer.lr: [0.1, 0.2, 0.3, 0.4]}", sampler="grid", n_trials=4)
-    with opened(plan := fake.plan()) as study:
+def test_a_grid_does_no_more_of_what_a_stopped_call_queued_than_is_asked_for(few):
+    few.says(space="{optimizer.lr: [0.1, 0.2, 0.3, 0.4]}", sampler="grid", n_trials=4)
+    with opened(plan := few.plan()) as study:
         enqueue_points(study, plan)
         study.tell(study.ask(), 0.5)
         assert n_to_come(study, plan) == 3
@@ -134,12 +97,12 @@ def test_a_grid_does_no_more_of_what_a_stopped_call_queued_than_is_asked_for(fak
 
 
 @pytest.mark.parametrize("killed", ["before it is replaced", "after it", "after both"])
-def test_a_point_of_a_grid_that_was_left_is_queued_once(fake, monkeypatch, killed):
+def test_a_point_of_a_grid_that_was_left_is_queued_once(few, monkeypatch, killed):
     """Left with some of its values drawn, by a call that was killed while it queued it again."""
-    fake.says(
+    few.says(
         space="{optimizer.lr: [0.1, 0.2], data.batch_size: [8, 16]}", sampler="grid", n_trials=4
     )
-    plan = fake.plan()
+    plan = few.plan()
     with opened(plan) as study:
         study.ask().suggest_categorical("optimizer.lr", ("0.1", "0.2"))
         with monkeypatch.context() as patch:
@@ -156,3 +119,36 @@ def test_a_point_of_a_grid_that_was_left_is_queued_once(fake, monkeypatch, kille
     assert {tuple(values.values()) for values in found} == {
         *(("0.1", "8"), ("0.1", "16"), ("0.2", "8"), ("0.2", "16"))
     }
+
+
+KEY = "val/accuracy"
+
+
+def write(file, rows, tail=""):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + tail)
+
+
+def test_evaluations_in_training_are_numbered_not_their_steps(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    assert evaluations(file, KEY) == []
+    write(
+        file,
+        [
+            {"step": 0, KEY: 0.9},  # before training: says nothing of the values
+            {"step": 10, "train/loss": 0.1},
+            {"step": 17, KEY: 0.5},
+            {"step": 34, KEY: None, "val/loss": 1.0},
+            {"step": 51, KEY: 0.7},
+        ],
+        tail='{"step": 68, "val/accu',
+    )
+    first, second, third = evaluations(file, KEY)
+    assert (first, third) == (0.5, 0.7)
+    assert math.isnan(second)
+    assert evaluations(file, "val/acc") == []
+
+
+def test_a_step_that_is_evaluated_again_counts_once(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    write(file, [{"step": s, KEY: v} for s, v in ((5, 0.1), (10, 0.2), (10, 0.3), (5, 0.4))])
+    assert evaluations(file, KEY) == [0.1, 0.2]
