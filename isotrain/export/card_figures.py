@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from isotrain.export.source_run import SourceRun
+from isotrain.pages.readings import SIDE_TITLES
+from isotrain.reporting.markdown import aligned
+from isotrain.reporting.numbers import is_share, number, score_number
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import SIDES, parse_key
@@ -68,13 +71,13 @@ def _interval(run: SourceRun, split: str, name: str) -> tuple[float, float] | No
 
 def score_table(found: Sequence[Scored]) -> str:
     """The scores as a markdown table."""
-    lines = ["| split | score | value | 95 % CI | N |", "| --- | --- | --- | --- | --- |"]
+    lines = [("split", "score", "value", "95 % CI", "N")]
     for one in found:
-        interval = "{:.4f} to {:.4f}".format(*one.interval) if one.interval else "-"
-        lines.append(
-            f"| {one.split} | {one.name} | {one.value:.4f} | {interval} | {one.n_examples:,} |"
-        )
-    return "\n".join(lines)
+        key = f"test/{one.name}"
+        ends = " to ".join(score_number(end, key) for end in one.interval or ())
+        value = score_number(one.value, key) + " points" * is_share(key)
+        lines.append((one.split, one.name, value, ends or "–", f"{one.n_examples:,}"))
+    return "\n".join(aligned(lines))
 
 
 def isotropy_table(run: SourceRun, label: Callable[[str], str]) -> str:
@@ -94,16 +97,13 @@ def isotropy_table(run: SourceRun, label: Callable[[str], str]) -> str:
     )
     if not shown:
         return "The run measured none."
-    lines = [
-        f"| site | metric | of the layer | step {steps[0]} | step {steps[-1]} | N |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for metric, site, side in shown:
-        key, n_rows = (metric, site, side), last.get(("n_rows", site, side), 0.0)
-        what = "input" if side == "before" else "output"
-        cells = (site, label(metric), what, f"{first[key]:.4g}", f"{last[key]:.4g}")
-        lines.append(f"| {' | '.join(cells)} | {int(n_rows):,} |")
-    return "\n".join(lines)
+    lines = [("site", "metric", "of the layer", f"step {steps[0]}", f"step {steps[-1]}", "N")]
+    for key in shown:
+        metric, site, side = key
+        ends = number(first[key]), number(last[key])
+        n_rows = number(last.get(("n_rows", site, side)))
+        lines.append((site, label(metric), SIDE_TITLES[side], *ends, n_rows))
+    return "\n".join(aligned(lines))
 
 
 def _around_layers(record: dict[str, float]) -> Iterator[tuple[tuple[str, str, str], float]]:

@@ -19,7 +19,8 @@ from isotrain.pages.panels import (
     panel,
 )
 from isotrain.pages.readings import SIDE_TITLES, TITLES
-from isotrain.pages.rows import End, superscript
+from isotrain.pages.rows import End
+from isotrain.reporting.numbers import superscript
 
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis

@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from isotrain.pages.readings import view_titles
-from isotrain.pages.rows import (
-    Rows,
-    Series,
-    at,
-    by_n,
-    end_of,
-    isotropy_series,
-    number,
-    series,
-)
+from isotrain.pages.rows import Rows, Series, at, by_n, end_of, isotropy_series, series
+from isotrain.reporting.numbers import number
 from isotrain.runs.keys import CurveKey
 from isotrain.studies.results import limited_text
 

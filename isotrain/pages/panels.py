@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES
 from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows, series, sites_of
-from isotrain.reporting.words import is_share
+from isotrain.reporting.numbers import is_share
 from isotrain.runs.keys import CurveKey
 
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone

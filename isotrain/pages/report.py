@@ -41,6 +41,7 @@ from isotrain.pages.run_tables import (
 )
 from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
 from isotrain.reporting.frame import reference
+from isotrain.reporting.numbers import size_range
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey
@@ -187,14 +188,15 @@ def _values(curves: Mapping[CurveKey, Series], end: End, titles: dict[str, str])
 
 def _setting(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> Markup:
     texts = []
-    parameters, sizes = result.get("n_parameters") or {}, list(by_n(curves))
+    parameters, sizes = result.get("n_parameters") or {}, set(by_n(curves))
     if parameters.get("total"):
         share = parameters["trainable"] / parameters["total"]
         texts.append(f"{share:.0%} of {parameters['total']:,} parameters trained.")
     if sizes:
-        ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]]))
         width = f", D = {result['width']:,} (hidden size)" if result.get("width") else ""
-        texts.append(f"Isotropy of N = {ends} embeddings of dev{width}, the same ones each time.")
+        texts.append(
+            f"Isotropy of {size_range(sizes)} embeddings of dev{width}, the same ones each time."
+        )
     if works := sources(result["config"]):
         texts.append(f"Methods of this run: {'; '.join(works)}.")
     known = {"phases": result.get("phases"), "data": result.get("data")}

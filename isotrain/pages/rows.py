@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from isotrain.reporting.numbers import minus, size_range
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def series(rows: Rows, key: str) -> Series:
@@ -121,9 +121,7 @@ def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
     counts = {
         int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
     }
-    return (
-        "N = " + " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else ""
-    )
+    return size_range(counts)
 
 
 def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
@@ -157,35 +155,3 @@ def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> s
     largest = max((abs(end) for end in ends if math.isfinite(end)), default=0.0)
     digits = max(0, 1 - math.floor(math.log10(largest))) if largest else 0
     return "…".join(minus(f"{end:.{digits}f}") for end in ends)
-
-
-def number(value: float) -> str:
-    """A value as it is printed: three digits, whole numbers as they are, a dash for none.
-
-    >>> [number(v) for v in (0.61, -12.345, 0.06, 8.77e-5, 1234.5, 24.0, float("nan"))]
-    ['0.610', '−12.3', '0.0600', '8.77·10⁻⁵', '1,234', '24', '–']
-    """
-    if not math.isfinite(value):
-        return "–"
-    if value == int(value) or abs(value) >= 1000:
-        return minus(f"{value:,.0f}")
-    digits, _, exponent = f"{value:#.3g}".partition("e")
-    return minus(digits) + (f"·10{superscript(int(exponent))}" if exponent else "")
-
-
-def superscript(number: int) -> str:
-    """A whole number as an exponent.
-
-    >>> superscript(-12)
-    '⁻¹²'
-    """
-    return str(number).translate(SUPERSCRIPTS)
-
-
-def minus(text: str) -> str:
-    """A number as text, with the sign of print.
-
-    >>> minus("-0.5")
-    '−0.5'
-    """
-    return text.replace("-", "−")

@@ -8,16 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
-from isotrain.pages.rows import (
-    Rows,
-    Series,
-    at,
-    by_n,
-    layers_of,
-    number,
-    series,
-    sites_of,
-)
+from isotrain.pages.rows import Rows, Series, at, by_n, layers_of, series, sites_of
+from isotrain.reporting.numbers import number, size_range
 from isotrain.resources.references import citation
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
@@ -63,10 +55,7 @@ def layer_tables(
     for n, clouds in by_n(curves).items():
         for curve in clouds:
             sizes.setdefault(curve.view, set()).add(n)
-    heads = {
-        view: "\nN = " + " to ".join(f"{n:,}" for n in sorted({min(own), max(own)}))
-        for view, own in sizes.items()
-    }
+    heads = {view: f"\n{size_range(own)}" for view, own in sizes.items()}
     found = []
     for metric in metrics:
         texts = {p: _ends(v, end) for p, v in curves.items() if p.metric == metric}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from isotrain.reporting.frame import ALL, WITHOUT, Row, is_score
+from isotrain.reporting.numbers import counted, margin_text, p_equals, score_number, signed
 from isotrain.reporting.result import Result, cautions
 from isotrain.reporting.statistics import LEVEL
 from isotrain.reporting.words import (
@@ -15,11 +16,7 @@ from isotrain.reporting.words import (
     caption,
     difference_text,
     failed_text,
-    margin_text,
-    number,
-    p_equals,
     score_name,
-    signed,
 )
 from isotrain.runs.keys import VIEWS, parse_key
 
@@ -126,8 +123,8 @@ def task_answers(result: Result) -> list[TaskAnswer]:
         known = [caption(rows)]
         for row in rows:
             if row.method == baseline:
-                own = f"baseline {baseline} {number(row.mean, key)}"
-                known += [f"n = {_count(row.n, 'seed')}", *_references(rows), own]
+                own = f"baseline {baseline} {score_number(row.mean, key)}"
+                known += [f"n = {counted(row.n, 'seed')}", *_references(rows), own]
                 known += filter(None, [failed_text(row, n_seeds)])
         if len(known) == 1:
             known.append(f"no finished run of the baseline {baseline}")
@@ -144,7 +141,7 @@ def faults(result: Result) -> list[str]:
     if bad := [run for run in runs if run.degenerate]:
         methods = _listed(list(dict.fromkeys(run.arm for run in bad)))
         found.append(
-            f"{len(bad)} of {_count(len(runs), 'run')} have collapsed predictions ({methods}). "
+            f"{len(bad)} of {counted(len(runs), 'run')} have collapsed predictions ({methods}). "
             "They count in all numbers unless said otherwise, and nothing is claimed beside them. "
             f"{_without(result)}"
         )
@@ -155,7 +152,7 @@ def faults(result: Result) -> list[str]:
 
 def _references(rows: Sequence[Row]) -> list[str]:
     """Chance and the untrained score of the rows of one score."""
-    return [f"{row.method} {number(row.mean, row.score)}" for row in rows if not row.baseline]
+    return [f"{row.method} {score_number(row.mean, row.score)}" for row in rows if not row.baseline]
 
 
 def _margin(result: Result, *tasks: str) -> str:
@@ -194,9 +191,9 @@ def _score_items(result: Result, task: str) -> list[str]:
     source = f" ({result.study.published_source})" if result.study.published_source else ""
     for score, own in result.table(task).items():
         texts = [
-            f"{row.method} {number(row.published, score)}, here {number(row.mean, score)}"
-            for row in own
-            if row.published is not None
+            f"{r.method} {score_number(r.published, score)}, here {score_number(r.mean, score)}"
+            for r in own
+            if r.published is not None
         ]
         items += [f"Published {score_name(score)}{source}: {_listed(texts)}."] if texts else []
     return items
@@ -237,7 +234,7 @@ def _isotropy_items(result: Result, task: str) -> list[str]:
 def _isotropy_item(result: Result, task: str, key: str) -> list[str]:
     table, baseline = result.table(task)[key], result.study.baseline
     rows = [row for row in table if row.method != baseline]
-    base = next((number(row.mean, key) for row in table if row.method == baseline), "–")
+    base = next((score_number(row.mean, key) for row in table if row.method == baseline), "–")
     if not rows:
         return []
     scores = {row.method: SCORES[verdict(row)] for row in _compared(result, task)}
@@ -282,12 +279,3 @@ def _listed(texts: Iterable[str]) -> str:
     found = list(texts)
     more = len(found) - MOST_NAMED
     return "; ".join(found[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _count(n: int, noun: str) -> str:
-    """A number of things.
-
-    >>> _count(1, "seed"), _count(2, "seed")
-    ('1 seed', '2 seeds')
-    """
-    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -16,18 +16,12 @@ from matplotlib.ticker import FuncFormatter
 from isotrain.pages.arm_looks import Look
 from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import SIDE_TITLES, label
-from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
 from isotrain.reporting.curves import Curve
 from isotrain.reporting.frame import Row
+from isotrain.reporting.numbers import is_share, minus, size_range
 from isotrain.reporting.statistics import Summary
-from isotrain.reporting.words import (
-    cloud_name,
-    difference_text,
-    examples_text,
-    is_share,
-    score_name,
-)
+from isotrain.reporting.words import cloud_name, difference_text, examples_text, score_name
 from isotrain.runs.keys import SIDES, CurveKey
 from isotrain.studies.results import Run
 
@@ -263,14 +257,8 @@ def with_names(figure: Figure, looks: Looks) -> Figure:
 
 
 def rows_of(curves: Iterable[Curve]) -> str:
-    """How many embeddings some curves were measured on, as text; empty where that is not known.
-
-    >>> rows_of([Curve("wic", "none", CurveKey("lid", "layer_01", "cls"), {}, 638)])
-    'N = 638'
-    """
-    counts = {curve.n_rows for curve in curves} - {0}
-    ends = sorted({min(counts), max(counts)}) if counts else []
-    return "N = " + " to ".join(f"{n:,}" for n in ends) if ends else ""
+    """How many embeddings some curves were measured on, as text; empty where that is not known."""
+    return size_range({curve.n_rows for curve in curves} - {0})
 
 
 def sites_of_curves(curves: Iterable[Curve]) -> list[str]:

@@ -21,16 +21,9 @@ from isotrain.pages.study_sections import (
 )
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.frame import ALL, Row, is_score
+from isotrain.reporting.numbers import score_number
 from isotrain.reporting.result import Result
-from isotrain.reporting.words import (
-    caption,
-    collapsed_runs,
-    legend,
-    notes,
-    number,
-    score_name,
-    score_table,
-)
+from isotrain.reporting.words import caption, collapsed_runs, legend, notes, score_name, score_table
 from isotrain.studies.results import Run
 
 MOST_OPEN = 40  # lines of a table that is not folded
@@ -156,7 +149,7 @@ def _runs(result: Result) -> Markup:
 
 
 def _run_cells(run: Run, keys: Sequence[str]) -> list[str]:
-    values = [number(run.scores.get(key), key) for key in keys]
+    values = [score_number(run.scores.get(key), key) for key in keys]
     is_collapsed = "yes" if run.degenerate else ""
     return [run.arm, str(run.seed), is_collapsed, *values, run.code, _minute(run), run.name]
 

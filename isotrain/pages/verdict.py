@@ -21,12 +21,11 @@ from isotrain.pages.rows import (
     isotropy_series,
     layers_of,
     measured,
-    number,
     series,
     sites_of,
 )
 from isotrain.reporting.frame import CHANCE
-from isotrain.reporting.words import number as score_number
+from isotrain.reporting.numbers import number, score_number
 from isotrain.reporting.words import score_name
 from isotrain.runs.keys import VIEWS, CurveKey
 

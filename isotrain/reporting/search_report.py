@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 import warnings
 from collections import Counter
@@ -14,10 +12,13 @@ from typing import Any
 import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
+from pandas import DataFrame
 
 from isotrain.console import say, score_text
 from isotrain.jobs.stored import PlanError
+from isotrain.reporting.frame import csv_text
 from isotrain.reporting.markdown import aligned
+from isotrain.reporting.numbers import number
 from isotrain.reporting.report import replace_files
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
@@ -112,7 +113,7 @@ def _is_good(trial: FrozenTrial) -> bool:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
@@ -156,22 +157,13 @@ def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation 
 
 
 def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    scores = [plan.objective, *(f"seed_{k}" for k in plan.search.seeds)]
     keys = [parameter.key for parameter in plan.search.space]
-    seeds = plan.search.seeds
-    lines = [("trial", "state", plan.objective, *(f"seed_{k}" for k in seeds), *keys, "why")]
+    lines = []
     for trial in trials:
-        scores = [f"{score:.8g}" for score in trial.user_attrs.get("scores", ())]
-        lines.append(
-            (
-                str(trial.number),
-                ending(trial),
-                f"{trial.values[0]:.8g}" if _is_good(trial) else "",
-                *scores,
-                *[""] * (len(seeds) - len(scores)),
-                *(str(trial.params.get(key, "")) for key in keys),
-                str(trial.user_attrs.get("why", "")),
-            )
-        )
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+        own = [trial.values[0] if _is_good(trial) else None, *trial.user_attrs.get("scores", ())]
+        line = {"trial": trial.number, "state": ending(trial), **trial.params}
+        line |= dict(zip(scores, own, strict=False))
+        lines.append(line | {"why": trial.user_attrs.get("why")})
+    found = DataFrame(lines, columns=["trial", "state", *scores, *keys, "why"], dtype=object)
+    return csv_text(found.astype(dict.fromkeys(scores, "float64")))
