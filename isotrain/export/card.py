@@ -46,14 +46,15 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
     run, task, figures = checked.run, checked.rebuilt.task, checked.figures.scored
     data_sets = task.data_sets
     known = _is_published(run.config)
+    of_hub = known and str(run.config["source"]["_target_"]).endswith(".HubSource")
     # of contrastive tasks the scored set is the last one; a user's task may have none
     evaluated: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
             task_type="sentence-similarity" if task.form == "bi" else "text-classification",
-            dataset_type=evaluated.hub_id if known else run.result["data"],
+            dataset_type=evaluated.hub_id if of_hub else run.result["data"],
             dataset_name=evaluated.name if evaluated else task.name,
-            dataset_split="validation" if one.split == "dev" else one.split,
+            dataset_split="validation" if of_hub and one.split == "dev" else one.split,
             metric_type=one.name,
             metric_value=one.value,
             metric_name=f"{one.name} on {one.split}, N = {one.n_examples}",
@@ -93,6 +94,8 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
     if parts[0].endswith("cluster_pca"):
         one = config["isotropy"].get("n_clusters") == 1
         parts[:1] = ["one_cluster"] if one else ["cluster_pca", "tuned_clusters"]
+        assign = config["isotropy"].get("assign") or {}
+        parts[:0] = ["gmm_clusters"] if assign.get("method") == "gmm" else []
     adapter = str(config["peft"]["_target_"]).rpartition(".")[2]
     names = [one.name for one in data_sets] if _is_published(config) else []
     return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,10 @@ from isotrain.pages.rows import (
     measured,
     series,
 )
+from isotrain.pages.verdict import accuracy_interval
+from isotrain.reporting.words import CI
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
+from isotrain.studies.results import SPLITS
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -55,9 +59,7 @@ def print_summary(
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in dict.fromkeys(
-        ("", "step 0", f"step {end}")
-    ):  # one column of an evaluation alone
+    for heading in dict.fromkeys(("", "step 0", f"step {end}", CI)):  # step 0 comes once
         scores.add_column(heading, justify="right" if heading else "left")
     for name, *ends in [*_scores(result, rows, end), *losses]:
         scores.add_row(name, *(ends if end else ends[1:]))
@@ -79,21 +81,43 @@ def print_summary(
     say(f"{folder}{note}: {', '.join(files)}{draw}; {result['timings_s']['total']:.0f} s")
 
 
+def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, int]) -> None:
+    """Every score of an evaluation, with its N and the 95 % CI of an accuracy.
+
+    Args:
+        name: heading.
+        scores: as logged: `val/accuracy`, `test/loss`; isotropy and counts are left out.
+        n_rows: examples of each split, where `<stage>/n_rows` is not among the scores.
+    """
+    table = Table(**STYLE)
+    for heading in (name, "score", CI):
+        table.add_column(heading, justify="left" if heading == name else "right")
+    for key in sorted(scores):
+        if re.fullmatch(r"(val|test)/(?!n_rows$)\w+", key):
+            table.add_row(*_cells(key, scores[key], scores, n_rows))
+    say(table)
+
+
+def _cells(
+    key: str, value: float, scores: Mapping[str, float], n_rows: Mapping[str, int]
+) -> tuple[str, str, str]:
+    """A score with its N, its value and its CI."""
+    stage = key.partition("/")[0]
+    n = int(scores.get(f"{stage}/n_rows", n_rows.get(SPLITS[stage], 0)))
+    ends = accuracy_interval(key, value, n)
+    return f"{key} (N = {n:,})", score_text(value), " to ".join(map(score_text, ends or ()))
+
+
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
-    """A line for dev and one for test, where they were evaluated, with their N."""
-    lines, found = [], result["scores"]
-
-    def with_n(key: str, split: str) -> str:
-        counted = found.get(key.partition("/")[0] + "/n_rows", result["n_rows"][split])
-        return f"{key} (N = {int(counted):,})"
-
-    key = result["monitor"]
-    if values := series(rows, key):  # none in a debugging run without validation
-        last = at(values, end)
-        lines.append([with_n(key, "dev"), score_text(values[0][1]), score_text(last)])
+    """A line for dev and one for test, where they were evaluated: N, first, last, 95 % CI."""
+    lines, found, key = [], result["scores"], result["monitor"]
     test = key.replace("val/", "test/")
+    if values := series(rows, key):  # none in a debugging run without validation
+        name, *last = _cells(key, at(values, end), found, result["n_rows"])
+        lines.append([name, score_text(values[0][1]), *last])
     if test in found:
-        lines.append([with_n(test, "test"), "", score_text(found[test])])
+        name, *last = _cells(test, found[test], found, result["n_rows"])
+        lines.append([name, "", *last])
     return lines
 
 

@@ -132,7 +132,7 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> s
     if not values:
         return "No score was evaluated."
     key, value, n = _final(result, rows, end)
-    ends = _interval(key, value, n)
+    ends = accuracy_interval(key, value, n)
     known = [f"N = {n:,}"] if n else []
     if ends:
         known.insert(0, "95 % CI {} to {}".format(*(score_number(e, key) for e in ends)))
@@ -165,14 +165,15 @@ def _the(level: str) -> str:
     return level if level == CHANCE else f"the {level}"
 
 
-def _interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+def accuracy_interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+    """The 95 % CI of a score that is an accuracy, over its N examples; else None."""
     return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None
 
 
 def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
     """How the score compares with what needs no model, where it has an interval."""
     key, value, n = _final(result, rows, end)
-    ends, level = _interval(key, value, n), levels.get(key)
+    ends, level = accuracy_interval(key, value, n), levels.get(key)
     if not (ends and level):
         return "beside"
     return "above" if ends[0] > level[1] else "below" if ends[1] < level[1] else NOT_APART

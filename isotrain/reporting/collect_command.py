@@ -128,7 +128,8 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
             if not is_finished:
                 told.append(f"{name}: {_how_far(result, folder)}")
                 continue
-            arm, seed = str(result["arm"]), int(result["seed"])
+            untrained = " (untrained)" if result.get("steps") == 0 else ""
+            arm, seed = f"{result['arm']}{untrained}", int(result["seed"])
             one = Found(run_of(result, folder, task, arm, seed), keys, search)
         except DAMAGE as error:
             told.append(f"{name}: {damaged(error)}")

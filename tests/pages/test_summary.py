@@ -65,8 +65,10 @@ def test_scores_isotropy_and_files(capsys, tmp_path):
     print_summary(RESULT, ROWS, folder)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "none-0123, seed 3"
-    assert cells(lines, "val/accuracy") == ["val/accuracy (N = 277)", "0.2500", "0.5000"]
-    assert cells(lines, "  ") == ["step 0", "step 2"]
+    assert cells(lines, "val/accuracy") == [
+        *("val/accuracy (N = 277)", "0.2500", "0.5000", "0.4415 to 0.5585"),
+    ]
+    assert cells(lines, "  ") == ["step 0", "step 2", "95 % CI"]
     assert cells(lines, "isotropy on dev") == ["isotropy on dev", "N", *METRICS[:2]]
     both = ["0.3300 → 0.5800"] * 2
     assert cells(lines, "layer_02 mean") == ["layer_02 mean", "1,008", *both]
@@ -82,7 +84,9 @@ def test_n_is_what_was_evaluated_where_that_is_logged(printed):
     scores = {"val/accuracy": 0.5, "test/accuracy": 0.25, "val/n_rows": 64.0}
     lines = printed(ROWS, scores=scores, n_rows={"train": 9, "dev": 277, "test": 1400})
     assert cells(lines, "val/accuracy")[0] == "val/accuracy (N = 64)"
-    assert cells(lines, "test/accuracy") == ["test/accuracy (N = 1,400)", "0.2500"]
+    assert cells(lines, "test/accuracy") == [
+        *("test/accuracy (N = 1,400)", "0.2500", "0.2280 to 0.2733"),
+    ]
     lines = printed(ROWS, scores={**scores, "test/n_rows": 128.0})
     assert cells(lines, "test/accuracy")[0] == "test/accuracy (N = 128)"
 
@@ -175,16 +179,16 @@ def test_how_weights_were_selected_and_a_collapse_are_told(printed, more, told, 
 
 def test_the_values_are_those_of_the_selected_weights(printed):
     lines = printed(ROWS_OF_FOUR, steps=4, scores={}, selected_step=2, select="best")
-    assert cells(lines, "  ") == ["step 0", "step 2"]
-    assert cells(lines, "val/accuracy")[1:] == ["0.2500", "0.5000"]
+    assert cells(lines, "  ") == ["step 0", "step 2", "95 % CI"]
+    assert cells(lines, "val/accuracy")[1:3] == ["0.2500", "0.5000"]
     assert cells(lines, "pooled after")[2] == "0.3700 → 0.6200"
 
 
 def test_an_evaluation_without_training_has_one_column(printed):
     lines = printed(ROWS[:1], steps=0, scores={"val/accuracy": 0.25, "test/accuracy": 0.125})
-    assert cells(lines, "  ") == ["step 0"]
-    assert cells(lines, "val/accuracy")[1:] == ["0.2500"]
-    assert cells(lines, "test/accuracy")[1:] == ["0.1250"]
+    assert cells(lines, "  ") == ["step 0", "95 % CI"]
+    assert cells(lines, "val/accuracy")[1] == "0.2500"
+    assert cells(lines, "test/accuracy")[1] == "0.1250"
     assert cells(lines, "pooled after")[2] == "0.3700"
 
 

@@ -43,6 +43,7 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         bi = {"task": {"form": "bi", "seed": seed}}
         leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
     leave(runs / "wic" / "zca-0", arm="zca", accuracy=0.65)
+    leave(runs / "wic" / "zca-1", arm="zca", accuracy=0.45, steps=0)
     assert main(["collect", str(runs)]) == 0
     out = runs / "collected"
     text = (out / "groups.md").read_text()
@@ -51,13 +52,14 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ["wic", "none", "accuracy on dev", "9", "3", "70.0", "", "task.form=bi"],
         ["wic", "none", "accuracy on dev", "9", "3", "61.0 ± 2.5", "", "task.form=cross"],
         ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
+        ["wic", "zca (untrained)", "accuracy on dev", "9", "1", "45.0", "", "task.form=cross"],
     ]
     assert main(["collect", str(runs), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (len(content["runs"]), content["others"]) == (7, [])
+    assert (len(content["runs"]), content["others"]) == (8, [])
     assert content["runs"][0]["scores"]["val/accuracy"] == 0.6
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]
     assert "output_dir" not in lines[0]
     assert "task.seed" not in lines[0]
