@@ -43,17 +43,7 @@ def test_rows_in_other_pieces_of_a_map_are_counted(rows):
         affine_of(bent, rows, "bent")
 
 
-def test_a_small_bend_is_seen(rows):
-    with pytest.raises(NotAffineError, match="40 of 40"):
-        affine_of(lambda x: x + 1e-6 * x.square(), rows, "it")
-
-
 def test_a_bound_that_no_row_reaches_is_seen(rows):
     bound = 2 * float(rows.abs().max())
     with pytest.raises(NotAffineError, match=r"40 of 40 rows of this run, 1,000 times as far"):
         affine_of(lambda x: x.clamp(-bound, bound), rows, "it")
-
-
-def test_what_is_not_finite_is_no_map(rows):
-    with pytest.raises(NotAffineError, match="40 of 40"):
-        affine_of(lambda x: x / 0.0, rows, "it")

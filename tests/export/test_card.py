@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
 from isotrain.cli import main
-from isotrain.export.card import base_model, citations
+from isotrain.export.card import citations
 from isotrain.export.card_figures import isotropy_table, score_table, scored
 from isotrain.export.source_run import SourceRun
-from isotrain.export.transformers_folder import output_names
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
 
@@ -88,14 +85,6 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
         assert text in body
 
 
-def test_the_base_is_a_model_of_the_hub_or_none(tmp_path):
-    assert base_model({"encoder": {"name": "a/b"}}) == "a/b"
-    assert base_model({"encoder": {"name": "gpt2"}}) == "gpt2"
-    assert base_model({"encoder": {"name": "../b"}}) is None
-    assert base_model({"encoder": {"name": str(tmp_path)}}) is None
-    assert base_model({"encoder": {"width": 16}}) is None
-
-
 def test_parts_and_data_are_cited():
     config = {
         "task": {"_target_": "isotrain.tasks.text.Text"},
@@ -115,13 +104,3 @@ def test_parts_and_data_are_cited():
     assert keys() == [*parts, "merity2017pointer", "cer2017semeval"]
     config["source"] = {"_target_": "isotrain.tasks.data.demo_generator.DemoSource"}
     assert keys() == parts
-
-
-def test_classes_are_named_where_a_task_names_them():
-    def names(n_outputs, **task):
-        output = SimpleNamespace(logits=torch.zeros(2, n_outputs))
-        return output_names(SimpleNamespace(double=output, task=SimpleNamespace(**task)))
-
-    assert names(2, data_set=SimpleNamespace(classes=())) == ["0", "1"]
-    assert names(2, data_set=SimpleNamespace(classes=(True, False))) == ["True", "False"]
-    assert names(1, data_set=SimpleNamespace(classes=("a", "b"))) == ["score"]

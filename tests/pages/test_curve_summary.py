@@ -38,15 +38,6 @@ def test_final_and_best_are_those_of_the_values_whatever_the_order(points, mode)
     assert found == curve_summary(points, mode)
 
 
-def test_a_line_has_its_middle_as_area_also_when_steps_are_uneven():
-    assert curve_summary([(0, 0.0), (1, 1.0), (10, 10.0)]) == {"final": 10.0, "area": 5.0}
-
-
-def test_of_points_at_one_step_the_last_counts():
-    found = curve_summary([(0, 1.0), (5, 9.0), (5, 3.0)], "max")
-    assert found == {"final": 3.0, "area": 2.0, "best": 3.0, "best_step": 5}
-
-
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])
 def test_values_that_are_not_finite_are_left_out_but_as_the_final_one(hole):
     assert curve_summary([(0, 1.0), (1, hole), (2, 3.0)], "min") == {

@@ -48,12 +48,6 @@ def test_a_line_for_each_layer_with_its_colour_and_name():
         assert line.get_color() == layer_colours(LAYERS)[name]
 
 
-def test_a_layer_keeps_its_colour_where_another_has_no_value():
-    rows = [{k: v for k, v in row.items() if "layer_00/cls" not in k} for row in ROWS]
-    found = lines(layer_curves(rows, METRIC, "cls"))
-    assert found["layer_01"].get_color() == layer_colours(LAYERS)["layer_01"]
-
-
 def test_null_bands_are_shaded_for_the_metric_that_has_them():
     (axis,) = layer_curves(ROWS, "partition", "cls").axes
     assert len(axis.collections) == len(LAYERS)
@@ -70,18 +64,6 @@ def test_the_layer_input_is_dashed_and_the_output_solid():
     assert list(alone) == ["pooled"]
 
 
-def test_null_bands_around_a_layer_are_those_of_each_cloud():
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        if row["step"] in STEPS:
-            row["isotropy/partition_null_low/pooled/before"] = -4.0
-    (axis,) = site_curves(rows, "partition").axes
-    lows = [band.get_paths()[0].vertices[:, 1].min() for band in axis.collections]
-    assert lows == [-4.0, -0.5]
-    styles = [band.get_linestyle()[0][1] is None for band in axis.collections]
-    assert styles == [False, True]  # dashed, solid
-
-
 def test_a_single_point_has_a_mark_and_no_step_is_below_0():
     figure = loss_curve([{"step": 0, "train/loss": 0.75}])
     assert lines(figure)["training"].get_marker() == "."
@@ -89,19 +71,6 @@ def test_a_single_point_has_a_mark_and_no_step_is_below_0():
     assert -0.1 < low < 0 < 1 <= high
     two = lines(loss_curve([{"step": step, "train/loss": 0.75} for step in (0, 9)]))
     assert two["training"].get_marker() == ""
-
-
-def test_the_name_of_a_heatmap_stands_clear_of_its_numbers():
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        row |= {key: -12345.678 * x for key, x in row.items() if METRIC in key}
-    figure = heatmap(rows, METRIC, "cls")
-    figure.draw_without_rendering()
-    (name,) = figure.texts
-    bar = figure.axes[1].yaxis
-    numbers = [text.get_window_extent() for text in bar.get_ticklabels() if text.get_text()]
-    assert max(box.x1 for box in numbers) < name.get_window_extent().x0
-    assert name.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_rounding_is_not_drawn_as_a_curve():

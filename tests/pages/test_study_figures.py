@@ -16,10 +16,9 @@ from isotrain.pages.study_figures import (
     through_training,
     with_names,
 )
-from isotrain.pages.svg import inline, svg_text
 from isotrain.reporting.curves import Curve
 from isotrain.reporting.frame import Row
-from isotrain.reporting.statistics import Summary, summarize
+from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_study import EFFECT, METRICS, curves_of, isotropy, result
 
@@ -79,14 +78,6 @@ def test_a_difference_has_its_interval_its_seeds_and_its_mean():
     assert axis.get_title() == "wic · accuracy on test · N = 1,400"
 
 
-def test_only_seeds_of_both_arms_are_paired():
-    runs = [r for r in WIC if not (r.arm == "none" and r.seed == 3)]
-    dots = of_arm(differences(ROWS, runs, LOOKS), "project")[0]
-    assert len(xs(dots)) == 7
-    runs = [r._replace(scores={KEY: math.nan}) if r.seed == 5 else r for r in runs]
-    assert len(xs(of_arm(differences(ROWS, runs, LOOKS), "project")[0])) == 6
-
-
 def test_one_seed_has_a_mean_and_no_interval():
     row = Row("all", "wic", KEY, "istar", "1400", 1, 0.6, difference=-0.02, pairs=1)
     figure = differences([row], [], LOOKS, published={"istar": -0.3})
@@ -97,15 +88,6 @@ def test_one_seed_has_a_mean_and_no_interval():
     assert figure.axes[0].get_xlim()[0] < -30
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts == ["istar", "−2.0"]
-
-
-def test_names_and_formulas_of_an_arm_stay_texts():
-    name = "$x_1$ <b>" + "long" * 20
-    row = ROWS[0]._replace(method=name)
-    svg = svg_text(differences([row], [], arm_looks([name], "none")))
-    assert "$x_1$ &lt;b&gt;" in svg
-    assert "long" * 20 not in svg
-    assert 'data-arm="1"' in inline(svg, "f1", "")
 
 
 def test_every_run_and_every_mean_is_a_point():
@@ -141,17 +123,6 @@ def test_layers_at_the_end_with_their_bands():
         assert (shape.min(), shape.max()) == pytest.approx((min(ends) - 0.0105, max(ends) + 0.0105))
     assert figure.axes[0].get_title() == "wic · tokens · N = 2,048"
     assert figure.axes[0].get_ylabel() == "IsoScore, bias-corrected (1 = isotropic)"
-
-
-def test_the_end_is_that_of_the_kept_weights():
-    curve_key = CurveKey("lid", "layer_01", "tokens")
-    curve = Curve("wic", "none", curve_key, {40: summarize([2.0])}, end=summarize([4.0, 6.0]))
-    (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
-    assert ys(line) == [5.0]
-    one = curve._replace(end=summarize([5.0]))
-    assert not by_layer([one], "tokens", LOOKS, TITLES).axes[0].collections  # no band
-    unknown = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
-    assert of_arm(unknown, "none") == []
 
 
 def test_around_a_site_arms_stand_beside_each_other():
@@ -192,14 +163,6 @@ def test_a_file_names_the_arms_below_what_was_drawn():
     renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
     top = legend.get_window_extent(renderer).y1
     assert top <= figure.axes[0].get_window_extent(renderer).y0
-
-
-def test_a_difference_beside_collapsed_predictions_is_not_full():
-    (row,) = (row for row in ROWS if row.p_holm < 0.05)
-    for said, full in (("", True), ("8 of 8 runs of none collapsed", False)):
-        figure = differences([row._replace(collapsed=said)], WIC, LOOKS)
-        mean = of_arm(figure, row.method)[-1]
-        assert (mean.get_markerfacecolor() == LOOKS[row.method].colour) == full
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from isotrain.console import print_start
 from isotrain.pages.summary import MOST_LINES, print_layers, print_summary
 
 VIEWS = ("cls", "tokens", "mean")
@@ -98,13 +95,6 @@ def test_a_metric_of_the_headline_may_be_a_part_and_has_its_null_beside_it(print
     assert max(map(len, lines[:-1])) <= 100
 
 
-def test_a_site_without_a_layer_is_named_alone(printed):
-    rows = [logged(step, 0.5, sites=("tokens",), bare=("pooled",)) for step in (0, 2)]
-    lines = printed(rows)
-    assert cells(lines, "pooled")[0] == "pooled"
-    assert cells(lines, "tokens after")[0] == "tokens after"
-
-
 def test_losses_of_objectives_have_their_own_steps(printed):
     rows = [*ROWS]
     for step, value in ((9, 0.75), (19, 0.5)):
@@ -177,24 +167,12 @@ def test_how_weights_were_selected_and_a_collapse_are_told(printed, more, told, 
     assert not [part for part in not_told if part in text]
 
 
-def test_the_values_are_those_of_the_selected_weights(printed):
-    lines = printed(ROWS_OF_FOUR, steps=4, scores={}, selected_step=2, select="best")
-    assert cells(lines, "  ") == ["step 0", "step 2", "95 % CI"]
-    assert cells(lines, "val/accuracy")[1:3] == ["0.2500", "0.5000"]
-    assert cells(lines, "pooled after")[2] == "0.3700 → 0.6200"
-
-
 def test_an_evaluation_without_training_has_one_column(printed):
     lines = printed(ROWS[:1], steps=0, scores={"val/accuracy": 0.25, "test/accuracy": 0.125})
     assert cells(lines, "  ") == ["step 0", "95 % CI"]
     assert cells(lines, "val/accuracy")[1] == "0.2500"
     assert cells(lines, "test/accuracy")[1] == "0.1250"
     assert cells(lines, "pooled after")[2] == "0.3700"
-
-
-def test_a_value_that_is_not_there_at_the_end_is_a_dash(printed):
-    rows = [ROWS[0], {k: v for k, v in ROWS[2].items() if "mean_cosine/pooled/after" not in k}]
-    assert cells(printed(rows), "pooled after")[2:] == ["0.3700 → 0.6200", "0.3700 → –"]
 
 
 def test_a_page_that_was_not_drawn_is_told_how(printed, tmp_path):
@@ -208,22 +186,6 @@ def test_a_page_that_was_not_drawn_is_told_how(printed, tmp_path):
     assert "draws" not in printed(ROWS, folder)[-1]
 
 
-def test_a_run_without_validation_or_metrics_prints_what_there_is(printed):
-    lines = printed([{"step": 1, "train/loss": 0.7}], scores={})
-    assert [line for line in lines if "isotropy" in line or "val/" in line] == []
-    assert lines[-1].endswith("12 s")
-
-
-@pytest.mark.parametrize("folder", ["/runs/[seed]/x", "/runs/a [bold]b"])
-def test_a_path_is_printed_as_it_is(capsys, folder):
-    parts = {"trainable": 1, "total": 2}
-    print_start(Path(folder), parts, {"train": 9000, "dev": 5, "test": 0})
-    print_summary(RESULT, ROWS, Path(folder), note="finished before")
-    out = capsys.readouterr().out
-    assert f"{folder}: training 1 of 2 parameters (50%); rows: 9,000 train, 5 dev\n" in out
-    assert f"{folder} (finished before)" in out
-
-
 def test_layers_of_two_arms_side_by_side(capsys):
     print_layers({"none": ROWS, "cluster_pca": [logged(0, 0.1), logged(2, 0.75)]}, RESULT)
     lines = capsys.readouterr().out.splitlines()
@@ -235,12 +197,3 @@ def test_layers_of_two_arms_side_by_side(capsys):
         "layer_00", "0.5000", "0.7500", "0.5100", "0.7600", "0.5200", "0.7700",
     ]  # fmt: skip
     assert max(map(len, lines)) <= 100
-
-
-def test_a_place_without_a_value_is_a_dash_in_a_table_of_layers(capsys):
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        row.pop("isotropy/isoscore_corrected/layer_00/cls", None)
-    print_layers({"none": rows, "layer": ROWS}, RESULT)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("layer_00")]
-    assert [line.split().count("–") for line in lines] == [1, 0]

@@ -104,13 +104,6 @@ def test_what_to_look_at_next_is_computed_from_the_record(tmp_path):
     assert len(next_steps(read_result(folder), everything, {})) == 4
 
 
-def test_without_isotropy_a_reader_is_told_of_the_score_alone(tmp_path):
-    folder = write_run(tmp_path / "run", isotropy=False)
-    rows = read_records(folder / "metrics.jsonl")
-    assert len(answers(read_result(folder), rows, {})) == 1
-    assert len(next_steps(read_result(folder), rows, {})) == 1
-
-
 @pytest.mark.parametrize("n", [1, 32, 640])
 def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away(n):
     for k in {0, 1, n // 2, n}:
@@ -137,15 +130,6 @@ def test_few_embeddings_for_their_width_are_told(tmp_path):
     assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
     assert f"(N < 10·D = 1,000): {small}. IsoScore" in told(width=100)
     assert told(width=64) == ""
-
-
-def test_faults_are_told_in_one_place(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False, isotropy=False)
-    rows = read_records(folder / "metrics.jsonl")
-    result = read_result(folder) | {"degenerate": True, "degenerate_reason": "one class"}
-    assert faults(result) == ["The run is degenerate: one class."]
-    assert faults(result, rows, has_checkpoint=True) == faults(result)
-    assert not any("degenerate" in text for text in warnings(result, rows))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from isotrain.cli import main
 from isotrain.reporting.collect_command import find_runs
-from isotrain.reporting.groups import Found, differing, groups_markdown, texts
+from isotrain.reporting.groups import Found, differing, groups_markdown
 from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
 
@@ -91,27 +91,6 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
     assert [line["search"] for line in lines] == ["few"] * 4 + [""] * 2
 
 
-def test_nothing_but_trials_of_a_search(tmp_path, capsys):
-    leave(tmp_path / "wic" / "few-0", "few", search="few")
-    assert main(["collect", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "# Runs: 1 finished, 1 of them trials of searches" in text
-    assert text.count("| task ") == 1
-    assert "### wic, few: 1 configuration tried" in text
-
-
-def test_groups_of_one_task_are_told_apart_whatever_their_arms(tmp_path, capsys):
-    leave(tmp_path / "wic" / "clip-0", "clip", config={"data": {"batch_size": 32}})
-    leave(tmp_path / "wic" / "clip_pooled-0", "clip_pooled", config={"data": {"batch_size": 16}})
-    leave(tmp_path / "rte" / "clip-0", "clip", config={"data": {"batch_size": 8}})
-    assert main(["collect", str(tmp_path)]) == 0
-    assert [(line[0], line[1], line[-1]) for line in cells(capsys.readouterr().out)] == [
-        ("rte", "clip", ""),  # alone in its task
-        ("wic", "clip", "data.batch_size=32"),
-        ("wic", "clip_pooled", "data.batch_size=16"),
-    ]
-
-
 def test_the_score_on_test_has_a_column(tmp_path, capsys):
     for seed, test in enumerate((0.5, 0.6, None)):
         scores = {"val/accuracy": 0.5, "test/accuracy": test}
@@ -122,15 +101,6 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
         *("55.0 ± 63.5 (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
-
-
-def test_collapsed_predictions_are_named(tmp_path, capsys):
-    leave(tmp_path / "wic" / "none-0")
-    leave(tmp_path / "wic" / "none-1", seed=1, degenerate_reason="all one class")
-    assert main(["collect", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "Collapsed predictions; the scores below count them too:" in text
-    assert "\n- wic, none, seeds 1: all one class\n" in text
 
 
 def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, capsys):
@@ -152,15 +122,6 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
         "wic/e: running (starting)",
     ):
         assert f"- {line}\n" in text
-
-
-def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):
-    leave(tmp_path / "wic" / "none-0")
-    assert main(["collect", str(tmp_path)]) == 0
-    first = {p.name: p.read_bytes() for p in (tmp_path / "collected").iterdir()}
-    assert set(first) == {"groups.md", "runs.csv", "runs.parquet"}
-    assert main(["collect", str(tmp_path), "--out", str(tmp_path / "elsewhere")]) == 0
-    assert {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").iterdir()} == first
 
 
 def test_what_is_left_out_is_told(tmp_path, capsys):
@@ -226,11 +187,6 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert differing(found) == [{"n": "0"}, {"n": "1"}]
     apart = [found[0], Found(runs[1], {**other, "source.seed": "5"})]
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
-
-
-def test_a_configuration_in_dotted_keys():
-    config = {"a": {"b": [1, "x"], "c": {}}, "report": True, "monitor": {"map_rows": 3, "k": None}}
-    assert texts(config) == {"a.b": '[1, "x"]', "a.c": "{}", "monitor.k": "null"}
 
 
 def test_a_part_that_others_lack_is_told_by_its_class_alone():
