@@ -1,6 +1,6 @@
 """A folder for sentence-transformers: encoder, pooling, and what the isotropy layers do.
 
-A = Q·B sequences, B rows, D width.
+A = Q·B sequences, B examples, D width.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from torch.nn.functional import normalize
 
 from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
-from isotrain.export.affine import Affine, NotAffineError
-from isotrain.export.errors import CannotExportError, refusing
-from isotrain.export.folding import folded, layer_sites
-from isotrain.export.formats import Format
+from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
+from isotrain.export.formats import CannotExportError, Differences, Format, differences, refusing
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.export.round_trip import Differences, differences
-from isotrain.export.tokenizer import write_tokenizer
+from isotrain.export.transformers_folder import write_tokenizer
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
@@ -167,12 +164,7 @@ print(model.similarity(vectors, vectors))
 
 @torch.no_grad()
 def _folded(rebuilt: Rebuilt, affine: Affine) -> list[nn.Module]:
-    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev.
-
-    In one map x A + b the common part of all rows, which a layer is there to take out, would
-    cancel after rounding: cosines of what little is left were off by 4e-6 in float32. x − c is
-    rounded once, as in the layer itself.
-    """
+    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev."""
     model, batch = rebuilt.model, rebuilt.batch
     pooled_BPD = model.pooling(model.encoder(batch, {}).last, batch)
     centre_D = pooled_BPD.double().mean(dim=(0, 1)).float().double()

@@ -56,22 +56,10 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     if broken:
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
         found.append(f"Not a number at some step: {', '.join(broken[:5])}{more}.")
-    if result.get("select") == "best":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_candidates')} evaluations on dev: the dev score is optimistic, the "
-            "test score is not."
-        )
-    if result.get("select") == "holdout":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_candidates')} evaluations on held-out training rows."
-        )
-    if result.get("stopped_by_patience"):
-        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    found += selection(result)
     if part := limited_text(result):
         found.append(f"Scores are of {part}: a fixed random subset (data.n_dev, data.n_test).")
-    found += [_unlike(layer, way_out(result)) for layer in unlike_training(result, rows)]
+    found += unlike_texts(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")
     found += _few_rows(result, curves)
@@ -118,12 +106,32 @@ def way_out(result: Mapping[str, Any]) -> str:
     return f"{slow}: raise it; else {ways}"
 
 
-def _unlike(layer: Unlike, way: str) -> str:
-    return (
+def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
+    """What is said of the layers of `unlike_training`."""
+    return [
         f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
         f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
-        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: {way}."
-    )
+        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: "
+        f"{way_out(result)}."
+        for layer in unlike_training(result, rows)
+    ]
+
+
+def selection(result: Mapping[str, Any]) -> list[str]:
+    """How the weights of a run were selected, where that was by evaluations; early stopping."""
+    found = []
+    step, n = result.get("selected_step"), result.get("n_candidates")
+    asked = result.get("config", {}).get("training", {}).get("select", "last")
+    best = f"The weights are those of step {step}, the best of {n} evaluations on"
+    if result.get("select") == "best":
+        found.append(f"{best} dev: the dev score is optimistic, the test score is not.")
+    elif result.get("select") == "holdout":
+        found.append(f"{best} {result['n_rows']['holdout']:,} held-out training examples.")
+    elif asked != "last":
+        found.append(f"No evaluation had a score for training.select={asked}: the last weights.")
+    if result.get("stopped_by_patience"):
+        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    return found
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:

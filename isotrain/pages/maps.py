@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from isotrain.pages.cloud_figures import Snapshots, class_names
+from isotrain.pages.panels import COLOURS
 from isotrain.pages.rows import End
 from isotrain.runs.files import as_json
 from isotrain.runs.snapshots import group_of
+
+Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 
 
 def map_data(snapshots: Snapshots, end: End, classes: Sequence[str] = ()) -> dict[str, Any]:
@@ -102,3 +104,15 @@ def _group(snapshots: Snapshots, group: str) -> dict[str, Any]:
 
 def _text(values: np.ndarray) -> str:
     return base64.b64encode(values.tobytes()).decode()
+
+
+def class_names(labels: np.ndarray | None) -> Sequence[float]:
+    """The classes among labels; empty where they are scores: not whole, or too many.
+
+    >>> class_names(np.array([1.0, 0.0, 1.0]))
+    [0.0, 1.0]
+    >>> class_names(np.array([0.5, 1.0]))
+    []
+    """
+    names = [] if labels is None else np.unique(labels).tolist()
+    return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []

@@ -11,13 +11,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.pages.cloud_figures import Snapshots
-from isotrain.pages.cloud_sections import cloud_sections
+from isotrain.pages.cloud_figures import cloud_sections
 from isotrain.pages.figures import curves as overview
 from isotrain.pages.figures import heatmap, loss_curve, score_curve
 from isotrain.pages.isotropy_data import NUMBERED, isotropy_data
 from isotrain.pages.limitations import faults, warnings
-from isotrain.pages.maps import map_data
+from isotrain.pages.maps import Snapshots, map_data
 from isotrain.pages.page import Figures, Section, page, piece, write_page
 from isotrain.pages.readings import base_of, label, part_reading, readings, view_titles
 from isotrain.pages.repeat import repeat

@@ -155,10 +155,7 @@ def _two(
     key: str,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Table]:
-    """A table of layers × views, and one of sites × before, after; without what is empty.
-
-    `more`: below the heading of a view.
-    """
+    """A table of layers × views, and one of sites × before, after; without what is empty."""
     by_place = {(p.where, p.view): text for p, text in texts.items()}
     views = [view for view in VIEWS if layers_of(texts, view)]
     names = sorted({name for view in views for name in layers_of(texts, view)})

@@ -7,12 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from isotrain.reporting.frame import ALL, WITHOUT, Row, is_score
-from isotrain.reporting.numbers import counted, margin_text, p_equals, score_number, signed
+from isotrain.reporting.numbers import (
+    counted,
+    interval,
+    margin_text,
+    p_equals,
+    score_number,
+    signed,
+)
 from isotrain.reporting.result import Result, cautions
 from isotrain.reporting.statistics import LEVEL
 from isotrain.reporting.words import (
     BOTH,
-    both_text,
     caption,
     difference_text,
     failed_text,
@@ -216,9 +222,8 @@ def _told(row: Row, n_seeds: int) -> str:
         parts += [f"and {row.pairs} were run"] if n <= (row.pairs or 0) else []
     if kind in ("higher", "lower"):
         parts += [f"yet within {margin_text(row.margin, row.score)}"] if _is_equivalent(row) else []
-        if row.both_low is not None and row.both_high is not None:
-            is_open = row.both_low <= 0 <= row.both_high
-            parts += [f"but {both_text(row)} as {BOTH}"] if is_open else []
+        if row.both_low is not None and row.both_low <= 0 <= (row.both_high or 0):
+            parts.append(f"but {interval(row.both_low, row.both_high, row.score)} as {BOTH}")
     return ", ".join(filter(None, [*parts, failed]))
 
 

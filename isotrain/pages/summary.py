@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from isotrain.console import say, score_text
-from isotrain.pages.limitations import unlike_training, way_out
+from isotrain.pages.limitations import faults, selection, unlike_texts
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
     Rows,
@@ -47,12 +47,8 @@ def print_summary(
     is what was evaluated or measured. Last are the values of the weights that were selected; how
     they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
     """
-    remarks, end = _remarks(result), end_of(result, rows).step
-    remarks += [
-        f"the layer at {site} is frozen by other rows than dev's (queue_gap {gap:.2g}, "
-        f"queue_spread {spread:.2g}): {way_out(result)}"
-        for site, gap, spread in unlike_training(result, rows)
-    ]
+    end = end_of(result, rows).step
+    remarks = [*selection(result), *faults(result), *unlike_texts(result, rows)]
     losses, curves = _losses(result, rows), isotropy_series(rows)
     names = headline(result, measured(curves))[:MOST_METRICS]
     shown = _shown(curves, names)
@@ -172,25 +168,6 @@ def _isotropy_table(
             )
         table.add_row(*cells)
     return table
-
-
-def _remarks(result: Mapping[str, Any]) -> list[str]:
-    """How the weights were selected, where that was by evaluations, and whether a run collapsed."""
-    lines = []
-    step, n = result.get("selected_step"), result.get("n_candidates")
-    asked = result.get("config", {}).get("training", {}).get("select", "last")
-    if result.get("select") == "best":
-        lines.append(f"step {step}: best of {n} evaluations on dev: optimistic; test is not")
-    elif result.get("select") == "holdout":
-        n_rows = result["n_rows"]["holdout"]
-        lines.append(f"step {step}: best of {n} evaluations on {n_rows:,} held-out training rows")
-    elif asked != "last":
-        lines.append(f"no evaluation had a score for training.select={asked}: the last weights")
-    if result.get("stopped_by_patience"):
-        lines.append(f"stopped after step {result['steps']} by training.patience")
-    if result.get("degenerate"):
-        lines.append(f"degenerate: {result['degenerate_reason']}")
-    return lines
 
 
 def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]) -> None:

@@ -176,10 +176,7 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
 
 
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
-    """Every folder of a run: one that has a `result.json`, or that a process has just begun.
-
-    None inside another, and none that is hidden.
-    """
+    """Every folder of a run: one that has a `result.json`, or that a process has just begun."""
 
     def tell(error: OSError) -> None:
         told.append(f"{error.filename}: {error.strerror}")

@@ -94,17 +94,7 @@ def _is_the_seed(name: str, found: Sequence[Found]) -> bool:
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """What tells one of several configurations: keys whose values differ, parts by their class.
-
-    Of a part that others lack, arguments that never differ are left out. `values` has those of
-    every key, "" where a configuration has no such key.
-
-    >>> values = {"a._target_": {"x.A", ""}, "a.n": {"1", ""}, "lr": {"5", "6"}}
-    >>> _telling({"a._target_": "x.A", "a.n": "1", "lr": "5"}, values)
-    ['a=A', 'lr=5']
-    >>> _telling({"a._target_": "", "a.n": "", "lr": "6"}, values)
-    ['lr=6']
-    """
+    """What tells one of several configurations: keys whose values differ, parts by their class."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # of a metric
     found = []

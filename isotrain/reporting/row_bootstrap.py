@@ -193,10 +193,7 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
 
 
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
-    """Mean ranks less the mean of all, and the root of the sum of their squares.
-
-    An example drawn twice ties with itself. Multiples of a half: no rounding up to the root.
-    """
+    """Mean ranks less the mean of all, and the root of the sum of their squares."""
     sorted_N, group_N = np.unique(value_N, return_inverse=True)
     order_N = np.argsort(group_N, kind="stable")
     first_G = np.searchsorted(group_N[order_N], np.arange(len(sorted_N)))

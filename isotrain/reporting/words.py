@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
@@ -41,11 +41,6 @@ def difference_text(row: Row) -> str:
     scale = max(abs(end) for end in ends if end is not None)
     text = signed(row.difference, row.score, scale)
     return f"{text} {interval(*ends[1:], row.score, scale)}".strip()
-
-
-def both_text(row: Row) -> str:
-    """The 95 % CI of a difference over seeds and test examples; empty where there is none."""
-    return interval(row.both_low, row.both_high, row.score)
 
 
 def score_name(key: str) -> str:
@@ -90,22 +85,13 @@ def caption(rows: Sequence[Row]) -> str:
     'accuracy on dev, N = 638, dev: best of 7 evaluations of each run'
     """
     examples = " or ".join(dict.fromkeys(row.examples for row in rows if row.examples))
-    best = best_of_text({row.method: row.best_of for row in rows if row.baseline})
-    return ", ".join(filter(None, [score_name(rows[0].score), examples_text(examples), best]))
-
-
-def best_of_text(best_of: Mapping[str, str]) -> str:
-    """Of how many evaluations dev took the best, by method; empty where no score was selected.
-
-    >>> best_of_text({"none": "7", "mean": "7"}), best_of_text({"none": "", "mean": "7"})
-    ('dev: best of 7 evaluations of each run', 'dev: best of 7 evaluations of each run of mean')
-    """
-    chosen = {method: n for method, n in best_of.items() if n}
-    if not chosen:
-        return ""
-    whose = f" of {', '.join(chosen)}" if len(chosen) < len(best_of) else ""
-    counts = " or ".join(dict.fromkeys(chosen.values()))
-    return f"dev: best of {counts} evaluations of each run{whose}"
+    parts = [score_name(rows[0].score), examples_text(examples)]
+    if chosen := {row.method: row.best_of for row in rows if row.best_of}:
+        n_methods = sum(bool(row.baseline) for row in rows)
+        whose = f" of {', '.join(chosen)}" if len(chosen) < n_methods else ""
+        counts = " or ".join(dict.fromkeys(chosen.values()))
+        parts.append(f"dev: best of {counts} evaluations of each run{whose}")
+    return ", ".join(filter(None, parts))
 
 
 NO_CLAIM = "no claim"  # in place of a p beside collapsed predictions
@@ -129,7 +115,7 @@ def cells(row: Row) -> tuple[str, ...]:
         mean_text(row),
         difference_text(row),
         NO_CLAIM if row.collapsed and row.p_holm is not None else p_text(row.p_holm),
-        both_text(row),
+        interval(row.both_low, row.both_high, row.score),
         p_text(row.p_tost),
         f"{row.seeds_needed:,}" if row.seeds_needed else "",
         "" if row.published is None else score_number(row.published, row.score),
@@ -137,8 +123,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
-    """What is said below the table of one score, each text with the methods that it is of."""
-    return by_method({row.method: notes_of(row, n_seeds) for row in rows if row.baseline})
+    """What is said below the table of one score, each text once, behind its methods."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for text in notes_of(row, n_seeds) if row.baseline else ():
+            found.setdefault(text, []).append(row.method)
+    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
 
 
 def notes_of(row: Row, n_seeds: int) -> list[str]:
@@ -173,19 +163,6 @@ def failed_text(row: Row, n_seeds: int) -> str:
     if not row.failed:
         return ""
     return f"{row.failed} of {n_seeds} seeds failed; these numbers are of the others"
-
-
-def by_method(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Each text once, behind the methods that have it.
-
-    >>> by_method({"mean": ["no predictions"], "zca": ["3 failed", "no predictions"]})
-    ['mean, zca: no predictions', 'zca: 3 failed']
-    """
-    found: dict[str, list[str]] = {}
-    for method, texts in notes.items():
-        for text in texts:
-            found.setdefault(text, []).append(method)
-    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
 
 
 def collapsed_runs(runs: Iterable[Run]) -> list[str]:

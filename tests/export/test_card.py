@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from isotrain.cli import main
-from isotrain.export.card import citations
-from isotrain.export.card_figures import isotropy_table, score_table, scored
+from isotrain.export.card import citations, isotropy_table, score_table, scored
 from isotrain.export.source_run import SourceRun
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
@@ -54,12 +53,12 @@ def test_the_interval_of_a_score_is_that_of_its_rows(run):
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
-    lines = isotropy_table(run, str.upper).splitlines()
+    lines = isotropy_table(run).splitlines()
     assert [line.strip("| ").split() for line in lines[2:]] == [
         ["pooled", "|", "LID", "|", "layer", "input", "|", "1", "|", "3", "|", "64"],
         ["pooled", "|", "LID", "|", "output", "|", "2", "|", "4", "|", "64"],
     ]
-    assert isotropy_table(run._replace(result={}), str) == "The run measured none."
+    assert isotropy_table(run._replace(result={})) == "The run measured none."
 
 
 def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
@@ -80,7 +79,7 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     assert result["metrics"][0]["value"] == 0.5
     assert result["dataset"]["split"] == "dev", "files of one's own are no split of the hub"
     wanted = ("## Use", "One seed", "isotrain run", "mu2018allbutthetop", "devlin2019bert")
-    wanted += ("wang2019glue", "it kept no predictions of these rows")
+    wanted += ("wang2019glue", "it kept no predictions of these examples")
     for text in (*wanted, str(folder), "largest difference", "examples: 96 train, 32 dev"):
         assert text in body
 

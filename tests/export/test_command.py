@@ -7,11 +7,10 @@ import os
 import shutil
 
 import pytest
-import torch
 
 from isotrain.cli import main
 from isotrain.export import transformers_folder
-from isotrain.export.errors import CannotExportError
+from isotrain.export.formats import CannotExportError
 from isotrain.export.target import MARK, filling
 from isotrain.runs.files import read_result, write_json
 
@@ -74,28 +73,9 @@ def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys)
     assert not marker.exists()
 
 
-def test_weights_of_another_model_are_refused(run, capsys):
-    torch.save({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
-    assert "does not hold the weights of this run" in refused(capsys, run)
-    (run / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "does not hold the weights of this run" in refused(capsys, run)
-
-
 def test_data_that_changed_are_refused(run, capsys):
     changed(run, data="another revision")
     assert "was finished on another revision" in refused(capsys, run)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"scores": None}, {"n_rows": []}, {"data": 3}, {"environment": "x"}, {"monitor": None}],
-)
-def test_a_record_without_what_every_run_records_is_refused(run, capsys, changes):
-    content = {**json.loads((run / "result.json").read_text()), **changes}
-    (run / "result.json").write_text(json.dumps(content))
-    told = refused(capsys, run)
-    assert "result.json" in told
-    assert "rerun=true" in told or "give the folder of a finished run" in told
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.pages.curve_summary import curve_summary
+from isotrain.pages.wandb_media import curve_summary
 
 PROFILE = settings(max_examples=60)
 POINTS = st.dictionaries(

@@ -6,13 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from isotrain.pages.cloud_figures import maps, spectra
 from isotrain.pages.figures import curves, heatmap, loss_curve, score_curve
-from isotrain.pages.panels import draw_layers, draw_sites, finish, layer_colours, panel
+from isotrain.pages.page import inline, svg_text
+from isotrain.pages.panels import draw_layers, draw_sites, layer_colours, panel
 from isotrain.pages.rows import End
-from isotrain.pages.svg import inline, svg_text
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 
@@ -64,28 +63,6 @@ def test_the_layer_input_is_dashed_and_the_output_solid():
     assert list(alone) == ["pooled"]
 
 
-def test_a_single_point_has_a_mark_and_no_step_is_below_0():
-    figure = loss_curve([{"step": 0, "train/loss": 0.75}])
-    assert lines(figure)["training"].get_marker() == "."
-    low, high = figure.axes[0].get_xlim()
-    assert -0.1 < low < 0 < 1 <= high
-    two = lines(loss_curve([{"step": step, "train/loss": 0.75} for step in (0, 9)]))
-    assert two["training"].get_marker() == ""
-
-
-def test_rounding_is_not_drawn_as_a_curve():
-    axis = Figure().subplots()
-    axis.plot([0, 10], [0.49640, 0.49641])
-    finish(axis, "flat")
-    low, high = axis.get_ylim()
-    assert high - low == pytest.approx(1e-3 * 0.49641)
-    assert low < 0.49640 < 0.49641 < high
-    axis = Figure().subplots()
-    axis.plot([0, 10], [0.4, 0.5])
-    finish(axis, "not flat")
-    assert axis.get_ylim() == pytest.approx((0.395, 0.505), abs=1e-3)
-
-
 def test_score_and_loss():
     score = lines(score_curve([*ROWS, {"step": 40, "test/accuracy": 0.55}], "val/accuracy", 20))
     assert list(score["dev"].get_ydata()) == [100 * (0.5 + step / 400) for step in STEPS]
@@ -128,20 +105,6 @@ def test_spectra_are_shares_of_the_variance():
     assert [line.get_linestyle() for line in of_site.values()] == ["--", "-"] * 2
     (alone,) = lines(spectra({0: snapshots[0]}, "layer_00/cls", End(0, False))).values()
     assert alone.get_linestyle() == "-"
-
-
-def test_spectra_end_where_rounding_begins_and_keep_their_label_clear():
-    eigenvalues = np.array([1.0, 1e-2, 1e-4, 2e-6, 1e-12])
-    figure = spectra({0: {"spectrum/layer_00/cls": eigenvalues}}, "*/cls", End(0, False))
-    (axis,) = figure.axes
-    drawn = axis.get_lines()[0].get_ydata()
-    assert np.isfinite(drawn).tolist() == [True, True, True, True, False]
-    figure.draw_without_rendering()
-    numbers = [t.get_window_extent() for t in axis.get_yticklabels() if t.get_text()]
-    texts = [text.get_text() for text in axis.get_yticklabels()]
-    assert {"1", "0.01", "10⁻⁴", "10⁻⁵"} & set(texts)
-    name = axis.yaxis.label.get_window_extent()
-    assert figure.bbox.x0 <= name.x0 < name.x1 < min(box.x0 for box in numbers)
 
 
 def test_maps_have_a_mark_for_each_class():

@@ -15,11 +15,6 @@ from tests.pages.small_run import HOSTILE, write_run
 OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", "site=[layer_1]"]
 
 
-def test_a_shell_reads_the_overrides_as_they_were():
-    words = shlex.split(train_command([*OVERRIDES, "rerun=true"], {"threads": 2}, rerun=True))
-    assert words == ["isotrain", "train", *OVERRIDES, "threads=2", "rerun=true"]
-
-
 def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
     (tmp_path / "own conf" / "metric").mkdir(parents=True)
     (tmp_path / "own conf" / "metric" / "mine.yaml").write_text(
@@ -47,14 +42,6 @@ def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
     asked.clear()
     assert main() == 2
     assert "ISOTRAIN_ALLOW=<package>" in asked[2][0]
-
-
-@pytest.mark.parametrize("given", ["threads=1", "threads=null"])
-def test_threads_that_were_given_stay(given):
-    assert train_command(["task=wic", given], {"threads": 2}, rerun=False).split()[2:] == [
-        "task=wic",
-        given,
-    ]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from html.parser import HTMLParser
 
@@ -11,8 +10,7 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
-from isotrain.runs.files import RecordFile
-from tests.pages.small_run import HOSTILE, LAYERS, value, with_snapshots, write_run
+from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
@@ -84,22 +82,6 @@ def test_what_a_reader_sees_first(page):
     assert page.text.count(CAUTION) == 1
 
 
-def test_the_data_of_the_isotropy_drawings(page):
-    found = json.loads(page.scripts[0])["isotropy"]
-    assert [one["title"] for one in found[:2]] == [
-        "IsoScore, bias-corrected (1 = isotropic)",
-        "ln I(W) (0 = isotropic)",
-    ]
-    one = found[1]
-    assert one["views"][0]["title"] == "tokens"
-    wanted = [[-10 * value(s, layer, "tokens") for s in (0, 20, 40)] for layer in LAYERS]
-    assert one["views"][0]["values"] == [[pytest.approx(v, rel=1e-3) for v in w] for w in wanted]
-    (site,) = one["sites"]
-    assert (site["name"], site["low"], site["high"]) == ("pooled", [-0.5] * 3, [-0.25] * 3)
-    assert site["before"][0] == pytest.approx(-10 * value(0, "pooled", "before"), rel=1e-3)
-    assert one["reading"].startswith("Range (−∞, 0]; log of smallest over largest")
-
-
 def test_sections_in_their_order(page):
     titles = [
         *("Score and loss", "All values, by layer", "outlier dimensions", "Spectra", "Maps of"),
@@ -142,34 +124,6 @@ def small(folder, **more):
     return Page(
         write_report(write_run(folder / "run", views=("cls",), **more)).read_text(encoding="utf-8")
     )
-
-
-def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
-    more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
-    page = small(tmp_path, sites=("layer_1", "tokens"), **more)
-    assert "of first token (causal: it sees nothing else), last layer (layer_02): 0." in page.text
-    assert "CLS" not in page.text
-    assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
-    assert "What does the head read? Without an isotropy layer, at layer_1 0." in page.text
-    assert "Shown: step 0." in page.text
-
-
-def test_values_that_are_not_numbers(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False, views=("cls",))
-    row = {
-        "step": 60,
-        "val/accuracy": math.nan,
-        "isotropy/isoscore_corrected/layer_02/cls": math.nan,
-        "isotropy/partition/layer_02/cls": math.inf,
-        "isotropy/n_rows/layer_02/cls": 0,
-        "isotropy/n_rows_not_finite/layer_02/cls": 640,
-    }
-    file = RecordFile(folder / "metrics.jsonl")
-    file.cut((folder / "metrics.jsonl").stat().st_size)
-    file.append(row)
-    page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "Embeddings that are not finite were left out of layer_02/cls." in page.text
-    assert "Not a number at some step: isotropy/isoscore_corrected/layer_02/cls" in page.text
 
 
 def test_the_selected_weights_are_shown_everywhere(tmp_path):

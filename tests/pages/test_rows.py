@@ -8,22 +8,12 @@ from isotrain.pages.rows import (
     End,
     chance,
     end_of,
-    isotropy_series,
     n_rows,
 )
 from isotrain.runs.keys import CurveKey
-from tests.pages.small_run import clouds, evaluation, value
+from tests.pages.small_run import clouds, evaluation
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]
-
-
-def test_places_of_all_metrics_and_of_one():
-    assert len(isotropy_series(ROWS)) == 9 * len(clouds())
-    curves = isotropy_series(ROWS, "partition")
-    assert len(curves) == len(clouds())  # without its null
-    wanted = [(step, -10 * value(step, "pooled", "after")) for step in (0, 20)]
-    assert curves[CurveKey("partition", "pooled", "after")] == wanted
-    assert isotropy_series([{"step": 0, "val/accuracy": 1.0}]) == {}
 
 
 def test_n_of_places_that_differ_is_a_range_and_nan_is_none():

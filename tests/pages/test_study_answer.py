@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.pages.study_answer import faults, summary, task_answers, task_score, verdict
+from isotrain.pages.study_answer import faults, summary, task_answers, verdict
 from isotrain.reporting.frame import WITHOUT, Row
 from isotrain.reporting.result import Result
 from isotrain.studies.definition import Study
@@ -120,15 +120,6 @@ def test_why_an_arm_is_not_tested(found, reason):
     assert answer.items[-1] == f"Not tested: a ({reason})."
 
 
-def test_the_answer_is_of_test_where_there_is_one():
-    rows = [base("val/accuracy"), row("a", 0.05, 0.001, key="val/accuracy"), base(), row("a")]
-    assert task_score(content(*rows), "wic") == KEY
-    assert summary(content(*rows)).endswith("Undecided: a.")
-    assert task_score(content(*rows[:2]), "wic") == "val/accuracy"
-    assert task_score(content(base(PLACE)), "wic") == ""
-    assert task_answers(content(base(PLACE)))[0].items == ["No score of a finished run."]
-
-
 def test_isotropy_stands_beside_the_verdict_on_the_score():
     rows = [base(), row("a", -0.03, 0.01), row("b"), row("c", 0.0, 0.9, p_tost=0.01)]
     of_place = [base(PLACE), row("a", 0.2, 0.001, key=PLACE), row("b", -0.1, 0.001, key=PLACE)]
@@ -148,13 +139,6 @@ def test_isotropy_stands_beside_the_verdict_on_the_score():
     assert task_answers(content(base(), base(PLACE)))[0].items == []  # nothing to compare with
     alone = content(*rows, base(PLACE), row("a", 0.1, None, key=PLACE))
     assert task_answers(alone)[0].items[-1].endswith("No change can be tested.")
-
-
-def test_published_values_stand_beside_the_own_ones():
-    rows = [base()._replace(published=0.6404), row("a")._replace(published=0.62)]
-    (answer,) = task_answers(content(*rows, published_source="a talk"))
-    wanted = "Published accuracy on test (a talk): none 64.0, here 60.0; a 62.0, here 60.0."
-    assert answer.items[-1] == wanted
 
 
 def test_faults_of_a_study(runs):

@@ -117,7 +117,3 @@ def test_the_place_of_isotropy_is_chosen(seen):
 def test_a_phone_shows_it_all(seen):
     assert seen["wide"] == []
     assert seen["small"] == 0
-
-
-def test_no_heading_of_a_table_leaves_a_gap_above_the_others(seen):
-    assert 1 < seen["headLines"] < 2.5

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from isotrain.pages.arm_looks import MARKERS, arm_looks
 from isotrain.pages.study_figures import (
+    MARKERS,
     against_isotropy,
+    arm_looks,
     around_site,
     by_layer,
     differences,
     through_training,
-    with_names,
 )
 from isotrain.reporting.curves import Curve
 from isotrain.reporting.frame import Row
@@ -149,42 +148,3 @@ def test_a_curve_through_training_has_a_gap_where_a_mean_is_not_finite():
     assert [math.isnan(y) for y in ys(line)] == [False, True, False]
     whole = through_training(curves(), curve_key, LOOKS)
     assert len(whole.axes[0].collections) == len(whole.axes[0].lines) == len(EFFECT)
-
-
-def test_a_file_names_the_arms_below_what_was_drawn():
-    figure = by_layer(curves(), "tokens", LOOKS, TITLES)
-    before = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
-    with_names(figure, LOOKS)
-    after = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
-    assert after[0] > before[0]
-    assert after[1][3] * after[0] == pytest.approx(before[1][3] * before[0])  # inches stay
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(LOOKS)
-    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
-    top = legend.get_window_extent(renderer).y1
-    assert top <= figure.axes[0].get_window_extent(renderer).y0
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])
-def test_the_name_of_the_values_meets_no_number_and_no_title(scale):
-    curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
-    runs = [r._replace(scores={**r.scores, KEY: scale * r.scores[KEY]}) for r in WIC]
-    figures = [
-        against_isotropy(runs, KEY, curve_key, LOOKS, "wic"),
-        around_site(curves(), "pooled", LOOKS),
-    ]
-    figures.append(by_layer(curves(), "tokens", LOOKS, TITLES))
-    for figure in figures:
-        (axis,) = figure.axes
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        name, title, *numbers = (
-            text.get_window_extent(canvas.get_renderer())
-            for text in (axis.yaxis.label, axis.title, *axis.get_yticklabels())
-        )
-        shown = [box for box in numbers if box.y0 > axis.bbox.y0 - 9 and box.y1 < axis.bbox.y1 + 9]
-        assert len(shown) > 2
-        assert not any(name.overlaps(box) for box in (title, *shown))
-        assert min(box.x0 for box in (name, *shown)) > -0.02 * figure.bbox.width
-        assert title.y1 <= figure.bbox.y1
-        assert not axis.yaxis.get_offset_text().get_text()

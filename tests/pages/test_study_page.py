@@ -61,7 +61,7 @@ def test_what_a_reader_sees_first(page):
 def test_sections_in_their_order(page):
     titles = [
         *("Differences in the score", "Score against isotropy", "Isotropy by layer at the end"),
-        *("Isotropy through training", "What was compared", "All numbers", "Runs"),
+        *("Isotropy through training", "What was compared", "All numbers"),
         *("Repeat this study", "How to read it"),
     ]
     behind = page.text[page.text.index("How to read it") :]  # the contents list ends with it
@@ -75,34 +75,10 @@ def test_sections_in_their_order(page):
         "Rudman & Eickhoff 2024",
         "CI over seeds and examples",
         "exact sign-flip test",
-        "All 64 finished runs",
-        "1784da9",
-        "wic/istar-0123456789",
     ):
         assert wanted in behind
     assert "published" not in behind  # nothing was: no column, no cross
     assert "†" not in behind
-
-
-def test_figures_are_files_too(folder):
-    found = {path.name for path in (folder / "figures").iterdir()}
-    names = [
-        f"differences_{task}_{key}"
-        for task, key in (
-            ("wic", "test_accuracy"),
-            ("wic", "val_accuracy"),
-            ("stsb", "test_spearman"),
-            ("stsb", "val_spearman"),
-        )
-    ]
-    for metric, tasks in (("isoscore_corrected", TASKS), ("mean_cosine", ["wic"])):
-        names += [f"score_against_{metric}_{task}" for task in TASKS]
-        for task in tasks:
-            names += [f"layers_{task}_{metric}_{view}" for view in ("cls", "tokens")]
-            names.append(f"site_{task}_{metric}_pooled")
-    assert found == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
-    svg = (folder / "figures" / "layers_wic_mean_cosine_cls.svg").read_text(encoding="utf-8")
-    assert "protect_labels" in svg  # outside of the page a figure names its arms
 
 
 def test_hostile_texts_stay_texts(tmp_path):
@@ -117,18 +93,14 @@ def test_hostile_texts_stay_texts(tmp_path):
 
 def test_collapsed_predictions_are_marked_and_the_table_comes_without_them_too(tmp_path):
     def broken(run):
-        ended = run._replace(finished_at="2031-02-03T04:05:06+01:00")
-        return ended._replace(degenerate="all of one class") if run[1:3] == ("istar", 1) else ended
+        return run._replace(degenerate="all of one class") if run[1:3] == ("istar", 1) else run
 
     page = small(tmp_path, change=broken)
     assert "1 of 12 runs have collapsed predictions (istar)" in page.text
     assert page.text.count("All numbers without collapsed predictions") == 2  # contents, heading
     without = page.text[page.text.rindex("All numbers without collapsed") :]
     assert "istar 2 " in without
-    runs = page.text[page.text.rindex("finished, UTC") :]
-    assert "2031-02-03 03:05 wic/none-0123456789" in runs
-    assert "istar 1 yes " in runs
-    assert runs.count("Collapsed predictions: wic, istar, seeds 1: all of one class.") == 1
+    assert page.text.count("wic, istar, seeds 1: all of one class") == 1
 
 
 def test_thirty_arms_with_long_names_and_no_finite_score(tmp_path):

@@ -165,27 +165,6 @@ def test_the_summary_is_that_of_the_curves(sent):
     assert len(own) == 4 + 2 * len(HEADLINE) * len(CHARTED)
 
 
-def test_scalars_come_before_and_once(sent):
-    rows = wandb_record.history(sent.record)
-    assert [row["trainer/global_step"] for row in rows if "val/accuracy" in row] == list(STEPS)
-    assert [row["_step"] for row in rows] == list(range(len(rows)))
-    assert len(rows) == len(STEPS) + len(STEPS) + 3
-
-
-def test_a_run_without_isotropy_or_snapshots_shows_what_it_has(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    file = RecordFile(folder / "metrics.jsonl")
-    file.append({"step": 0, "time_s": 1.0, "val/accuracy": 0.5})
-    result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
-    write_json(folder / "result.json", result)
-    assert [list(objects) for _, objects in media(folder) if objects] == [["report/curves"]]
-    assert summary(folder) == {
-        **{"final/val/accuracy": 0.5, "area/val/accuracy": 0.5},
-        **{"best/val/accuracy": 0.5, "best_step/val/accuracy": 0},
-    }
-
-
 def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     """Step 0 is the best row here, and the run ended with the weights of step 4."""
     folder = tmp_path / "run"
