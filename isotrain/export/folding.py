@@ -41,11 +41,7 @@ class NotAffineError(ValueError):
 
 
 def identity(width: int) -> Affine:
-    """The map that changes nothing.
-
-    >>> identity(2)(torch.ones(1, 2, dtype=torch.float64)).tolist()
-    [[1.0, 1.0]]
-    """
+    """The map that changes nothing."""
     eye_DD = torch.eye(width, dtype=torch.float64)
     return Affine(eye_DD, torch.zeros(width, dtype=torch.float64))
 
@@ -60,14 +56,6 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
 
     Raises:
         NotAffineError: some are not; how many, by how much, and `name` are told.
-
-    >>> rows = torch.randn(5, 2, dtype=torch.float64)
-    >>> affine_of(lambda x: 2 * x + 1, rows, "a map").bias_E.tolist()
-    [1.0, 1.0]
-    >>> affine_of(torch.relu, rows - 9, "relu")
-    Traceback (most recent call last):
-        ...
-    isotrain.export.folding.NotAffineError: relu is no affine map: 5 of 5 embeddings ...
     """
     rows_ND = rows_ND.double()
     width = rows_ND.shape[1]

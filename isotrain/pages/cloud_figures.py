@@ -86,11 +86,7 @@ def spectra(
 
 
 def titled(cloud: str) -> str:
-    """The view of a cloud for a legend.
-
-    >>> titled("pooled/before"), titled("layer_01/cls")
-    ('layer input', 'cls')
-    """
+    """The view of a cloud for a legend."""
     view = cloud.split("/")[1]
     return SIDE_TITLES.get(view, view)
 
@@ -141,21 +137,12 @@ def maps(
 
 
 def class_label(number: float, classes: Sequence[str]) -> str:
-    """A class by the task's name for it, where it is known.
-
-    >>> class_label(1.0, ["False", "True"]), class_label(2.0, [])
-    ('True', 'label 2')
-    """
+    """A class by the task's name for it, where it is known."""
     return classes[int(number)] if number < len(classes) else f"label {number:g}"
 
 
 def clouds_of(arrays: Mapping[str, np.ndarray], pattern: str) -> list[str]:
-    """The clouds of a snapshot that have a spectrum, of a view (`*/cls`) or of a site (`pooled/*`).
-
-    >>> arrays = {"spectrum/layer_01/tokens": np.ones(1), "spectrum/tokens/after": np.ones(1)}
-    >>> clouds_of(arrays, "*/tokens"), clouds_of(arrays, "tokens/*")
-    (['layer_01/tokens'], ['tokens/after'])
-    """
+    """The clouds with a spectrum, of a view (`*/cls`) or of a site (`pooled/*`)."""
     names = [key.removeprefix("spectrum/") for key in arrays if key.startswith("spectrum/")]
     return sorted(fnmatch.filter(names, pattern))
 

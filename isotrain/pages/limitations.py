@@ -22,9 +22,6 @@ def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = Fa
     """What makes a run no whole one: it has not finished, or it collapsed.
 
     `has_checkpoint`: one that the same command goes on from.
-
-    >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
-    ['The run is degenerate: one class.']
     """
     found = []
     status = result.get("status", "unknown")
@@ -77,12 +74,7 @@ class Unlike(NamedTuple):
 
 
 def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
-    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse.
-
-    >>> row = {"step": 9, "val/pooled/queue_gap": 8.27, "val/pooled/queue_spread": 62.5}
-    >>> unlike_training({"steps": 9}, [row])
-    [Unlike(site='pooled', gap=8.27, spread=62.5)]
-    """
+    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse."""
     end = end_of(result, rows).step
     found = []
     for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
@@ -93,11 +85,7 @@ def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
 
 
 def way_out(result: Mapping[str, Any]) -> str:
-    """What makes a layer's queue like what it is evaluated on: a batch that fills it sooner first.
-
-    >>> way_out({"config": {"data": {"batch_size": 1}}})[:60]
-    'data.batch_size=1 fills the queue over many steps, in which '
-    """
+    """What makes a layer's queue like what it is evaluated on; a larger batch comes first."""
     n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
     ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
     if n >= FEW_OF_BATCH:
@@ -135,11 +123,7 @@ def selection(result: Mapping[str, Any]) -> list[str]:
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
-    """Rows behind a score: those that were logged as evaluated, else those that the data have.
-
-    >>> n_evaluated({"n_rows": {"dev": 277}}, [], "val")
-    277
-    """
+    """Rows behind a score: those that were logged as evaluated, else those that the data have."""
     values = series(rows, f"{stage}/n_rows")
     split = "dev" if stage == "val" else stage
     return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))

@@ -33,25 +33,14 @@ class Section(NamedTuple):
 
 
 class Figures:
-    """Figures of a page, each also a file of its own where a folder is given.
+    """Figures of a page, each also `<name>.svg` and `<name>.png` in a folder."""
 
-    Args:
-        folder: gets `<name>.svg` and `<name>.png`; None = no files.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.n = 0
 
     def add(self, figure: Figure, name: str, description: str, file: bool = True) -> Markup:
-        """A figure as a part of the page.
-
-        Args:
-            figure: drawn.
-            name: of its files.
-            description: for readers who do not see it.
-            file: whether there shall be files.
-        """
+        """A figure as a part of the page; `description` is for readers who do not see it."""
         self.n += 1
         svg = svg_text(figure)
         if file:
@@ -60,11 +49,10 @@ class Figures:
 
     def save(self, figure: Figure, name: str, svg: str | None = None) -> None:
         """Write the files of a figure, which need not be in the page."""
-        if self.folder is not None:
-            self.folder.mkdir(exist_ok=True)
-            replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
-            with replacing(self.folder / f"{name}.png") as file:
-                figure.savefig(file, format="png", dpi=PNG_DPI)
+        self.folder.mkdir(exist_ok=True)
+        replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
+        with replacing(self.folder / f"{name}.png") as file:
+            figure.savefig(file, format="png", dpi=PNG_DPI)
 
 
 def piece(name: str, **values: Any) -> Markup:
@@ -84,15 +72,7 @@ def page(
     sections: Sequence[Section],
     data: Any = None,
 ) -> str:
-    """A whole page.
-
-    Args:
-        title: its heading.
-        facts: short ones below it.
-        lead: what a reader sees first.
-        sections: in their order.
-        data: for the script, as JSON.
-    """
+    """A whole page: facts below its title, what a reader sees first, sections, data as JSON."""
     return TEMPLATES.get_template("page.html").render(
         title=title,
         facts=facts,
@@ -102,12 +82,6 @@ def page(
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
     )
-
-
-def write_page(path: Path, text: str) -> Path:
-    """Replace a file in one go; the path."""
-    replace_text(path, text)
-    return path
 
 
 _lock = threading.Lock()  # matplotlib reads the style from a place that all threads share

@@ -17,7 +17,7 @@ from isotrain.pages.figures import heatmap, loss_curve, score_curve
 from isotrain.pages.isotropy_data import NUMBERED, isotropy_data
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.maps import Snapshots, map_data
-from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, part_reading, readings, view_titles
 from isotrain.pages.repeat import repeat
 from isotrain.pages.rows import (
@@ -41,7 +41,7 @@ from isotrain.pages.run_tables import (
 from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
 from isotrain.reporting.frame import reference
 from isotrain.reporting.numbers import size_range
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_records, read_result, replace_text
 from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
@@ -110,7 +110,8 @@ def write_report(folder: Path) -> Path:
         [section._replace(is_folded=True) for section in sections],
         {name: found for name, found in data.items() if found},
     )
-    return write_page(folder / "report.html", text)
+    replace_text(folder / "report.html", text)
+    return folder / "report.html"
 
 
 def _levels(folder: Path, result: Mapping[str, Any]) -> Levels:

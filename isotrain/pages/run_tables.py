@@ -100,29 +100,17 @@ def counter_table(rows: Rows, end: float) -> Table:
 
 
 def is_counter(key: str) -> bool:
-    """Whether a logged key counts what a layer or an objective did.
-
-    >>> is_counter("train/pooled/clusters_empty"), is_counter("train/loss")
-    (True, False)
-    """
+    """Whether a logged key counts what a layer or an objective did."""
     return key.count("/") == 2 and key.partition("/")[0] in ("val", "train")
 
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:
-    """Nested keys and their values, a line each.
-
-    >>> config_table({"data": {"batch_size": 32}, "site": ["pooled"]}, "").rows
-    [('data.batch_size', '32'), ('site', '[pooled]')]
-    """
+    """Nested keys and their values, a line each."""
     return Table(caption, ("key", "value"), [(key, _text(value)) for key, value in flat(content)])
 
 
 def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
-    """Nested keys joined by dots, with their values.
-
-    >>> flat({"a": {"b": 1}, "c": {}})
-    [('a.b', 1), ('c', {})]
-    """
+    """Nested keys joined by dots, with their values."""
     found = []
     for key, value in content.items():
         if isinstance(value, Mapping) and value:
@@ -133,11 +121,7 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
-    """The works that the isotropy layer and the objectives of a run follow.
-
-    >>> sources({"isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"}})
-    ['cluster_pca: Rajaee & Pilehvar 2021']
-    """
+    """The works that the isotropy layer and the objectives of a run follow."""
     modules = [
         str(value).split(".")[-2]
         for key, value in flat(config)

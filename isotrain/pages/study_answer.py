@@ -68,10 +68,6 @@ def verdict(row: Row) -> Verdict:
     """What tests at 5 % say of a difference: first Holm's, then that of equivalence.
 
     Nothing is claimed where predictions of the method or of the baseline are collapsed.
-
-    >>> row = Row("all", "wic", "test/accuracy", "istar", "1400", 8, 0.6, difference=-0.03)
-    >>> verdict(row._replace(p_holm=0.003)), verdict(row)
-    ('lower', 'untested')
     """
     if row.difference is not None and row.collapsed:
         return "no claim"
@@ -103,7 +99,9 @@ def summary(result: Result) -> str:
         )
 
     missing = [kind for kind in ("higher", "lower") if kind not in found]
-    texts = [f"No method scores {' or '.join(missing)} than the baseline {study.baseline}"]
+    texts = [
+        f"No method is shown to score {' or '.join(missing)} than the baseline {study.baseline}"
+    ]
     texts = texts if missing else []
     titles: dict[Verdict, str] = {
         "higher": f"Higher score than the baseline {study.baseline}",

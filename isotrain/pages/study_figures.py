@@ -95,11 +95,9 @@ def differences(
 ) -> Figure:
     """Each method's difference to the baseline on one score, with its 95 % CI over seeds.
 
-    `rows` are those of one task and score that have a finite difference, `runs` those of the
-    task. A full marker is a difference that Holm's test finds at 5 %, without collapsed runs.
-    Faint dots are single seeds, the thin line below is the CI over seeds and examples; a cross
-    is the `published` difference of a method, the grey band is the equivalence margin. Shares are
-    in points.
+    A full marker is a difference that Holm's test finds at 5 %, without collapsed runs. Faint dots
+    are single seeds, the thin line below is the CI over seeds and examples; a cross is the
+    `published` difference of a method, the grey band the equivalence margin.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))

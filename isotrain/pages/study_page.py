@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
@@ -22,17 +22,13 @@ from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.frame import ALL, Row, is_score
 from isotrain.reporting.result import Result
 from isotrain.reporting.words import caption, collapsed_runs, legend, notes, score_name, score_table
+from isotrain.runs.files import replace_text
 
 MOST_OPEN = 40  # lines of a table that is not folded
 
 
 def write_study_page(folder: Path, result: Result) -> Path:
-    """`study.html` of a study, written with `figures/*.svg` and `*.png` into its folder; its path.
-
-    It is whole for any result: without seeds to compare, without isotropy, without a finished run
-    it says so.
-    """
-    folder = Path(folder)
+    """Write `study.html` of a study, with `figures/*.svg` and `*.png`; its path."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Figures(folder / "figures")
     study = result.study
@@ -71,7 +67,8 @@ def write_study_page(folder: Path, result: Result) -> Path:
         caution=CAUTION,
     )
     text = page(f"Study {study.name}", _facts(result), lead, found)
-    return write_page(folder / "study.html", text)
+    replace_text(folder / "study.html", text)
+    return folder / "study.html"
 
 
 def _facts(result: Result) -> list[str]:

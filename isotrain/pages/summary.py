@@ -43,9 +43,8 @@ def print_summary(
 ) -> None:
     """Scores and losses, first and last, and the headline isotropy, in `MOST_LINES` at most.
 
-    Isotropy is that of every view of the last layer, and before and after each isotropy layer; N
-    is what was evaluated or measured. Last are the values of the weights that were selected; how
-    they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
+    Isotropy is that of every view of the last layer, and before and after each isotropy layer; the
+    last values are of the weights that were selected.
     """
     end = end_of(result, rows).step
     remarks = [*selection(result), *faults(result), *unlike_texts(result, rows)]
@@ -78,13 +77,7 @@ def print_summary(
 
 
 def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, int]) -> None:
-    """Every score of an evaluation, with its N and the 95 % CI of an accuracy.
-
-    Args:
-        name: heading.
-        scores: as logged: `val/accuracy`, `test/loss`; isotropy and counts are left out.
-        n_rows: examples of each split, where `<stage>/n_rows` is not among the scores.
-    """
+    """Every score of an evaluation, with its N and the 95 % CI of an accuracy."""
     table = Table(**STYLE)
     for heading in (name, "score", CI):
         table.add_column(heading, justify="left" if heading == name else "right")
@@ -171,12 +164,7 @@ def _isotropy_table(
 
 
 def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]) -> None:
-    """Headline isotropy of every layer at the end of each arm, one table per metric.
-
-    Args:
-        arms: logged rows of runs that share an encoder and metrics, by name.
-        result: of one of them.
-    """
+    """Headline isotropy of every layer at the end of each method, one table per metric."""
     by_arm = {arm: isotropy_series(rows) for arm, rows in arms.items()}
     curves = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
     views = [view for view in VIEWS if view in {p.view for p in curves}]

@@ -79,11 +79,7 @@ def groups_markdown(found: Sequence[Found]) -> str:
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """What a run computes but for its seed, and for the seeds of parts that are the same.
-
-    >>> without_seeds({"seed": "3", "isotropy.seed": "3", "lr": "1"})
-    frozenset({('lr', '1')})
-    """
+    """What a run computes but for its seed, and for the seeds of parts that are the same."""
     seed = keys.get("seed")
     own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
     return frozenset(own)

@@ -56,24 +56,14 @@ def score_name(key: str) -> str:
 
 
 def cloud_name(curve_key: CurveKey) -> str:
-    """Where embeddings are measured, for a reader.
-
-    >>> cloud_name(CurveKey("lid", "layer_06", "tokens"))
-    'layer 6, tokens'
-    >>> cloud_name(CurveKey("lid", "pooled", "before"))
-    'site pooled, layer input'
-    """
+    """Where embeddings are measured, for a reader."""
     if curve_key.view in TITLES:
         return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
     return f"site {curve_key.where}, {SIDE_TITLES[curve_key.view]}"
 
 
 def examples_text(examples: str) -> str:
-    """Numbers of examples as they are printed.
-
-    >>> examples_text("638 or 1400"), examples_text("")
-    ('N = 638 or 1,400', '')
-    """
+    """Numbers of examples as they are printed."""
     return "N = " + re.sub(r"\d+", lambda n: f"{int(n[0]):,}", examples) if examples else ""
 
 

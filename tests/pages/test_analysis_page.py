@@ -66,9 +66,3 @@ def test_hostile_texts_stay_texts(folder, page):
     assert page.handlers == []
     assert "img" not in page.tags
     assert HOSTILE not in (folder / "analysis.html").read_text(encoding="utf-8")
-
-
-def test_figures_are_in_the_page_and_files_too(folder, page):
-    assert page.tags.count("svg") == 2
-    names = {file.name for file in (folder / "figures").iterdir()}
-    assert names == {"first.svg", "first.png", "second.svg", "second.png"}

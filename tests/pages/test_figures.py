@@ -127,16 +127,6 @@ def test_little_to_draw_is_drawn(rows):
         assert "nothing logged" in svg_text(layer_curves(rows, METRIC, "cls"))
 
 
-def test_curves_show_the_metrics_with_each_layer():
-    figure = curves(ROWS, "a title", "val/accuracy")
-    titles = [axis.get_title() for axis in figure.axes]
-    assert "tokens · N = 2,048" in titles
-    assert "isotropy layer · N = 640" in titles
-    assert "ln I(W) (0 = isotropic)" in [axis.get_ylabel() for axis in figure.axes]
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == list(LAYERS)
-
-
 def test_two_figures_in_one_page_share_no_id():
     snapshots = {step: arrays(step, clouds()) for step in STEPS}
     svg = svg_text(spectra(snapshots, "*/cls", LAST))

@@ -67,13 +67,6 @@ def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
     assert "It goes on with this run from its last checkpoint, in my runs/wic/none-01/" in text
 
 
-@pytest.mark.parametrize("overrides", [[], None])
-def test_without_overrides_the_record_is_the_job(told, overrides):
-    text = told(overrides=overrides)
-    assert "isotrain run &#39;my runs/wic/none-01/result.json&#39;" in text
-    assert "It trains into my runs/wic/none-01/; where the run is finished there" in text
-
-
 def test_what_was_not_recorded_is_told(told):
     assert "Not recorded" not in told(overrides=["task=wic"])
     text = told(overrides=["logger.wandb.host=<redacted>"])

@@ -73,7 +73,7 @@ def test_the_summary_names_every_arm_with_its_tasks():
     )
     one = content(base(), row("b"), arms=("b",))
     assert summary(one) == (
-        "No method scores higher or lower than the baseline none. Undecided: b."
+        "No method is shown to score higher or lower than the baseline none. Undecided: b."
     )
 
 

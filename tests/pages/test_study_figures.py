@@ -16,7 +16,6 @@ from isotrain.pages.study_figures import (
     through_training,
 )
 from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import Row
 from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_study import EFFECT, METRICS, curves_of, isotropy, result
@@ -75,18 +74,6 @@ def test_a_difference_has_its_interval_its_seeds_and_its_mean():
     assert high > max(*reached, 1)
     assert axis.get_ylim() == (len(ROWS), 0)  # the first arm on top
     assert axis.get_title() == "wic · accuracy on test · N = 1,400"
-
-
-def test_one_seed_has_a_mean_and_no_interval():
-    row = Row("all", "wic", KEY, "istar", "1400", 1, 0.6, difference=-0.02, pairs=1)
-    figure = differences([row], [], LOOKS, published={"istar": -0.3})
-    dots, mean = of_arm(figure, "istar")
-    assert (xs(dots), xs(mean), mean.get_markerfacecolor()) == ([], [-2.0], "white")
-    (cross,) = (line for line in figure.axes[0].lines if line.get_marker() == "x")
-    assert xs(cross) == [-30.0]
-    assert figure.axes[0].get_xlim()[0] < -30
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == ["istar", "−2.0"]
 
 
 def test_every_run_and_every_mean_is_a_point():

@@ -49,7 +49,7 @@ def test_what_a_reader_sees_first(page):
         "2 tasks × 4 methods × 8 seeds",
         "64 of 64 runs finished",
         "Does isotropy help while fine-tuning?",
-        "No method scores higher than the baseline none. Lower: project (wic",
+        "No method is shown to score higher than the baseline none. Lower: project (wic",
         f"wic: accuracy on test, N = 1,400, n = 8 seeds, baseline none {100 * own:.1f}",
         "The same within ±1.0 points: protect_labels",
         "seeds would show one point",

@@ -131,40 +131,6 @@ def test_twenty_lines_whatever_is_measured(printed, n_sites, n_objectives):
 ROWS_OF_FOUR = [*ROWS, logged(4, 0.25), logged(2, 0.5)]  # the selected weights once more
 
 
-@pytest.mark.parametrize(
-    ("more", "told", "not_told"),
-    [
-        ({}, [], ["best of", "degenerate", "stopped"]),
-        (
-            {"select": "best", "selected_step": 2, "n_candidates": 3},
-            ["step 2, the best of 3 evaluations on dev: the dev score is optimistic"],
-            ["held-out", "stopped"],
-        ),
-        (
-            {"select": "holdout", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": 1},
-            ["step 2, the best of 3 evaluations on 1,000 held-out", "stopped after step 4 by"],
-            ["optimistic"],
-        ),
-        (
-            {"select": "last", "config": {"training": {"select": "best"}}, "selected_step": 4},
-            ["No evaluation had a score for training.select=best"],
-            ["best of"],
-        ),
-        (
-            {"degenerate": True, "degenerate_reason": "one class"},
-            ["The run is degenerate: one class."],
-            [],
-        ),
-        ({"degenerate": False, "degenerate_reason": ""}, [], ["degenerate"]),
-    ],
-)
-def test_how_weights_were_selected_and_a_collapse_are_told(printed, more, told, not_told):
-    n_rows = {**RESULT["n_rows"], "holdout": 1000}
-    text = "\n".join(printed(ROWS_OF_FOUR, steps=4, n_rows=n_rows, **more))
-    assert all(part in text for part in told), text
-    assert not [part for part in not_told if part in text]
-
-
 def test_an_evaluation_without_training_has_one_column(printed):
     lines = printed(ROWS[:1], steps=0, scores={"val/accuracy": 0.25, "test/accuracy": 0.125})
     assert cells(lines, "  ") == ["step 0", "95 % CI"]
