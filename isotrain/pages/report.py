@@ -66,7 +66,10 @@ def write_report(folder: Path) -> Path:
         )
     rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
-    levels, shown = _levels(folder, result), headline(result, measured(curves))
+    dev = str(result.get("monitor", ""))
+    references = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
+    levels = {key: level for key, level in references.items() if level}
+    shown = headline(result, measured(curves))
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)
     # where it has no snapshot, the last one stands in
@@ -112,13 +115,6 @@ def write_report(folder: Path) -> Path:
     )
     replace_text(folder / "report.html", text)
     return folder / "report.html"
-
-
-def _levels(folder: Path, result: Mapping[str, Any]) -> Levels:
-    """What the score of a run is without a model, on dev and test."""
-    dev = str(result.get("monitor", ""))
-    found = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
-    return {key: level for key, level in found.items() if level}
 
 
 def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:

@@ -118,10 +118,8 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     >>> [round(end, 4) for end in wilson(0.5, 96)], [round(end, 4) for end in wilson(0.0, 96)]
     ([0.4019, 0.5981], [0.0, 0.0385])
     """
-    centre, half = (
-        share + Z**2 / (2 * n),
-        Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2),
-    )
+    centre = share + Z**2 / (2 * n)
+    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
     low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
     return round(low, 12), round(high, 12)  # 0 and 1 without what rounding left of them
 

@@ -82,19 +82,16 @@ def write_runs(
     except OSError as error:
         raise PlanError(f"cannot write to {out} ({error.strerror}): give --out") from error
     if as_json:
-        print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
+        content = [
+            {"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed}
+            | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
+            for run, _, search in found
+        ]
+        print(json.dumps({"runs": content, "others": told}, indent=2))
     else:
         say(text)
         say(f"{out}: {', '.join(files)}")
     return written
-
-
-def _as_json(one: Found) -> dict[str, Any]:
-    run = one.run
-    return {
-        **{"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed},
-        **{"search": one.search, "scores": {key: run.scores.get(key) for key in run.shown}},
-    }
 
 
 class Collected(NamedTuple):

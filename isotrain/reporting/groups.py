@@ -46,7 +46,10 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
         name
         for name in sorted(names)
         if len({one.keys.get(name) for one in found}) > 1
-        and not (name.split(".")[-1] == "seed" and _is_the_seed(name, found))
+        and not (
+            name.split(".")[-1] == "seed"
+            and all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
+        )
     ]
     return [{name: one.keys.get(name, "") for name in kept} for one in found]
 
@@ -83,10 +86,6 @@ def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     seed = keys.get("seed")
     own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
     return frozenset(own)
-
-
-def _is_the_seed(name: str, found: Sequence[Found]) -> bool:
-    return all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:

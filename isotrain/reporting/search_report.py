@@ -61,11 +61,7 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
         points = {tuple(t.params.items()) for t in trials if t.state.is_finished()}
         asked = f"{len(points)} of {n_asked} points, {len(trials)} trials"
     side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
-    how = {
-        "tpe": f"tpe after {search.startup} trials at random",
-        "random": "random",
-        "grid": "grid, in order",
-    }
+    how = {"tpe": f"tpe after {search.startup} trials at random", "grid": "grid, in order"}
     pruner = (
         f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
         f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
@@ -73,15 +69,9 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
     lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
     lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
     lines += [f"- {parameter.key}: {spelled(parameter)}" for parameter in search.space]
-    lines.append(
-        f"- score: {plan.objective}, the {end} is best"
-        + (
-            f", mean over seeds {', '.join(map(str, search.seeds))}"
-            if len(search.seeds) > 1
-            else ""
-        )
-    )
-    lines.append(f"- sampler: {how[search.sampler]}, seed {search.seed}")
+    seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
+    lines.append(f"- score: {plan.objective}, the {end} is best{seeds}")
+    lines.append(f"- sampler: {how.get(search.sampler, search.sampler)}, seed {search.seed}")
     lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
     if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
         lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]
