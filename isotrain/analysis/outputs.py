@@ -37,7 +37,7 @@ def write_outputs(
         tables.append(published_table(compared, str(record["encoder"])))
     replace_text(folder / "records.csv", csv_text(DataFrame(outcome.records, dtype=object)))
     for table in tables:
-        found = DataFrame(table.rows, columns=list(table.columns), dtype=object)
+        found = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
         replace_text(folder / f"{table.name}.csv", csv_text(found))
     facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
     facts.append(f"seed {record['config']['seed']}")

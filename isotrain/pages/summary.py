@@ -54,10 +54,13 @@ def print_summary(
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in dict.fromkeys(("", "step 0", f"step {end}", CI)):  # step 0 comes once
+    lines = [*_scores(result, rows, end), *losses]
+    has_ci = any(any(line[3:]) for line in lines)
+    headings = list(dict.fromkeys(("", "step 0", f"step {end}", *[CI] * has_ci)))  # step 0 once
+    for heading in headings:
         scores.add_column(heading, justify="right" if heading else "left")
-    for name, *ends in [*_scores(result, rows, end), *losses]:
-        scores.add_row(name, *(ends if end else ends[1:]))
+    for name, *ends in lines:
+        scores.add_row(name, *(ends if end else ends[1:])[: len(headings) - 1])
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
