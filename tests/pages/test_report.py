@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -10,6 +11,7 @@ import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
 from isotrain.pages.verdict import CAUTION
+from isotrain.runs.files import RecordFile
 from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
@@ -124,6 +126,34 @@ def small(folder, **more):
     return Page(
         write_report(write_run(folder / "run", views=("cls",), **more)).read_text(encoding="utf-8")
     )
+
+
+def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
+    more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
+    page = small(tmp_path, sites=("layer_1", "tokens"), **more)
+    assert "of first token (causal: it sees nothing else), last layer (layer_02): 0." in page.text
+    assert "CLS" not in page.text
+    assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
+    assert "What does the head read? Without an isotropy layer, at layer_1 0." in page.text
+    assert "Shown: step 0." in page.text
+
+
+def test_values_that_are_not_numbers(tmp_path):
+    folder = write_run(tmp_path / "run", snapshots=False, views=("cls",))
+    row = {
+        "step": 60,
+        "val/accuracy": math.nan,
+        "isotropy/isoscore_corrected/layer_02/cls": math.nan,
+        "isotropy/partition/layer_02/cls": math.inf,
+        "isotropy/n_rows/layer_02/cls": 0,
+        "isotropy/n_rows_not_finite/layer_02/cls": 640,
+    }
+    file = RecordFile(folder / "metrics.jsonl")
+    file.cut((folder / "metrics.jsonl").stat().st_size)
+    file.append(row)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "Embeddings that are not finite were left out of layer_02/cls." in page.text
+    assert "Not a number at some step: isotropy/isoscore_corrected/layer_02/cls" in page.text
 
 
 def test_the_selected_weights_are_shown_everywhere(tmp_path):

@@ -81,6 +81,27 @@ def test_sections_in_their_order(page):
     assert "†" not in behind
 
 
+def test_figures_are_files_too(folder):
+    found = {path.name for path in (folder / "figures").iterdir()}
+    names = [
+        f"differences_{task}_{key}"
+        for task, key in (
+            ("wic", "test_accuracy"),
+            ("wic", "val_accuracy"),
+            ("stsb", "test_spearman"),
+            ("stsb", "val_spearman"),
+        )
+    ]
+    for metric, tasks in (("isoscore_corrected", TASKS), ("mean_cosine", ["wic"])):
+        names += [f"score_against_{metric}_{task}" for task in TASKS]
+        for task in tasks:
+            names += [f"layers_{task}_{metric}_{view}" for view in ("cls", "tokens")]
+            names.append(f"site_{task}_{metric}_pooled")
+    assert found == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
+    svg = (folder / "figures" / "layers_wic_mean_cosine_cls.svg").read_text(encoding="utf-8")
+    assert "protect_labels" in svg  # outside of the page a figure names its arms
+
+
 def test_hostile_texts_stay_texts(tmp_path):
     given = {"name": HOSTILE, "question": HOSTILE, "encoder": HOSTILE, "command": HOSTILE}
     given |= {"overrides": (HOSTILE,), "works": (HOSTILE,), "changes": (HOSTILE,)}
@@ -119,6 +140,14 @@ def test_thirty_arms_with_long_names_and_no_finite_score(tmp_path):
     assert "Nothing to compare with none on wic." in page.text
     assert "All 60 that are missing" in page.text
     assert "nan" not in page.text.lower().split()
+
+
+def test_published_values_stand_beside(tmp_path):
+    published = {"wic": {"none": 0.6404, "project": 0.62}}
+    page = small(tmp_path, published=published, published_source="a talk of 2020")
+    assert "Published accuracy on dev (a talk of 2020): none 64.0, here" in page.text
+    assert "Grey cross: the published difference." in page.text
+    assert "Published: a talk of 2020." in page.text
 
 
 @pytest.mark.parametrize("planned", [0, 4])

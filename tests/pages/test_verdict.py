@@ -20,6 +20,10 @@ from tests.pages.small_run import write_run
             {"select": "holdout", "n_candidates": 7, "n_rows": {"dev": 5000, "holdout": 80}},
             "7 evaluations on 80 held-out training examples",
         ),
+        (
+            {"config": {"training": {"select": "best"}}},
+            "No evaluation had a score",
+        ),
         ({"n_rows": {"dev": 32}}, "Dev has 32 examples"),
         ({"stopped_by_patience": True}, "training.patience"),
         ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
