@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from pandas import DataFrame
+
 from isotrain.analysis.published import Beside, published_table
 from isotrain.analysis.types import Analysis, Cell, Outcome, Table
 from isotrain.console import say
 from isotrain.pages.analysis_page import PageTable, Shown, write_analysis_page
+from isotrain.reporting.frame import csv_text
 from isotrain.reporting.markdown import aligned
+from isotrain.reporting.numbers import number
 from isotrain.runs.files import replace_text
 
 DIGITS = 4  # of a number in a table to read; CSV files have them all
@@ -34,12 +35,10 @@ def write_outputs(
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
-    records = outcome.records
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    lines = [[record.get(key) for key in columns] for record in records]
-    replace_text(folder / "records.csv", csv_text([columns, *lines]))
+    replace_text(folder / "records.csv", csv_text(DataFrame(outcome.records, dtype=object)))
     for table in tables:
-        replace_text(folder / f"{table.name}.csv", csv_text([table.columns, *table.rows]))
+        found = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
+        replace_text(folder / f"{table.name}.csv", csv_text(found))
     facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
     facts.append(f"seed {record['config']['seed']}")
     if record["config"]["from_run"]:
@@ -69,30 +68,13 @@ def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Ta
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def csv_text(rows: Sequence[Sequence[Cell]]) -> str:
-    r"""Lines of a CSV file; what is not defined is empty.
-
-    >>> csv_text([("layer", "value"), (0, math.nan)])
-    'layer,value\n0,\n'
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for row in rows:
-        writer.writerow(["" if _is_nothing(cell) else cell for cell in row])
-    return out.getvalue()
-
-
 def text(cell: Cell) -> str:
     """A cell to read; a dash where nothing is defined.
 
-    >>> text(0.123456), text(80.6), text(999.96), text(1234.5), text(3), text(None), text(1.5e-7)
-    ('0.1235', '80.60', '1000', '1234', '3', '–', '1.500e-07')
+    >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text("layer_3")
+    ('0.1235', '80.60', '1,234', '3', '–', 'layer_3')
     """
-    if _is_nothing(cell):
-        return "–"
-    if isinstance(cell, float):
-        return f"{cell:#.{DIGITS}g}".rstrip(".") if abs(cell) < 1000 else f"{cell:.0f}"
-    return str(cell)
+    return number(cell, DIGITS) if cell is None or isinstance(cell, float) else str(cell)
 
 
 def _texts(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
@@ -106,10 +88,6 @@ def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
         for row in [list(table.columns), *_texts(rows)]
     ]
     return aligned(cells) if rows else ["Nothing was measured."]
-
-
-def _is_nothing(cell: Cell) -> bool:
-    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
 
 
 def _print(table: Table) -> None:

@@ -12,7 +12,8 @@ from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
 from isotrain.config.compose import content_hash, key_of, read_job
 from isotrain.config.sweep import check_sweep
-from isotrain.console import reject, say, score_text, spinner
+from isotrain.console import reject, spinner
+from isotrain.pages.summary import print_scores
 from isotrain.runs.files import read_result
 
 CONFIG_DIR = "--config-dir="
@@ -82,12 +83,8 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
         if data.n_rows["test"]:
             scores |= trainer.test(module, datamodule=data, verbose=False)[0]
-    of_task = {key: value for key, value in scores.items() if not key.startswith("isotropy/")}
     if as_json:
         print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
     else:
-        say(
-            f"{folder}: "
-            + ", ".join(f"{key} {score_text(value)}" for key, value in of_task.items())
-        )
+        print_scores(str(folder), scores, data.n_rows)
     return 0

@@ -1,6 +1,6 @@
 """Whether the model that was made again predicts what the run recorded.
 
-B rows, C outputs.
+B examples, C outputs.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.export.errors import CannotExportError
+from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.source_run import SourceRun
 from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 
-TIGHT, LOOSE = 1e-4, 0.02  # what a logit may be off, of the largest one of its row or of 1
-LEAST = 0.9  # share of rows that agree where LOOSE holds
+TIGHT, LOOSE = 1e-4, 0.02  # what a logit may be off, of the largest one of its example or of 1
+LEAST = 0.9  # share of examples that agree where LOOSE holds
 NOISE = 0.1  # the most that half precision may change, or it tells nothing
 FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
 
 
 class Agreement(NamedTuple):
-    """How many rows are predicted as recorded."""
+    """How many examples are predicted as recorded."""
 
     n_same: int
     n_rows: int
@@ -34,13 +34,13 @@ class Agreement(NamedTuple):
         if not self.n_rows:
             return f"nothing was compared, since {self.where}"
         return (
-            f"{self.n_same} of {self.n_rows} rows are predicted as the run recorded them (logits "
-            f"to {self.tolerance:.2g} of the largest of a row; it computed {self.where})"
+            f"{self.n_same} of {self.n_rows} examples are predicted as the run recorded them "
+            f"(logits to {self.tolerance:.2g} of the largest one; it computed {self.where})"
         )
 
 
 def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
-    """How many of the rows are predicted as `predictions/dev.csv` has them.
+    """How many of the examples are predicted as `predictions/dev.csv` has them.
 
     On a CPU in float32 all must be, up to 1e-4 in a logit: batches are padded to another length
     here, which changes the order of sums, by 1e-6 or so. A class may differ only where the logits
@@ -60,7 +60,7 @@ def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
         tolerance = max(LOOSE, _noise_of_half(rebuilt))
     recorded = read_predictions(run.folder, "dev")
     if recorded is None:
-        return Agreement(0, 0, tolerance, "it kept no predictions of these rows")
+        return Agreement(0, 0, tolerance, "it kept no predictions of these examples")
     if tolerance > NOISE:
         return Agreement(0, 0, tolerance, f"half precision changes these logits by {tolerance:.2g}")
     known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
@@ -84,7 +84,7 @@ def same(
 ) -> Tensor:
     """Whether recorded predictions are those of logits of which one may be off, `[B]`.
 
-    By `tolerance` of the largest logit of its row, or of 1. A score must lie between the
+    By `tolerance` of the largest logit of its example, or of 1. A score must lie between the
     predictions of the moved logits; a class must be one of them, or with `may_cross=False` that of
     the logits as they are.
     """
@@ -102,7 +102,7 @@ def same(
 
 @torch.no_grad()
 def _noise_of_half(rebuilt: Rebuilt) -> float:
-    """The largest change of a logit in bfloat16, of the largest one of its row or of 1."""
+    """The largest change of a logit in bfloat16, of the largest one of its example or of 1."""
     exact_BC = rebuilt.single.logits
     with torch.autocast("cpu", torch.bfloat16):
         half_BC = rebuilt.model(rebuilt.batch).logits.float()

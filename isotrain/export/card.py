@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +12,103 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from isotrain.encoders.on_disk import MINILM
 from isotrain.export.agreement import Agreement
-from isotrain.export.card_figures import Figures
-from isotrain.export.formats import Format
+from isotrain.export.formats import Differences, Format
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.export.round_trip import Differences
 from isotrain.export.source_run import SourceRun
+from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
+from isotrain.reporting.markdown import aligned
+from isotrain.reporting.numbers import is_share, number, score_number
+from isotrain.reporting.row_bootstrap import SCORES, row_interval
 from isotrain.resources.references import bibtex
-from isotrain.runs.files import replace_text
+from isotrain.runs.files import read_records, replace_text
+from isotrain.runs.keys import SIDES, parse_key
+from isotrain.runs.predictions import read_predictions
+from isotrain.studies.results import SPLITS
+
+
+class Scored(NamedTuple):
+    """One score of a run."""
+
+    split: str  # dev | test
+    name: str
+    value: float
+    interval: tuple[float, float] | None  # 95 % CI over examples, where it can be computed
+    n_examples: int
+
+
+def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
+    """The scores of some names on dev and test, the monitored one first in each."""
+    monitored = str(run.result["monitor"]).rpartition("/")[2]
+    found = []
+    for key, value in run.result["scores"].items():
+        stage, _, name = key.partition("/")
+        if stage in SPLITS and name in names:
+            split = SPLITS[stage]
+            n_examples = int(run.result["n_rows"].get(split, 0))
+            interval = _interval(run, split, name)
+            found.append(Scored(split, name, float(value), interval, n_examples))
+    return sorted(found, key=lambda one: (one.split, one.name != monitored, one.name))
+
+
+def _interval(run: SourceRun, split: str, name: str) -> tuple[float, float] | None:
+    """Of the difference to perfect predictions, whose score is 1 in any resample of examples."""
+    kept = read_predictions(run.folder, split)
+    if kept is None or name not in SCORES:
+        return None
+    try:
+        found = row_interval([kept.prediction], [kept.label], kept.label, SCORES[name])
+    except ValueError:  # the score is not defined in too many resamples
+        return None
+    if found.low is None or found.high is None:
+        return None
+    return 1 + found.low, min(1.0, 1 + found.high)
+
+
+def score_table(found: Sequence[Scored]) -> str:
+    """The scores as a markdown table."""
+    lines = [("split", "score", "value", "95 % CI", "N")]
+    for one in found:
+        key = f"test/{one.name}"
+        ends = " to ".join(score_number(end, key) for end in one.interval or ())
+        value = score_number(one.value, key) + " points" * is_share(key)
+        lines.append((one.split, one.name, value, ends or "–", f"{one.n_examples:,}"))
+    return "\n".join(aligned(lines))
+
+
+def isotropy_table(run: SourceRun) -> str:
+    """The headline metrics at every layer, at the first and last evaluation, in markdown."""
+    wanted: Sequence[str] = run.result.get("headline") or ()
+    first: dict[tuple[str, str, str], float] = {}
+    last: dict[tuple[str, str, str], float] = {}
+    steps = []
+    for record in read_records(run.folder / "metrics.jsonl"):
+        values = dict(_around_layers(record))
+        if values:
+            steps.append(int(record["step"]))
+            first, last = values | first, last | values
+    shown = sorted(
+        (key for key in last if key[0] in wanted),
+        key=lambda key: (key[1], wanted.index(key[0]), key[2] != "before"),
+    )
+    if not shown:
+        return "The run measured none."
+    lines = [("site", "metric", "of the layer", f"step {steps[0]}", f"step {steps[-1]}", "N")]
+    for key in shown:
+        metric, site, side = key
+        ends = number(first[key]), number(last[key])
+        n_rows = number(last.get(("n_rows", site, side)))
+        lines.append((site, label(metric), SIDE_TITLES[side], *ends, n_rows))
+    return "\n".join(aligned(lines))
+
+
+def _around_layers(record: dict[str, float]) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """What a record says of the input and output of isotropy layers."""
+    for key, value in record.items():
+        curve = parse_key(key)
+        if curve is not None and key.startswith("isotropy/") and curve.view in SIDES:
+            yield (curve.metric, curve.where, curve.view), value
+
 
 HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
@@ -29,7 +118,8 @@ class Checked(NamedTuple):
 
     run: SourceRun
     rebuilt: Rebuilt
-    figures: Figures
+    scored: list[Scored]
+    isotropy: str  # a table
     agreed: Agreement  # with the predictions of the run
 
 
@@ -43,17 +133,18 @@ def write_card(
 
 def card_data(checked: Checked, made: Format) -> ModelCardData:
     """The head of the card. No licence: it is for whoever publishes the folder to choose one."""
-    run, task, figures = checked.run, checked.rebuilt.task, checked.figures.scored
+    run, task, figures = checked.run, checked.rebuilt.task, checked.scored
     data_sets = task.data_sets
     known = _is_published(run.config)
+    of_hub = known and str(run.config["source"]["_target_"]).endswith(".HubSource")
     # of contrastive tasks the scored set is the last one; a user's task may have none
     evaluated: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
             task_type="sentence-similarity" if task.form == "bi" else "text-classification",
-            dataset_type=evaluated.hub_id if known else run.result["data"],
+            dataset_type=evaluated.hub_id if of_hub else run.result["data"],
             dataset_name=evaluated.name if evaluated else task.name,
-            dataset_split="validation" if one.split == "dev" else one.split,
+            dataset_split="validation" if of_hub and one.split == "dev" else one.split,
             metric_type=one.name,
             metric_value=one.value,
             metric_name=f"{one.name} on {one.split}, N = {one.n_examples}",
@@ -93,6 +184,8 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
     if parts[0].endswith("cluster_pca"):
         one = config["isotropy"].get("n_clusters") == 1
         parts[:1] = ["one_cluster"] if one else ["cluster_pca", "tuned_clusters"]
+        assign = config["isotropy"].get("assign") or {}
+        parts[:0] = ["gmm_clusters"] if assign.get("method") == "gmm" else []
     adapter = str(config["peft"]["_target_"]).rpartition(".")[2]
     names = [one.name for one in data_sets] if _is_published(config) else []
     return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])
@@ -109,7 +202,7 @@ def _is_published(config: Mapping[str, Any]) -> bool:
 
 
 def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> str:
-    run, rebuilt, figures, agreed = checked
+    run, rebuilt, scores, isotropy, agreed = checked
     result, config, task = run.result, run.config, rebuilt.task
     sizes = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
     start = f", started from the run {config['init_from']}" if config.get("init_from") else ""
@@ -127,7 +220,7 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
 
 ## Scores
 
-{figures.score_table}
+{score_table(scores)}
 
 One seed: the 95 % CI is over examples, and says nothing of another training.
 
@@ -135,7 +228,7 @@ One seed: the 95 % CI is over examples, and says nothing of another training.
 
 Input and output of the isotropy layer on dev, before and after fine-tuning.
 
-{figures.isotropy_table}
+{isotropy}
 
 ## Training
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrain.console import FAILED, print_error, reject, say, spinner
-from isotrain.export.errors import CannotExportError, RoundTripError, refusing
+from isotrain.export.formats import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
 
@@ -40,7 +39,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
         if not formats:
             return reject(reasons)
         say(f"the weights and the record of the run: {checked.agreed}")
-        kept = [_is_kept(to / made.name, checked, made) for made in formats]
+        kept = [_export(to / made.name, checked, made) for made in formats]
         for reason in reasons:
             say(f"not written: {reason}")
     except CannotExportError as error:
@@ -64,8 +63,8 @@ def _formats(
 
     formats, reasons = [], []
     with refusing(
-        "layers and head of a run are tried on float64 rows alone and in parts, which failed; one "
-        "of your own must take them"
+        "layers and head of a run are tried on float64 embeddings alone and in parts, which "
+        "failed; one of your own must take them"
     ):
         check_layers(rebuilt)
         merge_adapters(rebuilt.model)
@@ -83,50 +82,34 @@ def _formats(
 def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
     """What the run recorded, read and compared before anything is written."""
     from isotrain.export.agreement import agreement
-    from isotrain.export.card import Checked
-    from isotrain.export.card_figures import figures_of
-    from isotrain.pages.readings import label
+    from isotrain.export.card import Checked, isotropy_table, scored
 
     with refusing(
         f"scores, log and predictions in {run.folder} must be as the run wrote them; put back what "
         "was changed, or give its command with rerun=true"
     ):
-        figures = figures_of(run, rebuilt.task.metrics().keys(), label)
-        return Checked(run, rebuilt, figures, agreement(run, rebuilt))
+        found = scored(run, rebuilt.task.metrics().keys())
+        return Checked(run, rebuilt, found, isotropy_table(run), agreement(run, rebuilt))
 
 
-def _is_kept(folder: Path, checked: Checked, made: Format) -> bool:
-    """Whether what was written gives what the run gives, or it is told and gone."""
+def _export(folder: Path, checked: Checked, made: Format) -> bool:
+    """Write and check a folder; whether it gives what the run gives, and is kept."""
+    from transformers.utils import logging
+
+    from isotrain.export.card import write_card
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    mark: dict[str, Any] = {"run": str(checked.run.folder), "format": made.name, "what": made.what}
     try:
-        _export(folder, checked, made)
+        with spinner(f"writing {folder}") as now, filling(folder, mark) as part:
+            made.write(part)
+            now(f"comparing {folder} with the run")
+            found = made.check(part)
+            mark |= {"differences": found._asdict()}
+            write_card(part, folder, checked, made, found)
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
-    return True
-
-
-def _export(folder: Path, checked: Checked, made: Format) -> None:
-    from isotrain.export.card import write_card
-
-    mark: dict[str, Any] = {"run": str(checked.run.folder), "format": made.name, "what": made.what}
-    with _quiet(), spinner(f"writing {folder}") as now, filling(folder, mark) as part:
-        made.write(part)
-        now(f"comparing {folder} with the run")
-        found = made.check(part)
-        mark |= {"differences": found._asdict()}
-        write_card(part, folder, checked, made, found)
     say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev examples, {found}")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No notices of transformers, such as that a pooler which nothing reads is not in a folder."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
+    return True

@@ -1,21 +1,82 @@
-"""The isotropy layers of a run as one affine map of the pooled vector, or why they are none.
+"""The isotropy layers and the head of a run as one affine map, or why they are none.
 
-N rows, B rows of dev, P vectors per row, D width.
+An affine map is found by trying a function. N embeddings, B examples of dev, D width in, E width
+out. All in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from isotrain.export.affine import Affine, NotAffineError, affine_of, identity
-from isotrain.export.errors import CannotExportError
+from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.transforms.base import RowTransform
+
+LIMIT = 1e-9  # largest deviation, over the rms of embeddings and results
+FAR = 1000  # times as far from their mean, embeddings are tried too
+
+
+class Affine(NamedTuple):
+    """y = x A + b."""
+
+    matrix_DE: Tensor
+    bias_E: Tensor
+
+    def __call__(self, x_ND: Tensor) -> Tensor:
+        """`[N, E]`."""
+        return x_ND @ self.matrix_DE + self.bias_E
+
+    def then(self, other: Affine) -> Affine:
+        """This map and then another: x (A A') + (b A' + b')."""
+        return Affine(self.matrix_DE @ other.matrix_DE, other(self.bias_E[None])[0])
+
+
+class NotAffineError(ValueError):
+    """No affine map gives what a function gives on these embeddings."""
+
+
+def identity(width: int) -> Affine:
+    """The map that changes nothing."""
+    eye_DD = torch.eye(width, dtype=torch.float64)
+    return Affine(eye_DD, torch.zeros(width, dtype=torch.float64))
+
+
+@torch.no_grad()
+def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) -> Affine:
+    """The affine map that `function` is on given embeddings: b = f(0), row i of A = f(e_i) − b.
+
+    An affine function is this one and no other, to the rounding of float64. That it is one is a
+    matter of the embeddings: each must be mapped as A and b say, to 1e-9 of the rms of all. So must
+    those 1,000 times as far from their mean: a bound that no known one reaches may clip new ones.
+
+    Raises:
+        NotAffineError: some are not; how many, by how much, and `name` are told.
+    """
+    rows_ND = rows_ND.double()
+    width = rows_ND.shape[1]
+    probes_ND = torch.cat([torch.zeros_like(rows_ND[:1]), torch.eye(width, dtype=torch.float64)])
+    found_NE = function(probes_ND)
+    affine = Affine(found_NE[1:] - found_NE[0], found_NE[0])
+    mean_D = rows_ND.mean(dim=0)
+    far_ND = mean_D + FAR * (rows_ND - mean_D)
+    for where, tried_ND in (("", rows_ND), (f", {FAR:,} times as far from their mean,", far_ND)):
+        own_NE = function(tried_ND)
+        deviation_N = (affine(tried_ND) - own_NE).abs().amax(dim=1)
+        rms = float(own_NE.square().mean().sqrt())
+        limit = LIMIT * max(rms, float(tried_ND.square().mean().sqrt()))
+        if n_off := int((~(deviation_N <= limit)).sum()):
+            raise NotAffineError(
+                f"{name} is no affine map: {n_off:,} of {len(rows_ND):,} embeddings of this run"
+                f"{where} are not where the map through 0 and the unit vectors puts them, by up to "
+                f"{float(deviation_N.max()):.2g} (rms of what it gives: {rms:.2g})"
+            )
+    return affine
+
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -27,7 +88,7 @@ def layer_sites(rebuilt: Rebuilt) -> list[str]:
 
 
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
-    """Rows that stood before a layer: of dev, and those of training that its queue still has."""
+    """Inputs of a layer: of dev, and those of training that its queue still has."""
     dev_ND = rebuilt.double.site_embeddings[site].before
     layer = rebuilt.model.transforms[site]
     recent_MD = cast(RowTransform, layer).recent_rows()
@@ -50,15 +111,15 @@ def check_layers(rebuilt: Rebuilt) -> None:
         function, half = in_double(rebuilt.model.transforms[site]), max(1, len(rows_ND) // 2)
         if not torch.allclose(function(rows_ND)[:half], function(rows_ND[:half]), 1e-9, 1e-9):
             raise CannotExportError(
-                f"a row's result must not depend on its batch-mates, and that of the layer at "
-                f"{site} does (isotropy.eval_stats=batch); train with isotropy.eval_stats=frozen"
+                f"an embedding's result must not depend on its batch-mates, and that of the layer "
+                f"at {site} does (isotropy.eval_stats=batch); train with isotropy.eval_stats=frozen"
             )
 
 
 def folded(rebuilt: Rebuilt) -> Affine:
     """What the layers do to the pooled vector: x A + b.
 
-    At `pooled` it is the layer's own map. At `tokens` each row is mapped alone: with the first or
+    At `pooled` it is the layer's own map. At `tokens` each token is mapped alone: with the first or
     the last token the pooled vector is one of them, and a mean of x A + b is that of the mean.
 
     Raises:
@@ -79,7 +140,7 @@ def folded(rebuilt: Rebuilt) -> Affine:
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:
-    """What the head makes of the one pooled vector of a row: x A + b.
+    """What the head makes of the one pooled vector of an example: x A + b.
 
     Raises:
         NotAffineError: it is no such map.
@@ -91,7 +152,7 @@ def head_map(rebuilt: Rebuilt) -> Affine:
 
 
 def in_double(module: nn.Module) -> Rows:
-    """A module in evaluation mode as a function of float64 rows; itself stays as it is."""
+    """A module in evaluation mode as a function of float64 embeddings; itself stays as it is."""
     copy = deepcopy(module).double().eval()
 
     @torch.no_grad()

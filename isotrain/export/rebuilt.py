@@ -1,6 +1,6 @@
-"""A run's model made again, with some of its dev rows as text and as a batch.
+"""A run's model made again, with some of its dev examples as text and as a batch.
 
-B rows, P vectors per row, D width, C outputs.
+B examples, P vectors per example, D width, C outputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from isotrain.build import isotropic_model
 from isotrain.encoders.base import Encoder
-from isotrain.export.errors import CannotExportError, refusing
+from isotrain.export.formats import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
@@ -30,7 +30,7 @@ N_ROWS = 64  # of dev, that are compared
 
 @dataclass
 class Rebuilt:
-    """The model of a run in evaluation mode, and rows of its dev."""
+    """The model of a run in evaluation mode, and examples of its dev."""
 
     model: IsotropicModel
     task: Task
@@ -69,7 +69,7 @@ class _Listening:
 
 
 def rebuild(run: SourceRun) -> Rebuilt:
-    """The model of a run with the weights that it ended with, and 64 rows of its dev.
+    """The model of a run with the weights that it ended with, and 64 examples of its dev.
 
     Adapters (peft) are still beside the weights; `merge_adapters` puts them in.
 
@@ -87,7 +87,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
         if not f"{recorded}; ".startswith(f"{now}; "):  # `init_from` and the like follow it
             raise CannotExportError(
                 f"the run was finished on {recorded}, which is {now} now; put the data back: what "
-                "is exported is compared with the run on its dev rows"
+                "is exported is compared with the run on its dev examples"
             )
         task: Task = made(cfg.task)
         model = model_of(cfg, task)
@@ -101,9 +101,9 @@ def rebuild(run: SourceRun) -> Rebuilt:
         isinstance(column, list) and len(column) == len(rows) for column in columns
     ):
         raise CannotExportError(
-            f"task={task.name} must give its tokenizer lists with the texts of all rows, once for "
-            f"each of {batch.n_sequences} sequences, to be compared from text; it made "
-            f"{len(heard.texts)} calls for {len(rows)} rows; encode as "
+            f"task={task.name} must give its tokenizer lists with the texts of all examples, once "
+            f"for each of {batch.n_sequences} sequences, to be compared from text; it made "
+            f"{len(heard.texts)} calls for {len(rows)} examples; encode as "
             "isotrain.tasks.data.encoding does"
         )
     longest = heard.options.get("max_length") or tokenizer.model_max_length
@@ -173,7 +173,7 @@ def _load(model: nn.Module, run: SourceRun) -> None:
 
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
-    """The first rows of dev, as the run evaluated them."""
+    """The first examples of dev, as the run evaluated them."""
     source: Source = made(cfg.source)
     changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)

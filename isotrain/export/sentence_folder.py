@@ -1,6 +1,6 @@
 """A folder for sentence-transformers: encoder, pooling, and what the isotropy layers do.
 
-A = Q·B sequences, B rows, D width.
+A = Q·B sequences, B examples, D width.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from torch.nn.functional import normalize
 
 from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
-from isotrain.export.affine import Affine, NotAffineError
-from isotrain.export.errors import CannotExportError, refusing
-from isotrain.export.folding import folded, layer_sites
-from isotrain.export.formats import Format
+from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
+from isotrain.export.formats import CannotExportError, Differences, Format, differences, refusing
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.export.round_trip import Differences, differences
-from isotrain.export.tokenizer import write_tokenizer
+from isotrain.export.transformers_folder import write_tokenizer
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
@@ -102,20 +99,18 @@ def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictCo
 
     rebuilt.network.save_pretrained(folder)
     write_tokenizer(folder, rebuilt)
-    width = rebuilt.model.encoder.width
     options = {"model_kwargs": {"dtype": torch.float32, "local_files_only": True}}
     modules: list[nn.Module] = [
-        Transformer(str(folder), max_seq_length=rebuilt.max_length, **options)
+        Transformer(str(folder), max_seq_length=rebuilt.max_length, **options),
+        Pooling(rebuilt.model.encoder.width, plan.mode),
     ]
-    pooling = Pooling(width, plan.mode)
     if plan.affine is None:
-        modules += [_module(rebuilt, "tokens", isotropy)] if "tokens" in plan.sites else []
-        modules += [pooling]
-        modules += [_module(rebuilt, "pooled", isotropy)] if "pooled" in plan.sites else []
+        if "tokens" in plan.sites:
+            modules.insert(1, _module(rebuilt, "tokens", isotropy))
+        if "pooled" in plan.sites:
+            modules.append(_module(rebuilt, "pooled", isotropy))
     elif plan.sites:
-        modules += [pooling, *_folded(rebuilt, plan.affine)]
-    else:
-        modules += [pooling]
+        modules += _folded(rebuilt, plan.affine)
     model = SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
     model.save(str(folder), create_model_card=False)
 
@@ -131,17 +126,10 @@ def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
     ).eval()
     texts = [text for columns in rebuilt.texts for text in columns[0]]
 
-    def vectors() -> torch.Tensor:
-        found: torch.Tensor = model(model.preprocess(texts))["sentence_embedding"]
-        return found
-
-    expected_32, expected_64 = (
-        output.pooled.transpose(0, 1).flatten(0, 1) for output in (rebuilt.single, rebuilt.double)
-    )
-    found_32 = vectors()
-    model.double()
-    found_64 = vectors()
-    pairs = (expected_32, found_32), (expected_64, found_64)
+    pairs = []
+    for output, dtype in ((rebuilt.single, torch.float32), (rebuilt.double, torch.float64)):
+        found_AD = model.to(dtype=dtype)(model.preprocess(texts))["sentence_embedding"]
+        pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), found_AD))
     found = differences(*pairs)
     differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as cosines see it
     return found
@@ -167,12 +155,8 @@ print(model.similarity(vectors, vectors))
 
 @torch.no_grad()
 def _folded(rebuilt: Rebuilt, affine: Affine) -> list[nn.Module]:
-    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev.
-
-    In one map x A + b the common part of all rows, which a layer is there to take out, would
-    cancel after rounding: cosines of what little is left were off by 4e-6 in float32. x − c is
-    rounded once, as in the layer itself.
-    """
+    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev."""
+    # In one map, what all embeddings share would cancel after rounding: cosines were off by 4e-6.
     model, batch = rebuilt.model, rebuilt.batch
     pooled_BPD = model.pooling(model.encoder(batch, {}).last, batch)
     centre_D = pooled_BPD.double().mean(dim=(0, 1)).float().double()

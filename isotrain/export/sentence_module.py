@@ -1,6 +1,6 @@
 """An isotropy layer as a module of sentence-transformers, with frozen statistics.
 
-A sequences, T tokens, N rows, D width.
+A sequences, T tokens, N embeddings, D width.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isotrain.config.signatures import load
 from isotrain.config.targets import is_of_user
 from isotrain.geometry.rows import put_rows, take_rows
 
-QUEUE = "queue."  # rows of training, which no prediction reads
+QUEUE = "queue."  # embeddings of training, which no prediction reads
 WEIGHTS = "model.safetensors"
 
 
@@ -29,9 +29,6 @@ def layer_class(target: str) -> type[nn.Module]:
     Raises:
         ValueError: it is neither below `isotrain.transforms` nor of a package in `ISOTRAIN_ALLOW`,
             or no class of torch modules.
-
-    >>> layer_class("isotrain.transforms.zca.ZCA").__name__
-    'ZCA'
     """
     found = _allowed(target, "the layer", "isotrain.transforms")
     if not isinstance(found, type) or not issubclass(found, nn.Module):
@@ -90,7 +87,7 @@ class IsotropyLayer(Module):
         arguments: of that class, beside the width.
         width: D.
         site: pooled | tokens.
-        left_out: token ids whose rows a layer at tokens leaves as they are.
+        left_out: token ids whose embeddings a layer at tokens leaves as they are.
 
     Raises:
         ValueError: a class that `layer_class` refuses, another site.
@@ -137,7 +134,7 @@ class IsotropyLayer(Module):
         return self.width
 
     def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
-        """Write `config.json` and the frozen statistics; rows of the queue are left out."""
+        """Write `config.json` and the frozen statistics; embeddings of the queue are left out."""
         self.save_config(output_path)
         kept = {k: x.contiguous() for k, x in self.layer.state_dict().items() if _is_kept(k)}
         save_file(kept, Path(output_path) / WEIGHTS)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from isotrain.config.compose import plain, read_job
-from isotrain.export.errors import CannotExportError, refusing
+from isotrain.export.formats import CannotExportError, refusing
 from isotrain.runs.files import read_result
 from isotrain.training.requirements import check
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from isotrain.export.errors import CannotExportError
+from isotrain.export.formats import CannotExportError
 from isotrain.runs.files import sha256_of
 
 MARK = "isotrain_export.json"  # in every folder that an export made

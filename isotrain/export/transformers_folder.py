@@ -6,6 +6,7 @@ B examples, T tokens, D width, C outputs.
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
-from isotrain.export.affine import Affine, NotAffineError
-from isotrain.export.errors import CannotExportError, RoundTripError
-from isotrain.export.folding import folded, head_map, layer_sites
-from isotrain.export.formats import Format
+from isotrain.export.folding import Affine, NotAffineError, folded, head_map, layer_sites
+from isotrain.export.formats import (
+    CannotExportError,
+    Differences,
+    Format,
+    RoundTripError,
+    differences,
+)
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.export.round_trip import Differences, differences
-from isotrain.export.tokenizer import write_tokenizer
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 HEAD = "head.safetensors"  # weight [C, D] and bias [C], of the pooled embedding
@@ -162,3 +165,25 @@ def output_names(rebuilt: Rebuilt) -> list[str]:
         return ["score"]
     classes = rebuilt.task.data_set.classes
     return list(map(str, classes if len(classes) == n_outputs else range(n_outputs)))
+
+
+def write_tokenizer(folder: Path, rebuilt: Rebuilt) -> None:
+    """Write a tokenizer that cuts a text where the run cut it, and pads at the right.
+
+    It gives segments (`token_type_ids`) where the encoder of the run was given them, and nowhere
+    else: a model with one table for words and segments would take them for words.
+    """
+    tokenizer = deepcopy(rebuilt.tokenizer)
+    segments = ["token_type_ids"] if rebuilt.takes_segments else []
+    kept = {
+        "model_max_length": rebuilt.max_length,
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
+        "padding_side": "right",
+        "truncation_side": tokenizer.truncation_side,
+    }
+    for name, value in kept.items():
+        setattr(tokenizer, name, value)
+    tokenizer.init_kwargs |= kept  # what `save_pretrained` writes
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)

@@ -10,8 +10,9 @@ import yaml  # type: ignore[import-untyped]
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.run_tables import Table
+from isotrain.runs.files import replace_text
 
 MOST_OPEN = 40  # rows of a table that is not folded
 FIGURE = Markup("<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>")
@@ -58,7 +59,8 @@ def write_analysis_page(folder: Path, content: Shown) -> Path:
     sections.append(Section("Repeat this analysis", repeat))
     lead = Markup('<p class="question">{}</p>').format(content.question)
     text = page(f"Analysis {content.name}", list(content.facts), lead, sections)
-    return write_page(folder / "analysis.html", text)
+    replace_text(folder / "analysis.html", text)
+    return folder / "analysis.html"
 
 
 def _table(table: PageTable) -> Markup:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from isotrain.pages.maps import Snapshots, aligned, class_names
+from isotrain.pages.page import Figures, Section, piece
 from isotrain.pages.panels import (
     COLOURS,
     finish,
     joined,
     layer_colours,
     layer_number,
+    legend_of,
     panel,
 )
 from isotrain.pages.readings import SIDE_TITLES, TITLES
-from isotrain.pages.rows import End, superscript
+from isotrain.pages.rows import End
+from isotrain.reporting.numbers import superscript
+from isotrain.runs.keys import VIEWS
 
-Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis
 LEAST = 1e-6  # share of the largest below which nothing is drawn
 FEW_DECADES = 100  # ratio of an axis, below which each decade has three ticks
@@ -80,11 +86,7 @@ def spectra(
 
 
 def titled(cloud: str) -> str:
-    """The view of a cloud for a legend.
-
-    >>> titled("pooled/before"), titled("layer_01/cls")
-    ('layer input', 'cls')
-    """
+    """The view of a cloud for a legend."""
     view = cloud.split("/")[1]
     return SIDE_TITLES.get(view, view)
 
@@ -134,33 +136,72 @@ def maps(
     return figure
 
 
-def class_names(labels: np.ndarray | None) -> Sequence[float]:
-    """The classes among labels; empty where they are scores: not whole, or too many.
-
-    >>> class_names(np.array([1.0, 0.0, 1.0]))
-    [0.0, 1.0]
-    >>> class_names(np.array([0.5, 1.0]))
-    []
-    """
-    names = [] if labels is None else np.unique(labels).tolist()
-    return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []
-
-
 def class_label(number: float, classes: Sequence[str]) -> str:
-    """A class by the task's name for it, where it is known.
-
-    >>> class_label(1.0, ["False", "True"]), class_label(2.0, [])
-    ('True', 'label 2')
-    """
+    """A class by the task's name for it, where it is known."""
     return classes[int(number)] if number < len(classes) else f"label {number:g}"
 
 
 def clouds_of(arrays: Mapping[str, np.ndarray], pattern: str) -> list[str]:
-    """The clouds of a snapshot that have a spectrum, of a view (`*/cls`) or of a site (`pooled/*`).
-
-    >>> arrays = {"spectrum/layer_01/tokens": np.ones(1), "spectrum/tokens/after": np.ones(1)}
-    >>> clouds_of(arrays, "*/tokens"), clouds_of(arrays, "tokens/*")
-    (['layer_01/tokens'], ['tokens/after'])
-    """
+    """The clouds with a spectrum, of a view (`*/cls`) or of a site (`pooled/*`)."""
     names = [key.removeprefix("spectrum/") for key in arrays if key.startswith("spectrum/")]
     return sorted(fnmatch.filter(names, pattern))
+
+
+def cloud_sections(
+    drawn: Figures,
+    snapshots: Snapshots,
+    n_snapshots: int,
+    end: End,
+    data: Mapping[str, Any],
+    sites: Sequence[str],
+    titles: Mapping[str, str],
+    classes: Sequence[str],
+) -> list[Section]:
+    """Spectra of views and sites, and the maps of `data` (see `map_data`), where there are some.
+
+    `snapshots` are those of `n_snapshots` that are shown; `end` is one of them.
+    """
+    found = []
+    patterns = [*(f"*/{view}" for view in VIEWS), *(f"{site}/*" for site in sites)]
+    if shown := [p for p in patterns if any(clouds_of(a, p) for a in snapshots.values())]:
+        parts = [
+            drawn.add(spectra(snapshots, p, end, titles), f"spectra_{name}", f"spectra, {name}")
+            for p, name in ((p, p.replace("*/", "").replace("/*", "_site")) for p in shown)
+        ]
+        first = min(snapshots)
+        shows = f"Shown: {end.name}."
+        if first != end.step:
+            shows = (
+                f"Layers: {end.name} in colours, step {first} in grey behind. Sites: {end.name} "
+                f"solid, step {first} dashed."
+            )
+        text = (
+            "Share of the variance in each principal direction, largest first; a flat line is "
+            f"isotropic; below 10⁻⁶ of the largest nothing is drawn. {shows}"
+        )
+        names = {
+            c.split("/")[0]
+            for a in snapshots.values()
+            for v in VIEWS
+            for c in clouds_of(a, f"*/{v}")
+        }
+        legend = piece("layer_choice", colours=legend_of(names)) if names else Markup()
+        found.append(Section("Spectra", legend + piece("grid", parts=parts, note=text), "spectra"))
+    if data:
+        start = data["start"]
+        points = {
+            step: a[f"map/{start}"]
+            for step, a in snapshots.items()
+            if f"map/{start}" in a and step <= end.step
+        }
+        labels = snapshots[max(snapshots)].get(f"label/{data['clouds'][start]['group']}")
+        drawn.save(maps(aligned(points), start.replace("/", ", "), labels, classes), "maps")
+        text = (
+            "Embeddings along their two leading principal directions, at "
+            f"{len(snapshots)} of {n_snapshots} snapshots. Each map is turned or mirrored to lie "
+            "closest to the one before it (orthogonal Procrustes); distances within a map do not "
+            "change. The directions themselves differ from step to step."
+        )
+        body = piece("map_viewer", note=text)
+        found.append(Section("Maps of embeddings through training", body, "maps"))
+    return found

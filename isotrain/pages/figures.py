@@ -24,14 +24,8 @@ from isotrain.pages.panels import (
     panel,
 )
 from isotrain.pages.readings import TITLES, label
-from isotrain.pages.rows import (
-    Rows,
-    isotropy_series,
-    layers_of,
-    measured,
-    minus,
-    n_rows,
-)
+from isotrain.pages.rows import Rows, isotropy_series, layers_of, measured, n_rows
+from isotrain.reporting.numbers import minus
 from isotrain.runs.keys import VIEWS, CurveKey
 
 N_METRICS = 4  # of one figure

@@ -83,11 +83,7 @@ def _site(curves: Curves, own: Curves, site: str, steps: Sequence[float]) -> dic
 
 
 def _values(values: Series, steps: Sequence[float]) -> list[float | None]:
-    """The value at each step with four digits.
-
-    >>> _values([(0, 0.123456), (9, math.nan)], [0, 5, 9])
-    [0.1235, None, None]
-    """
+    """The value at each step with four digits."""
     known = dict(values)
     found = (known.get(step, math.nan) for step in steps)
     return [float(f"{value:.4g}") if math.isfinite(value) else None for value in found]

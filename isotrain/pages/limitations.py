@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from isotrain.pages.readings import view_titles
-from isotrain.pages.rows import (
-    Rows,
-    Series,
-    at,
-    by_n,
-    end_of,
-    isotropy_series,
-    number,
-    series,
-)
+from isotrain.pages.rows import Rows, Series, at, by_n, end_of, isotropy_series, series
+from isotrain.reporting.numbers import number
 from isotrain.runs.keys import CurveKey
 from isotrain.studies.results import limited_text
 
@@ -30,9 +22,6 @@ def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = Fa
     """What makes a run no whole one: it has not finished, or it collapsed.
 
     `has_checkpoint`: one that the same command goes on from.
-
-    >>> faults({"status": "finished", "degenerate": True, "degenerate_reason": "one class"})
-    ['The run is degenerate: one class.']
     """
     found = []
     status = result.get("status", "unknown")
@@ -64,22 +53,10 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     if broken:
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
         found.append(f"Not a number at some step: {', '.join(broken[:5])}{more}.")
-    if result.get("select") == "best":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_candidates')} evaluations on dev: the dev score is optimistic, the "
-            "test score is not."
-        )
-    if result.get("select") == "holdout":
-        found.append(
-            f"The weights are those of step {result.get('selected_step')}, the best of "
-            f"{result.get('n_candidates')} evaluations on held-out training rows."
-        )
-    if result.get("stopped_by_patience"):
-        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    found += selection(result)
     if part := limited_text(result):
         found.append(f"Scores are of {part}: a fixed random subset (data.n_dev, data.n_test).")
-    found += [_unlike(layer, way_out(result)) for layer in unlike_training(result, rows)]
+    found += unlike_texts(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")
     found += _few_rows(result, curves)
@@ -97,12 +74,7 @@ class Unlike(NamedTuple):
 
 
 def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
-    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse.
-
-    >>> row = {"step": 9, "val/pooled/queue_gap": 8.27, "val/pooled/queue_spread": 62.5}
-    >>> unlike_training({"steps": 9}, [row])
-    [Unlike(site='pooled', gap=8.27, spread=62.5)]
-    """
+    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse."""
     end = end_of(result, rows).step
     found = []
     for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
@@ -113,11 +85,7 @@ def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
 
 
 def way_out(result: Mapping[str, Any]) -> str:
-    """What makes a layer's queue like what it is evaluated on: a batch that fills it sooner first.
-
-    >>> way_out({"config": {"data": {"batch_size": 1}}})[:60]
-    'data.batch_size=1 fills the queue over many steps, in which '
-    """
+    """What makes a layer's queue like what it is evaluated on; a larger batch comes first."""
     n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
     ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
     if n >= FEW_OF_BATCH:
@@ -126,20 +94,36 @@ def way_out(result: Mapping[str, Any]) -> str:
     return f"{slow}: raise it; else {ways}"
 
 
-def _unlike(layer: Unlike, way: str) -> str:
-    return (
+def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
+    """What is said of the layers of `unlike_training`."""
+    return [
         f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
         f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
-        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: {way}."
-    )
+        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: "
+        f"{way_out(result)}."
+        for layer in unlike_training(result, rows)
+    ]
+
+
+def selection(result: Mapping[str, Any]) -> list[str]:
+    """How the weights of a run were selected, where that was by evaluations; early stopping."""
+    found = []
+    step, n = result.get("selected_step"), result.get("n_candidates")
+    asked = result.get("config", {}).get("training", {}).get("select", "last")
+    best = f"The weights are those of step {step}, the best of {n} evaluations on"
+    if result.get("select") == "best":
+        found.append(f"{best} dev: the dev score is optimistic, the test score is not.")
+    elif result.get("select") == "holdout":
+        found.append(f"{best} {result['n_rows']['holdout']:,} held-out training examples.")
+    elif asked != "last":
+        found.append(f"No evaluation had a score for training.select={asked}: the last weights.")
+    if result.get("stopped_by_patience"):
+        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    return found
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
-    """Rows behind a score: those that were logged as evaluated, else those that the data have.
-
-    >>> n_evaluated({"n_rows": {"dev": 277}}, [], "val")
-    277
-    """
+    """Rows behind a score: those that were logged as evaluated, else those that the data have."""
     values = series(rows, f"{stage}/n_rows")
     split = "dev" if stage == "val" else stage
     return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))

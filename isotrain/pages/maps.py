@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from isotrain.pages.cloud_figures import Snapshots, class_names
+from isotrain.pages.panels import COLOURS
 from isotrain.pages.rows import End
 from isotrain.runs.files import as_json
 from isotrain.runs.snapshots import group_of
+
+Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 
 
 def map_data(snapshots: Snapshots, end: End, classes: Sequence[str] = ()) -> dict[str, Any]:
@@ -69,10 +71,6 @@ def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     The orthogonal 2×2 matrix Q that minimises ‖A Q − B‖ over the rows that both have (the first
     ones) is U Vᵀ of the singular value decomposition AᵀB = U S Vᵀ (Schönemann 1966). Distances
     within a map do not change. A map with points that are not finite is left out.
-
-    >>> there = np.array([[2.0, 0.0], [0.0, 1.0]])
-    >>> aligned({0: there, 5: there[:, ::-1] * [1, -1]})[5].round(9).tolist()
-    [[2.0, 0.0], [0.0, 1.0]]
     """
     found: dict[int, np.ndarray] = {}
     before = None
@@ -102,3 +100,9 @@ def _group(snapshots: Snapshots, group: str) -> dict[str, Any]:
 
 def _text(values: np.ndarray) -> str:
     return base64.b64encode(values.tobytes()).decode()
+
+
+def class_names(labels: np.ndarray | None) -> Sequence[float]:
+    """The classes among labels; empty where they are scores: not whole, or too many."""
+    names = [] if labels is None else np.unique(labels).tolist()
+    return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []

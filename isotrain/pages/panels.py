@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES
 from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows, series, sites_of
-from isotrain.reporting.words import is_share
+from isotrain.reporting.numbers import is_share
 from isotrain.runs.keys import CurveKey
 
 SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
@@ -34,20 +34,12 @@ def panel() -> tuple[Figure, Axes]:
 
 
 def layer_number(name: str) -> int:
-    """The number of a layer.
-
-    >>> layer_number("layer_03")
-    3
-    """
+    """The number of a layer."""
     return int(name.removeprefix("layer_"))
 
 
 def layer_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each layer by its number, from dark (layer 0) to bright (the highest).
-
-    >>> layer_colours(["layer_00", "layer_06"])
-    {'layer_00': '#440154', 'layer_06': '#b0dd2f'}
-    """
+    """A colour for each layer by its number, from dark (layer 0) to bright (the highest)."""
     numbers = {name: layer_number(name) for name in names}
     top = max(numbers.values(), default=0) or 1
     colours = matplotlib.colormaps["viridis"]
@@ -55,11 +47,7 @@ def layer_colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def legend_of(names: Iterable[str]) -> dict[int, str]:
-    """The colours of `layer_colours` by number, for the legend of a page.
-
-    >>> legend_of(["layer_06", "layer_00"])
-    {0: '#440154', 6: '#b0dd2f'}
-    """
+    """The colours of `layer_colours` by number, for the legend of a page."""
     colours = layer_colours(sorted(names))
     return {layer_number(name): colour for name, colour in colours.items()}
 
@@ -159,11 +147,7 @@ def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
 
 
 def joined(*parts: str) -> str:
-    """The parts that are not empty, with a dot between.
-
-    >>> joined("CLS", ""), joined("CLS", "N = 9")
-    ('CLS', 'CLS · N = 9')
-    """
+    """The parts that are not empty, with a dot between."""
     return " · ".join(filter(None, parts))
 
 

@@ -115,9 +115,5 @@ def isotropic_value(metric: str) -> float | None:
 
 
 def view_titles(result: Mapping[str, Any]) -> dict[str, str]:
-    """What each view of a layer is called, by the record of a run.
-
-    >>> view_titles({})["cls"], view_titles({"is_causal": True})["cls"]
-    ('first token (CLS)', 'first token (causal: it sees nothing else)')
-    """
+    """What each view of a layer is called, by the record of a run."""
     return TITLES | ({"cls": CAUSAL} if result.get("is_causal") else {})

@@ -11,14 +11,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from isotrain.pages.cloud_figures import Snapshots
-from isotrain.pages.cloud_sections import cloud_sections
+from isotrain.pages.cloud_figures import cloud_sections
 from isotrain.pages.figures import curves as overview
 from isotrain.pages.figures import heatmap, loss_curve, score_curve
 from isotrain.pages.isotropy_data import NUMBERED, isotropy_data
 from isotrain.pages.limitations import faults, warnings
-from isotrain.pages.maps import map_data
-from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.maps import Snapshots, map_data
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, part_reading, readings, view_titles
 from isotrain.pages.repeat import repeat
 from isotrain.pages.rows import (
@@ -41,7 +40,8 @@ from isotrain.pages.run_tables import (
 )
 from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
 from isotrain.reporting.frame import reference
-from isotrain.runs.files import read_records, read_result
+from isotrain.reporting.numbers import size_range
+from isotrain.runs.files import read_records, read_result, replace_text
 from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
@@ -66,7 +66,10 @@ def write_report(folder: Path) -> Path:
         )
     rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
-    levels, shown = _levels(folder, result), headline(result, measured(curves))
+    dev = str(result.get("monitor", ""))
+    references = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
+    levels = {key: level for key, level in references.items() if level}
+    shown = headline(result, measured(curves))
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)
     # where it has no snapshot, the last one stands in
@@ -110,14 +113,8 @@ def write_report(folder: Path) -> Path:
         [section._replace(is_folded=True) for section in sections],
         {name: found for name, found in data.items() if found},
     )
-    return write_page(folder / "report.html", text)
-
-
-def _levels(folder: Path, result: Mapping[str, Any]) -> Levels:
-    """What the score of a run is without a model, on dev and test."""
-    dev = str(result.get("monitor", ""))
-    found = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
-    return {key: level for key, level in found.items() if level}
+    replace_text(folder / "report.html", text)
+    return folder / "report.html"
 
 
 def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
@@ -187,14 +184,15 @@ def _values(curves: Mapping[CurveKey, Series], end: End, titles: dict[str, str])
 
 def _setting(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> Markup:
     texts = []
-    parameters, sizes = result.get("n_parameters") or {}, list(by_n(curves))
+    parameters, sizes = result.get("n_parameters") or {}, set(by_n(curves))
     if parameters.get("total"):
         share = parameters["trainable"] / parameters["total"]
         texts.append(f"{share:.0%} of {parameters['total']:,} parameters trained.")
     if sizes:
-        ends = " to ".join(f"{n:,}" for n in dict.fromkeys([sizes[0], sizes[-1]]))
         width = f", D = {result['width']:,} (hidden size)" if result.get("width") else ""
-        texts.append(f"Isotropy of N = {ends} embeddings of dev{width}, the same ones each time.")
+        texts.append(
+            f"Isotropy of {size_range(sizes)} embeddings of dev{width}, the same ones each time."
+        )
     if works := sources(result["config"]):
         texts.append(f"Methods of this run: {'; '.join(works)}.")
     known = {"phases": result.get("phases"), "data": result.get("data")}

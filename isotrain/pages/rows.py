@@ -6,19 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from isotrain.reporting.numbers import minus, size_range
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def series(rows: Rows, key: str) -> Series:
-    """(step, value) of every row that has `key`, in order; the last value of a step counts.
-
-    >>> series([{"step": 0, "a": 1.0}, {"step": 2}, {"step": 0, "a": 3.0}], "a")
-    [(0, 3.0)]
-    """
+    """(step, value) of every row that has `key`, in order; the last value of a step counts."""
     found = {row["step"]: row[key] for row in rows if key in row}
     return sorted(found.items())
 
@@ -62,76 +58,45 @@ def at(values: Series, step: float) -> float:
 
 
 def isotropy_series(rows: Rows, metric: str = "", source: str = DEV) -> dict[CurveKey, Series]:
-    """Every isotropy series by its key; those of one metric where one is named.
-
-    >>> list(isotropy_series([{"step": 0, "isotropy/isoscore/layer_00/cls": 0.5}]))
-    [CurveKey(metric='isoscore', where='layer_00', view='cls', rows='isotropy')]
-    """
+    """Every isotropy series by its key; those of one metric where one is named."""
     start = f"{source}/{metric}/" if metric else f"{source}/"
     keys = sorted({key for row in rows for key in row if key.startswith(start)})
     return {curve: series(rows, key) for key in keys if (curve := parse_key(key))}
 
 
 def measured(curves: Iterable[CurveKey]) -> list[str]:
-    """The metrics among some curves, without counts of rows, nulls of other metrics, and indices.
-
-    >>> measured([CurveKey("n_rows", "layer_00", "cls"), CurveKey("isoscore", "layer_00", "cls")])
-    ['isoscore']
-    """
+    """The metrics among some curves, without counts, nulls of other metrics, and indices."""
     metrics = {curve.metric for curve in curves}
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
-    """The values that a page shows first: those that the record of a run names, or the first two.
-
-    >>> headline({"headline": ["lid_value"]}, ["isoscore", "lid_sd", "lid_value"])
-    ['lid_value']
-    """
+    """The values that a page shows first: those that a run's record names, or the first two."""
     named = [name for name in result.get("headline") or () if name in metrics]
     return named or list(metrics)[:2]
 
 
 def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:
-    """The layers that have a view, from the lowest.
-
-    >>> layers_of([CurveKey("lid", "layer_02", "cls"), CurveKey("lid", "pooled", "after")], "cls")
-    ['layer_02']
-    """
+    """The layers that have a view, from the lowest."""
     return sorted({p.where for p in curves if p.view == view and view in VIEWS})
 
 
 def sites_of(curves: Iterable[CurveKey]) -> list[str]:
-    """The sites, in order: those with an isotropy layer have `before` and `after`.
-
-    >>> sites_of([CurveKey("lid", "layer_02", "cls"), CurveKey("lid", "pooled", "after")])
-    ['pooled']
-    """
+    """The sites, in order: those with an isotropy layer have `before` and `after`."""
     return sorted({p.where for p in curves if p.view not in VIEWS})
 
 
 def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
-    """How many embeddings some curves were measured on, as text; empty where it was not logged.
-
-    >>> row = {"step": 0, "isotropy/n_rows/layer_00/cls": 1277, "isotropy/n_rows/layer_01/cls": 9}
-    >>> n_rows([row], [CurveKey("lid", "layer_00", "cls"), CurveKey("lid", "layer_01", "cls")])
-    'N = 9 to 1,277'
-    """
+    """How many embeddings some curves were measured on, as text; empty where it was not logged."""
     keys = {curve._replace(metric=COUNTS[0]).text for curve in curves}
     counts = {
         int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
     }
-    return (
-        "N = " + " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else ""
-    )
+    return size_range(counts)
 
 
 def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
-    """The clouds of the curves, as keys of `n_rows`, by their newest N, smallest first.
-
-    >>> by_n({CurveKey("n_rows", "layer_00", "cls"): [(0, 640.0)]})
-    {640: [CurveKey(metric='n_rows', where='layer_00', view='cls', rows='isotropy')]}
-    """
+    """The clouds of the curves, as keys of `n_rows`, by their newest N, smallest first."""
     found: dict[int, list[CurveKey]] = {}
     for curve, values in curves.items():
         known = [int(value) for _, value in values if math.isfinite(value)]
@@ -157,35 +122,3 @@ def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> s
     largest = max((abs(end) for end in ends if math.isfinite(end)), default=0.0)
     digits = max(0, 1 - math.floor(math.log10(largest))) if largest else 0
     return "…".join(minus(f"{end:.{digits}f}") for end in ends)
-
-
-def number(value: float) -> str:
-    """A value as it is printed: three digits, whole numbers as they are, a dash for none.
-
-    >>> [number(v) for v in (0.61, -12.345, 0.06, 8.77e-5, 1234.5, 24.0, float("nan"))]
-    ['0.610', '−12.3', '0.0600', '8.77·10⁻⁵', '1,234', '24', '–']
-    """
-    if not math.isfinite(value):
-        return "–"
-    if value == int(value) or abs(value) >= 1000:
-        return minus(f"{value:,.0f}")
-    digits, _, exponent = f"{value:#.3g}".partition("e")
-    return minus(digits) + (f"·10{superscript(int(exponent))}" if exponent else "")
-
-
-def superscript(number: int) -> str:
-    """A whole number as an exponent.
-
-    >>> superscript(-12)
-    '⁻¹²'
-    """
-    return str(number).translate(SUPERSCRIPTS)
-
-
-def minus(text: str) -> str:
-    """A number as text, with the sign of print.
-
-    >>> minus("-0.5")
-    '−0.5'
-    """
-    return text.replace("-", "−")

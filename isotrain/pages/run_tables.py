@@ -8,16 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
-from isotrain.pages.rows import (
-    Rows,
-    Series,
-    at,
-    by_n,
-    layers_of,
-    number,
-    series,
-    sites_of,
-)
+from isotrain.pages.rows import Rows, Series, at, by_n, layers_of, series, sites_of
+from isotrain.reporting.numbers import number, size_range
 from isotrain.resources.references import citation
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
@@ -63,10 +55,7 @@ def layer_tables(
     for n, clouds in by_n(curves).items():
         for curve in clouds:
             sizes.setdefault(curve.view, set()).add(n)
-    heads = {
-        view: "\nN = " + " to ".join(f"{n:,}" for n in sorted({min(own), max(own)}))
-        for view, own in sizes.items()
-    }
+    heads = {view: f"\n{size_range(own)}" for view, own in sizes.items()}
     found = []
     for metric in metrics:
         texts = {p: _ends(v, end) for p, v in curves.items() if p.metric == metric}
@@ -111,29 +100,17 @@ def counter_table(rows: Rows, end: float) -> Table:
 
 
 def is_counter(key: str) -> bool:
-    """Whether a logged key counts what a layer or an objective did.
-
-    >>> is_counter("train/pooled/clusters_empty"), is_counter("train/loss")
-    (True, False)
-    """
+    """Whether a logged key counts what a layer or an objective did."""
     return key.count("/") == 2 and key.partition("/")[0] in ("val", "train")
 
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:
-    """Nested keys and their values, a line each.
-
-    >>> config_table({"data": {"batch_size": 32}, "site": ["pooled"]}, "").rows
-    [('data.batch_size', '32'), ('site', '[pooled]')]
-    """
+    """Nested keys and their values, a line each."""
     return Table(caption, ("key", "value"), [(key, _text(value)) for key, value in flat(content)])
 
 
 def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
-    """Nested keys joined by dots, with their values.
-
-    >>> flat({"a": {"b": 1}, "c": {}})
-    [('a.b', 1), ('c', {})]
-    """
+    """Nested keys joined by dots, with their values."""
     found = []
     for key, value in content.items():
         if isinstance(value, Mapping) and value:
@@ -144,11 +121,7 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
-    """The works that the isotropy layer and the objectives of a run follow.
-
-    >>> sources({"isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"}})
-    ['cluster_pca: Rajaee & Pilehvar 2021']
-    """
+    """The works that the isotropy layer and the objectives of a run follow."""
     modules = [
         str(value).split(".")[-2]
         for key, value in flat(config)
@@ -166,10 +139,7 @@ def _two(
     key: str,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Table]:
-    """A table of layers × views, and one of sites × before, after; without what is empty.
-
-    `more`: below the heading of a view.
-    """
+    """A table of layers × views, and one of sites × before, after; without what is empty."""
     by_place = {(p.where, p.view): text for p, text in texts.items()}
     views = [view for view in VIEWS if layers_of(texts, view)]
     names = sorted({name for view in views for name in layers_of(texts, view)})

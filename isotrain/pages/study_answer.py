@@ -7,19 +7,22 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from isotrain.reporting.frame import ALL, WITHOUT, Row, is_score
+from isotrain.reporting.numbers import (
+    counted,
+    interval,
+    margin_text,
+    p_equals,
+    score_number,
+    signed,
+)
 from isotrain.reporting.result import Result, cautions
 from isotrain.reporting.statistics import LEVEL
 from isotrain.reporting.words import (
     BOTH,
-    both_text,
     caption,
     difference_text,
     failed_text,
-    margin_text,
-    number,
-    p_equals,
     score_name,
-    signed,
 )
 from isotrain.runs.keys import VIEWS, parse_key
 
@@ -65,10 +68,6 @@ def verdict(row: Row) -> Verdict:
     """What tests at 5 % say of a difference: first Holm's, then that of equivalence.
 
     Nothing is claimed where predictions of the method or of the baseline are collapsed.
-
-    >>> row = Row("all", "wic", "test/accuracy", "istar", "1400", 8, 0.6, difference=-0.03)
-    >>> verdict(row._replace(p_holm=0.003)), verdict(row)
-    ('lower', 'untested')
     """
     if row.difference is not None and row.collapsed:
         return "no claim"
@@ -100,7 +99,9 @@ def summary(result: Result) -> str:
         )
 
     missing = [kind for kind in ("higher", "lower") if kind not in found]
-    texts = [f"No method scores {' or '.join(missing)} than the baseline {study.baseline}"]
+    texts = [
+        f"No method is shown to score {' or '.join(missing)} than the baseline {study.baseline}"
+    ]
     texts = texts if missing else []
     titles: dict[Verdict, str] = {
         "higher": f"Higher score than the baseline {study.baseline}",
@@ -126,8 +127,8 @@ def task_answers(result: Result) -> list[TaskAnswer]:
         known = [caption(rows)]
         for row in rows:
             if row.method == baseline:
-                own = f"baseline {baseline} {number(row.mean, key)}"
-                known += [f"n = {_count(row.n, 'seed')}", *_references(rows), own]
+                own = f"baseline {baseline} {score_number(row.mean, key)}"
+                known += [f"n = {counted(row.n, 'seed')}", *_references(rows), own]
                 known += filter(None, [failed_text(row, n_seeds)])
         if len(known) == 1:
             known.append(f"no finished run of the baseline {baseline}")
@@ -144,7 +145,7 @@ def faults(result: Result) -> list[str]:
     if bad := [run for run in runs if run.degenerate]:
         methods = _listed(list(dict.fromkeys(run.arm for run in bad)))
         found.append(
-            f"{len(bad)} of {_count(len(runs), 'run')} have collapsed predictions ({methods}). "
+            f"{len(bad)} of {counted(len(runs), 'run')} have collapsed predictions ({methods}). "
             "They count in all numbers unless said otherwise, and nothing is claimed beside them. "
             f"{_without(result)}"
         )
@@ -155,7 +156,7 @@ def faults(result: Result) -> list[str]:
 
 def _references(rows: Sequence[Row]) -> list[str]:
     """Chance and the untrained score of the rows of one score."""
-    return [f"{row.method} {number(row.mean, row.score)}" for row in rows if not row.baseline]
+    return [f"{row.method} {score_number(row.mean, row.score)}" for row in rows if not row.baseline]
 
 
 def _margin(result: Result, *tasks: str) -> str:
@@ -194,9 +195,9 @@ def _score_items(result: Result, task: str) -> list[str]:
     source = f" ({result.study.published_source})" if result.study.published_source else ""
     for score, own in result.table(task).items():
         texts = [
-            f"{row.method} {number(row.published, score)}, here {number(row.mean, score)}"
-            for row in own
-            if row.published is not None
+            f"{r.method} {score_number(r.published, score)}, here {score_number(r.mean, score)}"
+            for r in own
+            if r.published is not None
         ]
         items += [f"Published {score_name(score)}{source}: {_listed(texts)}."] if texts else []
     return items
@@ -219,9 +220,8 @@ def _told(row: Row, n_seeds: int) -> str:
         parts += [f"and {row.pairs} were run"] if n <= (row.pairs or 0) else []
     if kind in ("higher", "lower"):
         parts += [f"yet within {margin_text(row.margin, row.score)}"] if _is_equivalent(row) else []
-        if row.both_low is not None and row.both_high is not None:
-            is_open = row.both_low <= 0 <= row.both_high
-            parts += [f"but {both_text(row)} as {BOTH}"] if is_open else []
+        if row.both_low is not None and row.both_low <= 0 <= (row.both_high or 0):
+            parts.append(f"but {interval(row.both_low, row.both_high, row.score)} as {BOTH}")
     return ", ".join(filter(None, [*parts, failed]))
 
 
@@ -237,7 +237,7 @@ def _isotropy_items(result: Result, task: str) -> list[str]:
 def _isotropy_item(result: Result, task: str, key: str) -> list[str]:
     table, baseline = result.table(task)[key], result.study.baseline
     rows = [row for row in table if row.method != baseline]
-    base = next((number(row.mean, key) for row in table if row.method == baseline), "–")
+    base = next((score_number(row.mean, key) for row in table if row.method == baseline), "–")
     if not rows:
         return []
     scores = {row.method: SCORES[verdict(row)] for row in _compared(result, task)}
@@ -282,12 +282,3 @@ def _listed(texts: Iterable[str]) -> str:
     found = list(texts)
     more = len(found) - MOST_NAMED
     return "; ".join(found[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _count(n: int, noun: str) -> str:
-    """A number of things.
-
-    >>> _count(1, "seed"), _count(2, "seed")
-    ('1 seed', '2 seeds')
-    """
-    return f"{n:,} {noun}{'s' * (n != 1)}"

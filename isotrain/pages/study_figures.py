@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,23 +13,71 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from isotrain.pages.arm_looks import Look
-from isotrain.pages.panels import SIZE, finish, joined, layer_number, panel
+from isotrain.pages.panels import COLOURS, SIZE, finish, joined, layer_number, panel
 from isotrain.pages.readings import SIDE_TITLES, label
-from isotrain.pages.rows import minus
 from isotrain.pages.study_answer import verdict
 from isotrain.reporting.curves import Curve
 from isotrain.reporting.frame import Row
+from isotrain.reporting.numbers import is_share, minus, size_range
 from isotrain.reporting.statistics import Summary
-from isotrain.reporting.words import (
-    cloud_name,
-    difference_text,
-    examples_text,
-    is_share,
-    score_name,
-)
+from isotrain.reporting.words import cloud_name, difference_text, examples_text, score_name
 from isotrain.runs.keys import SIDES, CurveKey
 from isotrain.studies.results import Run
+
+MARKERS = {  # of matplotlib, as a path about the origin for the legend of a page
+    "o": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
+    "s": "M-3 -3h6v6h-6z",
+    "^": "M0 -3.6L3.6 3H-3.6z",
+    "D": "M0 -4L4 0L0 4L-4 0z",
+    "v": "M0 3.6L3.6 -3H-3.6z",
+    "P": "M-1.2 -3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4z",
+    "X": "M-3.6 -2L-2 -3.6L0 -1.6L2 -3.6L3.6 -2L1.6 0L3.6 2L2 3.6L0 1.6L-2 3.6L-3.6 2L-1.6 0z",
+}
+DASHES = {"-": "", "--": "5 2", ":": "1.5 1.5", "-.": "5 1.5 1.5 1.5"}
+
+
+class Look(NamedTuple):
+    """Of one arm."""
+
+    name: str
+    number: int  # of the arm, in `arm-3`
+    colour: str
+    marker: str
+    line: str
+
+    @property
+    def gid(self) -> str:
+        """The name of its lines in a figure, by which a page makes them stand out."""
+        return f"arm-{self.number}"
+
+    @property
+    def path(self) -> str:
+        """Its marker for a legend."""
+        return MARKERS[self.marker]
+
+    @property
+    def dash(self) -> str:
+        """Its line for a legend."""
+        return DASHES[self.line]
+
+
+def arm_looks(names: Sequence[str], baseline: str) -> dict[str, Look]:
+    """A look for each arm: the baseline grey and dashed, the others in colours with markers.
+
+    No two of up to 36 arms share both colour and marker.
+
+    >>> looks = arm_looks(["none", "project"], "none")
+    >>> looks["none"].colour, looks["none"].line, looks["project"].marker
+    ('#444444', '--', 's')
+    """
+    colours, markers, lines = COLOURS[:-1], list(MARKERS)[1:], list(DASHES)
+    looks = {baseline: Look(baseline, 0, COLOURS[-1], "o", "--")}
+    for k, name in enumerate(name for name in names if name != baseline):
+        lap, place = divmod(k, len(colours))
+        marker = markers[(place + lap) % len(markers)]
+        looks[name] = Look(name, k + 1, colours[place], marker, lines[lap % len(lines)])
+    return looks
+
 
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of a method in a difference plot
@@ -47,11 +95,9 @@ def differences(
 ) -> Figure:
     """Each method's difference to the baseline on one score, with its 95 % CI over seeds.
 
-    `rows` are those of one task and score that have a finite difference, `runs` those of the
-    task. A full marker is a difference that Holm's test finds at 5 %, without collapsed runs.
-    Faint dots are single seeds, the thin line below is the CI over seeds and examples; a cross
-    is the `published` difference of a method, the grey band is the equivalence margin. Shares are
-    in points.
+    A full marker is a difference that Holm's test finds at 5 %, without collapsed runs. Faint dots
+    are single seeds, the thin line below is the CI over seeds and examples; a cross is the
+    `published` difference of a method, the grey band the equivalence margin.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))
@@ -263,14 +309,8 @@ def with_names(figure: Figure, looks: Looks) -> Figure:
 
 
 def rows_of(curves: Iterable[Curve]) -> str:
-    """How many embeddings some curves were measured on, as text; empty where that is not known.
-
-    >>> rows_of([Curve("wic", "none", CurveKey("lid", "layer_01", "cls"), {}, 638)])
-    'N = 638'
-    """
-    counts = {curve.n_rows for curve in curves} - {0}
-    ends = sorted({min(counts), max(counts)}) if counts else []
-    return "N = " + " to ".join(f"{n:,}" for n in ends) if ends else ""
+    """How many embeddings some curves were measured on, as text; empty where that is not known."""
+    return size_range({curve.n_rows for curve in curves} - {0})
 
 
 def sites_of_curves(curves: Iterable[Curve]) -> list[str]:

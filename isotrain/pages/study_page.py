@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from markupsafe import Markup
 
-from isotrain.pages.arm_looks import arm_looks
-from isotrain.pages.page import Figures, Section, page, piece, write_page
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
+from isotrain.pages.study_figures import arm_looks
 from isotrain.pages.study_sections import (
     difference_section,
     layer_section,
@@ -22,27 +21,14 @@ from isotrain.pages.study_sections import (
 from isotrain.reporting.curves import isotropy_curves
 from isotrain.reporting.frame import ALL, Row, is_score
 from isotrain.reporting.result import Result
-from isotrain.reporting.words import (
-    caption,
-    collapsed_runs,
-    legend,
-    notes,
-    number,
-    score_name,
-    score_table,
-)
-from isotrain.studies.results import Run
+from isotrain.reporting.words import caption, collapsed_runs, legend, notes, score_name, score_table
+from isotrain.runs.files import replace_text
 
 MOST_OPEN = 40  # lines of a table that is not folded
 
 
 def write_study_page(folder: Path, result: Result) -> Path:
-    """`study.html` of a study, written with `figures/*.svg` and `*.png` into its folder; its path.
-
-    It is whole for any result: without seeds to compare, without isotropy, without a finished run
-    it says so.
-    """
-    folder = Path(folder)
+    """Write `study.html` of a study, with `figures/*.svg` and `*.png`; its path."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Figures(folder / "figures")
     study = result.study
@@ -60,9 +46,14 @@ def write_study_page(folder: Path, result: Result) -> Path:
     for kind in result.kinds if result.rows else []:
         aside = "" if kind == ALL else f" {kind} predictions"
         found.append(Section(f"All numbers{aside}", _numbers(result, kind)))
-    found += [Section("Runs", _runs(result))] if result.runs else []
+    if told := collapsed_runs(result.runs):
+        found.append(Section("Collapsed predictions", piece("items", texts=told)))
     if result.gaps:
-        found.append(Section("What is missing", _missing(list(map(str, result.gaps)))))
+        missing = piece("items", texts=list(map(str, result.gaps)))
+        title = f"All {len(result.gaps):,} that are missing"
+        if len(result.gaps) > MOST_OPEN:
+            missing = piece("folded", title=title, body=missing)
+        found.append(Section("What is missing", missing))
     found += [
         Section("Repeat this study", _repeat(result)),
         Section("How to read it", _how(result)),
@@ -76,7 +67,8 @@ def write_study_page(folder: Path, result: Result) -> Path:
         caution=CAUTION,
     )
     text = page(f"Study {study.name}", _facts(result), lead, found)
-    return write_page(folder / "study.html", text)
+    replace_text(folder / "study.html", text)
+    return folder / "study.html"
 
 
 def _facts(result: Result) -> list[str]:
@@ -134,49 +126,6 @@ def _numbers(result: Result, kind: str) -> Markup:
 def _table(rows: Sequence[Row]) -> Table:
     head, *lines = score_table(rows)
     return Table(f"{rows[0].task}, {caption(rows)}", head, lines, rows[0].score)
-
-
-def _runs(result: Result) -> Markup:
-    """The finished runs of each task with the values that its tables have."""
-    tables = []
-    for task in result.study.tasks:
-        runs = [run for run in result.runs if run.task == task]
-        keys = list(result.table(task))
-        head = ["method", "seed", "collapsed", *map(score_name, keys), "code"]
-        lines = [_run_cells(run, keys) for run in runs]
-        if lines:
-            caption = f"{task}, {len(lines):,} finished runs"
-            tables.append(Table(caption, [*head, "finished, UTC", "folder"], lines))
-    body = piece("tables", found=tables, compact=True)
-    if told := collapsed_runs(result.runs):
-        body += piece("items", texts=[f"Collapsed predictions: {text}." for text in told])
-    if len(result.runs) > MOST_OPEN:
-        return piece("folded", title=f"All {len(result.runs):,} finished runs", body=body)
-    return body
-
-
-def _run_cells(run: Run, keys: Sequence[str]) -> list[str]:
-    values = [number(run.scores.get(key), key) for key in keys]
-    is_collapsed = "yes" if run.degenerate else ""
-    return [run.arm, str(run.seed), is_collapsed, *values, run.code, _minute(run), run.name]
-
-
-def _minute(run: Run) -> str:
-    """When a run finished; a time that is not as a run writes it stays as it is.
-
-    >>> _minute(Run("wic", "none", 0, {}, {}, finished_at="2026-11-21T23:06:50+01:00"))
-    '2026-11-21 22:06'
-    """
-    try:
-        return f"{datetime.fromisoformat(run.finished_at).astimezone(UTC):%Y-%m-%d %H:%M}"
-    except ValueError:
-        return run.finished_at
-
-
-def _missing(texts: Sequence[str]) -> Markup:
-    body = piece("items", texts=texts)
-    title = f"All {len(texts):,} that are missing"
-    return piece("folded", title=title, body=body) if len(texts) > MOST_OPEN else body
 
 
 def _repeat(result: Result) -> Markup:

@@ -32,9 +32,7 @@ BAND = f"Bands and whiskers: {CI} of the mean over seeds; one seed has none."
 def difference_section(drawn: Figures, result: Result, looks: Looks) -> Section:
     """The differences of each task, on test first."""
     study = result.study
-    parts: list[Markup] = []
-    empty: list[str] = []
-    drawn_rows: list[Row] = []
+    parts, empty, drawn_rows = list[Markup](), list[str](), list[Row]()
     for task in study.tasks:
         runs = [run for run in result.runs if run.task == task]
         n_before = len(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from isotrain.console import say, score_text
-from isotrain.pages.limitations import unlike_training, way_out
+from isotrain.pages.limitations import faults, selection, unlike_texts
 from isotrain.pages.readings import label
 from isotrain.pages.rows import (
     Rows,
@@ -24,7 +25,10 @@ from isotrain.pages.rows import (
     measured,
     series,
 )
+from isotrain.pages.verdict import accuracy_interval
+from isotrain.reporting.words import CI
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
+from isotrain.studies.results import SPLITS
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -39,28 +43,24 @@ def print_summary(
 ) -> None:
     """Scores and losses, first and last, and the headline isotropy, in `MOST_LINES` at most.
 
-    Isotropy is that of every view of the last layer, and before and after each isotropy layer; N
-    is what was evaluated or measured. Last are the values of the weights that were selected; how
-    they were, and whether the run is degenerate, is told behind the tables, and where the rest is.
+    Isotropy is that of every view of the last layer, and before and after each isotropy layer; the
+    last values are of the weights that were selected.
     """
-    remarks, end = _remarks(result), end_of(result, rows).step
-    remarks += [
-        f"the layer at {site} is frozen by other rows than dev's (queue_gap {gap:.2g}, "
-        f"queue_spread {spread:.2g}): {way_out(result)}"
-        for site, gap, spread in unlike_training(result, rows)
-    ]
+    end = end_of(result, rows).step
+    remarks = [*selection(result), *faults(result), *unlike_texts(result, rows)]
     losses, curves = _losses(result, rows), isotropy_series(rows)
     names = headline(result, measured(curves))[:MOST_METRICS]
     shown = _shown(curves, names)
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
-    for heading in dict.fromkeys(
-        ("", "step 0", f"step {end}")
-    ):  # one column of an evaluation alone
+    lines = [*_scores(result, rows, end), *losses]
+    has_ci = any(any(line[3:]) for line in lines)
+    headings = list(dict.fromkeys(("", "step 0", f"step {end}", *[CI] * has_ci)))  # step 0 once
+    for heading in headings:
         scores.add_column(heading, justify="right" if heading else "left")
-    for name, *ends in [*_scores(result, rows, end), *losses]:
-        scores.add_row(name, *(ends if end else ends[1:]))
+    for name, *ends in lines:
+        scores.add_row(name, *(ends if end else ends[1:])[: len(headings) - 1])
     say(scores)
     if shown:
         n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
@@ -79,21 +79,37 @@ def print_summary(
     say(f"{folder}{note}: {', '.join(files)}{draw}; {result['timings_s']['total']:.0f} s")
 
 
+def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, int]) -> None:
+    """Every score of an evaluation, with its N and the 95 % CI of an accuracy."""
+    table = Table(**STYLE)
+    for heading in (name, "score", CI):
+        table.add_column(heading, justify="left" if heading == name else "right")
+    for key in sorted(scores):
+        if re.fullmatch(r"(val|test)/(?!n_rows$)\w+", key):
+            table.add_row(*_cells(key, scores[key], scores, n_rows))
+    say(table)
+
+
+def _cells(
+    key: str, value: float, scores: Mapping[str, float], n_rows: Mapping[str, int]
+) -> tuple[str, str, str]:
+    """A score with its N, its value and its CI."""
+    stage = key.partition("/")[0]
+    n = int(scores.get(f"{stage}/n_rows", n_rows.get(SPLITS[stage], 0)))
+    ends = accuracy_interval(key, value, n)
+    return f"{key} (N = {n:,})", score_text(value), " to ".join(map(score_text, ends or ()))
+
+
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
-    """A line for dev and one for test, where they were evaluated, with their N."""
-    lines, found = [], result["scores"]
-
-    def with_n(key: str, split: str) -> str:
-        counted = found.get(key.partition("/")[0] + "/n_rows", result["n_rows"][split])
-        return f"{key} (N = {int(counted):,})"
-
-    key = result["monitor"]
-    if values := series(rows, key):  # none in a debugging run without validation
-        last = at(values, end)
-        lines.append([with_n(key, "dev"), score_text(values[0][1]), score_text(last)])
+    """A line for dev and one for test, where they were evaluated: N, first, last, 95 % CI."""
+    lines, found, key = [], result["scores"], result["monitor"]
     test = key.replace("val/", "test/")
+    if values := series(rows, key):  # none in a debugging run without validation
+        name, *last = _cells(key, at(values, end), found, result["n_rows"])
+        lines.append([name, score_text(values[0][1]), *last])
     if test in found:
-        lines.append([with_n(test, "test"), "", score_text(found[test])])
+        name, *last = _cells(test, found[test], found, result["n_rows"])
+        lines.append([name, "", *last])
     return lines
 
 
@@ -150,32 +166,8 @@ def _isotropy_table(
     return table
 
 
-def _remarks(result: Mapping[str, Any]) -> list[str]:
-    """How the weights were selected, where that was by evaluations, and whether a run collapsed."""
-    lines = []
-    step, n = result.get("selected_step"), result.get("n_candidates")
-    asked = result.get("config", {}).get("training", {}).get("select", "last")
-    if result.get("select") == "best":
-        lines.append(f"step {step}: best of {n} evaluations on dev: optimistic; test is not")
-    elif result.get("select") == "holdout":
-        n_rows = result["n_rows"]["holdout"]
-        lines.append(f"step {step}: best of {n} evaluations on {n_rows:,} held-out training rows")
-    elif asked != "last":
-        lines.append(f"no evaluation had a score for training.select={asked}: the last weights")
-    if result.get("stopped_by_patience"):
-        lines.append(f"stopped after step {result['steps']} by training.patience")
-    if result.get("degenerate"):
-        lines.append(f"degenerate: {result['degenerate_reason']}")
-    return lines
-
-
 def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]) -> None:
-    """Headline isotropy of every layer at the end of each arm, one table per metric.
-
-    Args:
-        arms: logged rows of runs that share an encoder and metrics, by name.
-        result: of one of them.
-    """
+    """Headline isotropy of every layer at the end of each method, one table per metric."""
     by_arm = {arm: isotropy_series(rows) for arm, rows in arms.items()}
     curves = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
     views = [view for view in VIEWS if view in {p.view for p in curves}]

@@ -21,12 +21,11 @@ from isotrain.pages.rows import (
     isotropy_series,
     layers_of,
     measured,
-    number,
     series,
     sites_of,
 )
 from isotrain.reporting.frame import CHANCE
-from isotrain.reporting.words import number as score_number
+from isotrain.reporting.numbers import number, score_number
 from isotrain.reporting.words import score_name
 from isotrain.runs.keys import VIEWS, CurveKey
 
@@ -119,10 +118,8 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     >>> [round(end, 4) for end in wilson(0.5, 96)], [round(end, 4) for end in wilson(0.0, 96)]
     ([0.4019, 0.5981], [0.0, 0.0385])
     """
-    centre, half = (
-        share + Z**2 / (2 * n),
-        Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2),
-    )
+    centre = share + Z**2 / (2 * n)
+    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
     low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
     return round(low, 12), round(high, 12)  # 0 and 1 without what rounding left of them
 
@@ -133,7 +130,7 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> s
     if not values:
         return "No score was evaluated."
     key, value, n = _final(result, rows, end)
-    ends = _interval(key, value, n)
+    ends = accuracy_interval(key, value, n)
     known = [f"N = {n:,}"] if n else []
     if ends:
         known.insert(0, "95 % CI {} to {}".format(*(score_number(e, key) for e in ends)))
@@ -166,14 +163,15 @@ def _the(level: str) -> str:
     return level if level == CHANCE else f"the {level}"
 
 
-def _interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+def accuracy_interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+    """The 95 % CI of a score that is an accuracy, over its N examples; else None."""
     return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None
 
 
 def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
     """How the score compares with what needs no model, where it has an interval."""
     key, value, n = _final(result, rows, end)
-    ends, level = _interval(key, value, n), levels.get(key)
+    ends, level = accuracy_interval(key, value, n), levels.get(key)
     if not (ends and level):
         return "beside"
     return "above" if ends[0] > level[1] else "below" if ends[1] < level[1] else NOT_APART

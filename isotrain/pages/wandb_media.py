@@ -6,17 +6,18 @@ M points of a map, S eigenvalues.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import wandb
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from isotrain.arguments import checked
 from isotrain.pages.cloud_figures import maps
-from isotrain.pages.curve_summary import curve_summary
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
@@ -68,7 +69,7 @@ def summary(folder: Path) -> dict[str, float]:
 
     `final` is of the weights that were kept. Of the score, which has a better end, also
     `best/<key>` and `best_step/<key>`, step 0 aside. See
-    `isotrain.pages.curve_summary`.
+    `isotrain.pages.wandb_media`.
     """
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
@@ -164,3 +165,41 @@ def _image(figure: Figure) -> Any:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return wandb.Image(np.asarray(canvas.buffer_rgba()))
+
+
+@checked
+def curve_summary(
+    points: Iterable[tuple[float, float]], mode: Literal["max", "min", None] = None
+) -> dict[str, float]:
+    """`final`, `area` and, with a mode, `best` and `best_step` of a series of (step, value).
+
+    - `final`: the value at the highest step, NaN where that is not finite
+    - `area`: ∫ value d step over the range of steps, by trapezoids, divided by that range: the mean
+      height of the curve, in the unit of the values; of a single point its value
+    - `best`: the highest (max) or lowest (min) value, at `best_step`, the first that has it
+
+    `area` and `best` leave out values that are not finite and join the points beside them. Points
+    come in any order; of several at one step the last counts. Empty where there is no point.
+
+    Raises:
+        ValueError: another mode.
+
+    >>> curve_summary([(0, 1.0), (10, 3.0), (40, 3.0)], mode="max")
+    {'final': 3.0, 'area': 2.75, 'best': 3.0, 'best_step': 10}
+    """
+    values = sorted(dict(points).items())
+    if not values:
+        return {}
+    last = values[-1][1]
+    found = {"final": last if math.isfinite(last) else math.nan}
+    finite = [(step, value) for step, value in values if math.isfinite(value)]
+    if not finite:
+        return found
+    width = finite[-1][0] - finite[0][0]
+    areas = [(b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(finite)]
+    found["area"] = math.fsum(areas) / width if width else finite[0][1]
+    if mode is not None:
+        sign = 1 if mode == "max" else -1
+        step, value = max(finite, key=lambda point: (sign * point[1], -point[0]))
+        found |= {"best": value, "best_step": step}
+    return found

@@ -82,19 +82,16 @@ def write_runs(
     except OSError as error:
         raise PlanError(f"cannot write to {out} ({error.strerror}): give --out") from error
     if as_json:
-        print(json.dumps({"runs": [_as_json(one) for one in found], "others": told}, indent=2))
+        content = [
+            {"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed}
+            | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
+            for run, _, search in found
+        ]
+        print(json.dumps({"runs": content, "others": told}, indent=2))
     else:
         say(text)
         say(f"{out}: {', '.join(files)}")
     return written
-
-
-def _as_json(one: Found) -> dict[str, Any]:
-    run = one.run
-    return {
-        **{"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed},
-        **{"search": one.search, "scores": {key: run.scores.get(key) for key in run.shown}},
-    }
 
 
 class Collected(NamedTuple):
@@ -128,7 +125,8 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
             if not is_finished:
                 told.append(f"{name}: {_how_far(result, folder)}")
                 continue
-            arm, seed = str(result["arm"]), int(result["seed"])
+            untrained = " (untrained)" if result.get("steps") == 0 else ""
+            arm, seed = f"{result['arm']}{untrained}", int(result["seed"])
             one = Found(run_of(result, folder, task, arm, seed), keys, search)
         except DAMAGE as error:
             told.append(f"{name}: {damaged(error)}")
@@ -175,10 +173,7 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
 
 
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
-    """Every folder of a run: one that has a `result.json`, or that a process has just begun.
-
-    None inside another, and none that is hidden.
-    """
+    """Every folder of a run: one that has a `result.json`, or that a process has just begun."""
 
     def tell(error: OSError) -> None:
         told.append(f"{error.filename}: {error.strerror}")

@@ -77,11 +77,7 @@ class Row(NamedTuple):
 
 
 def is_score(key: str) -> bool:
-    """Whether a key is a score of a task, rather than a value of isotropy.
-
-    >>> is_score("val/accuracy"), is_score("isotropy/isoscore/pooled/after")
-    (True, False)
-    """
+    """Whether a key is a score of a task, rather than a value of isotropy."""
     return key.partition("/")[0] in SPLITS
 
 
@@ -117,16 +113,14 @@ def study_rows(
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             margin = _margin(study, score, base, first)
-            of_score = [run for run in of_task if score in run.shown]
-            others = [run for run in aside if score in run.shown]
-            own = _methods(study, task, score, of_score, others, margin)
-            failed = Counter(
-                gap.arm
-                for gap in gaps
-                if gap.has_failed and gap.task == task and gap.score in ("", score)
+            of_score, others = (
+                [run for run in some if score in run.shown] for some in (of_task, aside)
             )
-            own = [row._replace(failed=failed[row.method]) for row in own]
+            own = _methods(study, task, score, of_score, others, margin)
+            lost = [gap for gap in gaps if gap.has_failed and gap.task == task]
+            failed = Counter(gap.arm for gap in lost if gap.score in ("", score))
             empty = sum(not row.n and row.method != study.baseline for row in own)
+            own = [row._replace(failed=failed[row.method]) for row in own]
             own = [*_references(task, score, base, first), *_corrected(own, gone + empty)]
             rows += [row._replace(runs=kind) for row in own]
     return rows
@@ -200,31 +194,21 @@ def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
 
 
 def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
-    """Rows of one score with Holm's p, and the seeds needed under it."""
+    """Rows of one score with Holm's p, and the seeds that would show 0.01 under it."""
     m = sum(row.p is not None for row in rows) + n_left_out
     adjusted = holm([*(row.p for row in rows), *[1.0] * n_left_out])[: len(rows)]
-    return [
-        row._replace(p_holm=p, comparisons=m, seeds_needed=_seeds_needed(row, m))
-        for row, p in zip(rows, adjusted, strict=True)
-    ]
-
-
-def _seeds_needed(row: Row, n_comparisons: int) -> int | None:
-    """The seeds that would show 0.01 of an accuracy or a correlation; None where few pairs tell."""
-    is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # no loss
-    if not is_known or not row.difference_sd or row.collapsed:
-        return None
-    if (row.pairs or 0) < FEWEST_FOR_SEEDS:
-        return None
-    return seeds_needed(row.difference_sd, n_comparisons=n_comparisons)
+    found = []
+    for row, p in zip(rows, adjusted, strict=True):
+        needed, sd = None, row.difference_sd
+        is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # no loss
+        if is_known and sd and not row.collapsed and (row.pairs or 0) >= FEWEST_FOR_SEEDS:
+            needed = seeds_needed(sd, n_comparisons=m)
+        found.append(row._replace(p_holm=p, comparisons=m, seeds_needed=needed))
+    return found
 
 
 def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
-    """How many runs of some methods have collapsed predictions; empty where none has.
-
-    >>> _collapsed({"none": [Run("rte", "none", 0, {}, {}, "one class")], "mean": []})
-    '1 of 1 runs of none collapsed'
-    """
+    """How many runs of some methods have collapsed predictions; empty where none has."""
     counts = {arm: sum(bool(run.degenerate) for run in own) for arm, own in arms.items()}
     told = " and ".join(f"{n} of {len(arms[arm])} runs of {arm}" for arm, n in counts.items() if n)
     return f"{told} collapsed" if told else ""
@@ -242,10 +226,8 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
     split, both = SPLITS[stage], [run for pair in pairs for run in pair]
     try:
         kept = [read_predictions(run.folder, split) for run in both]
-    except OSError as error:
-        return None, f"predictions of {split} cannot be read now ({error.strerror})"
-    except ValueError as error:  # its message has a path
-        return None, f"predictions of {split} are damaged ({type(error).__name__})"
+    except (OSError, ValueError) as error:  # its message has a path
+        return None, f"predictions of {split} cannot be read ({type(error).__name__})"
     known = [one for one in kept if one is not None]
     if lost := len(kept) - len(known):
         return None, f"{lost} of {len(kept)} runs kept no predictions of {split}"
@@ -312,10 +294,7 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
 def _margin(
     study: Study, score: str, base: Sequence[Run], first: Sequence[Mapping[str, Any]]
 ) -> float | None:
-    """The margin of equivalence; None for isotropy, and where the gain of a share is not known.
-
-    A share is one of |baseline − untrained| of the score; on dev where step 0 was not tested.
-    """
+    """The margin of equivalence; None for isotropy, and where the gain of a share is not known."""
     if not is_score(score) or study.margin_share is None:
         return study.margin if is_score(score) else None
     for key in (score, score.replace("test/", "val/")):
@@ -331,11 +310,7 @@ def _finite(records: Iterable[Mapping[str, Any]], key: str) -> list[float]:
 
 
 def _numbers(found: Iterable[int]) -> str:
-    """Different numbers in order.
-
-    >>> _numbers([9, 8, 9])
-    '8 or 9'
-    """
+    """Different numbers in order: `8 or 9`."""
     return " or ".join(map(str, sorted(set(found))))
 
 

@@ -46,7 +46,10 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
         name
         for name in sorted(names)
         if len({one.keys.get(name) for one in found}) > 1
-        and not (name.split(".")[-1] == "seed" and _is_the_seed(name, found))
+        and not (
+            name.split(".")[-1] == "seed"
+            and all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
+        )
     ]
     return [{name: one.keys.get(name, "") for name in kept} for one in found]
 
@@ -79,32 +82,14 @@ def groups_markdown(found: Sequence[Found]) -> str:
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """What a run computes but for its seed, and for the seeds of parts that are the same.
-
-    >>> without_seeds({"seed": "3", "isotropy.seed": "3", "lr": "1"})
-    frozenset({('lr', '1')})
-    """
+    """What a run computes but for its seed, and for the seeds of parts that are the same."""
     seed = keys.get("seed")
     own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
     return frozenset(own)
 
 
-def _is_the_seed(name: str, found: Sequence[Found]) -> bool:
-    return all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
-
-
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """What tells one of several configurations: keys whose values differ, parts by their class.
-
-    Of a part that others lack, arguments that never differ are left out. `values` has those of
-    every key, "" where a configuration has no such key.
-
-    >>> values = {"a._target_": {"x.A", ""}, "a.n": {"1", ""}, "lr": {"5", "6"}}
-    >>> _telling({"a._target_": "x.A", "a.n": "1", "lr": "5"}, values)
-    ['a=A', 'lr=5']
-    >>> _telling({"a._target_": "", "a.n": "", "lr": "6"}, values)
-    ['lr=6']
-    """
+    """What tells one of several configurations: keys whose values differ, parts by their class."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # of a metric
     found = []

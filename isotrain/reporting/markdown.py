@@ -57,11 +57,7 @@ def mixed(runs: Sequence[Run]) -> list[str]:
 
 
 def bullets(texts: Iterable[str]) -> list[str]:
-    """A Markdown list in lines of at most 120 characters.
-
-    >>> bullets(["method none: `isotropy=none`"])
-    ['- method none: `isotropy=none`']
-    """
+    """A Markdown list in lines of at most 120 characters."""
     wrapper = TextWrapper(
         WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
@@ -69,11 +65,7 @@ def bullets(texts: Iterable[str]) -> list[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Markdown table lines with columns of one width; the first line is the heading.
-
-    >>> aligned([("method", "n"), ("none", "3")])
-    ['| method | n |', '| ------ | - |', '| none   | 3 |']
-    """
+    """Markdown table lines with columns of one width; the first line is the heading."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * width for width in widths]
     return [

@@ -48,7 +48,11 @@ def write_report(
         raise PlanError(f"no run of study {study.name} has finished beside {folder}{told}")
     recorded = read_origin(folder / STUDY) or {"file": study.name}
     result = result._replace(
-        overrides=_shared(study, overrides),
+        overrides=[
+            text  # that says what is computed, as loggers and the data's folder do not
+            for text in in_force((*SHARED, *study.overrides, *overrides))
+            if not f"{key_of(text)}.".startswith((*(f"{n}." for n in NOT_CONTENT), "source.root."))
+        ],
         command=_command(study, jobs, recorded, overrides),
         question=_question(str(recorded["file"])),
     )
@@ -115,14 +119,3 @@ def _question(file: str) -> str:
     with suppress(PlanError, OSError):  # the file may be gone
         return question_of(study_text(file))
     return ""
-
-
-def _shared(study: Study, overrides: Sequence[str]) -> list[str]:
-    """The overrides of every run that say what is computed."""
-    return [text for text in in_force((*SHARED, *study.overrides, *overrides)) if _counts(text)]
-
-
-def _counts(override: str) -> bool:
-    """Whether an override belongs to what is computed; loggers and the data's folder do not."""
-    key = key_of(override)
-    return not any(f"{key}.".startswith(f"{name}.") for name in (*NOT_CONTENT, "source.root"))

@@ -154,11 +154,7 @@ def _where(runs: Sequence[Run]) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers with runs of three or more as their ends.
-
-    >>> _ranges([0, 1, 2, 3, 5, 8, 9])
-    '0–3, 5, 8, 9'
-    """
+    """Numbers with runs of three or more as their ends."""
     ordered = sorted(set(numbers))
     parts: list[str] = []
     for _, block in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):

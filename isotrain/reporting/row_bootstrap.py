@@ -122,11 +122,6 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
 
     Raises:
         ValueError: no run, or runs whose examples or labels differ.
-
-    >>> index, label = np.arange(3), np.array([0.0, 1.0, 1.0])
-    >>> same_rows([Predictions(index, label, label), Predictions(index, label, 1 - label)])[1]
-    array([[0., 1., 1.],
-           [1., 0., 0.]])
     """
     if not found:
         raise ValueError("predictions of at least one run are needed, got none")
@@ -144,24 +139,14 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
 
 
 def accuracy(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The share of examples whose prediction is the label, `[R, P]`.
-
-    >>> accuracy(np.array([0, 1, 1]), np.array([[0, 1, 0]]), np.array([[1, 1, 1], [0, 0, 3]]))
-    array([[0.66666667],
-           [0.        ]])
-    """
+    """The share of examples whose prediction is the label, `[R, P]`."""
     right_PN = (prediction_PN == label_N).astype(np.float64)
     shares_RP: Floats = count_RN @ right_PN.T / count_RN.sum(axis=1, keepdims=True)
     return shares_RP
 
 
 def pearson(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The correlation of prediction and label, `[R, P]`; NaN where either has no spread.
-
-    >>> pearson(np.array([0, 1, 2]), np.array([[1, 1, 3]]), np.array([[1, 1, 1], [1, 0, 2]]))
-    array([[0.8660254],
-           [1.       ]])
-    """
+    """The correlation of prediction and label, `[R, P]`; NaN where either has no spread."""
     n_R1 = count_RN.sum(axis=1, keepdims=True)
     x_N = label_N - label_N.mean()  # centred, so that little cancels below
     y_PN = prediction_PN - prediction_PN.mean(axis=1, keepdims=True)
@@ -176,12 +161,7 @@ def pearson(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
 
 
 def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The correlation of ranks, `[R, P]`; equal values share their mean rank; NaN as `pearson`.
-
-    >>> spearman(np.array([0, 1, 2]), np.array([[1, 1, 3]]), np.array([[1, 1, 1], [1, 0, 2]]))
-    array([[0.8660254],
-           [1.       ]])
-    """
+    """The correlation of ranks, `[R, P]`; equal values share their mean rank; NaN as `pearson`."""
     label_RN, label_spread_R = _ranks(label_N, count_RN)
     weighted_RN = count_RN * label_RN
     found_RP = np.empty((len(count_RN), len(prediction_PN)))
@@ -193,10 +173,7 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
 
 
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
-    """Mean ranks less the mean of all, and the root of the sum of their squares.
-
-    An example drawn twice ties with itself. Multiples of a half: no rounding up to the root.
-    """
+    """Mean ranks less the mean of all, and the root of the sum of their squares."""
     sorted_N, group_N = np.unique(value_N, return_inverse=True)
     order_N = np.argsort(group_N, kind="stable")
     first_G = np.searchsorted(group_N[order_N], np.arange(len(sorted_N)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 import warnings
 from collections import Counter
@@ -14,10 +12,13 @@ from typing import Any
 import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState
+from pandas import DataFrame
 
 from isotrain.console import say, score_text
 from isotrain.jobs.stored import PlanError
+from isotrain.reporting.frame import csv_text
 from isotrain.reporting.markdown import aligned
+from isotrain.reporting.numbers import number
 from isotrain.reporting.report import replace_files
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
@@ -59,11 +60,7 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
         points = {tuple(t.params.items()) for t in trials if t.state.is_finished()}
         asked = f"{len(points)} of {n_asked} points, {len(trials)} trials"
     side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
-    how = {
-        "tpe": f"tpe after {search.startup} trials at random",
-        "random": "random",
-        "grid": "grid, in order",
-    }
+    how = {"tpe": f"tpe after {search.startup} trials at random", "grid": "grid, in order"}
     pruner = (
         f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
         f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
@@ -71,14 +68,8 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
     lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
     lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
     lines += [f"- {parameter.key}: {parameter.text}" for parameter in search.space]
-    lines.append(
-        f"- score: {plan.objective}, the {end} is best"
-        + (
-            f", mean over seeds {', '.join(map(str, search.seeds))}"
-            if len(search.seeds) > 1
-            else ""
-        )
-    )
+    seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
+    lines.append(f"- score: {plan.objective}, the {end} is best{seeds}")
     lines.append(f"- sampler: {how[search.sampler]}, seed {search.seed}")
     lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
     if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
@@ -111,7 +102,7 @@ def _is_good(trial: FrozenTrial) -> bool:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
@@ -155,22 +146,13 @@ def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation 
 
 
 def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    scores = [plan.objective, *(f"seed_{k}" for k in plan.search.seeds)]
     keys = [parameter.key for parameter in plan.search.space]
-    seeds = plan.search.seeds
-    lines = [("trial", "state", plan.objective, *(f"seed_{k}" for k in seeds), *keys, "why")]
+    lines = []
     for trial in trials:
-        scores = [f"{score:.8g}" for score in trial.user_attrs.get("scores", ())]
-        lines.append(
-            (
-                str(trial.number),
-                ending(trial),
-                f"{trial.values[0]:.8g}" if _is_good(trial) else "",
-                *scores,
-                *[""] * (len(seeds) - len(scores)),
-                *(str(trial.params.get(key, "")) for key in keys),
-                str(trial.user_attrs.get("why", "")),
-            )
-        )
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+        own = [trial.values[0] if _is_good(trial) else None, *trial.user_attrs.get("scores", ())]
+        line = {"trial": trial.number, "state": ending(trial), **trial.params}
+        line |= dict(zip(scores, own, strict=False))
+        lines.append(line | {"why": trial.user_attrs.get("why")})
+    found = DataFrame(lines, columns=["trial", "state", *scores, *keys, "why"], dtype=object)
+    return csv_text(found.astype(dict.fromkeys(scores, "float64")))

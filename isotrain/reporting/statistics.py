@@ -185,11 +185,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
-    """The share of the 2^n sign patterns with a sum as far from 0; ties within the tolerance.
-
-    A pattern is one of the first half of the differences and one of the second, so 2·2^(n/2) sums
-    are enough to count all.
-    """
+    """The share of the 2^n sign patterns with a sum as far from 0; ties within the tolerance."""
     reach = abs(math.fsum(differences)) - tolerance
     if reach <= 0:
         return 1.0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
-from isotrain.pages.rows import minus
-from isotrain.pages.rows import number as digits
 from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
+from isotrain.reporting.numbers import interval, margin_text, p_text, score_number, signed
 from isotrain.reporting.statistics import LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
 from isotrain.studies.definition import Study
@@ -19,49 +18,6 @@ CI = "95 % CI"
 BOTH = "CI over seeds and examples"
 TESTS = {"t": "paired t test", "permutation": "exact sign-flip test"}
 MARK = " †"  # behind a method whose difference says nothing: of collapsed predictions
-SHARES = {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "f1_macro", "auroc"}
-SHARES |= {"spearman", "pearson", "kendall", "matthews"}  # scores that are printed in points
-POINT = 0.01  # the difference that seeds needed are given for
-SMALLEST, LARGEST = 1e-4, 1e3  # values that are printed without an exponent
-
-
-def number(value: float | None, key: str, scale: float = 0.0) -> str:
-    """A value of a score: shares in points with one decimal, all else with three digits.
-
-    With a `scale`, what is no share has the decimals of three digits of that.
-
-    >>> number(0.6125, "test/accuracy"), number(-0.04312, "val/loss"), number(None, "val/loss")
-    ('61.3', '−0.0431', '–')
-    >>> number(0.00634, "isotropy/lid/pooled/after", scale=0.036)
-    '0.0063'
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if is_share(key):
-        return minus(f"{100 * value:z,.1f}")
-    if SMALLEST <= scale < LARGEST:
-        return minus(f"{value:z.{2 - math.floor(math.log10(scale))}f}")
-    return digits(value)
-
-
-def is_share(key: str) -> bool:
-    """Whether a score is a share or a correlation, which is printed in points (x 100).
-
-    >>> is_share("test/accuracy"), is_share("val/loss")
-    (True, False)
-    """
-    stage, _, name = key.partition("/")
-    return stage in SPLITS and name in SHARES
-
-
-def signed(value: float | None, key: str, scale: float = 0.0) -> str:
-    """A difference, with its sign.
-
-    >>> signed(0.0101, "val/accuracy"), signed(-0.5, "val/accuracy"), signed(0.0, "val/accuracy")
-    ('+1.0', '−50.0', '0.0')
-    """
-    text = number(value, key, scale)
-    return f"+{text}" if any(c in "123456789" for c in text) and text[0] not in "−–" else text
 
 
 def mean_text(row: Row) -> str:
@@ -71,21 +27,10 @@ def mean_text(row: Row) -> str:
     '59.4 ± 0.6'
     """
     if row.low is None or row.high is None:
-        return number(row.mean, row.score) if math.isfinite(row.mean) else ""
+        return score_number(row.mean, row.score) if math.isfinite(row.mean) else ""
     ends = row.mean, (row.high - row.low) / 2
     scale = max(map(abs, ends))
-    return " ± ".join(number(end, row.score, scale) for end in ends)
-
-
-def interval(low: float | None, high: float | None, key: str, scale: float = 0.0) -> str:
-    """The ends of the interval of a difference; nothing where it is not defined.
-
-    >>> interval(-0.02, 0.0204, "val/accuracy")
-    '[−2.0, +2.0]'
-    """
-    if low is None or high is None:
-        return ""
-    return f"[{signed(low, key, scale)}, {signed(high, key, scale)}]"
+    return " ± ".join(score_number(end, row.score, scale) for end in ends)
 
 
 def difference_text(row: Row) -> str:
@@ -96,41 +41,6 @@ def difference_text(row: Row) -> str:
     scale = max(abs(end) for end in ends if end is not None)
     text = signed(row.difference, row.score, scale)
     return f"{text} {interval(*ends[1:], row.score, scale)}".strip()
-
-
-def both_text(row: Row) -> str:
-    """The 95 % CI of a difference over seeds and test examples; empty where there is none."""
-    return interval(row.both_low, row.both_high, row.score)
-
-
-def p_text(p: float | None) -> str:
-    """A p value with three decimals.
-
-    >>> p_text(0.0301), p_text(0.0002), p_text(1.0), p_text(None)
-    ('.030', '< .001', '1.000', '')
-    """
-    if p is None or math.isnan(p):
-        return ""
-    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
-
-
-def p_equals(p: float | None) -> str:
-    """A p value in a sentence.
-
-    >>> p_equals(0.0301), p_equals(0.0002)
-    ('= .030', '< .001')
-    """
-    text = p_text(p)
-    return text if text.startswith("<") else f"= {text}"
-
-
-def margin_text(margin: float | None, key: str) -> str:
-    """A margin of equivalence with its unit.
-
-    >>> margin_text(0.02, "test/accuracy"), margin_text(0.02, "test/loss")
-    ('±2.0 points', '±0.0200')
-    """
-    return f"±{number(margin, key)}{' points' if is_share(key) else ''}"
 
 
 def score_name(key: str) -> str:
@@ -146,24 +56,14 @@ def score_name(key: str) -> str:
 
 
 def cloud_name(curve_key: CurveKey) -> str:
-    """Where embeddings are measured, for a reader.
-
-    >>> cloud_name(CurveKey("lid", "layer_06", "tokens"))
-    'layer 6, tokens'
-    >>> cloud_name(CurveKey("lid", "pooled", "before"))
-    'site pooled, layer input'
-    """
+    """Where embeddings are measured, for a reader."""
     if curve_key.view in TITLES:
         return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
     return f"site {curve_key.where}, {SIDE_TITLES[curve_key.view]}"
 
 
 def examples_text(examples: str) -> str:
-    """Numbers of examples as they are printed.
-
-    >>> examples_text("638 or 1400"), examples_text("")
-    ('N = 638 or 1,400', '')
-    """
+    """Numbers of examples as they are printed."""
     return "N = " + re.sub(r"\d+", lambda n: f"{int(n[0]):,}", examples) if examples else ""
 
 
@@ -175,22 +75,13 @@ def caption(rows: Sequence[Row]) -> str:
     'accuracy on dev, N = 638, dev: best of 7 evaluations of each run'
     """
     examples = " or ".join(dict.fromkeys(row.examples for row in rows if row.examples))
-    best = best_of_text({row.method: row.best_of for row in rows if row.baseline})
-    return ", ".join(filter(None, [score_name(rows[0].score), examples_text(examples), best]))
-
-
-def best_of_text(best_of: Mapping[str, str]) -> str:
-    """Of how many evaluations dev took the best, by method; empty where no score was selected.
-
-    >>> best_of_text({"none": "7", "mean": "7"}), best_of_text({"none": "", "mean": "7"})
-    ('dev: best of 7 evaluations of each run', 'dev: best of 7 evaluations of each run of mean')
-    """
-    chosen = {method: n for method, n in best_of.items() if n}
-    if not chosen:
-        return ""
-    whose = f" of {', '.join(chosen)}" if len(chosen) < len(best_of) else ""
-    counts = " or ".join(dict.fromkeys(chosen.values()))
-    return f"dev: best of {counts} evaluations of each run{whose}"
+    parts = [score_name(rows[0].score), examples_text(examples)]
+    if chosen := {row.method: row.best_of for row in rows if row.best_of}:
+        n_methods = sum(bool(row.baseline) for row in rows)
+        whose = f" of {', '.join(chosen)}" if len(chosen) < n_methods else ""
+        counts = " or ".join(dict.fromkeys(chosen.values()))
+        parts.append(f"dev: best of {counts} evaluations of each run{whose}")
+    return ", ".join(filter(None, parts))
 
 
 NO_CLAIM = "no claim"  # in place of a p beside collapsed predictions
@@ -214,16 +105,20 @@ def cells(row: Row) -> tuple[str, ...]:
         mean_text(row),
         difference_text(row),
         NO_CLAIM if row.collapsed and row.p_holm is not None else p_text(row.p_holm),
-        both_text(row),
+        interval(row.both_low, row.both_high, row.score),
         p_text(row.p_tost),
         f"{row.seeds_needed:,}" if row.seeds_needed else "",
-        "" if row.published is None else number(row.published, row.score),
+        "" if row.published is None else score_number(row.published, row.score),
     )
 
 
 def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
-    """What is said below the table of one score, each text with the methods that it is of."""
-    return by_method({row.method: notes_of(row, n_seeds) for row in rows if row.baseline})
+    """What is said below the table of one score, each text once, behind its methods."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for text in notes_of(row, n_seeds) if row.baseline else ():
+            found.setdefault(text, []).append(row.method)
+    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
 
 
 def notes_of(row: Row, n_seeds: int) -> list[str]:
@@ -258,19 +153,6 @@ def failed_text(row: Row, n_seeds: int) -> str:
     if not row.failed:
         return ""
     return f"{row.failed} of {n_seeds} seeds failed; these numbers are of the others"
-
-
-def by_method(notes: Mapping[str, Iterable[str]]) -> list[str]:
-    """Each text once, behind the methods that have it.
-
-    >>> by_method({"mean": ["no predictions"], "zca": ["3 failed", "no predictions"]})
-    ['mean, zca: no predictions', 'zca: 3 failed']
-    """
-    found: dict[str, list[str]] = {}
-    for method, texts in notes.items():
-        for text in texts:
-            found.setdefault(text, []).append(method)
-    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
 
 
 def collapsed_runs(runs: Iterable[Run]) -> list[str]:

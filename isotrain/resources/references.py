@@ -1,8 +1,9 @@
 """BibTeX of the papers behind encoders, adapters, isotropy layers, objectives, metrics, data.
 
 Each entry of `references.bib` names its parts as `keywords`: the module that a part is defined in,
-the `model_type` of an encoder, the name of an adapter or data set. Two are special: `one_cluster`
-is `cluster_pca` with n_clusters=1, `tuned_clusters` is `cluster_pca` in a run that fine-tunes.
+the `model_type` of an encoder, the name of an adapter, data set or analysis. Three are special, of
+`cluster_pca`: `one_cluster` has n_clusters=1, `gmm_clusters` assign.method=gmm, and
+`tuned_clusters` is any other in a run that fine-tunes.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from matplotlib.colors import to_hex
 
 from isotrain.analysis.plots import MOST, LinePlot, draw
 from isotrain.analysis.tables import Frames
+from isotrain.pages.page import svg_text
 from isotrain.pages.panels import COLOURS
-from isotrain.pages.svg import svg_text
 
 Z = 1.959963984540054
 

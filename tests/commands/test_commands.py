@@ -41,6 +41,9 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     assert main(["evaluate", str(folder)]) == 2
     assert "was scored on RTE (older), and there is" in capsys.readouterr().err
     assert main(["evaluate", str(folder), "source=demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line.split() for line in lines if line.startswith("test/accuracy (N = 64)"))
+    assert float(line[-3]) < float(line[4]) < float(line[-1]), "the score lies in its 95 % CI"
     (folder / "result.json").write_text(json.dumps(result | {"overrides": []}))
     assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrain.export.affine import Affine, NotAffineError, affine_of, identity
+from isotrain.export.folding import Affine, NotAffineError, affine_of, identity
 
 
 @pytest.fixture
@@ -39,21 +39,13 @@ def test_rows_in_other_pieces_of_a_map_are_counted(rows):
 
     n_off = int((rows[:, 0] > 1.0).sum())
     assert 0 < n_off < 40
-    with pytest.raises(NotAffineError, match=rf"bent is no affine map: {n_off} of 40 rows"):
+    with pytest.raises(NotAffineError, match=rf"bent is no affine map: {n_off} of 40 embeddings"):
         affine_of(bent, rows, "bent")
-
-
-def test_a_small_bend_is_seen(rows):
-    with pytest.raises(NotAffineError, match="40 of 40"):
-        affine_of(lambda x: x + 1e-6 * x.square(), rows, "it")
 
 
 def test_a_bound_that_no_row_reaches_is_seen(rows):
     bound = 2 * float(rows.abs().max())
-    with pytest.raises(NotAffineError, match=r"40 of 40 rows of this run, 1,000 times as far"):
+    with pytest.raises(
+        NotAffineError, match=r"40 of 40 embeddings of this run, 1,000 times as far"
+    ):
         affine_of(lambda x: x.clamp(-bound, bound), rows, "it")
-
-
-def test_what_is_not_finite_is_no_map(rows):
-    with pytest.raises(NotAffineError, match="40 of 40"):
-        affine_of(lambda x: x / 0.0, rows, "it")

@@ -7,11 +7,10 @@ import os
 import shutil
 
 import pytest
-import torch
 
 from isotrain.cli import main
 from isotrain.export import transformers_folder
-from isotrain.export.errors import CannotExportError
+from isotrain.export.formats import CannotExportError
 from isotrain.export.target import MARK, filling
 from isotrain.runs.files import read_result, write_json
 
@@ -51,14 +50,6 @@ def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys
     assert mark["differences"]["double"] < 1e-6
 
 
-def test_where_nothing_is_possible_nothing_is_written(made_run, capsys):
-    layer = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "site=[tokens]")
-    run = made_run("task=rte", "pooling=mean", *layer, "metric=[]")
-    told = refused(capsys, run)
-    assert "the encoder alone would lack the layer at tokens" in told
-    assert "form=cross reads two as one sequence" in told
-
-
 def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -73,11 +64,6 @@ def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     assert "must be finished" in refused(capsys, run)
 
 
-def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
-    (run / "last.ckpt").unlink()
-    assert "checkpoint.final=true rerun=true" in refused(capsys, run)
-
-
 def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys):
     config = read_result(run)["config"]
     marker = run.parent / "called"
@@ -87,28 +73,9 @@ def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys)
     assert not marker.exists()
 
 
-def test_weights_of_another_model_are_refused(run, capsys):
-    torch.save({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
-    assert "does not hold the weights of this run" in refused(capsys, run)
-    (run / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "does not hold the weights of this run" in refused(capsys, run)
-
-
 def test_data_that_changed_are_refused(run, capsys):
     changed(run, data="another revision")
     assert "was finished on another revision" in refused(capsys, run)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"scores": None}, {"n_rows": []}, {"data": 3}, {"environment": "x"}, {"monitor": None}],
-)
-def test_a_record_without_what_every_run_records_is_refused(run, capsys, changes):
-    content = {**json.loads((run / "result.json").read_text()), **changes}
-    (run / "result.json").write_text(json.dumps(content))
-    told = refused(capsys, run)
-    assert "result.json" in told
-    assert "rerun=true" in told or "give the folder of a finished run" in told
 
 
 @pytest.mark.parametrize(
@@ -127,19 +94,6 @@ def test_files_of_a_run_that_are_damaged_are_refused(run, capsys, name, content)
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).write_text(content)
     assert "must be as the run wrote them; put back what was changed" in refused(capsys, run)
-
-
-def test_weights_that_are_cut_off_are_refused(made_run, saved, tmp_path, capsys):
-    encoder = shutil.copytree(saved("bert"), tmp_path / "encoder")
-    run = made_run(*RTE, f"encoder.name={encoder}")
-    whole = (run / "last.ckpt").read_bytes()
-    (run / "last.ckpt").write_bytes(whole[: len(whole) // 2])
-    assert "does not hold the weights of this run" in refused(capsys, run)
-    (run / "last.ckpt").write_bytes(whole)
-    weights = encoder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    told = refused(capsys, run)
-    assert "must be made again, which failed; encoder, data and task must be as they were" in told
 
 
 def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):

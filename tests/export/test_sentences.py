@@ -6,12 +6,10 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from isotrain.cli import main
-from isotrain.export import sentence_folder
 from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
 
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
@@ -77,12 +75,6 @@ def written(made_run):
     return run / "export" / "sentence-transformers"
 
 
-def test_the_module_holds_frozen_statistics_and_no_row_of_training(written):
-    state = load_file(written / "2_IsotropyLayer" / "model.safetensors")
-    assert "is_fitted" in state
-    assert not [name for name in state if "queue" in name]
-
-
 def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written):
     model = SentenceTransformer(str(written), device="cpu", trust_remote_code=True)
     layer = model[2]
@@ -98,16 +90,6 @@ def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written)
     assert given["sentence_embedding"] is rows
     for key, value in layer.layer.state_dict().items():
         assert torch.equal(value, before[key])
-
-
-def test_the_module_saves_what_it_loaded(written, tmp_path):
-    model = SentenceTransformer(str(written), device="cpu", trust_remote_code=True)
-    model.save(str(tmp_path / "again"), create_model_card=False)
-    again = SentenceTransformer(str(tmp_path / "again"), device="cpu", trust_remote_code=True)
-    assert torch.equal(
-        model.encode(["a bank"], convert_to_tensor=True),
-        again.encode(["a bank"], convert_to_tensor=True),
-    )
 
 
 @pytest.mark.parametrize(
@@ -165,13 +147,6 @@ def test_a_folder_cannot_name_what_is_no_layer(written):
         IsotropyLayer.load(str(written), "2_IsotropyLayer")
 
 
-def test_statistics_that_do_not_fit_are_refused(written):
-    path = written / "2_IsotropyLayer" / "model.safetensors"
-    path.unlink()
-    with pytest.raises(ValueError, match=r"must hold config.json and model.safetensors"):
-        IsotropyLayer.load(str(written), "2_IsotropyLayer")
-
-
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
@@ -184,10 +159,3 @@ def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrid
     assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
     assert told in capsys.readouterr().err
     assert not (run / "export").exists()
-
-
-def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
-    run = made_run(*STSB, "pooling=mean")
-    monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
-    assert "pip install -e '.[export]'" in capsys.readouterr().err

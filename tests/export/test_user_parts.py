@@ -74,9 +74,12 @@ def test_a_task_that_names_no_classes_is_exported(made_run, of_the_run, loaded):
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        ("task._target_=theirs.OneByOne", "lists with the texts of all rows, once for each of 1"),
+        (
+            "task._target_=theirs.OneByOne",
+            "lists with the texts of all examples, once for each of 1",
+        ),
         ("isotropy._target_=theirs.Single", "must keep the dtype of what it is given"),
-        ("isotropy._target_=theirs.Half", "are tried on float64 rows alone and in parts"),
+        ("isotropy._target_=theirs.Half", "are tried on float64 embeddings alone and in parts"),
     ],
 )
 def test_a_part_that_cannot_be_tried_is_refused(made_run, capsys, part, told):

@@ -66,19 +66,3 @@ def test_hostile_texts_stay_texts(folder, page):
     assert page.handlers == []
     assert "img" not in page.tags
     assert HOSTILE not in (folder / "analysis.html").read_text(encoding="utf-8")
-
-
-def test_figures_are_in_the_page_and_files_too(folder, page):
-    assert page.tags.count("svg") == 2
-    names = {file.name for file in (folder / "figures").iterdir()}
-    assert names == {"first.svg", "first.png", "second.svg", "second.png"}
-
-
-def test_only_a_long_table_is_folded(page):
-    assert page.tags.count("details") == 2  # that table, and the configuration
-    assert page.tags.count("table") == 2
-
-
-def test_without_pictures(tmp_path):
-    write_analysis_page(tmp_path, content(pictures=[]))
-    assert "svg" not in Page((tmp_path / "analysis.html").read_text(encoding="utf-8")).tags

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.pages.curve_summary import curve_summary
+from isotrain.pages.wandb_media import curve_summary
 
 PROFILE = settings(max_examples=60)
 POINTS = st.dictionaries(
@@ -36,15 +36,6 @@ def test_final_and_best_are_those_of_the_values_whatever_the_order(points, mode)
     assert found["best"] == best
     assert found["best_step"] == min(step for step, value in values.items() if value == best)
     assert found == curve_summary(points, mode)
-
-
-def test_a_line_has_its_middle_as_area_also_when_steps_are_uneven():
-    assert curve_summary([(0, 0.0), (1, 1.0), (10, 10.0)]) == {"final": 10.0, "area": 5.0}
-
-
-def test_of_points_at_one_step_the_last_counts():
-    found = curve_summary([(0, 1.0), (5, 9.0), (5, 3.0)], "max")
-    assert found == {"final": 3.0, "area": 2.0, "best": 3.0, "best_step": 5}
 
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf])

@@ -6,13 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from isotrain.pages.cloud_figures import maps, spectra
 from isotrain.pages.figures import curves, heatmap, loss_curve, score_curve
-from isotrain.pages.panels import draw_layers, draw_sites, finish, layer_colours, panel
+from isotrain.pages.page import inline, svg_text
+from isotrain.pages.panels import draw_layers, draw_sites, layer_colours, panel
 from isotrain.pages.rows import End
-from isotrain.pages.svg import inline, svg_text
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 
@@ -48,12 +47,6 @@ def test_a_line_for_each_layer_with_its_colour_and_name():
         assert line.get_color() == layer_colours(LAYERS)[name]
 
 
-def test_a_layer_keeps_its_colour_where_another_has_no_value():
-    rows = [{k: v for k, v in row.items() if "layer_00/cls" not in k} for row in ROWS]
-    found = lines(layer_curves(rows, METRIC, "cls"))
-    assert found["layer_01"].get_color() == layer_colours(LAYERS)["layer_01"]
-
-
 def test_null_bands_are_shaded_for_the_metric_that_has_them():
     (axis,) = layer_curves(ROWS, "partition", "cls").axes
     assert len(axis.collections) == len(LAYERS)
@@ -68,53 +61,6 @@ def test_the_layer_input_is_dashed_and_the_output_solid():
     assert list(found["pooled, output"].get_ydata()) == [value(s, "pooled", "after") for s in STEPS]
     alone = lines(site_curves([evaluation(s, clouds(layer=False)) for s in STEPS], METRIC))
     assert list(alone) == ["pooled"]
-
-
-def test_null_bands_around_a_layer_are_those_of_each_cloud():
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        if row["step"] in STEPS:
-            row["isotropy/partition_null_low/pooled/before"] = -4.0
-    (axis,) = site_curves(rows, "partition").axes
-    lows = [band.get_paths()[0].vertices[:, 1].min() for band in axis.collections]
-    assert lows == [-4.0, -0.5]
-    styles = [band.get_linestyle()[0][1] is None for band in axis.collections]
-    assert styles == [False, True]  # dashed, solid
-
-
-def test_a_single_point_has_a_mark_and_no_step_is_below_0():
-    figure = loss_curve([{"step": 0, "train/loss": 0.75}])
-    assert lines(figure)["training"].get_marker() == "."
-    low, high = figure.axes[0].get_xlim()
-    assert -0.1 < low < 0 < 1 <= high
-    two = lines(loss_curve([{"step": step, "train/loss": 0.75} for step in (0, 9)]))
-    assert two["training"].get_marker() == ""
-
-
-def test_the_name_of_a_heatmap_stands_clear_of_its_numbers():
-    rows = [dict(row) for row in ROWS]
-    for row in rows:
-        row |= {key: -12345.678 * x for key, x in row.items() if METRIC in key}
-    figure = heatmap(rows, METRIC, "cls")
-    figure.draw_without_rendering()
-    (name,) = figure.texts
-    bar = figure.axes[1].yaxis
-    numbers = [text.get_window_extent() for text in bar.get_ticklabels() if text.get_text()]
-    assert max(box.x1 for box in numbers) < name.get_window_extent().x0
-    assert name.get_window_extent().x1 <= figure.bbox.x1
-
-
-def test_rounding_is_not_drawn_as_a_curve():
-    axis = Figure().subplots()
-    axis.plot([0, 10], [0.49640, 0.49641])
-    finish(axis, "flat")
-    low, high = axis.get_ylim()
-    assert high - low == pytest.approx(1e-3 * 0.49641)
-    assert low < 0.49640 < 0.49641 < high
-    axis = Figure().subplots()
-    axis.plot([0, 10], [0.4, 0.5])
-    finish(axis, "not flat")
-    assert axis.get_ylim() == pytest.approx((0.395, 0.505), abs=1e-3)
 
 
 def test_score_and_loss():
@@ -161,20 +107,6 @@ def test_spectra_are_shares_of_the_variance():
     assert alone.get_linestyle() == "-"
 
 
-def test_spectra_end_where_rounding_begins_and_keep_their_label_clear():
-    eigenvalues = np.array([1.0, 1e-2, 1e-4, 2e-6, 1e-12])
-    figure = spectra({0: {"spectrum/layer_00/cls": eigenvalues}}, "*/cls", End(0, False))
-    (axis,) = figure.axes
-    drawn = axis.get_lines()[0].get_ydata()
-    assert np.isfinite(drawn).tolist() == [True, True, True, True, False]
-    figure.draw_without_rendering()
-    numbers = [t.get_window_extent() for t in axis.get_yticklabels() if t.get_text()]
-    texts = [text.get_text() for text in axis.get_yticklabels()]
-    assert {"1", "0.01", "10⁻⁴", "10⁻⁵"} & set(texts)
-    name = axis.yaxis.label.get_window_extent()
-    assert figure.bbox.x0 <= name.x0 < name.x1 < min(box.x0 for box in numbers)
-
-
 def test_maps_have_a_mark_for_each_class():
     points = {step: arrays(step, clouds())["map/layer_02/cls"] for step in STEPS}
     figure = maps(points, "a title", np.arange(12) % 2, ["no"])
@@ -193,16 +125,6 @@ def test_little_to_draw_is_drawn(rows):
     assert svg_text(spectra({}, "*/cls", end))
     if not rows:
         assert "nothing logged" in svg_text(layer_curves(rows, METRIC, "cls"))
-
-
-def test_curves_show_the_metrics_with_each_layer():
-    figure = curves(ROWS, "a title", "val/accuracy")
-    titles = [axis.get_title() for axis in figure.axes]
-    assert "tokens · N = 2,048" in titles
-    assert "isotropy layer · N = 640" in titles
-    assert "ln I(W) (0 = isotropic)" in [axis.get_ylabel() for axis in figure.axes]
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == list(LAYERS)
 
 
 def test_two_figures_in_one_page_share_no_id():

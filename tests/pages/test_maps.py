@@ -70,16 +70,6 @@ def test_points_labels_and_tokens_survive_the_packing():
     assert of_scores["groups"]["cls"]["kind"] == "score"
 
 
-@pytest.mark.parametrize(
-    ("end", "shown", "title"),
-    [(End(20, True), 1, "kept weights (step 20)"), (End(40, False), 2, "step 40")],
-)
-def test_the_step_to_begin_with(end, shown, title):
-    data = map_data({step: arrays(step, clouds()[:2]) for step in (0, 20, 40)}, end)
-    assert (data["steps"], data["shown"]) == ([0, 20, 40], shown)
-    assert (data["titles"][0], data["titles"][shown]) == ("step 0", title)
-
-
 def test_a_cloud_without_a_map_at_a_step_has_none_there():
     first = {k: v for k, v in arrays(0, clouds()).items() if k != "map/layer_00/cls"}
     data = map_data({0: first, 9: arrays(9, clouds())}, End(9, False))

@@ -15,11 +15,6 @@ from tests.pages.small_run import HOSTILE, write_run
 OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", "site=[layer_1]"]
 
 
-def test_a_shell_reads_the_overrides_as_they_were():
-    words = shlex.split(train_command([*OVERRIDES, "rerun=true"], {"threads": 2}, rerun=True))
-    assert words == ["isotrain", "train", *OVERRIDES, "threads=2", "rerun=true"]
-
-
 def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
     (tmp_path / "own conf" / "metric").mkdir(parents=True)
     (tmp_path / "own conf" / "metric" / "mine.yaml").write_text(
@@ -49,14 +44,6 @@ def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
     assert "ISOTRAIN_ALLOW=<package>" in asked[2][0]
 
 
-@pytest.mark.parametrize("given", ["threads=1", "threads=null"])
-def test_threads_that_were_given_stay(given):
-    assert train_command(["task=wic", given], {"threads": 2}, rerun=False).split()[2:] == [
-        "task=wic",
-        given,
-    ]
-
-
 @pytest.fixture
 def told(tmp_path):
     folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
@@ -78,13 +65,6 @@ def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
     text = told(overrides=["task=wic"], status="failed")
     assert "isotrain train task=wic threads=2<" in text.replace("\n", "")
     assert "It goes on with this run from its last checkpoint, in my runs/wic/none-01/" in text
-
-
-@pytest.mark.parametrize("overrides", [[], None])
-def test_without_overrides_the_record_is_the_job(told, overrides):
-    text = told(overrides=overrides)
-    assert "isotrain run &#39;my runs/wic/none-01/result.json&#39;" in text
-    assert "It trains into my runs/wic/none-01/; where the run is finished there" in text
 
 
 def test_what_was_not_recorded_is_told(told):

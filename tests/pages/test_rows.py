@@ -8,36 +8,12 @@ from isotrain.pages.rows import (
     End,
     chance,
     end_of,
-    headline,
-    isotropy_series,
     n_rows,
-    series,
 )
 from isotrain.runs.keys import CurveKey
-from tests.pages.small_run import clouds, evaluation, value
+from tests.pages.small_run import clouds, evaluation
 
 ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, clouds())]
-
-
-def test_series_are_in_the_order_of_steps():
-    assert series(ROWS, "val/accuracy") == [(0, 0.5), (20, 0.55)]
-    assert series(ROWS[::-1], "val/accuracy") == [(0, 0.5), (20, 0.55)]
-    assert series(ROWS, "absent") == []
-
-
-def test_places_of_all_metrics_and_of_one():
-    assert len(isotropy_series(ROWS)) == 9 * len(clouds())
-    curves = isotropy_series(ROWS, "partition")
-    assert len(curves) == len(clouds())  # without its null
-    wanted = [(step, -10 * value(step, "pooled", "after")) for step in (0, 20)]
-    assert curves[CurveKey("partition", "pooled", "after")] == wanted
-    assert isotropy_series([{"step": 0, "val/accuracy": 1.0}]) == {}
-
-
-def test_rows_of_training_steps_are_apart():
-    rows = [{"step": 4, "train_isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_00/cls": 3.0}]
-    (curve,) = isotropy_series(rows, source="train_isotropy")
-    assert curve == CurveKey("lid", "layer_00", "cls", "train_isotropy")
 
 
 def test_n_of_places_that_differ_is_a_range_and_nan_is_none():
@@ -61,19 +37,8 @@ def test_the_end_is_the_kept_weights_else_the_last_evaluation(result, end):
     assert end_of(result, [*ROWS, {"step": 30, "train/loss": 0.5, "test/accuracy": 0.5}]) == end
 
 
-def test_without_an_evaluation_the_end_is_the_last_step():
-    assert end_of({"steps": 9}, [{"step": 3, "train/loss": 1.0}]) == End(9, False)
-    assert end_of({}, []) == End(0, False)
-
-
 def test_what_chance_gives_is_that_of_the_step():
     curve = CurveKey("partition", "pooled", "after")
     ends = {f"partition_null_{end}": x for end, x in (("low", -0.5), ("high", -0.25))}
     curves = {curve._replace(metric=m): [(0, x), (9, 2 * x)] for m, x in ends.items()}
     assert (chance(curves, curve, 0), chance(curves, curve, 9)) == ("−0.50…−0.25", "−1.0…−0.5")
-
-
-def test_a_headline_of_names_that_are_no_values_is_the_first_two():
-    metrics = ["isoscore", "lid_sd", "lid_value", "partition"]
-    assert headline({"headline": ["partition", "lid_value"]}, metrics) == ["partition", "lid_value"]
-    assert headline({"headline": ["lid"]}, metrics) == ["isoscore", "lid_sd"]

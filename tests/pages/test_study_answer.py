@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.pages.study_answer import faults, summary, task_answers, task_score, verdict
+from isotrain.pages.study_answer import faults, summary, task_answers, verdict
 from isotrain.reporting.frame import WITHOUT, Row
 from isotrain.reporting.result import Result
 from isotrain.studies.definition import Study
@@ -61,13 +61,6 @@ def test_verdicts(given, wanted):
     assert verdict(given) == wanted
 
 
-def test_an_interval_without_0_is_undecided_where_holm_says_so():
-    found = row("a", 0.02, 0.06, half=0.01)
-    assert found.difference_low > 0
-    (answer,) = task_answers(content(base(), found))
-    assert answer.items == ["Undecided: a +2.0 [+1.0, +3.0], p = .060."]
-
-
 def test_the_summary_names_every_arm_with_its_tasks():
     rows = []
     for task, effect in (("wic", 0.03), ("stsb", -0.03)):
@@ -80,13 +73,8 @@ def test_the_summary_names_every_arm_with_its_tasks():
     )
     one = content(base(), row("b"), arms=("b",))
     assert summary(one) == (
-        "No method scores higher or lower than the baseline none. Undecided: b."
+        "No method is shown to score higher or lower than the baseline none. Undecided: b."
     )
-
-
-def test_without_a_test_nothing_is_said_of_any_arm():
-    for rows in ((), (base(), row("a", 0.1, None, n=1)), (base(),)):
-        assert summary(content(*rows)).startswith("Nothing can be said of any method against the")
 
 
 def test_each_arm_comes_with_its_numbers_the_largest_difference_first():
@@ -132,15 +120,6 @@ def test_why_an_arm_is_not_tested(found, reason):
     assert answer.items[-1] == f"Not tested: a ({reason})."
 
 
-def test_the_answer_is_of_test_where_there_is_one():
-    rows = [base("val/accuracy"), row("a", 0.05, 0.001, key="val/accuracy"), base(), row("a")]
-    assert task_score(content(*rows), "wic") == KEY
-    assert summary(content(*rows)).endswith("Undecided: a.")
-    assert task_score(content(*rows[:2]), "wic") == "val/accuracy"
-    assert task_score(content(base(PLACE)), "wic") == ""
-    assert task_answers(content(base(PLACE)))[0].items == ["No score of a finished run."]
-
-
 def test_isotropy_stands_beside_the_verdict_on_the_score():
     rows = [base(), row("a", -0.03, 0.01), row("b"), row("c", 0.0, 0.9, p_tost=0.01)]
     of_place = [base(PLACE), row("a", 0.2, 0.001, key=PLACE), row("b", -0.1, 0.001, key=PLACE)]
@@ -160,21 +139,6 @@ def test_isotropy_stands_beside_the_verdict_on_the_score():
     assert task_answers(content(base(), base(PLACE)))[0].items == []  # nothing to compare with
     alone = content(*rows, base(PLACE), row("a", 0.1, None, key=PLACE))
     assert task_answers(alone)[0].items[-1].endswith("No change can be tested.")
-
-
-def test_many_arms_are_cut_and_counted():
-    rows = [row(f"arm{k}", -k / 1000) for k in range(30)]
-    (answer,) = task_answers(content(base(), *rows))
-    (text,) = answer.items
-    assert text.startswith("Undecided: arm29 −2.9")
-    assert text.endswith("; and 24 more.")
-
-
-def test_published_values_stand_beside_the_own_ones():
-    rows = [base()._replace(published=0.6404), row("a")._replace(published=0.62)]
-    (answer,) = task_answers(content(*rows, published_source="a talk"))
-    wanted = "Published accuracy on test (a talk): none 64.0, here 60.0; a 62.0, here 60.0."
-    assert answer.items[-1] == wanted
 
 
 def test_faults_of_a_study(runs):
@@ -214,36 +178,6 @@ def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted
 @pytest.fixture
 def runs():
     return [Run("wic", arm, 0, {KEY: 0.6}, {}) for arm in ("none", "a")]
-
-
-def test_failed_seeds_stand_beside_the_verdict():
-    rows = [
-        base()._replace(failed=1),
-        row("a", -0.03, 0.01)._replace(failed=4),
-        row("b", 0.001, 0.9, p_tost=0.01)._replace(failed=2),
-        row("c", 0.004, 0.6, seeds_needed=37)._replace(failed=3),
-        row("d", 0.02, None, n=1)._replace(failed=7),
-    ]
-    (answer,) = task_answers(content(*rows, arms="abcd"))
-    said = "of 8 seeds failed; these numbers are of the others"
-    assert answer.title.endswith(f"baseline none 60.0, 1 {said}")
-    assert answer.items == [
-        f"Lower: a −3.0 [−4.0, −2.0], p = .010, 4 {said}.",
-        f"The same within ±1.0 points: b +0.1 [−0.9, +1.1], TOST p = .010, 2 {said}.",
-        f"Undecided: c +0.4 [−0.6, +1.4], p = .600, about 37 seeds would show one point, 3 {said}.",
-        f"Not tested: d (+2.0 on one seed, 7 {said}).",
-    ]
-
-
-def test_the_answer_says_that_dev_is_the_best_of_several():
-    rows = [
-        line._replace(best_of="7")
-        for line in (base("val/accuracy"), row("a", -0.03, 0.01, key="val/accuracy"))
-    ]
-    (answer,) = task_answers(content(*rows))
-    assert "N = 1,400, dev: best of 7 evaluations of each run, n = 8 seeds" in answer.title
-    (of_test,) = task_answers(content(*rows, base(), row("a")))
-    assert "best of" not in of_test.title
 
 
 @pytest.mark.parametrize("p_holm", [0.001, 0.9, None])

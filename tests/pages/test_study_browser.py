@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -118,27 +117,3 @@ def test_the_place_of_isotropy_is_chosen(seen):
 def test_a_phone_shows_it_all(seen):
     assert seen["wide"] == []
     assert seen["small"] == 0
-
-
-def test_no_heading_of_a_table_leaves_a_gap_above_the_others(seen):
-    assert 1 < seen["headLines"] < 2.5
-
-
-def test_many_arms_with_long_names_fit_a_phone(tmp_path):
-    arms = ("none", *(f"arm_{k}_{'long' * 12}" for k in range(12)))
-    one = {"wic": TASKS["wic"]}
-    study = replace(study_of(one, arms, range(2)), name="long" * 30)
-    given = result(runs_of(one, arms, range(2)), study, headline=())
-    text = write_study_page(tmp_path / "study", given).read_text(encoding="utf-8")
-    page = tmp_path / "used.html"
-    check = """<script>
-    document.body.style.width = "390px";
-    document.body.style.margin = "0";
-    const wide = [...document.querySelectorAll("body *")].filter((part) =>
-      !part.closest(".scroll, svg, pre, option") && part.getBoundingClientRect().right > 391);
-    document.title = `${wide.length} wide`;
-    </script>"""
-    page.write_text(text.replace("</body>", check + "</body>"), encoding="utf-8")
-    dom, said = opened(page, tmp_path)
-    assert said == []
-    assert "<title>0 wide</title>" in dom

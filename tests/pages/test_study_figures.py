@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from isotrain.pages.arm_looks import MARKERS, arm_looks
 from isotrain.pages.study_figures import (
+    MARKERS,
     against_isotropy,
+    arm_looks,
     around_site,
     by_layer,
     differences,
     through_training,
-    with_names,
 )
-from isotrain.pages.svg import inline, svg_text
 from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import Row
-from isotrain.reporting.statistics import Summary, summarize
+from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_study import EFFECT, METRICS, curves_of, isotropy, result
 
@@ -79,35 +76,6 @@ def test_a_difference_has_its_interval_its_seeds_and_its_mean():
     assert axis.get_title() == "wic · accuracy on test · N = 1,400"
 
 
-def test_only_seeds_of_both_arms_are_paired():
-    runs = [r for r in WIC if not (r.arm == "none" and r.seed == 3)]
-    dots = of_arm(differences(ROWS, runs, LOOKS), "project")[0]
-    assert len(xs(dots)) == 7
-    runs = [r._replace(scores={KEY: math.nan}) if r.seed == 5 else r for r in runs]
-    assert len(xs(of_arm(differences(ROWS, runs, LOOKS), "project")[0])) == 6
-
-
-def test_one_seed_has_a_mean_and_no_interval():
-    row = Row("all", "wic", KEY, "istar", "1400", 1, 0.6, difference=-0.02, pairs=1)
-    figure = differences([row], [], LOOKS, published={"istar": -0.3})
-    dots, mean = of_arm(figure, "istar")
-    assert (xs(dots), xs(mean), mean.get_markerfacecolor()) == ([], [-2.0], "white")
-    (cross,) = (line for line in figure.axes[0].lines if line.get_marker() == "x")
-    assert xs(cross) == [-30.0]
-    assert figure.axes[0].get_xlim()[0] < -30
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == ["istar", "−2.0"]
-
-
-def test_names_and_formulas_of_an_arm_stay_texts():
-    name = "$x_1$ <b>" + "long" * 20
-    row = ROWS[0]._replace(method=name)
-    svg = svg_text(differences([row], [], arm_looks([name], "none")))
-    assert "$x_1$ &lt;b&gt;" in svg
-    assert "long" * 20 not in svg
-    assert 'data-arm="1"' in inline(svg, "f1", "")
-
-
 def test_every_run_and_every_mean_is_a_point():
     curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
     runs = [r._replace(degenerate="one class") if r.seed == 0 else r for r in WIC]
@@ -143,17 +111,6 @@ def test_layers_at_the_end_with_their_bands():
     assert figure.axes[0].get_ylabel() == "IsoScore, bias-corrected (1 = isotropic)"
 
 
-def test_the_end_is_that_of_the_kept_weights():
-    curve_key = CurveKey("lid", "layer_01", "tokens")
-    curve = Curve("wic", "none", curve_key, {40: summarize([2.0])}, end=summarize([4.0, 6.0]))
-    (line,) = of_arm(by_layer([curve], "tokens", LOOKS, TITLES), "none")
-    assert ys(line) == [5.0]
-    one = curve._replace(end=summarize([5.0]))
-    assert not by_layer([one], "tokens", LOOKS, TITLES).axes[0].collections  # no band
-    unknown = by_layer([curve._replace(end=None)], "tokens", LOOKS, TITLES)
-    assert of_arm(unknown, "none") == []
-
-
 def test_around_a_site_arms_stand_beside_each_other():
     figure = around_site(curves(), "pooled", LOOKS)
     ends = {}
@@ -178,50 +135,3 @@ def test_a_curve_through_training_has_a_gap_where_a_mean_is_not_finite():
     assert [math.isnan(y) for y in ys(line)] == [False, True, False]
     whole = through_training(curves(), curve_key, LOOKS)
     assert len(whole.axes[0].collections) == len(whole.axes[0].lines) == len(EFFECT)
-
-
-def test_a_file_names_the_arms_below_what_was_drawn():
-    figure = by_layer(curves(), "tokens", LOOKS, TITLES)
-    before = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
-    with_names(figure, LOOKS)
-    after = figure.get_size_inches()[1], figure.axes[0].get_position().bounds
-    assert after[0] > before[0]
-    assert after[1][3] * after[0] == pytest.approx(before[1][3] * before[0])  # inches stay
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(LOOKS)
-    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else None
-    top = legend.get_window_extent(renderer).y1
-    assert top <= figure.axes[0].get_window_extent(renderer).y0
-
-
-def test_a_difference_beside_collapsed_predictions_is_not_full():
-    (row,) = (row for row in ROWS if row.p_holm < 0.05)
-    for said, full in (("", True), ("8 of 8 runs of none collapsed", False)):
-        figure = differences([row._replace(collapsed=said)], WIC, LOOKS)
-        mean = of_arm(figure, row.method)[-1]
-        assert (mean.get_markerfacecolor() == LOOKS[row.method].colour) == full
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, -1e4])
-def test_the_name_of_the_values_meets_no_number_and_no_title(scale):
-    curve_key = CurveKey(METRICS[0], "layer_01", "tokens")
-    runs = [r._replace(scores={**r.scores, KEY: scale * r.scores[KEY]}) for r in WIC]
-    figures = [
-        against_isotropy(runs, KEY, curve_key, LOOKS, "wic"),
-        around_site(curves(), "pooled", LOOKS),
-    ]
-    figures.append(by_layer(curves(), "tokens", LOOKS, TITLES))
-    for figure in figures:
-        (axis,) = figure.axes
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        name, title, *numbers = (
-            text.get_window_extent(canvas.get_renderer())
-            for text in (axis.yaxis.label, axis.title, *axis.get_yticklabels())
-        )
-        shown = [box for box in numbers if box.y0 > axis.bbox.y0 - 9 and box.y1 < axis.bbox.y1 + 9]
-        assert len(shown) > 2
-        assert not any(name.overlaps(box) for box in (title, *shown))
-        assert min(box.x0 for box in (name, *shown)) > -0.02 * figure.bbox.width
-        assert title.y1 <= figure.bbox.y1
-        assert not axis.yaxis.get_offset_text().get_text()

@@ -8,7 +8,6 @@ import pytest
 
 from isotrain.pages.study_answer import CAUTION
 from isotrain.pages.study_page import write_study_page
-from isotrain.reporting.words import difference_text, mean_text
 from isotrain.studies.results import Gap
 from tests.pages.small_study import EFFECT, HOSTILE, TASKS, curves_of, result, runs_of, study_of
 from tests.pages.test_report import Page
@@ -50,7 +49,7 @@ def test_what_a_reader_sees_first(page):
         "2 tasks × 4 methods × 8 seeds",
         "64 of 64 runs finished",
         "Does isotropy help while fine-tuning?",
-        "No method scores higher than the baseline none. Lower: project (wic",
+        "No method is shown to score higher than the baseline none. Lower: project (wic",
         f"wic: accuracy on test, N = 1,400, n = 8 seeds, baseline none {100 * own:.1f}",
         "The same within ±1.0 points: protect_labels",
         "seeds would show one point",
@@ -62,7 +61,7 @@ def test_what_a_reader_sees_first(page):
 def test_sections_in_their_order(page):
     titles = [
         *("Differences in the score", "Score against isotropy", "Isotropy by layer at the end"),
-        *("Isotropy through training", "What was compared", "All numbers", "Runs"),
+        *("Isotropy through training", "What was compared", "All numbers"),
         *("Repeat this study", "How to read it"),
     ]
     behind = page.text[page.text.index("How to read it") :]  # the contents list ends with it
@@ -76,19 +75,10 @@ def test_sections_in_their_order(page):
         "Rudman & Eickhoff 2024",
         "CI over seeds and examples",
         "exact sign-flip test",
-        "All 64 finished runs",
-        "1784da9",
-        "wic/istar-0123456789",
     ):
         assert wanted in behind
     assert "published" not in behind  # nothing was: no column, no cross
     assert "†" not in behind
-
-
-def test_every_number_of_the_tables_is_there(page):
-    for row in result().rows:
-        assert mean_text(row) in page.text
-        assert difference_text(row) in page.text
 
 
 def test_figures_are_files_too(folder):
@@ -124,31 +114,14 @@ def test_hostile_texts_stay_texts(tmp_path):
 
 def test_collapsed_predictions_are_marked_and_the_table_comes_without_them_too(tmp_path):
     def broken(run):
-        ended = run._replace(finished_at="2031-02-03T04:05:06+01:00")
-        return ended._replace(degenerate="all of one class") if run[1:3] == ("istar", 1) else ended
+        return run._replace(degenerate="all of one class") if run[1:3] == ("istar", 1) else run
 
     page = small(tmp_path, change=broken)
     assert "1 of 12 runs have collapsed predictions (istar)" in page.text
     assert page.text.count("All numbers without collapsed predictions") == 2  # contents, heading
     without = page.text[page.text.rindex("All numbers without collapsed") :]
     assert "istar 2 " in without
-    runs = page.text[page.text.rindex("finished, UTC") :]
-    assert "2031-02-03 03:05 wic/none-0123456789" in runs
-    assert "istar 1 yes " in runs
-    assert runs.count("Collapsed predictions: wic, istar, seeds 1: all of one class.") == 1
-
-
-def test_one_seed_says_that_nothing_can_be_told(tmp_path):
-    page = small(tmp_path, seeds=[3], margin=None)
-    for wanted in (
-        "One seed: no spread is known",
-        "Nothing can be said of any method",
-        "on one seed)",
-        "No margin was stated",
-        "No isotropy was measured in these runs.",
-    ):
-        assert wanted in page.text
-    assert "nan" not in page.text.lower().split()
+    assert page.text.count("wic, istar, seeds 1: all of one class") == 1
 
 
 def test_thirty_arms_with_long_names_and_no_finite_score(tmp_path):
@@ -175,17 +148,6 @@ def test_published_values_stand_beside(tmp_path):
     assert "Published accuracy on dev (a talk of 2020): none 64.0, here" in page.text
     assert "Grey cross: the published difference." in page.text
     assert "Published: a talk of 2020." in page.text
-
-
-def test_what_selected_its_weights_and_what_is_said_below_the_tables(tmp_path, page):
-    found = small(tmp_path, change=lambda run: run._replace(select="best", n_candidates=7)).text
-    assert "wic, accuracy on dev, N = 638, dev: best of 7 evaluations of each run" in found
-    why = "no CI over seeds and examples: 6 of 6 runs kept no predictions of dev"
-    assert f"accuracy on dev: project, protect_labels, istar: {why}." in found
-    assert "a score of dev is the best of its evaluations" in found
-    assert "nothing is the best of several" not in found
-    assert "nothing is the best of several" in page.text
-    assert "best of 7" not in page.text
 
 
 @pytest.mark.parametrize("planned", [0, 4])

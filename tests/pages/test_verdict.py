@@ -16,7 +16,14 @@ from tests.pages.small_run import write_run
     ("more", "wanted"),
     [
         ({"select": "best", "n_candidates": 7}, "the best of 7 evaluations on dev"),
-        ({"select": "holdout", "n_candidates": 7}, "7 evaluations on held-out training rows"),
+        (
+            {"select": "holdout", "n_candidates": 7, "n_rows": {"dev": 5000, "holdout": 80}},
+            "7 evaluations on 80 held-out training examples",
+        ),
+        (
+            {"config": {"training": {"select": "best"}}},
+            "No evaluation had a score",
+        ),
         ({"n_rows": {"dev": 32}}, "Dev has 32 examples"),
         ({"stopped_by_patience": True}, "training.patience"),
         ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
@@ -104,13 +111,6 @@ def test_what_to_look_at_next_is_computed_from_the_record(tmp_path):
     assert len(next_steps(read_result(folder), everything, {})) == 4
 
 
-def test_without_isotropy_a_reader_is_told_of_the_score_alone(tmp_path):
-    folder = write_run(tmp_path / "run", isotropy=False)
-    rows = read_records(folder / "metrics.jsonl")
-    assert len(answers(read_result(folder), rows, {})) == 1
-    assert len(next_steps(read_result(folder), rows, {})) == 1
-
-
 @pytest.mark.parametrize("n", [1, 32, 640])
 def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away(n):
     for k in {0, 1, n // 2, n}:
@@ -137,15 +137,6 @@ def test_few_embeddings_for_their_width_are_told(tmp_path):
     assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
     assert f"(N < 10·D = 1,000): {small}. IsoScore" in told(width=100)
     assert told(width=64) == ""
-
-
-def test_faults_are_told_in_one_place(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False, isotropy=False)
-    rows = read_records(folder / "metrics.jsonl")
-    result = read_result(folder) | {"degenerate": True, "degenerate_reason": "one class"}
-    assert faults(result) == ["The run is degenerate: one class."]
-    assert faults(result, rows, has_checkpoint=True) == faults(result)
-    assert not any("degenerate" in text for text in warnings(result, rows))
 
 
 @pytest.mark.parametrize(

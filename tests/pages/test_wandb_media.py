@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from isotrain.pages import wandb_media
 from isotrain.pages.wandb_media import media, summary
 from isotrain.runs.files import RecordFile, read_records, write_json
 from isotrain.runs.keys import few
@@ -96,29 +94,6 @@ def test_one_table_has_everything_that_was_measured(sent):
     assert found["step"] == STEPS[-1]
 
 
-def test_a_table_is_continued_where_it_is_full(monkeypatch, tmp_path):
-    folder = write_run(tmp_path / "run")
-    monkeypatch.setattr(wandb_media, "MOST_LINES", 50)
-    (*_, (_, tables)) = media(folder)
-    assert list(tables) == ["tables/isotropy", "tables/isotropy_2"]
-    lines = [line for part in tables.values() for line in part.data]
-    assert [len(part.data) for part in tables.values()] == [50, 13]
-    assert len({tuple(line[:5]) for line in lines}) == len(STEPS) * len(CLOUDS) * 3
-
-
-def test_the_table_is_staged_with_the_run(sent):
-    """Nothing waits in the home directory; the uploader finds the file where the record says."""
-    entries = [
-        entry
-        for artifact in wandb_record.records(sent.record, "artifact")
-        for entry in artifact.manifest.contents
-    ]
-    assert len(entries) == 1 + len(HEADLINE) * len(VIEWS)
-    for entry in entries:
-        assert entry.local_path.startswith(str(sent.record.parent))
-        assert json.loads(Path(entry.local_path).read_text())["data"]
-
-
 @pytest.mark.parametrize("metric", HEADLINE)
 @pytest.mark.parametrize("view", VIEWS)
 def test_layers_are_lines_of_one_chart(sent, metric, view):
@@ -172,11 +147,6 @@ def test_spectra_are_histograms_of_log_shares_at_each_snapshot(sent):
             assert sum(counts) == len(shares)
 
 
-def test_the_page_is_sent_as_it_is(sent):
-    found = objects(sent, "html-file")["report/page"]
-    assert (sent.files / found["path"]).read_text() == PAGE
-
-
 def test_the_summary_is_that_of_the_curves(sent):
     found = wandb_record.summary(sent.record)
     score = [(step, 0.5 + (step % 12) / 100) for step in STEPS]  # .5, .54, .5
@@ -195,27 +165,6 @@ def test_the_summary_is_that_of_the_curves(sent):
     assert len(own) == 4 + 2 * len(HEADLINE) * len(CHARTED)
 
 
-def test_scalars_come_before_and_once(sent):
-    rows = wandb_record.history(sent.record)
-    assert [row["trainer/global_step"] for row in rows if "val/accuracy" in row] == list(STEPS)
-    assert [row["_step"] for row in rows] == list(range(len(rows)))
-    assert len(rows) == len(STEPS) + len(STEPS) + 3
-
-
-def test_a_run_without_isotropy_or_snapshots_shows_what_it_has(tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    file = RecordFile(folder / "metrics.jsonl")
-    file.append({"step": 0, "time_s": 1.0, "val/accuracy": 0.5})
-    result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
-    write_json(folder / "result.json", result)
-    assert [list(objects) for _, objects in media(folder) if objects] == [["report/curves"]]
-    assert summary(folder) == {
-        **{"final/val/accuracy": 0.5, "area/val/accuracy": 0.5},
-        **{"best/val/accuracy": 0.5, "best_step/val/accuracy": 0},
-    }
-
-
 def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     """Step 0 is the best row here, and the run ended with the weights of step 4."""
     folder = tmp_path / "run"
@@ -228,10 +177,3 @@ def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     found = summary(folder)
     assert found["final/val/accuracy"] == found["best/val/accuracy"] == 0.6
     assert found["best_step/val/accuracy"] == 4
-
-
-def test_the_best_of_a_loss_is_the_lowest(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    result = json.loads((folder / "result.json").read_text()) | {"mode": "min"}
-    write_json(folder / "result.json", result)
-    assert summary(folder)["best/val/accuracy"] == 0.5

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from isotrain.cli import main
 from isotrain.reporting.collect_command import find_runs
-from isotrain.reporting.groups import Found, differing, groups_markdown, texts
+from isotrain.reporting.groups import Found, differing, groups_markdown
 from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
 
@@ -43,6 +43,7 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         bi = {"task": {"form": "bi", "seed": seed}}
         leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
     leave(runs / "wic" / "zca-0", arm="zca", accuracy=0.65)
+    leave(runs / "wic" / "zca-1", arm="zca", accuracy=0.45, steps=0)
     assert main(["collect", str(runs)]) == 0
     out = runs / "collected"
     text = (out / "groups.md").read_text()
@@ -51,13 +52,14 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ["wic", "none", "accuracy on dev", "9", "3", "70.0", "", "task.form=bi"],
         ["wic", "none", "accuracy on dev", "9", "3", "61.0 ± 2.5", "", "task.form=cross"],
         ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
+        ["wic", "zca (untrained)", "accuracy on dev", "9", "1", "45.0", "", "task.form=cross"],
     ]
     assert main(["collect", str(runs), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (len(content["runs"]), content["others"]) == (7, [])
+    assert (len(content["runs"]), content["others"]) == (8, [])
     assert content["runs"][0]["scores"]["val/accuracy"] == 0.6
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert [line["task.form"] for line in lines[:2]] == ["cross", "bi"]
     assert "output_dir" not in lines[0]
     assert "task.seed" not in lines[0]
@@ -89,27 +91,6 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
     assert [line["search"] for line in lines] == ["few"] * 4 + [""] * 2
 
 
-def test_nothing_but_trials_of_a_search(tmp_path, capsys):
-    leave(tmp_path / "wic" / "few-0", "few", search="few")
-    assert main(["collect", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "# Runs: 1 finished, 1 of them trials of searches" in text
-    assert text.count("| task ") == 1
-    assert "### wic, few: 1 configuration tried" in text
-
-
-def test_groups_of_one_task_are_told_apart_whatever_their_arms(tmp_path, capsys):
-    leave(tmp_path / "wic" / "clip-0", "clip", config={"data": {"batch_size": 32}})
-    leave(tmp_path / "wic" / "clip_pooled-0", "clip_pooled", config={"data": {"batch_size": 16}})
-    leave(tmp_path / "rte" / "clip-0", "clip", config={"data": {"batch_size": 8}})
-    assert main(["collect", str(tmp_path)]) == 0
-    assert [(line[0], line[1], line[-1]) for line in cells(capsys.readouterr().out)] == [
-        ("rte", "clip", ""),  # alone in its task
-        ("wic", "clip", "data.batch_size=32"),
-        ("wic", "clip_pooled", "data.batch_size=16"),
-    ]
-
-
 def test_the_score_on_test_has_a_column(tmp_path, capsys):
     for seed, test in enumerate((0.5, 0.6, None)):
         scores = {"val/accuracy": 0.5, "test/accuracy": test}
@@ -120,15 +101,6 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
         *("55.0 ± 63.5 (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
-
-
-def test_collapsed_predictions_are_named(tmp_path, capsys):
-    leave(tmp_path / "wic" / "none-0")
-    leave(tmp_path / "wic" / "none-1", seed=1, degenerate_reason="all one class")
-    assert main(["collect", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "Collapsed predictions; the scores below count them too:" in text
-    assert "\n- wic, none, seeds 1: all one class\n" in text
 
 
 def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, capsys):
@@ -150,15 +122,6 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
         "wic/e: running (starting)",
     ):
         assert f"- {line}\n" in text
-
-
-def test_a_second_call_does_not_collect_what_the_first_wrote(tmp_path):
-    leave(tmp_path / "wic" / "none-0")
-    assert main(["collect", str(tmp_path)]) == 0
-    first = {p.name: p.read_bytes() for p in (tmp_path / "collected").iterdir()}
-    assert set(first) == {"groups.md", "runs.csv", "runs.parquet"}
-    assert main(["collect", str(tmp_path), "--out", str(tmp_path / "elsewhere")]) == 0
-    assert {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").iterdir()} == first
 
 
 def test_what_is_left_out_is_told(tmp_path, capsys):
@@ -224,20 +187,3 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert differing(found) == [{"n": "0"}, {"n": "1"}]
     apart = [found[0], Found(runs[1], {**other, "source.seed": "5"})]
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
-
-
-def test_a_configuration_in_dotted_keys():
-    config = {"a": {"b": [1, "x"], "c": {}}, "report": True, "monitor": {"map_rows": 3, "k": None}}
-    assert texts(config) == {"a.b": '[1, "x"]', "a.c": "{}", "monitor.k": "null"}
-
-
-def test_a_part_that_others_lack_is_told_by_its_class_alone():
-    metric = "metric.lid.function."
-    lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
-    keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
-    found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
-    told = [line[-1] for line in cells(groups_markdown(found))]
-    assert sorted(told) == [
-        *("lr=1", "metric.lid=lid, metric.lid.function.k=100"),
-        "metric.lid=lid, metric.lid.function.k=50",
-    ]

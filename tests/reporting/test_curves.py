@@ -71,9 +71,3 @@ def test_the_end_is_over_the_scores_of_the_runs(tmp_path):
         (one.folder / "metrics.jsonl").unlink(missing_ok=True)
     (alone,) = isotropy_curves(runs, ["isoscore"])
     assert (alone.points, alone.end) == ({}, curve.end)
-
-
-def test_methods_have_their_own_curves(tmp_path):
-    rows = [{"step": 0, AFTER.text: 0.5}]
-    runs = [run(tmp_path, 0, rows, arm) for arm in ("zca", "none")]
-    assert [curve.method for curve in isotropy_curves(runs, ["isoscore"])] == ["zca", "none"]

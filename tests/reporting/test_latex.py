@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from isotrain.reporting.latex import SIGNS, escaped
 from tests.reporting.small_tables import STUDY, lost, one_degenerate, runs, tex
 
 DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}%s\end{document}"
@@ -73,35 +72,3 @@ def test_latex_says_what_its_numbers_are():
     assert line in source
     assert r"Published: Some \& Other 2020, table 3." in source
     assert re.findall(r"\\label{(.*)}", source)[0] == "tab:50---odd--rte"
-
-
-@pytest.mark.parametrize("sign", SIGNS)
-def test_every_sign_is_escaped_once(sign):
-    assert escaped(f"a{sign}b") == f"a{SIGNS[sign]}b"
-
-
-def test_latex_claims_nothing_beside_collapsed_predictions():
-    of_rte = tex(one_degenerate()).split(r"\end{table}")[0]
-    assert r"none $\dagger$ & 4" in of_rte
-    assert "& TOST p" not in of_rte
-    assert r"protect\_labels\_1.0: 1 of 4 runs of none collapsed: no claim" in of_rte
-
-
-def test_latex_has_what_to_know_below_each_task():
-    first, *others = runs(code="0a1b")
-    found = [first._replace(code="2c3d+", degenerate="one class"), *others]
-    source = tex(found, gaps=lost(), changes=["margin was 0.005 and is 0.02"])
-    of_rte, _, of_wic = re.findall(r"\\begin{table}(?:.|\n)*?\\end{table}", source)
-    for wanted in (
-        r"Failed, so that the numbers are of the other seeds: rte, protect\_labels\_1.0: 2 of 4",
-        "Not finished: rte, none: 1 of 4 seeds not run",
-        "Mixed code",
-        "Collapsed predictions: rte, none, seeds 0: one class",
-        "margin was 0.005 and is 0.02",
-        "Failed runs have no score",
-    ):
-        assert wanted in of_rte
-    assert "Failed" not in of_wic
-    assert "Not finished: wic, none: 1 of 4 seeds not run" in of_wic
-    assert "Mixed" not in of_wic
-    assert "margin was 0.005" in of_wic

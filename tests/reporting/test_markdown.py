@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from isotrain.reporting.markdown import markdown
 from isotrain.studies.results import Gap
 from tests.reporting.small_tables import (
-    NONE,
-    STUDY,
     columns,
     one_degenerate,
     result,
@@ -47,14 +44,6 @@ def test_markdown_has_the_numbers_of_the_rows():
     assert "a difference beyond the margin, ±2.0 points, by two one-sided t tests" in told
 
 
-def test_zero_has_no_minus_sign_and_small_p_no_zero():
-    assert "−0.0 " not in text(runs(arm=[v - 1e-9 for v in NONE]))
-    shifted = [value + 0.1 + 1e-4 * i for i, value in enumerate(NONE)]
-    assert "< .001" in text(runs(arm=shifted))
-    for word in ("nan", "None"):
-        assert word not in text(runs([0.6], [0.7]))
-
-
 def test_collapsed_predictions_are_listed_marked_and_left_out_in_a_second_table():
     found = text(one_degenerate())
     assert "- rte, none, seeds 0: one class" in found
@@ -71,14 +60,6 @@ def test_collapsed_predictions_are_listed_marked_and_left_out_in_a_second_table(
     assert "ollapsed" not in text(runs()).replace("beside collapsed predictions", "")
 
 
-def test_a_method_whose_predictions_are_all_collapsed_has_a_row_without_them():
-    found = [r._replace(degenerate="x") if r.arm != "none" else r for r in runs()]
-    part = text(found).split("### accuracy on dev, N = 277, without collapsed predictions")[1]
-    line = columns(next(line for line in part.splitlines() if line.startswith("| protect")))
-    assert line[:3] == ["protect_labels_1.0", "0", ""]
-    assert "- protect_labels_1.0: every run has collapsed predictions and is left out" in part
-
-
 def test_what_is_missing_mixed_or_changed_stands_above_the_tables():
     first, *others = runs(code="0a1b")
     gaps, changes = [Gap("wic", "none", 9, "not run")], ["margin was 0.005 at first"]
@@ -92,13 +73,6 @@ def test_what_is_missing_mixed_or_changed_stands_above_the_tables():
     ):
         assert wanted in above
     assert "Mixed" not in text(runs(code="0a1b"))
-
-
-def test_without_a_margin_the_legend_says_so():
-    without = text(runs(), replace(STUDY, margin=None))
-    assert "TOST" not in without
-    assert "No margin was stated" in without
-    assert "No margin was stated" not in text(runs())
 
 
 def test_why_there_is_no_ci_over_examples_stands_below_the_table():

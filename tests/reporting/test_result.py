@@ -11,18 +11,6 @@ from isotrain.studies.results import Run
 from tests.reporting.small_tables import STUDY, lost, result, runs, tex, text
 
 
-def test_failed_runs_are_told_apart_and_beside_their_method():
-    found = text(runs(), gaps=lost())
-    above = found[: found.index("## rte")]
-    failed, missing = above.index("Failed; the numbers"), above.index("Missing:")
-    assert failed < above.index("- rte, protect_labels_1.0, seed 4: failed") < missing
-    assert missing < above.index("- rte, none, seed 6: not run")
-    note = "- protect_labels_1.0: 2 of 4 seeds failed; these numbers are of the others"
-    assert found.count(note) == 2  # a score and a value of isotropy of rte
-    assert "that may flatter their method" in " ".join(found.split())
-    assert "flatter" not in text(runs(), gaps=lost()[2:])
-
-
 def test_cautions_count_by_task_method_and_reason():
     found = result(runs(), gaps=lost(), changes=["seeds 8-9 were added"])
     assert cautions(found) == [
@@ -42,18 +30,6 @@ def test_scores_of_a_part_of_the_examples_say_so_in_every_table():
     assert told in " ".join(text(found).split())
     assert told.replace("–", "--") in " ".join(tex(found).split())
     assert told in " ".join(" ".join(mixed(some)).split())
-
-
-def test_scores_that_selected_their_weights_say_so():
-    chosen = [run._replace(select="best", n_candidates=7) for run in runs()]
-    found = text(chosen)
-    assert "### accuracy on dev, N = 277, dev: best of 7 evaluations of each run" in found
-    for shown in (found, tex(chosen)):
-        assert "a score of dev is the best of its evaluations" in " ".join(shown.split())
-        assert "nothing is the best of several" not in shown
-    assert "nothing is the best of several" in text(runs())
-    mixed = [run._replace(select="last") if run.arm == "none" else run for run in chosen]
-    assert "best of 7 evaluations of each run of protect_labels_1.0" in text(mixed)
 
 
 def test_what_no_difference_can_reach_is_told():
