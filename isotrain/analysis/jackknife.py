@@ -33,6 +33,10 @@ class Estimate(NamedTuple):
         apart_G = self.without_G - self.without_G.mean()
         return torch.sqrt((n - 1) / n * apart_G.square().sum())
 
+    def figures(self, name: str) -> dict[str, float]:
+        """Value and standard error, as cells of a record."""
+        return {name: float(self.value), f"{name}_error": float(self.error)}
+
     def less(self, other: Estimate) -> Estimate:
         """The difference of two figures; in its error, what moves both cancels.
 

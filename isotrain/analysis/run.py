@@ -19,7 +19,7 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import given_files, result_of
+from isotrain.analysis.start import given_files
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
@@ -124,7 +124,6 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = instead or str(cfg.encoder.get("name") or cfg.encoder["_target_"])
     if cfg.check is not None:
         check_comparable(published, name)
-        _check_start(cfg)
     source: Source = made(cfg.source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
@@ -144,14 +143,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     """Measure what is not yet; the record of the analysis."""
     cfg, store, limit = plan.cfg, plan.store, encoder.max_positions
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
-    if length < cfg.max_length:
-        say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
     code = code_state()
-    if earlier := store.of_other_code(code):
-        say(
-            f"measured before by other code: {', '.join(earlier)}; rerun=true, once this analysis "
-            "is finished, measures all again"
-        )
     parts: list[tuple[str, str]] = []
     for weights, measured in each_weights(encoder, plan.end):
 
@@ -184,18 +176,6 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         "other_code": store.of_other_code(code),
         "environment": environment(cfg.threads) | {"device": str(cfg.device)},
     }
-
-
-def _check_start(cfg: DictConfig) -> None:
-    """Reject a comparison with published figures where the run started from other weights."""
-    run = {} if cfg.from_run is None else result_of(cfg.from_run)
-    reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
-    if run.get("init_from") or reinit:
-        other = "blocks drawn anew" if reinit else "the weights of another run"
-        raise ValueError(
-            f"check=published needs the encoder as it was published, and the run of "
-            f"from_run={cfg.from_run} started with {other}; use check=null"
-        )
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:

@@ -115,15 +115,6 @@ def test_a_mean_over_sentences_and_one_over_layers():
     assert both.error.item() == pytest.approx(values_G.std().item())
 
 
-def test_an_error_over_rows_would_be_far_too_small():
-    """Copies of one sentence tell nothing new: four of each leave the error where it was."""
-    x_ND, sentences_N = cloud(n_sentences=12)
-    once = anisotropy(x_ND, sentences_N)
-    often = anisotropy(x_ND.repeat(4, 1), sentences_N.repeat(4))
-    torch.testing.assert_close(often.value, once.value)
-    torch.testing.assert_close(often.error, once.error)
-
-
 def test_the_error_is_the_spread_over_draws():
     generator = torch.Generator().manual_seed(1)
     sentences_N = torch.arange(60).repeat_interleave(4)

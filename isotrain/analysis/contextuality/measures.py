@@ -54,7 +54,7 @@ def layer_measures(
     x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
 ) -> Measures:
     """All measures of the words of a layer."""
-    found = _figure("anisotropy", base.cone)
+    found: Measures = {**base.cone.figures("anisotropy")}
     own = self_similarity(x_ND, words_N, sentences_N, min_count)
     id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
     intra, others, above = (
@@ -62,8 +62,8 @@ def layer_measures(
     )
     found |= _less("self_similarity", own, base.cone)
     found |= _less("intra_sentence_similarity", intra, base.cone)
-    found |= _figure("intra_sentence_leave_one_out", others)
-    found |= _figure("intra_sentence_above_shuffled", above)
+    found |= others.figures("intra_sentence_leave_one_out")
+    found |= above.figures("intra_sentence_above_shuffled")
     found["n_intra"] = len(id_G)
     for form, center in (("", False), ("_centred", True)):
         random = base.share if not center else _mean(_random_shares(x_ND, min_count, seed, center))
@@ -187,17 +187,11 @@ def _mean_cosines(x_ND: Tensor, sentences: Groups, keep_own: bool) -> Tensor:
     return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G
 
 
-def _figure(name: str, of: Estimate) -> Measures:
-    """A figure and its standard error."""
-    return {name: float(of.value), f"{name}_error": float(of.error)}
-
-
 def _less(name: str, of: Estimate, less: Estimate) -> Measures:
-    """A figure, its baseline and their difference, with standard errors over sentences."""
     return {
-        **_figure(name, of),
+        **of.figures(name),
         f"{name}_baseline": float(less.value),
-        **_figure(f"{name}_adjusted", of.less(less)),
+        **of.less(less).figures(f"{name}_adjusted"),
     }
 
 

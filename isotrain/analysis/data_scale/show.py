@@ -10,8 +10,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, Record, TableSpec
-from isotrain.analysis.weights import AFTER
+from isotrain.analysis.tables import Frames, Record, TableSpec, run_saw
 
 ENCODER, STATIC, RANDOM = "encoder", "static", "random"
 FEATURES = (ENCODER, STATIC, RANDOM)
@@ -136,23 +135,18 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
 
 
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
-RUN_SAW = (
-    "after: where the run was trained on this very task, its encoder has seen the training "
-    "examples, the held-out fifth among them; dev is not among them, yet may have chosen the "
-    "run's checkpoint."
-)
 CHANCE = "largest class"
 FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
-def scores(frames: Frames) -> pd.DataFrame:
+def _scores(frames: Frames) -> pd.DataFrame:
     """Mean scores of every curve, by its name, with facts of its task."""
     return _points(frames, "mean", lambda r: dict(about(frames.records, str(r["task"]))))
 
 
-def scores_and_chance(frames: Frames) -> pd.DataFrame:
+def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, and behind them a line at the largest class."""
-    found = scores(frames)
+    found = _scores(frames)
     if found.empty:
         return found
     chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
@@ -160,12 +154,11 @@ def scores_and_chance(frames: Frames) -> pd.DataFrame:
     return pd.concat([found, chance])
 
 
-def categories(frames: Frames) -> pd.DataFrame:
-    """Correlations in the categories of the diagnostic set."""
+def _categories(frames: Frames) -> pd.DataFrame:
     return _points(frames, "category", lambda record: {})
 
 
-def factors(frames: Frames) -> pd.DataFrame:
+def _factors(frames: Frames) -> pd.DataFrame:
     """Times the data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
     for task, own in curves(frames.records).items():
@@ -183,7 +176,7 @@ def factors(frames: Frames) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def unseen(frames: Frames) -> pd.DataFrame:
+def _unseen(frames: Frames) -> pd.DataFrame:
     """Scores on examples with few and with many words that training did not have."""
     found = pd.DataFrame(
         [{**r, "name": name} for name, r in named([*frames.of("score").to_dict("records")])]
@@ -200,19 +193,7 @@ def unseen(frames: Frames) -> pd.DataFrame:
     return means.where(means.notna(), None)
 
 
-def method(frames: Frames) -> Iterator[str]:
-    """How heads are trained."""
-    yield (
-        "The same head on all features, standardised by its training examples, fitted on four "
-        "fifths of the examples of a class, its penalty chosen by the loss on the fifth. Pairs of "
-        "one premise stand on one side of that cut; of sst2, phrases of one sentence may not."
-    )
-    if AFTER in frames.weights:
-        yield RUN_SAW
-
-
-def sources(frames: Frames) -> Iterator[str]:
-    """Where vectors come from."""
+def _sources(frames: Frames) -> Iterator[str]:
     own = frames.of("features")
     told = zip(own["features"], own["source"], strict=True)
     yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
@@ -232,7 +213,7 @@ TABLES = (
     TableSpec(
         "scores_{task}",
         "Scores on {task}",
-        of=scores,
+        of=_scores,
         index={"size": "examples"},
         across="name",
         values={"mean": ""},
@@ -240,16 +221,19 @@ TABLES = (
         notes=(
             "{measure} on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
             "which draw the training examples (nested) and random vectors; mean over them, 95 % CI "
-            f"{INTERVALS}. All of them have the same examples at the last size.",
+            f"{INTERVALS}.",
             "{task} has {n_train:,} training examples here; the largest class has a share of "
             "{majority} of the scored examples.",
-            method,
+            "The same head on all features, standardised, fitted on four fifths of the examples of "
+            "a class, its penalty chosen by the loss on the fifth. Pairs of one premise are on one "
+            "side of that cut.",
+            run_saw,
         ),
     ),
     TableSpec(
         "data_factor",
         "Times the data that other features need for the encoder's score",
-        of=factors,
+        of=_factors,
         index={"task": "task", "of": "of", "size": "examples", "score": "encoder's score"},
         across="name",
         values={"value": "", "least": "least", "most": "most"},
@@ -265,7 +249,7 @@ TABLES = (
     TableSpec(
         "unseen_words",
         "Scores on dev examples with few and with many words that training did not have",
-        of=unseen,
+        of=_unseen,
         index={
             "task": "task",
             "size": "examples",
@@ -283,7 +267,7 @@ TABLES = (
     TableSpec(
         "diagnostic",
         "Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
-        of=categories,
+        of=_categories,
         index={"category": "category", "n": "n"},
         across="name",
         values={"mean": ""},
@@ -300,12 +284,10 @@ TABLES = (
         index={"task": "task", "features": "features"},
         values={name: name for name in FACTS},
         notes=(
-            "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
-            "a token (of word vectors: without a known one), whose vector is 0; n_cut: texts "
-            "longer than max_length.",
-            "Means over tokens leave [UNK] out where the vectors are static or random; random ones "
-            "are drawn anew for each seed, the first draw is named here.",
-            sources,
+            "inputs: of a head; n_absent: sentences or words without a token (of word vectors: "
+            "without a known one), whose vector is 0; n_cut: texts longer than max_length. Means "
+            "of static and random vectors leave [UNK] out.",
+            _sources,
         ),
     ),
 )
@@ -315,7 +297,7 @@ PLOTS = (
         "{task}: {measure} by number of training examples",
         "{measure} on {n_scored:,} examples of {task} over the number of training examples, mean "
         "of {n_seeds} seeds; bands are 95 % CIs for other seeds and other examples.",
-        of=scores_and_chance,
+        of=_scores_and_chance,
         x="size",
         y={"mean": ""},
         hue="name",

@@ -15,7 +15,7 @@ from isotrain.analysis.data_sets import (
     readable_sets,
 )
 from isotrain.analysis.encode import drop_rows
-from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
+from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, token_clouds
 from isotrain.analysis.offline_isotropy.scores import (
     TRAIN,
     measure_pairs,
@@ -113,7 +113,11 @@ class OfflineIsotropy(Analysis):
         mapped = TRAIN if TRAIN in names else next((n for n in names if n != SST2), None)
         for name in names:
             if name == SST2:
-                measure = self._of_sst2(subject, layers)
+                examples = read_examples(subject.source, self.max_train, subject.seed)
+                clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
+                measure: Callable[[int], Found] = partial(
+                    measure_sst2, subject, self, examples, clouds
+                )
             else:
                 map_rows = self.map_rows if name == mapped else 0
                 measure = self._of_pairs(subject, layers, name, pairs[name], map_rows)
@@ -130,26 +134,7 @@ class OfflineIsotropy(Analysis):
         if self.fit_on == "train":
             left = train_sentences(subject.source, name, pairs)
             train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
-        fitting = self._fitting(subject)
-        return partial(
-            measure_pairs, name, pairs, clouds, train_clouds, fitting, self.n_resamples, map_rows
-        )
-
-    def _of_sst2(self, subject: Subject, layers: Sequence[int]) -> Callable[[int], Found]:
-        examples = read_examples(subject.source, self.max_train, subject.seed)
-        clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
-        return partial(measure_sst2, examples, clouds, self._fitting(subject), self.l2)
-
-    def _fitting(self, subject: Subject) -> Fitting:
-        return Fitting(
-            self.transforms,
-            Numbers(
-                self.n_clusters, self.n_components, self.n_directions, self.n_iterations, self.rho
-            ),
-            self.max_rows,
-            subject.seed,
-            subject.tell,
-        )
+        return partial(measure_pairs, subject, self, name, pairs, clouds, train_clouds, map_rows)
 
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)

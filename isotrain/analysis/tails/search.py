@@ -87,21 +87,14 @@ def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) 
 RANKS = 3  # dimensions that are named at each end
 
 
-class Rule(NamedTuple):
-    """What an outlier dimension is: see `outlier_dimensions`."""
-
-    threshold: float
-    layers_share: float
-
-
 class Search(NamedTuple):
-    """Rows, the score of each dimension in each layer, and the outliers, the farthest first."""
+    """Tokens, the score of each dimension in each layer, and the outliers, the farthest first."""
 
     sample: Sample
     rows_LND: np.ndarray
     score_LD: Tensor
     dims: list[int]
-    rule: Rule
+    threshold: float
 
 
 def above(x_LD: Tensor) -> Tensor:
@@ -115,13 +108,20 @@ def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sa
     return draw_sentences(sentences, units, subject.max_length, subject.seed, max_rows)
 
 
-def find_tails(subject: Subject, sentences: Sequence[str], max_rows: int, rule: Rule) -> Search:
+def find_tails(
+    subject: Subject,
+    sentences: Sequence[str],
+    max_rows: int,
+    threshold: float,
+    layers_share: float,
+) -> Search:
     """The tokens of drawn sentences, and the outlier dimensions that they show."""
     sample = draw_tokens(subject, sentences, max_rows)
     rows_LND = encode_rows(subject, "fit", sample.tokens, sample.spans)
     mean_LD = torch.stack([torch.from_numpy(x_ND).double().mean(dim=0) for x_ND in rows_LND])
     score_LD = mean_scores(mean_LD)
-    return Search(sample, rows_LND, score_LD, outlier_dimensions(above(score_LD), *rule), rule)
+    dims = outlier_dimensions(above(score_LD), threshold, layers_share)
+    return Search(sample, rows_LND, score_LD, dims, threshold)
 
 
 def search_records(tails: Search) -> list[Record]:
@@ -155,7 +155,7 @@ def search_records(tails: Search) -> list[Record]:
             records.append(record)
     for rank, i in enumerate(tails.dims, start=1):
         record = {"kind": "outlier", "rank": rank, "dimension": i}
-        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.rule.threshold).sum())
+        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.threshold).sum())
         record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
         record |= low.share_of("minimum", i) | high.share_of("maximum", i)
         records.append(record)
@@ -200,7 +200,7 @@ def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Re
         **high.share_of("maximum", most),
         "mean_dimension": far,
         "mean_score": float(score_D[far]),
-        "n_beyond": int((score_D.abs() > tails.rule.threshold).sum()),
+        "n_beyond": int((score_D.abs() > tails.threshold).sum()),
         "cosine_dimension": int(cosine["index_1"]),
         "cosine_share": float(cosine["share_1"]),
     }

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.analysis.data_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.probe import spearman
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.types import Cell, Record, Subject
 from isotrain.geometry.cosine import unit_rows

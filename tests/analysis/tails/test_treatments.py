@@ -33,20 +33,6 @@ def test_none_leaves_rows_and_cut_zeroes_its_dimensions_alone():
     assert mean_cosine(cut) < 0.7
 
 
-def test_without_dimensions_cut_changes_nothing():
-    x = rows(30)
-    assert torch.equal(treatments(rows(200, seed=1), [], 0.0)["cut"](x), x)
-
-
-def test_the_rows_measured_do_not_enter_the_whitening():
-    fit, x, other = rows(60, seed=1), rows(20, seed=2), rows(20, seed=3) * 100
-    whiten = treatments(fit, [], 0.0)["whitened"]
-    together = whiten(torch.cat([x, other]))[: len(x)]
-    assert torch.allclose(together, whiten(x), rtol=1e-12)
-    own = treatments(torch.cat([fit, x]), [], 0.0)["whitened"]
-    assert (own(x) - whiten(x)).abs().max() > 0.1  # which a fit on both would show
-
-
 def test_whitened_rows_do_not_see_the_signs_of_eigenvectors(monkeypatch):
     """A solver may give either sign; rows whitened on another machine are the same rows."""
     fit, u, v = rows(300, seed=1), rows(9, seed=2), rows(9, seed=3)
