@@ -9,7 +9,7 @@ import numpy as np
 
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks import rte, snli, stsb, text, wic
-from isotrain.tasks.data.sources import SPLITS, DataSet, Source, load_split
+from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
@@ -100,12 +100,6 @@ def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> Dat
     return known[corpus]
 
 
-def check_splits(splits: Sequence[str]) -> None:
-    """Refuse no split, one twice, or one that is neither train, dev nor test."""
-    if not splits or len(set(splits)) < len(splits) or not set(splits) <= set(SPLITS):
-        raise ValueError(f"splits must be some of {', '.join(SPLITS)}, each once, got {splits}")
-
-
 def check_names(
     argument: str, given: str | Sequence[str], known: Iterable[str], available: bool = True
 ) -> None:
@@ -178,34 +172,27 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
     return Present(names, absent, [] if may_lack else list(absent.values()))
 
 
-class Readable(NamedTuple):
-    """The sets to measure, those of pairs read; and why others of `available` are not."""
-
-    names: list[str]
-    pairs: dict[str, Pairs]
-    absent: dict[str, str]
-
-
-def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
-    """The sets of a source with their pairs; of `available` those without gold are left out.
+def readable_sets(
+    source: Source, sets: str | Sequence[str]
+) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
+    """The sets to measure, those of pairs read; and why others of `available` are left out.
 
     Raises:
-        CannotRunError: a set that was named has no row with gold, or none is left.
+        CannotRunError: a set that was named has no pair with gold, or none is left.
     """
     names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:
-        if name == SST2:
-            continue
         try:
-            pairs[name] = sts_pairs(source, *PLACES[name])
+            if name != SST2:
+                pairs[name] = sts_pairs(source, *PLACES[name])
         except NoGoldError as error:
             if sets != AVAILABLE:
                 raise
             absent[name] = str(error)
     if set(names) <= set(absent):
         raise CannotRunError(f"no set has gold: {'; '.join(absent.values())}")
-    return Readable([name for name in names if name not in absent], pairs, absent)
+    return [name for name in names if name not in absent], pairs, absent
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:

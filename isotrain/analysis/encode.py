@@ -63,6 +63,10 @@ def tokenise_columns(
     """Tokens of one or two columns of texts, and of two the column of each token (special: None).
 
     The longer text of a pair is cut first.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> tokenise_columns(build_tiny(8, 1, 1).tokenizer, [["the"], ["the"]], 9)[1]
+    [[None, 0, None, 1, None]]
     """
     found = Tokens([], [], [], [], 0)
     owners: list[list[int | None]] = []

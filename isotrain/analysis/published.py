@@ -35,7 +35,7 @@ class Beside(NamedTuple):
 
     @property
     def is_judged(self) -> bool:
-        """Whether the two have to agree."""
+        """Whether the two have to agree: of the same encoder, with a tolerance."""
         return self.of_this_encoder and self.published.tolerance is not None
 
     @property
@@ -64,11 +64,7 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
 
 
 def check_comparable(published: Sequence[Published], encoder: str) -> None:
-    """Reject `check=published` where no figure of an encoder has a tolerance.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Reject `check=published` where no figure of an encoder has a tolerance."""
     if not any(one.encoder == encoder and one.tolerance is not None for one in published):
         raise ValueError(
             f"check=published needs a published figure of encoder {encoder} with a tolerance, and "

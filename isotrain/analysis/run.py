@@ -67,10 +67,9 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
     looked for with `check=published` only.
 
     Raises:
-        CannotRunError: a ValueError: an encoder, data or a run that is not there, or that do not
-            go together; nothing is written then.
+        CannotRunError: an encoder, data or a run that is not there, or that do not go together;
+            nothing is written then.
         ValueError: a part of the analysis cannot be measured on this corpus or encoder.
-        OSError: the folder is full or read-only, or a source does not answer.
     """
     started = time.perf_counter()
     with spinner("looking for data and weights") as now:
@@ -143,7 +142,11 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     """Measure what is not yet; the record of the analysis."""
     cfg, store, limit = plan.cfg, plan.store, encoder.max_positions
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
+    if length < cfg.max_length:
+        say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
     code = code_state()
+    if earlier := store.of_other_code(code):
+        say(f"measured before by other code, and kept: {', '.join(earlier)}")
     parts: list[tuple[str, str]] = []
     for weights, measured in each_weights(encoder, plan.end):
 

@@ -170,15 +170,15 @@ def test_the_seed_decides_every_number(name, subject):
     ("name", "given", "told"),
     [
         ("contextuality", {"corpus": "snil"}, "there is no corpus snil"),
-        ("contextuality", {"splits": ["trian"]}, "splits must be some of"),
+        ("contextuality", {"splits": ["trian"]}, "splits must be a list out of"),
         ("contextuality", {"unit": "token"}, "unit must be piece or word, got 'token'"),
         ("contextuality", {"min_count": 2}, "min_count must be at least 3, got 2"),
         ("tails", {"fit_split": "dev"}, "split must differ from fit_split, got dev for both"),
-        ("tails", {"split": "valid"}, "splits must be some of train, dev, test"),
+        ("tails", {"split": "valid"}, "splits must be a list out of train, dev, test"),
         ("clusters", {"corpus": "nosuch"}, "no corpus nosuch"),
         ("clusters", {"text": "chunks"}, "needs running text, wikitext-2 or ptb, got snli"),
         ("clusters", {"tokens": "t.txt"}, "analysis.tokens belongs to analysis.vectors"),
-        ("clusters", {"splits": ["training"]}, "splits must be some of"),
+        ("clusters", {"splits": ["training"]}, "splits must be a list out of"),
         ("data_scale", {"tasks": ["wic"]}, r"analysis\.tasks must be available or a list"),
         ("data_scale", {"tasks": "rte"}, r"analysis\.tasks must be available or a list"),
         ("data_scale", {"tasks": []}, r"analysis\.tasks must be available or a list"),
@@ -194,10 +194,6 @@ def test_the_seed_decides_every_number(name, subject):
         ("offline_isotropy", {"sets": ["stsB"]}, "sets must be available or a list"),
         ("offline_isotropy", {"transforms": ["mean"]}, "transforms must have none"),
         ("offline_isotropy", {"transforms": ["none", "zca"]}, "must be a list out of own_pooling"),
-        *(
-            ("offline_isotropy", {"layers": layers}, "layers must be all, or a list")
-            for layers in ("last", 3, [], [3, 3], [-1], ["all"], [True])
-        ),
     ],
 )
 def test_arguments_that_are_rejected(name, given, told):

@@ -130,20 +130,6 @@ def test_the_error_is_the_spread_over_draws():
     assert torch.stack(errors).mean() / spread == pytest.approx(1.0, abs=0.12)
 
 
-def test_closed_forms():
-    one_way_ND = torch.tensor([[1.0, 2.0]]).repeat(4, 1) * torch.tensor(
-        [[1.0], [2.0], [5.0], [3.0]]
-    )
-    for measure in (anisotropy, occurrences):
-        found = measure(one_way_ND.double(), torch.arange(4))
-        assert found.value.item() == pytest.approx(1.0)
-        assert found.error.item() == pytest.approx(0.0, abs=1e-7)
-    corners_ND = torch.eye(3)
-    assert anisotropy(corners_ND, torch.arange(3)).value.item() == pytest.approx(0.0)
-    both_ways_ND = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
-    assert occurrences(both_ways_ND, torch.arange(4)).value.item() == pytest.approx(-1 / 3)
-
-
 def test_too_few_sentences():
     with pytest.raises(ValueError, match="needs 3 of them, got 2; give rows of more sentences"):
         anisotropy(torch.eye(3), torch.tensor([0, 0, 1]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from isotrain.analysis.published import (
@@ -64,18 +62,6 @@ def test_a_check_without_figures_is_refused():
             check_comparable(figures, "bert")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"tolerance": -1}, "null or a number from 0 as its tolerance, got -1"),
-        ({"tolerance": "5 %"}, "null or a number from 0 as its tolerance, got 5 %"),
-        ({"value": "54"}, "a mapping as its where and a number as its value"),
-        ({"where": "layer 3"}, "a mapping as its where and a number as its value"),
-        ({"layer": 3}, "the keys column, encoder, source, tolerance, value, where, got column, "),
-    ],
-)
-def test_entries_that_cannot_be_read(change, told):
-    with pytest.raises(ValueError, match=re.escape(f"entry 2, must have {told}")):
-        read_published([ENTRY, ENTRY | change])
-    with pytest.raises(ValueError, match=r"entry 1, must have the keys .* got some text"):
-        read_published(["some text"])
+def test_an_entry_with_other_keys_is_refused():
+    with pytest.raises(ValueError, match=r"entry 2, must have the keys encoder, .* layer$"):
+        read_published([ENTRY, ENTRY | {"layer": 3}])

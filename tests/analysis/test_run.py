@@ -139,22 +139,6 @@ def test_a_stopped_analysis_goes_on_at_its_part(cfg_of):
     assert read_result(folder)["seconds"]["as given/first"] > 0
 
 
-def test_one_that_was_stopped_while_it_wrote_its_tables_measures_nothing_again(
-    cfg_of, monkeypatch, loads
-):
-    def killed(*_):
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_outputs", killed)
-        with pytest.raises(KilledError):
-            analyze(cfg_of())
-    Toy.calls = []
-    folder, _ = analyze(cfg_of())
-    assert Toy.calls == []
-    assert (folder / "tables.md").is_file()
-
-
 FIGURE = {"encoder": "isotrain.encoders.tiny.build_tiny", "where": {"layer": 0}, "column": "mean"}
 
 
@@ -303,6 +287,19 @@ def test_a_run_that_changed_is_measured_again(cfg_of, finished_run, capsys):
     analyze(cfg_of(f"from_run={run}"))
     assert Toy.calls == ["first", "second"] * 2
     assert "from_run changed since this analysis was begun" in capsys.readouterr().out
+
+
+def test_parts_that_other_code_measured_are_told_and_noted(cfg_of, capsys):
+    Toy.stop = kill_at("second")
+    with pytest.raises(KilledError):
+        analyze(cfg_of())
+    Toy.stop = None
+    (part,) = Path(cfg_of().output_dir).rglob("as_given-first.json")
+    content = json.loads(part.read_text())
+    write_json(part, content | {"code": content["code"] | {"git": "0123456789ab"}})
+    folder, _ = analyze(cfg_of())
+    assert "measured before by other code, and kept: as_given-first" in capsys.readouterr().out
+    assert read_result(folder)["other_code"] == ["as_given-first"]
 
 
 def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_run, monkeypatch):

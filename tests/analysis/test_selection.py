@@ -85,15 +85,6 @@ def test_whole_sentences_until_the_rows_are_full(tokenizer, unit):
     )
 
 
-def test_the_seed_draws_and_nothing_else_does(tokenizer):
-    first, again, other = (drawn(tokenizer, seed=seed) for seed in (0, 0, 1))
-    assert first.tokens.ids == again.tokens.ids
-    assert first.tokens.words == again.tokens.words
-    assert first.tokens.ids != other.tokens.ids
-    few = drawn(tokenizer, max_rows=50)
-    assert few.tokens.ids == first.tokens.ids[: len(few.tokens.ids)]
-
-
 def test_sentences_that_the_tokenizer_cannot_tell_apart_count_once(tokenizer):
     texts = [form for text in TEXTS for form in (text, text.lower(), text.upper(), f"{text} ")]
     sample = drawn(tokenizer, texts, max_rows=10_000)
@@ -119,18 +110,3 @@ def test_case_and_accents_hide_no_occurrence(tokenizer):
     words = {"doctor": units.keys_of("doctor")[0]}
     _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], units, 64, 0, words, 10)
     assert len(places["doctor"]) == 2
-
-
-def test_the_places_of_a_word_are_the_same_whichever_others_are_followed(tokenizer):
-    """Drawn from a list of the sentences with any of the words, they would be others."""
-    units = Units(tokenizer, "piece", False)
-    texts = [f"The {name} number {k}." for k in range(60) for name in ("doctor", "king", "garden")]
-
-    def sentences_of(*words):
-        keys = {word: units.keys_of(word)[0] for word in words}
-        tokens, places = draw_occurrences(texts, units, 64, 0, keys, 7)
-        return [tokens.ids[i] for i in places["doctor"].sentence_N]
-
-    alone = sentences_of("doctor")
-    assert len(alone) == 7
-    assert sentences_of("king", "doctor", "the") == alone == sentences_of("doctor", "garden")

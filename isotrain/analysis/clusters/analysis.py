@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from isotrain.analysis.clusters.measures import measure_layer, measure_lid
 from isotrain.analysis.clusters.rows import Sample, read_texts, sample_encoder, sample_vectors
 from isotrain.analysis.clusters.show import PLOTS, TABLES
-from isotrain.analysis.data_sets import PTB, RUNNING, check_splits, data_set_of
+from isotrain.analysis.data_sets import PTB, RUNNING, check_names, data_set_of
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import LocalSource, Source
+from isotrain.tasks.data.sources import SPLITS, LocalSource, Source
 
 
 @analysis
@@ -52,7 +52,7 @@ class Clusters(Analysis):
     def __post_init__(self) -> None:
         """Check the names."""
         data_set_of(self.corpus, {"ptb": PTB})
-        check_splits(self.splits)
+        check_names("splits", self.splits, SPLITS, available=False)
         if self.text == "chunks" and self.corpus not in RUNNING:
             raise ValueError(
                 f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got "

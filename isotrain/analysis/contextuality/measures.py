@@ -136,13 +136,10 @@ def static_variance(
 ) -> StaticVariance:
     """Variance that one vector explains of each word that occurs `min_count` times or more.
 
-    All occurrences of a word count. The baseline is of one occurrence of each of 1,000 sentences,
-    drawn by hashing places with the seed. The repository's code gives the mean of `principal_G`
-    less `random`; its stored figures are rather `singular_G`: some lie below 1/(n − 1) and 1/D,
-    where no principal component can. Ethayarajh 2019, repository kawine/contextual.
-
-    Raises:
-        ValueError: no word with `min_count` occurrences.
+    The baseline is of one occurrence of each of 1,000 sentences. The repository's code gives the
+    mean of `principal_G` less `random`; its stored figures are rather `singular_G`: some lie below
+    1/(n − 1) and 1/D, where no principal component can. Ethayarajh 2019, repository
+    kawine/contextual.
     """
     words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
     fix = "lower analysis.min_count, or raise analysis.max_rows"

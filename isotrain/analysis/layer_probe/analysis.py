@@ -15,14 +15,20 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
-from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise, whole_sentences
+from isotrain.analysis.encode import (
+    Spans,
+    Tokens,
+    encode_rows,
+    tokenise,
+    tokenise_columns,
+    whole_sentences,
+)
 from isotrain.analysis.plots import LinePlot
 from isotrain.analysis.probe import choose_penalty, not_installed, spearman
 from isotrain.analysis.selection import (
     SegmentedPairs,
     drawn,
     find_targets,
-    tokenise_pairs,
     wic_pairs,
 )
 from isotrain.analysis.tables import Frames, TableSpec, left_out, run_saw
@@ -88,8 +94,8 @@ def read_examples(
         place_NP = np.arange(2 * len(found.kept_N)).reshape(-1, 2)
         given, split_N = [given[k] for k in found.kept_N], split_N[found.kept_N]
     elif form == "cross" and len(fields) == 2:
-        pairs = [(str(row[fields[0]]), str(row[fields[1]])) for row in given]
-        tokens = tokenise_pairs(tokenizer, pairs, length)[0]
+        columns = [[str(row[field]) for row in given] for field in fields]
+        tokens = tokenise_columns(tokenizer, columns, length)[0]
         spans = _spans(tokens, pooling)
         place_NP = np.arange(len(given))[:, None]
     else:

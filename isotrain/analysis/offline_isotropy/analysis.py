@@ -79,7 +79,6 @@ class OfflineIsotropy(Analysis):
     def __post_init__(self) -> None:
         """Check the names."""
         check_names("sets", self.sets, PLACES)
-        _check_layers(self.layers)
         check_names("transforms", self.transforms, RECIPES, available=False)
         if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
@@ -154,15 +153,3 @@ class OfflineIsotropy(Analysis):
                 f"rows, got {most}"
             )
         return layers
-
-
-def _check_layers(layers: str | Sequence[int]) -> None:
-    if layers == ALL:
-        return
-    numbers = layers if isinstance(layers, Sequence) and not isinstance(layers, str) else []
-    are_layers = all(type(number) is int and number >= 0 for number in numbers)
-    if not numbers or not are_layers or len({*numbers}) < len(numbers):
-        raise ValueError(
-            f"layers must be {ALL}, or a list of numbers from 0 such as [3, 4], each once; got "
-            f"{layers}"
-        )

@@ -130,22 +130,16 @@ def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = Fals
 OWN_POOLING, NONE = "own_pooling", "none"
 
 
-class Recipe(NamedTuple):
-    """What a transform takes away."""
-
-    assign: Method | None  # None: one cluster, all rows
-    removes: bool  # dominant directions, after the mean
-
-
-RECIPES: Mapping[str, Recipe | None] = {
+# How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
+RECIPES: Mapping[str, tuple[Method | None, bool] | None] = {
     OWN_POOLING: None,
     NONE: None,
-    "mean": Recipe(None, False),
-    "mean_pca": Recipe(None, True),
-    "kmeans_mean": Recipe("kmeans", False),
-    "kmeans_mean_pca": Recipe("kmeans", True),
-    "gmm_mean": Recipe("gmm", False),
-    "gmm_mean_pca": Recipe("gmm", True),
+    "mean": (None, False),
+    "mean_pca": (None, True),
+    "kmeans_mean": ("kmeans", False),
+    "kmeans_mean_pca": ("kmeans", True),
+    "gmm_mean": ("gmm", False),
+    "gmm_mean_pca": ("gmm", True),
 }
 
 
@@ -185,14 +179,14 @@ def fit_transform(
     recipe = RECIPES[name]
     if recipe is None:
         return None
-    of_clusters = recipe.assign is not None
-    n_clusters = options.n_clusters if of_clusters else 1
-    n_removed = options.n_components if of_clusters else options.n_directions
+    assign, removes = recipe
+    n_clusters = options.n_clusters if assign else 1
+    n_removed = (options.n_components if assign else options.n_directions) if removes else 0
     stats = fit_cluster_pca(
         x_MD,
         n_clusters,
-        n_removed if recipe.removes else 0,
-        Assignment(recipe.assign or "kmeans", n_iterations=options.n_iterations),
+        n_removed,
+        Assignment(assign or "kmeans", n_iterations=options.n_iterations),
         Removal(rho=options.rho),
         generator=torch.Generator().manual_seed(seed),
         exact=True,
@@ -202,7 +196,7 @@ def fit_transform(
         "fitted_on": split,
         "n_fitted": len(x_MD),
         "n_clusters": n_clusters,
-        "n_directions": n_removed if recipe.removes else 0,  # of a cluster, where it is not small
+        "n_directions": n_removed,  # of a cluster, where it is not small
         "smallest_cluster": int(count_K.min()),
         "directions_removed": int(stats.counters["directions_removed"]),
         "rows_borrowed": int(stats.counters["rows_borrowed"]),

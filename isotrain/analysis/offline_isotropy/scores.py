@@ -54,10 +54,7 @@ def measure_pairs(
     map_rows: int,
     layer: int,
 ) -> Found:
-    """Records of the cloud and of the correlations of a set at a layer; `map_rows` points of maps.
-
-    Statistics come from `train_clouds`, or where there are none from the scored sentences.
-    """
+    """Isotropy and correlations of a set at a layer; None: fitted on the scored sentences."""
     data_set, split = PLACES[name]
     cloud, seed = clouds()[layer], subject.seed
     rows = sample(cloud, options.max_rows, seed)

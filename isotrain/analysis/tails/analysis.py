@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_corpus
+from isotrain.analysis.data_sets import PLACES, check_names, data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.selection import Sample
@@ -32,7 +32,7 @@ from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, anal
 from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import SPLITS, Source
 
 
 @analysis
@@ -71,7 +71,7 @@ class Tails(Analysis):
                 f"split must differ from fit_split, got {self.split} for both: whitening looks too "
                 "good on the rows it was fitted on; take fit_split=train split=dev"
             )
-        check_splits((self.fit_split, self.split))
+        check_names("splits", (self.fit_split, self.split), SPLITS, available=False)
         data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:

@@ -42,8 +42,7 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of rows that are hits, over sentences.
 
-    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share. A hit
-    is in [0, 1], such as the share of layers in which a row is one.
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share.
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536
@@ -127,9 +126,8 @@ def find_tails(
 def search_records(tails: Search) -> list[Record]:
     """A record for each layer, and over the layers above the embeddings each end and outlier.
 
-    `layer` has the dimension that most often holds the smallest entry of a token, and the largest,
-    with its share and the error over sentences; the one whose mean lies farthest from the others,
-    in their standard deviations; the one that gives most of the mean cosine, and its part.
+    `layer` has the dimension that most often holds the smallest entry of a token, and the largest;
+    the one whose mean lies farthest from the others; the one that gives most of the mean cosine.
     """
     records: list[Record] = []
     ends = []

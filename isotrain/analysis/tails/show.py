@@ -254,16 +254,6 @@ TABLES = (
         ),
     ),
     TableSpec(
-        "wic_layers",
-        "WiC: accuracy of each layer",
-        of="wic",
-        index={"layer": "layer"},
-        across="treatment",
-        values={"dev": "dev", "test": "test"},
-        notes=("The threshold of each layer is the best of train. Intervals: records.csv.",),
-        bare=True,
-    ),
-    TableSpec(
         "sts",
         "STS: Spearman × 100 of cosine and gold, layer {layer}",
         of=_last_sts,

@@ -20,21 +20,11 @@ from isotrain.analysis.contextuality.measures import sentence_means
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.jackknife import mean_over_sentences, occurrences
 from isotrain.analysis.selection import draw_sentences
-from isotrain.analysis.types import Outcome
 from isotrain.encoders.huggingface import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import LocalSource
 from tests.parts import CONF
-
-
-def tables(records):
-    return Contextuality().tables(Outcome(records, {}))
-
-
-def pictures(records):
-    return Contextuality().pictures(Outcome(records, {}))
-
 
 PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")
 PLACES = ("in the garden", "at the store", "by the sea")
@@ -225,25 +215,6 @@ def test_words_of_several_pieces(measured):
     n = next(r["n"] for r in words["word"] if r["word"] == "xyz")
     assert n == sum("xyz" in one for one in texts)
     assert words["layer"][0]["n_rows"] == pieces["layer"][0]["n_rows"] - 2 * n
-
-
-def outcome_of(measured, weights=("as given",)):
-    records = [r for own in measured().values() for r in own]
-    return Outcome([{"weights": w, **r} for w in weights for r in records], {})
-
-
-def test_the_last_rows_of_the_static_table_are_means_above_the_embedding_output(measured):
-    records = outcome_of(measured).records
-    table = next(t for t in tables(records) if t.name == "static")
-    above = [r for r in records if r["kind"] == "layer" and r["layer"] > 0]
-    wanted = [
-        np.mean([r["max_explainable_variance_adjusted"] for r in above]),
-        np.mean([r["max_explainable_variance_centred_adjusted"] for r in above]),
-        np.mean([r["static_principal"] - r["static_random"] for r in above]),
-        np.mean([r["static_singular"] - r["static_random"] for r in above]),
-    ]
-    assert table.rows[-1] == ["mean above 0", *(f"{value:.3f}" for value in wanted)]
-    assert all(" ± " in cell for cell in table.rows[0][1:])
 
 
 @pytest.mark.parametrize("form", ["published", "leave_one_out"])

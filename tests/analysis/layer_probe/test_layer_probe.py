@@ -9,14 +9,14 @@ import pytest
 import torch
 from scipy.stats import binomtest, spearmanr
 
-from isotrain.analysis.encode import encode_rows, padded
+from isotrain.analysis.encode import encode_rows, padded, tokenise_columns
 from isotrain.analysis.layer_probe.analysis import (
     LayerProbe,
     distinct_rows,
     features,
     read_examples,
 )
-from isotrain.analysis.selection import SegmentedPairs, tokenise_pairs
+from isotrain.analysis.selection import SegmentedPairs
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -129,8 +129,8 @@ def test_both_sentences_of_one_sequence_are_in_their_segments_as_in_training(
     source = LocalSource(str(data_dir))
     rows = RTE().load(source)["dev"]
     batch = collate(RTE(form="cross").encode(rows[:8], encoder.tokenizer), 0)
-    pairs = [(row["sentence1"], row["sentence2"]) for row in rows[:8]]
-    tokens, _ = tokenise_pairs(encoder.tokenizer, pairs, 128)
+    columns = [[row[side] for row in rows[:8]] for side in ("sentence1", "sentence2")]
+    tokens, _ = tokenise_columns(encoder.tokenizer, columns, 128)
     own = padded(tokens.ids, 0)
     assert torch.equal(own.input_ids, batch.input_ids)
     with torch.inference_mode():

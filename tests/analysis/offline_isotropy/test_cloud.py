@@ -32,24 +32,6 @@ def encoder():
     return tiny()
 
 
-def test_rows_are_those_of_each_sentence_alone(encoder, tmp_path):
-    subject = subject_of(encoder, tmp_path)
-    cloud = token_clouds(subject, "rows", SENTENCES, [2])[2]
-    start = 0
-    for i, text in enumerate(SENTENCES):
-        ids = encoder.tokenizer(text)["input_ids"]
-        alone_TD = hidden_states(subject, [ids])[-1][0]
-        own_ND = torch.from_numpy(np.array(cloud.rows_ND[start : start + len(ids)]))
-        torch.testing.assert_close(own_ND, alone_TD, atol=1e-5, rtol=0)
-        assert cloud.token_N[start : start + len(ids)].tolist() == ids
-        assert cloud.special_N[start : start + len(ids)].tolist() == [
-            token in encoder.tokenizer.all_special_ids for token in ids
-        ]
-        assert (cloud.sentence_N[start : start + len(ids)] == i).all()
-        start += len(ids)
-    assert start == len(cloud.rows_ND)  # no pad is a row
-
-
 @pytest.mark.parametrize("specials", [True, False])
 def test_pooling_is_the_masked_mean(encoder, tmp_path, monkeypatch, specials):
     monkeypatch.setattr(offline_cloud, "BLOCK", 4)  # sentences lie across blocks

@@ -51,23 +51,6 @@ def test_planted_dimensions_are_found_wherever_they_are(planted):
     assert outlier_dimensions(mean_scores(mean), 3.0, 0.5) == list(planted)  # the farthest first
 
 
-def test_one_layer_alone_makes_no_outlier():
-    mean = draw(6, 64, seed=3) * 0.1
-    mean[2, 11] += 9.0
-    score = mean_scores(mean)
-    assert score[2, 11] > 5
-    assert outlier_dimensions(score, 3.0, 0.5) == []
-    assert outlier_dimensions(score, 3.0, 1 / 6) == [11]
-
-
-def test_the_error_of_a_share_counts_sentences_not_rows():
-    hit = torch.tensor([1, 0, 1, 1, 0, 1, 0, 0])
-    rows_alone = share_error(hit, torch.arange(8))
-    assert rows_alone == pytest.approx(math.sqrt(0.25 / 8))  # the binomial error
-    repeated = share_error(hit.repeat_interleave(10), torch.arange(8).repeat_interleave(10))
-    assert repeated == pytest.approx(rows_alone)  # ten copies of a sentence are no more evidence
-
-
 def test_the_error_of_a_share_against_resampled_sentences():
     generator = torch.Generator().manual_seed(0)
     sentence = torch.arange(200).repeat_interleave(5)
