@@ -61,19 +61,19 @@ PTB = DataSet(
 
 
 class Texts(NamedTuple):
-    """A data set, and the fields of its rows that are texts."""
+    """A data set, and the fields of its examples that are texts."""
 
     data_set: DataSet
-    fields: Sequence[str]
+    fields: Sequence[str] = PAIR
 
 
 TEXTS: Mapping[str, Texts] = {
-    "snli": Texts(snli.DATA, PAIR),
-    "rte": Texts(rte.DATA, PAIR),
-    "wic": Texts(wic.DATA, PAIR),
+    "snli": Texts(snli.DATA),
+    "rte": Texts(rte.DATA),
+    "wic": Texts(wic.DATA),
     SST2: Texts(SST2_DATA, ("sentence",)),
     "wikitext-2": Texts(text.DATA, ("text",)),
-    **{name: Texts(data_set, PAIR) for name, data_set in STS.items()},
+    **{name: Texts(data_set) for name, data_set in STS.items()},
 }
 RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, which chunks can be cut of
 
@@ -93,7 +93,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus, of `others` too; a ValueError where there is none."""
+    """The data set of a corpus, of `others` too."""
     known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
     if corpus not in known:
         raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
