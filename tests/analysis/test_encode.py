@@ -77,6 +77,15 @@ def test_the_last_layer_of_gpt2_has_its_final_norm(tiny_gpt2, subject_of):
     assert abs(rows_LND[-1].mean() - 1.0) < 0.2  # the bias of the norm, which the block has not
 
 
+def test_chosen_layers_in_the_order_given(tiny_encoder, subject_of):
+    encoder = tiny_encoder()
+    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+    spans = whole_sentences(tokens)
+    every_LND = encode_rows(subject_of(encoder), "all", tokens, spans)
+    some_LND = encode_rows(subject_of(encoder), "some", tokens, spans, [2, 0])
+    np.testing.assert_array_equal(some_LND, every_LND[[2, 0]])
+
+
 def test_spans_in_any_order_and_sentences_without_one(tiny_encoder, subject_of):
     encoder = tiny_encoder()
     tokens = tokenise(encoder.tokenizer, SENTENCES, 64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from importlib import import_module
 
@@ -10,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.analysis.outputs import text
-from isotrain.analysis.published import beside, disagreements, read_published
+from isotrain.analysis.published import read_published
 from isotrain.analysis.types import Analysis, Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import outcome_of, records_of
@@ -63,18 +62,6 @@ def measured(request, subject):
     if name not in MEASURED:
         MEASURED[name] = outcome_of(small(name), subject, ("before", "after"))
     return small(name), MEASURED[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_file_agrees_with_the_arguments(name):
-    made, node = class_of(name), node_of(name)
-    assert issubclass(made, Analysis)
-    assert made.name == name
-    assert node.pop("_target_").endswith(made.__qualname__)
-    node.pop("published")
-    defaults = {key: one.default for key, one in inspect.signature(made).parameters.items()}
-    assert defaults.pop("published") == ()
-    assert {k: tuple(v) if isinstance(v, list) else v for k, v in node.items()} == defaults
 
 
 def test_tables_are_whole_and_fit_a_terminal(measured):
@@ -222,19 +209,6 @@ def test_published_figures_name_what_is_measured(measured):
         assert figure.source
         wanted = {*figure.where, figure.column}
         assert any(wanted <= set(record) for record in outcome.records), figure
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stored_result_is_held_against_the_figures_of_its_encoder(name):
-    judged = [f for f in read_published(node_of(name)["published"]) if f.tolerance]
-    for encoder in dict.fromkeys(figure.encoder for figure in judged):
-        own = [figure for figure in judged if figure.encoder == encoder]
-        for part, n_wrong in ((0.99, 0), (-0.99, 0), (1.01, len(own))):
-            records = [{**f.where, f.column: f.value + part * f.tolerance} for f in own]
-            found = [
-                one for f, r in zip(own, records, strict=True) for one in beside([f], [r], encoder)
-            ]
-            assert len(disagreements(found)) == n_wrong
 
 
 def test_a_misspelt_member_is_an_error():

@@ -55,6 +55,14 @@ def test_another_encoder_or_no_tolerance_is_shown_and_not_judged(figure):
     assert disagreements([found]) == []
 
 
+def test_a_figure_that_was_not_measured_disagrees():
+    (found,) = beside([FIGURE._replace(column="pearson")], RECORDS, "bert")
+    assert found.here is None
+    assert disagreements([found]) == [
+        "pearson (set stsb, layer 3): published 54.09 ± 0.05, measured nothing"
+    ]
+
+
 def test_a_check_without_figures_is_refused():
     check_comparable([FIGURE], "bert")
     for figures in ([], [FIGURE._replace(encoder="x")], [FIGURE._replace(tolerance=None)]):

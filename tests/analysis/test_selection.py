@@ -102,6 +102,8 @@ def test_occurrences_of_words_each_as_often_as_it_stands(tokenizer):
     assert set(read(tokenizer, tokens, places["doctor"])) == {"doctor"}
     assert set(read(tokenizer, tokens, places["xyz"])) == {"x ##y ##z"}
     assert len(tokens.ids) == 42  # sentences without one of the words are not kept
+    capped = draw_occurrences(texts, units, 64, 0, words, 7)[1]
+    assert [len(spans) for spans in capped.values()] == [7, 7, 0, 0]
 
 
 def test_case_and_accents_hide_no_occurrence(tokenizer):
@@ -110,3 +112,12 @@ def test_case_and_accents_hide_no_occurrence(tokenizer):
     words = {"doctor": units.keys_of("doctor")[0]}
     _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], units, 64, 0, words, 10)
     assert len(places["doctor"]) == 2
+
+
+def test_a_sentence_that_is_too_long_by_itself_is_passed_over(tokenizer):
+    units = Units(tokenizer, "piece", False)
+    long = " ".join(["the doctor"] * 20)
+    short = [f"the doctor {k}" for k in range(6)]
+    for seed in range(8):  # the long one is drawn first by some of them
+        sample = draw_sentences([long, *short], units, 64, seed, 10)
+        assert 0 < len(sample.spans) <= 10

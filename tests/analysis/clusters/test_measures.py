@@ -17,7 +17,9 @@ from isotrain.analysis.clusters.measures import (
     clusters_by_silhouette,
     cosines,
     dimensions,
+    measure_layer,
 )
+from isotrain.analysis.clusters.rows import Sample
 from isotrain.analysis.plots import principal_map
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
@@ -110,6 +112,26 @@ def test_a_small_cluster_counts_by_its_rows():
     assert found.by_rows_error == pytest.approx(alone.error * 300 / 303)
     assert alone.n_without_error == 0
     assert cosines(parts[1:], seed=0).intra.error is None
+
+
+def test_a_layer_is_measured_raw_centred_and_inside_clusters():
+    """Each of the three forms against the metric with the `adjust` of that name."""
+    x, _ = planted(60)
+    types = torch.arange(60) % 7
+    x = x.float() + 2
+    sample = Sample([0], [0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
+    cluster = 6, 0.1, 60
+    (record, *inside), arrays = measure_layer(
+        sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0
+    )
+    assert arrays == {}
+    assert record["k"] == len(inside) == 3
+    for form, adjust in (("", "none"), ("_centred", "centre"), ("_clustered", "cluster")):
+        options = {"adjust": adjust, "k_max": 6, "max_rows": 60}
+        for metric in (s_inter, s_intra):
+            expected = float(metric(x, types, **options)["value"])
+            assert record[f"{metric.__name__}{form}"] == pytest.approx(expected, abs=1e-6)
+    assert len({round(record[f"s_intra{form}"], 3) for form in ("", "_centred", "_clustered")}) == 3
 
 
 def test_k_and_silhouette_as_scikit_learn_has_them():

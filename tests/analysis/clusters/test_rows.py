@@ -76,6 +76,26 @@ def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
         torch.testing.assert_close(wide.rows(layer), alone.rows(layer), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("form", ["chunks", "sentences"])
+def test_draws_follow_the_seed_and_the_limits(form, tmp_path):
+    encoder = BERT()
+    lines = MANY if form == "sentences" else LINES * 20
+
+    def texts(seed, max_tokens=200):
+        return texts_of(encoder, form, lines=lines, max_tokens=max_tokens, seed=seed)
+
+    def drawn(seed):
+        return sample_encoder(subject_of(encoder, tmp_path / f"{seed}", seed=seed), texts(seed), 50)
+
+    assert drawn(0).type_N.tolist() == drawn(0).type_N.tolist() != drawn(1).type_N.tolist()
+    assert len(drawn(0).type_N) == 50
+    assert 200 - 32 < sum(map(len, texts(0).ids)) <= 200
+    assert drawn(0).facts["n_texts"] <= len(texts(0).ids) < drawn(0).facts["n_texts_of"]
+    assert len(texts(0, 1).ids) == 1
+    assert sum(map(len, texts(0, 40).ids)) <= 40
+    assert texts(0, 16).count_V.tolist() == texts(1).count_V.tolist()  # of all of the corpus
+
+
 def test_ids_of_drawn_sentences_alone_are_kept(monkeypatch):
     """The corpus is tokenised a few sentences at a time, whatever is drawn of it."""
     encoder, sizes = BERT(), []

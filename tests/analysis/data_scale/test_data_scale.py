@@ -124,6 +124,13 @@ def test_all_features_are_given_the_same_training_examples(records):
     assert len(by_seed) == 3, "each seed draws its own"
 
 
+def test_caps_leave_the_first_examples_of_one_draw(subject):
+    analysis = DataScale(tasks=["rte"], seeds=1, max_rows=40, max_evaluated=20, smallest=10)
+    own = [r for r in records_of(analysis, subject) if r["kind"] == "score"]
+    assert {r["size"] for r in own} == {10, 40}
+    assert {r["n_scored"] for r in own} == {20}
+
+
 def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path):
     analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
     examples = analysis._examples(subject, "conll", ())
@@ -198,6 +205,14 @@ def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
     assert mean["mean"] == pytest.approx(np.mean(scores))
     assert mean["low"] < mean["mean"] < mean["high"]
     assert table.rows[0][3] == f"{mean['low']:.3f} to {mean['high']:.3f}"
+
+
+def test_after_a_run_what_training_leaves_as_it_was_is_not_measured_again(subject, vectors):
+    analysis = DataScale(tasks=["rte"], static=vectors)
+    weights = ("as given", "before", "after")
+    names = [[p.name for p in analysis.parts(subject._replace(weights=one))] for one in weights]
+    assert names[0] == names[1] == ["rte-static", "rte-random", "rte-encoder"]
+    assert names[2] == ["rte-encoder"]
 
 
 def test_random_vectors_are_drawn_anew_for_each_seed(subject):

@@ -53,16 +53,6 @@ def reviews(folder, flip=(), seed=0):
     return LocalSource(str(folder))
 
 
-def test_what_a_layer_holds_is_read_from_it(subject, tmp_path):
-    source = reviews(tmp_path / "data")
-    records = records_of(LayerProbe(["sst2"]), subject._replace(source=source))
-    assert [r["layer"] for r in records] == [0, 1, 2]
-    assert all(r["dev"] > 0.95 and r["test"] > 0.95 for r in records)
-    assert sum(r["is_chosen"] for r in records) == 1
-    chosen = next(r for r in records if r["is_chosen"])
-    assert chosen["held_out_loss"] == min(r["held_out_loss"] for r in records)
-
-
 def test_dev_and_test_choose_nothing(subject, tmp_path):
     records = []
     for name, flip in (("honest", ()), ("drawn", ("dev", "test"))):

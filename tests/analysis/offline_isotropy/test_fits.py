@@ -112,3 +112,12 @@ def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
         for key in {"cloud": ("isoscore", "ln_partition"), "head": ("accuracy",)}[kind]:
             values = ([r[key] for r in own] for own in (before, after))
             np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
+
+
+def test_a_split_without_gold_is_not_scored(root, subject, tmp_path):
+    hidden = write_sets(tmp_path / "hidden")
+    write(hidden, "sst2", "test", [row | {"label": -1} for row in labelled_rows(2, 30)])
+    found = outcome_of(
+        OfflineIsotropy(**SMALL, sets=["sst2"], transforms=["none"]), subject(hidden)
+    )
+    assert {r["split"] for r in of(found, kind="head")} == {"dev"}

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.offline_isotropy.clouds import RECIPES
+from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.published import beside, read_published
 from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
@@ -77,6 +77,12 @@ def test_sst2_accuracy_has_its_n_and_interval(outcome):
         assert accuracy[split, "mean"] == accuracy[split, "none"]
     for record in heads:
         assert 0 <= record["accuracy_low"] < record["accuracy"] < record["accuracy_high"] <= 1
+
+
+def test_own_pooling_has_cls_and_sep_in_it(outcome):
+    found = of(outcome, kind="similarity", set="sts12")
+    score = {r["setting"]: r["spearman"] for r in found}
+    assert score[OWN_POOLING] != pytest.approx(score["none"], abs=0.1)
 
 
 def test_a_set_and_layer_is_a_part_and_rows_go_with_the_last_one(root, subject):

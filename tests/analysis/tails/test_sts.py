@@ -126,6 +126,12 @@ def test_scores_against_a_slow_reference(encoder, source, tmp_path):
             assert own["n_fit"] == len(fit)
 
 
+def test_most_caps_the_pairs(encoder, source, tmp_path):
+    records = measured(encoder, source, tmp_path / "rows", ["stsb"], most=12)
+    assert {r["n_pairs"] for r in records} == {12}
+    assert {r["n_fit"] for r in records} == {24}
+
+
 @pytest.mark.real_data
 @pytest.mark.slow
 def test_minilm_reaches_its_published_scores_without_treatment(tmp_path):

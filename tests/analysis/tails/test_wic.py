@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from isotrain.analysis.selection import find_targets
+from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.tails import treated as wic_of_tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
 from isotrain.tasks.data.sources import LocalSource
@@ -146,6 +146,13 @@ def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
             assert chosen[f"{split}_high"] == pytest.approx(interval.high)
     assert records[0]["n_train"] == records[0]["n_fit"] == 20
     assert records[0]["n_dev"] == 40
+
+
+def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
+    source = wic_data(tmp_path / "a", 1)
+    labels = [r["label"] for r in wic_pairs(source, "dev", None, 0)]
+    records = measured(encoder, source, tmp_path / "rows")
+    assert records[-1]["constant_true_dev"] == pytest.approx(sum(labels) / 40)
 
 
 def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
