@@ -122,9 +122,9 @@ mean [rte]?
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
     """The different sentences of some splits of a data set, in the order in which they first stood.
 
-    Repeated ones (SNLI has each premise three times) would raise every similarity. The paragraphs
-    of WikiText are cut into sentences and written as ordinary text, headings left out, with
-    `unknown` (the tokenizer's unknown token) for rare words. A ValueError where there is none.
+    Repeated ones (SNLI has each premise three times) would raise every similarity. WikiText is cut
+    into sentences and written as ordinary text, headings left out, with the tokenizer's `unknown`
+    token for rare words.
     """
     data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
     rows = [row for split in splits for row in load_split(source, data_set, split)]
@@ -161,10 +161,7 @@ class Present(NamedTuple):
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """The data sets that are asked for (by name, or `available`) and in the source; reads no row.
-
-    `known` has by name tuples whose first member is the data set.
-    """
+    """The data sets, first members of `known`, that are asked for and in the source; reads none."""
     wanted = list(known) if isinstance(asked, str) else list(asked)
     absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
     names = [name for name in wanted if name not in absent]
@@ -175,11 +172,7 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
 def readable_sets(
     source: Source, sets: str | Sequence[str]
 ) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
-    """The sets to measure, those of pairs read; and why others of `available` are left out.
-
-    Raises:
-        CannotRunError: a set that was named has no pair with gold, or none is left.
-    """
+    """The sets to measure, those of pairs read; and why others of `available` are left out."""
     names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:

@@ -230,7 +230,7 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
 
 
 def _allocate(path: Path) -> None:
-    """Take the place of a sparse file: on a full disk, writing to a map kills the process."""
+    """Fill a sparse file: on a full disk, writing to a map kills the process."""
     if not hasattr(os, "posix_fallocate"):
         return
     size = path.stat().st_size

@@ -40,8 +40,6 @@ class Estimate(NamedTuple):
     def less(self, other: Estimate) -> Estimate:
         """The difference of two figures; in its error, what moves both cancels.
 
-        A sentence that only one of them has rows of leaves the other as it is.
-
         >>> a = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3, 5, 8]))
         >>> a.less(a).value.item(), a.less(a).error.item()
         (0.0, 0.0)

@@ -74,8 +74,7 @@ def choose_penalty(
     """The probe of all examples at the penalty with the least loss on a held-out part of them.
 
     `held_out` of the examples, drawn by a hash of their position and the seed, are left out of the
-    fits that choose; features are standardised by the others. A ValueError for fewer than two
-    examples on either side.
+    fits that choose; features are standardised by the others.
 
     >>> x = np.arange(20.0)[:, None]
     >>> found = choose_penalty(x, x[:, 0] > 9, [1.0, 0.01], held_out=0.2, seed=0, n_classes=2)

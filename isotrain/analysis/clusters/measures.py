@@ -180,10 +180,9 @@ def clusters_by_silhouette(
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
     """S_inter and S_intra over parts (embeddings, types) of a cloud.
 
-    Published is the unweighted mean over parts. n centred embeddings have a mean cosine of about
-    −1/(n − 1) by construction; weighted by their number, small parts hardly count. Errors are
-    over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are left
-    out of S_inter, those without two embeddings of a type out of S_intra.
+    Published is the unweighted mean over parts; weighted by size, small parts hardly count. Errors
+    are over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are
+    left out of S_inter, those without two embeddings of a type out of S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
@@ -217,8 +216,8 @@ def dimensions(
 ) -> dict[str, float | int | None]:
     """LID of a layer with Euclidean distances and chords √(2(1 − cos)), each plain and squared.
 
-    A squared distance has twice the logarithm, so the published convention is exactly half the
-    plain value. None where there are not more embeddings than neighbours.
+    Of squared distances it is exactly half. None where there are not more embeddings than
+    neighbours.
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")

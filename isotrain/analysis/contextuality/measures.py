@@ -95,7 +95,7 @@ def word_measures(
 
 
 class SentenceMeans(NamedTuple):
-    """Ids of sentences, ascending, and mean cosines of their words with three means."""
+    """Sentences, and mean cosines of their words with three means."""
 
     id_G: Tensor
     own_G: Tensor  # of all words of the sentence, as published
@@ -106,8 +106,8 @@ class SentenceMeans(NamedTuple):
 def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
     """Mean cosine of the words of each sentence with the mean of its words, in three forms.
 
-    Their means over sentences are those of `intra_sentence_similarity`. A ValueError where no
-    sentence has two words. Ethayarajh 2019, definition 2.
+    Their means over sentences are those of `intra_sentence_similarity`. Ethayarajh 2019,
+    definition 2.
 
     >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
     >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]

@@ -125,10 +125,7 @@ def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
 
 
 def distinct_rows(examples: Examples, split: str) -> Tensor:
-    """The numbers of the different embeddings of a split: of equal tokens and span the first.
-
-    Such embeddings are equal in every layer; repeated, they would raise every similarity.
-    """
+    """The numbers of the different embeddings of a split: of equal tokens and span the first."""
     tokens, spans = examples.tokens, examples.spans
     found: dict[tuple[tuple[int, ...], int, int], int] = {}
     for row in torch.unique(examples.place[split]).tolist():

@@ -195,8 +195,8 @@ def measure_sst2(
 def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
     """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
 
-    One scale for all features: the penalty sees which dimensions are large, and a rotation changes
-    no output. scikit-learn has one column w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    One scale for all features, so that a rotation changes no output. scikit-learn has one column
+    w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

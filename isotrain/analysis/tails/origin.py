@@ -16,9 +16,8 @@ NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in 
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
 
-    Norms are found by their type: in the embeddings (layer 0), in block l (layer l), and behind
-    the last block (layer L). `place` is l − 1 + k/n for the k-th of the n norms of block l. Scores
-    are `against_others`.
+    Norms are found by their type. `place` is l − 1 + k/n for the k-th of the n norms of block l.
+    Scores are `against_others`.
     """
     records: list[Record] = []
     for place, layer, name, norm in _norms(encoder):
