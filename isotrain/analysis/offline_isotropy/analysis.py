@@ -138,10 +138,10 @@ class OfflineIsotropy(Analysis):
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
 
-    def _layers(self, subject: Subject) -> Sequence[Any]:
+    def _layers(self, subject: Subject) -> list[int]:
         encoder, most = subject.encoder, max(self.n_components, self.n_directions)
         every = range(encoder.n_blocks + 1)
-        layers = [*every] if self.layers == ALL else [*dict.fromkeys(self.layers)]
+        layers: list[Any] = [*every] if self.layers == ALL else [*dict.fromkeys(self.layers)]
         if set(layers) - {*every}:
             raise CannotRunError(
                 f"analysis.layers must be {ALL} or numbers from 0 to {encoder.n_blocks} for this "
