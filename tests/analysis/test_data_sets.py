@@ -115,6 +115,6 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
         readable_sets(source, ["stsb", "sts12"])
     analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
     parts = [*analysis.parts(subject_on(tiny(), root, tmp_path / "rows"))]
-    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
+    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records
