@@ -31,7 +31,13 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
             print(f"{name:20} {text_of('analysis', name).splitlines()[0].lstrip('# ')}")
         return 0
     if overrides[0] == "keys":
-        return _keys(overrides[1:])
+        if len(overrides) != 2:
+            return reject("give one analysis: analyze keys contextuality")
+        try:
+            print(text_of("analysis", overrides[1]), end="")
+        except ValueError as error:
+            return reject(str(error))
+        return 0
     try:
         with _signals_as_errors():
             cfg, mistakes = _checked(overrides, config_dir)
@@ -72,16 +78,15 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
     with spinner("importing torch and transformers"):
         from isotrain.analysis.run import analyze
         from isotrain.runs.record import CannotRunError
-    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+    try:
         folder, wrong = analyze(cfg, arguments)
-    else:
-        try:
-            folder, wrong = analyze(cfg, arguments)
-        except CannotRunError as error:
+    except (ValueError, OSError) as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        if isinstance(error, CannotRunError):
             return reject(str(error))
-        except (ValueError, OSError) as error:
-            print_error("the analysis stopped", str(error).splitlines())
-            return FAILED
+        print_error("the analysis stopped", str(error).splitlines())
+        return FAILED
     if wrong:
         print_error("outside of the published figures", [*wrong, str(folder)])
     return FAILED if wrong else 0
@@ -100,13 +105,3 @@ def _signals_as_errors() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _keys(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1:
-        return reject("give one analysis: analyze keys contextuality")
-    try:
-        print(text_of("analysis", arguments[0]), end="")
-    except ValueError as error:
-        return reject(str(error))
-    return 0

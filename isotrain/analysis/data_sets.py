@@ -9,7 +9,7 @@ import numpy as np
 
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks import rte, snli, stsb, text, wic
-from isotrain.tasks.data.sources import SPLITS, DataSet, Source, load_split
+from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
@@ -61,19 +61,19 @@ PTB = DataSet(
 
 
 class Texts(NamedTuple):
-    """A data set, and the fields of its rows that are texts."""
+    """A data set, and the fields of its examples that are texts."""
 
     data_set: DataSet
-    fields: Sequence[str]
+    fields: Sequence[str] = PAIR
 
 
 TEXTS: Mapping[str, Texts] = {
-    "snli": Texts(snli.DATA, PAIR),
-    "rte": Texts(rte.DATA, PAIR),
-    "wic": Texts(wic.DATA, PAIR),
+    "snli": Texts(snli.DATA),
+    "rte": Texts(rte.DATA),
+    "wic": Texts(wic.DATA),
     SST2: Texts(SST2_DATA, ("sentence",)),
     "wikitext-2": Texts(text.DATA, ("text",)),
-    **{name: Texts(data_set, PAIR) for name, data_set in STS.items()},
+    **{name: Texts(data_set) for name, data_set in STS.items()},
 }
 RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, which chunks can be cut of
 
@@ -93,17 +93,11 @@ PLACES: Mapping[str, Place] = {
 
 
 def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus, of `others` too; a ValueError where there is none."""
+    """The data set of a corpus, of `others` too."""
     known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
     if corpus not in known:
         raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
     return known[corpus]
-
-
-def check_splits(splits: Sequence[str]) -> None:
-    """Refuse no split, one twice, or one that is neither train, dev nor test."""
-    if not splits or len(set(splits)) < len(splits) or not set(splits) <= set(SPLITS):
-        raise ValueError(f"splits must be some of {', '.join(SPLITS)}, each once, got {splits}")
 
 
 def check_names(
@@ -128,9 +122,9 @@ mean [rte]?
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
     """The different sentences of some splits of a data set, in the order in which they first stood.
 
-    Repeated ones (SNLI has each premise three times) would raise every similarity. The paragraphs
-    of WikiText are cut into sentences and written as ordinary text, headings left out, with
-    `unknown` (the tokenizer's unknown token) for rare words. A ValueError where there is none.
+    Repeated ones (SNLI has each premise three times) would raise every similarity. WikiText is cut
+    into sentences and written as ordinary text, headings left out, with the tokenizer's `unknown`
+    token for rare words.
     """
     data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
     rows = [row for split in splits for row in load_split(source, data_set, split)]
@@ -167,10 +161,7 @@ class Present(NamedTuple):
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """The data sets that are asked for (by name, or `available`) and in the source; reads no row.
-
-    `known` has by name tuples whose first member is the data set.
-    """
+    """The data sets, first members of `known`, that are asked for and in the source; reads none."""
     wanted = list(known) if isinstance(asked, str) else list(asked)
     absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
     names = [name for name in wanted if name not in absent]
@@ -178,34 +169,23 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
     return Present(names, absent, [] if may_lack else list(absent.values()))
 
 
-class Readable(NamedTuple):
-    """The sets to measure, those of pairs read; and why others of `available` are not."""
-
-    names: list[str]
-    pairs: dict[str, Pairs]
-    absent: dict[str, str]
-
-
-def readable_sets(source: Source, sets: str | Sequence[str]) -> Readable:
-    """The sets of a source with their pairs; of `available` those without gold are left out.
-
-    Raises:
-        CannotRunError: a set that was named has no row with gold, or none is left.
-    """
+def readable_sets(
+    source: Source, sets: str | Sequence[str]
+) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
+    """The sets to measure, those of pairs read; and why others of `available` are left out."""
     names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:
-        if name == SST2:
-            continue
         try:
-            pairs[name] = sts_pairs(source, *PLACES[name])
+            if name != SST2:
+                pairs[name] = sts_pairs(source, *PLACES[name])
         except NoGoldError as error:
             if sets != AVAILABLE:
                 raise
             absent[name] = str(error)
     if set(names) <= set(absent):
         raise CannotRunError(f"no set has gold: {'; '.join(absent.values())}")
-    return Readable([name for name in names if name not in absent], pairs, absent)
+    return [name for name in names if name not in absent], pairs, absent
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:

@@ -63,6 +63,10 @@ def tokenise_columns(
     """Tokens of one or two columns of texts, and of two the column of each token (special: None).
 
     The longer text of a pair is cut first.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> tokenise_columns(build_tiny(8, 1, 1).tokenizer, [["the"], ["the"]], 9)[1]
+    [[None, 0, None, 1, None]]
     """
     found = Tokens([], [], [], [], 0)
     owners: list[list[int | None]] = []
@@ -226,7 +230,7 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
 
 
 def _allocate(path: Path) -> None:
-    """Take the place of a sparse file: on a full disk, writing to a map kills the process."""
+    """Fill a sparse file: on a full disk, writing to a map kills the process."""
     if not hasattr(os, "posix_fallocate"):
         return
     size = path.stat().st_size

@@ -33,10 +33,12 @@ class Estimate(NamedTuple):
         apart_G = self.without_G - self.without_G.mean()
         return torch.sqrt((n - 1) / n * apart_G.square().sum())
 
+    def figures(self, name: str) -> dict[str, float]:
+        """Value and standard error, as cells of a record."""
+        return {name: float(self.value), f"{name}_error": float(self.error)}
+
     def less(self, other: Estimate) -> Estimate:
         """The difference of two figures; in its error, what moves both cancels.
-
-        A sentence that only one of them has rows of leaves the other as it is.
 
         >>> a = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3, 5, 8]))
         >>> a.less(a).value.item(), a.less(a).error.item()
@@ -72,8 +74,8 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
 def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     """Mean cosine of two rows of different sentences, in [−1, 1].
 
-    (‖S‖² − Σ‖S_g‖²)/(N² − Σn_g²): all pairs, exactly, in O(N·D). A ValueError for fewer than three
-    sentences. Ethayarajh 2019, section 4.1 (there over 1,000 sampled pairs).
+    (‖S‖² − Σ‖S_g‖²)/(N² − Σn_g²): all pairs, exactly, in O(N·D); three sentences at least.
+    Ethayarajh 2019, section 4.1 (there over 1,000 sampled pairs).
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     >>> round(anisotropy(x, torch.tensor([5, 5, 7, 8])).value.item(), 6)  # 4 of 10 pairs
@@ -99,7 +101,7 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     """Mean cosine of two rows of one word: its self-similarity, (‖S‖² − N)/(N(N−1)).
 
     The error is NaN for fewer than three sentences, and where one of them has all rows but one.
-    A ValueError for fewer than two rows. Ethayarajh 2019, definition 1.
+    Ethayarajh 2019, definition 1.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     >>> round(occurrences(x, torch.tensor([5, 6, 7])).value.item(), 6)  # 1 of 3 pairs
@@ -118,8 +120,8 @@ def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_coun
     """Mean over words of the mean cosine of two rows of a word, in [−1, 1].
 
     Of words with `min_count` rows or more, all pairs, exactly, in O(N·D). Without each sentence,
-    words that it leaves one row are left out; the error is NaN where it leaves no word. A
-    ValueError where no word has so many rows. Ethayarajh 2019, definition 1.
+    words that it leaves one row are left out; the error is NaN where it leaves no word.
+    Ethayarajh 2019, definition 1.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0], [3.0, 3.0]])
     >>> words = torch.tensor([4, 4, 4, 9, 9])

@@ -1,6 +1,6 @@
-"""Line pictures as data, and the one renderer that draws them of records.
+"""Line pictures as data, the one renderer that draws them of records, and maps of embeddings.
 
-Bands are 95 % CIs of what the line shows, everywhere.
+Bands are 95 % CIs of what the line shows. N embeddings, D dimensions, R directions, M points.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from torch import Tensor
 
 from isotrain.analysis.tables import Frames, Rows, Z, groups_of
+from isotrain.geometry.clusters import centre_rows
+from isotrain.geometry.linalg import leading_directions
 from isotrain.pages.panels import COLOURS
 
 MARKERS = ("o", "s", "^")  # one for each round through the colours
 MOST = 12  # lines of a panel that a reader can tell apart
 PANELS = 3  # side by side
 LAYERS = "layer (0 = embedding output)"
+POINT = {"s": 4.0, "linewidths": 0, "rasterized": True}  # size in square points
 
 
 class Picture(NamedTuple):
@@ -213,4 +218,29 @@ def _numbers(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype(float)
 
 
-__all__ = ["LAYERS", "LinePlot", "Picture", "clean", "draw"]
+def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
+    """Embeddings `[N, R]` along the leading principal directions, and the variance share of each.
+
+    The sign of a direction is the solver's choice; here its largest entry is positive.
+
+    >>> principal_map(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 1)[0].tolist()
+    [[2.0], [-2.0]]
+    """
+    centred_ND = centre_rows(x_ND.double())
+    basis_DR = fixed_signs(leading_directions(centred_ND, n_directions))
+    map_NR = centred_ND @ basis_DR
+    total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+    return map_NR, map_NR.square().sum(dim=0) / total
+
+
+def fixed_signs(basis_DR: Tensor) -> Tensor:
+    """The directions, each with the sign that makes its largest entry positive."""
+    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
+
+
+def draw_by_frequency(axis: Any, point_MR: np.ndarray, frequency_M: np.ndarray) -> Any:
+    """Points coloured by how often their token occurs, on a logarithmic scale; rare ones on top."""
+    order = np.argsort(-frequency_M, kind="stable")
+    colours = {"c": frequency_M[order], "norm": "log", "cmap": "viridis"}
+    return axis.scatter(*point_MR[order].T, **colours, **POINT)

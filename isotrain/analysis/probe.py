@@ -1,10 +1,11 @@
-"""Heads on frozen features by scikit-learn, chosen on held-out examples.
+"""Heads on frozen features by scikit-learn, chosen on held-out examples; rank correlation.
 
 N examples, F features, C classes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 from importlib.util import find_spec
@@ -12,13 +13,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from isotrain.analysis.tables import Z
 from isotrain.geometry.groups import hashed_order
+from isotrain.reporting.row_bootstrap import spearman as spearman_of
 
 Floats = NDArray[np.floating[Any]]
 MOST_STEPS = 1000  # of L-BFGS
 SETTLED = 1e-5  # largest entry of the gradient
+ROUNDING = 1e-12  # a correlation nearer to ±1 is ±1
 RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
 
 
@@ -70,8 +74,7 @@ def choose_penalty(
     """The probe of all examples at the penalty with the least loss on a held-out part of them.
 
     `held_out` of the examples, drawn by a hash of their position and the seed, are left out of the
-    fits that choose; features are standardised by the others. A ValueError for fewer than two
-    examples on either side.
+    fits that choose; features are standardised by the others.
 
     >>> x = np.arange(20.0)[:, None]
     >>> found = choose_penalty(x, x[:, 0] > 9, [1.0, 0.01], held_out=0.2, seed=0, n_classes=2)
@@ -135,3 +138,35 @@ def mean_loss(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> 
     share_NC = np.full((len(label_N), n_classes), np.finfo(np.float32).tiny)  # of classes unseen
     share_NC[:, probe.classes_.astype(int)] = probe.predict_proba(x_NF).clip(share_NC[0, 0])
     return float(-np.log(share_NC[np.arange(len(label_N)), label_N.astype(int)]).mean())
+
+
+class Correlation(NamedTuple):
+    """A correlation and its 95 % CI; None where it is not defined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def spearman(predicted_N: ArrayLike, label_N: ArrayLike) -> Correlation:
+    """Spearman's ρ of predictions and labels, in [−1, 1], with a 95 % CI.
+
+    Pearson's correlation of the ranks, ties at their mean rank. The CI is
+    tanh(artanh ρ ± 1.96·√((1 + ρ²/2)/(N − 3))). Without spread on one side, or with N < 4, there
+    is no value, or no CI. Bonett and Wright 2000 (CI).
+
+    >>> found = spearman([1.0, 2.0, 3.0, 5.0, 4.0, 6.0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    >>> [round(v, 2) for v in found]
+    [0.94, 0.38, 1.0]
+    """
+    label, predicted = (np.asarray(given, np.float64) for given in (label_N, predicted_N))
+    n, value = len(label), math.nan
+    if n > 1:
+        value = float(spearman_of(label, predicted[None], np.ones((1, n)))[0, 0])
+    if not math.isfinite(value):
+        return Correlation(None, None, None)
+    if n < 4 or abs(value) > 1.0 - ROUNDING:
+        return Correlation(value, None, None)
+    half = Z * math.sqrt((1 + value**2 / 2) / (n - 3))
+    middle = math.atanh(value)
+    return Correlation(value, math.tanh(middle - half), math.tanh(middle + half))

@@ -19,7 +19,7 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import given_files, result_of
+from isotrain.analysis.start import given_files
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
@@ -67,10 +67,9 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
     looked for with `check=published` only.
 
     Raises:
-        CannotRunError: a ValueError: an encoder, data or a run that is not there, or that do not
-            go together; nothing is written then.
+        CannotRunError: an encoder, data or a run that is not there, or that do not go together;
+            nothing is written then.
         ValueError: a part of the analysis cannot be measured on this corpus or encoder.
-        OSError: the folder is full or read-only, or a source does not answer.
     """
     started = time.perf_counter()
     with spinner("looking for data and weights") as now:
@@ -124,7 +123,6 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = instead or str(cfg.encoder.get("name") or cfg.encoder["_target_"])
     if cfg.check is not None:
         check_comparable(published, name)
-        _check_start(cfg)
     source: Source = made(cfg.source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
@@ -148,10 +146,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
     code = code_state()
     if earlier := store.of_other_code(code):
-        say(
-            f"measured before by other code: {', '.join(earlier)}; rerun=true, once this analysis "
-            "is finished, measures all again"
-        )
+        say(f"measured before by other code, and kept: {', '.join(earlier)}")
     parts: list[tuple[str, str]] = []
     for weights, measured in each_weights(encoder, plan.end):
 
@@ -184,18 +179,6 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         "other_code": store.of_other_code(code),
         "environment": environment(cfg.threads) | {"device": str(cfg.device)},
     }
-
-
-def _check_start(cfg: DictConfig) -> None:
-    """Reject a comparison with published figures where the run started from other weights."""
-    run = {} if cfg.from_run is None else result_of(cfg.from_run)
-    reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
-    if run.get("init_from") or reinit:
-        other = "blocks drawn anew" if reinit else "the weights of another run"
-        raise ValueError(
-            f"check=published needs the encoder as it was published, and the run of "
-            f"from_run={cfg.from_run} started with {other}; use check=null"
-        )
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:

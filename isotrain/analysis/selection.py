@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.data_sets import PAIR
 from isotrain.analysis.encode import CHUNK, Spans, Tokens, tokenise, tokenise_columns
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.groups import hashed_order
@@ -98,8 +99,7 @@ def draw_sentences(
     """The words of whole sentences, drawn by hashing their places with the seed.
 
     Sentences are taken until the words of the next one would exceed `max_rows` (too long ones are
-    passed over before the first); of those that are equal to the tokenizer the first drawn. A
-    ValueError where not one sentence has few enough words.
+    passed over before the first); of those that are equal to the tokenizer the first drawn.
     """
     kept = Tokens([], [], [], [], 0)
     rows: list[tuple[int, int, int, Key]] = []
@@ -151,22 +151,6 @@ def draw_occurrences(
     return kept, {word: _spans(places[:most]) for word, places in found.items()}
 
 
-def tokenise_pairs(
-    tokenizer: Any, pairs: Sequence[tuple[str, str]], max_length: int
-) -> tuple[Tokens, list[list[int | None]]]:
-    """Tokens of pairs, one sequence a pair, and which sentence (0, 1) each token is of.
-
-    That is None for special tokens. The longer sentence of a pair is cut first.
-
-    >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokens, owners = tokenise_pairs(build_tiny(8, 1, 1).tokenizer, [("the", "the")], 9)
-    >>> owners
-    [[None, 0, None, 1, None]]
-    """
-    columns = [[pair[side] for pair in pairs] for side in (0, 1)]
-    return tokenise_columns(tokenizer, columns, max_length)
-
-
 class SegmentedPairs:
     """An encoder that sees what follows the first SEP as segment 1, as in fine-tuning."""
 
@@ -215,11 +199,11 @@ def find_targets(
     >>> found.spans.sentence_N.tolist(), found.spans.start_N.tolist(), found.n_left_out
     ([0, 1], [2, 2], 0)
     """
-    pairs = [(str(row["sentence1"]), str(row["sentence2"])) for row in rows]
     if form == "cross":
-        tokens, owners = tokenise_pairs(tokenizer, pairs, max_length)
+        columns = [[str(row[side]) for row in rows] for side in PAIR]
+        tokens, owners = tokenise_columns(tokenizer, columns, max_length)
     else:
-        tokens = tokenise(tokenizer, [text for pair in pairs for text in pair], max_length)
+        tokens = tokenise(tokenizer, [str(row[s]) for row in rows for s in PAIR], max_length)
         owners = [[None if special else 0 for special in marks] for marks in tokens.special]
     kept, found = [], []
     for k, row in enumerate(rows):

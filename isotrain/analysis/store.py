@@ -24,10 +24,7 @@ class Store:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """While a block lasts no other process measures here; CannotRunError where one does.
-
-        A block that fails in a new folder before anything is kept leaves none behind.
-        """
+        """Lock the folder; a block that fails before anything is kept leaves no new folder."""
         is_new = not self.folder.exists()
         with owned(self.folder, "analysis"):
             try:
@@ -44,10 +41,7 @@ class Store:
         return record if record and is_whole and not self._changed(facts) else {}
 
     def begin(self, facts: Mapping[str, Any], anew: bool) -> list[str]:
-        """Note what is measured; why earlier parts were dropped, a sentence for each reason.
-
-        With `anew` those of a finished analysis are dropped; where a fact has changed, all are.
-        """
+        """Note what is measured; why earlier parts are dropped: a changed fact, or `anew`."""
         n_parts = len(list(self.folder.glob("parts/*.json")))
         changed = self._changed(facts)
         if changed or (anew and (self.folder / "result.json").is_file()):

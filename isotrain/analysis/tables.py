@@ -139,20 +139,24 @@ def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
     return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if known else "")  # type: ignore[arg-type]
 
 
-def left_out(
-    kind: str, column: str, reason: str | None = "reason"
-) -> Callable[[Frames], Iterator[str]]:
-    """A note on what was not measured: the records of a kind, by a column, with their reasons."""
+def left_out(kind: str, column: str) -> Callable[[Frames], Iterator[str]]:
+    """A note on what was not measured: the records of a kind, by a column."""
 
     def note(frames: Frames) -> Iterator[str]:
         absent = frames.of(kind)
-        if len(absent) and reason is None:
+        if len(absent):
             yield f"left out: {', '.join(dict.fromkeys(absent[column]))}; records.csv says why"
-        elif len(absent):
-            told = dict(zip(absent[column], absent[reason], strict=True))
-            yield f"left out: {'; '.join(f'{name} ({why})' for name, why in told.items())}"
 
     return note
+
+
+def run_saw(frames: Frames) -> Iterator[str]:
+    """A note on probes of an encoder after a run."""
+    if "after" in frames.weights:
+        yield (
+            "after: where the run was trained on this very task, its encoder has seen the training "
+            "examples, the held-out part among them; dev may have chosen the run's checkpoint."
+        )
 
 
 def _columns_and_rows(
@@ -162,24 +166,20 @@ def _columns_and_rows(
     headings = [spec.index.get(key, key) for key in keys]
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
     columns: dict[str, None] = {}
+    first_of: dict[tuple[Cell, ...], int] = {}  # where each beginning of an index first occurs
     for record in own.to_dict("records"):
         side = "" if spec.across is None else f"{record[spec.across]} "
         cells = {(side + name).strip(): cell for name, cell in _cells(spec, own, record)}
-        lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
+        place = tuple(record[key] for key in keys)
+        lines.setdefault(place, {}).update(cells)
         columns |= dict.fromkeys(cells)
+        for depth in range(1, len(spec.index) + 1):
+            first_of.setdefault(place[:depth], len(first_of))
     if not lines:
         columns = dict.fromkeys(spec.values.values())
-    place = {key: key[: len(spec.index)] for key in lines}
-    first_of: dict[tuple[Cell, ...], int] = {}  # of the beginnings of places, level by level
-    for whole in place.values():
-        for depth in range(1, len(whole) + 1):
-            first_of.setdefault(whole[:depth], len(first_of))
-
-    def order(key: tuple[Cell, ...]) -> list[int]:
-        return [first_of[place[key][:depth]] for depth in range(1, len(place[key]) + 1)]
-
-    ordered = sorted(lines, key=order)
-    rows = [[*key, *(lines[key].get(column) for column in columns)] for key in ordered]
+    depths = range(1, len(spec.index) + 1)
+    ordered = sorted(lines, key=lambda place: [first_of[place[:depth]] for depth in depths])
+    rows = [[*place, *(lines[place].get(column) for column in columns)] for place in ordered]
     return [*headings, *columns], rows
 
 

@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A piece of an analysis that is measured, and kept, on its own: what is resumed."""
+    """A piece of an analysis that is measured, kept and resumed on its own."""
 
     name: str  # of its file: letters, digits, dashes
     measure: Callable[[], Found]

@@ -30,14 +30,10 @@ class Vectors(NamedTuple):
 def open_vectors(file: str, tokens: str | None = None) -> Vectors:
     """The embeddings of a file; its tokens are read, its embeddings are not yet.
 
-    `.npy`: floats `[N, D]` or `[L, N, D]`, layers numbered from 0, and in `tokens` a text file
-    with one token a line. `.parquet`: a line an embedding, with a list of floats in column
-    `vector`, text in column `tokens` (`token` if None), optionally whole numbers in column
-    `layer` (each layer with the same tokens in the same order), and `sentence`, a number or a
-    name of the text that the token stands in.
-
-    Raises:
-        ValueError: no such file, another ending, or shapes, columns or tokens that do not fit.
+    `.npy`: floats `[N, D]` or `[L, N, D]`, and in `tokens` a text file with one token a line.
+    `.parquet`: a line an embedding, with a list of floats in column `vector`, text in column
+    `tokens` (`token` if None), optionally the number of its `layer` (each layer with the same
+    tokens in the same order) and its `sentence`. A ValueError for a file that does not fit.
     """
     path = Path(file).expanduser()
     if not path.is_file() or path.suffix not in (".npy", ".parquet"):
@@ -82,9 +78,6 @@ def _parquet(path: Path, column: str) -> Vectors:
             f"{path} lacks the column {' and '.join(absent)}; it has {', '.join(schema.names)} "
             "(analysis.tokens names the column of the tokens)"
         )
-    kind = schema.field(VECTOR).type
-    if not pa.types.is_nested(kind) or not pa.types.is_floating(kind.value_type):
-        raise ValueError(f"column {VECTOR} of {path} must be lists of floats, got {kind}")
     optional = [name for name in (LAYER, SENTENCE) if name in schema.names]
     known = pq.read_table(path, columns=[column, *optional]).to_pandas()
     layer_R = known.get(LAYER, np.zeros(len(known), dtype=np.int64))
@@ -96,10 +89,7 @@ def _parquet(path: Path, column: str) -> Vectors:
 
     def rows(layer: int, at_n: np.ndarray) -> np.ndarray:
         vectors = pq.read_table(path, columns=[VECTOR])[VECTOR]
-        own = vectors.take(pa.array(at[layer][at_n])).to_pylist()
-        if len({len(one) for one in own}) > 1:
-            raise CannotRunError(f"every vector of {path} must have the same length")
-        return _finite(np.array(own), path)
+        return _finite(np.array(vectors.take(pa.array(at[layer][at_n])).to_pylist()), path)
 
     def n_sentences(at_n: np.ndarray) -> int | None:
         return len(set(known[SENTENCE].iloc[first[at_n]])) if SENTENCE in known else None
@@ -110,8 +100,5 @@ def _parquet(path: Path, column: str) -> Vectors:
 def _finite(found: np.ndarray, path: Path) -> np.ndarray:
     rows = np.asarray(found, dtype=np.float32)
     if not np.isfinite(rows).all():
-        n_bad = int((~np.isfinite(rows)).any(axis=1).sum())
-        raise CannotRunError(
-            f"vectors must be finite; {n_bad} of {len(rows)} drawn ones of {path} are not"
-        )
+        raise CannotRunError(f"vectors must be finite, and some of {path} are not")
     return rows

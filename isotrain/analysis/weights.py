@@ -37,12 +37,8 @@ def device_of(asked: str) -> str:
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     """The encoder in evaluation mode, on its device: as given, or as a run started with it.
 
-    A run starts with the encoder of its configuration; what is drawn of it
-    (`training.reinit_blocks`), with the draws of the run's seed; and with `init_from` with the
-    weights of an earlier run. `end` has the weights that the run ended with; None = no run.
-
-    Raises:
-        ValueError: weights that do not fit, or an earlier run that is no longer what it was.
+    What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
+    `end` has the weights that the run ended with; None = no run.
     """
     if cfg.encoder is None:
         return NoEncoder()  # type: ignore[return-value]

@@ -8,8 +8,6 @@ from transformers import (
     DistilBertModel,
     GPT2Config,
     GPT2Model,
-    OpenAIGPTConfig,
-    OpenAIGPTModel,
 )
 
 from isotrain.analysis.types import Outcome, Subject
@@ -18,7 +16,7 @@ from isotrain.encoders.transformer import TransformerEncoder
 
 
 def tiny(kind="bert", width=16, n_blocks=2):
-    """A random encoder in evaluation mode, the same each time: bert, gpt2, gpt or distilbert."""
+    """A random encoder in evaluation mode, the same each time: bert, gpt2 or distilbert."""
     torch.manual_seed(0)
     if kind == "bert":
         return build_tiny(width, n_blocks, 2).eval()
@@ -28,8 +26,6 @@ def tiny(kind="bert", width=16, n_blocks=2):
     if kind == "distilbert":
         size = {"dim": width, "n_layers": n_blocks, "n_heads": 2, "hidden_dim": 32}
         model = DistilBertModel(DistilBertConfig(vocab_size=n, **size))
-    elif kind == "gpt":
-        model = OpenAIGPTModel(OpenAIGPTConfig(vocab_size=n, **size))
     else:
         model = GPT2Model(GPT2Config(vocab_size=n, **size))
     return TransformerEncoder(model, tokenizer, f"tiny random {kind}").eval()

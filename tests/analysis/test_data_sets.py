@@ -9,8 +9,6 @@ import pytest
 from isotrain.analysis.data_sets import (
     PLACES,
     STS,
-    TEXTS,
-    check_splits,
     data_set_of,
     present,
     read_corpus,
@@ -22,7 +20,6 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource, load_split
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
-    labelled_rows,
     pair_rows,
     subject_on,
     write,
@@ -55,34 +52,10 @@ def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
     assert set(dev) & set(train)  # or this tells nothing
 
 
-def test_spaces_around_a_sentence_make_no_other_one(sentences_source):
-    twice = sentences_source([" A dog. ", "A dog.", "  ", "A cat."])
-    assert read_corpus(twice, "rte", ["train"], "[UNK]") == ["A dog.", "A cat."]
-
-
 def test_paragraphs_of_wikitext_become_sentences_as_they_are_written(sentences_source):
     lines = [" = Heading = \n", " ", " The <unk> barks . Then , in 1990 , it ran @-@ away . "]
     found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]")
     assert found == ["The [UNK] barks.", "Then, in 1990, it ran-away."]
-
-
-@pytest.mark.parametrize("corpus", sorted(TEXTS))
-def test_every_corpus_names_fields_that_its_data_set_has(corpus):
-    assert set(TEXTS[corpus].fields) <= set(data_set_of(corpus).fields)
-
-
-def test_no_such_corpus_or_split():
-    with pytest.raises(ValueError, match="there is no corpus snil; there are snli, rte, "):
-        data_set_of("snil")
-    check_splits(["dev", "train"])
-    for wrong in (["trian"], [], ["dev", "dev"]):
-        with pytest.raises(ValueError, match="must be some of train, dev, test, each once, got"):
-            check_splits(wrong)
-
-
-def test_a_split_without_a_sentence(sentences_source):
-    with pytest.raises(ValueError, match="sts12 has no sentence in dev"):
-        read_corpus(sentences_source(["A dog."]), "sts12", ["dev"], "[UNK]")
 
 
 @pytest.fixture(scope="module")
@@ -103,33 +76,6 @@ def test_a_named_set_that_is_absent_is_refused(root):
     missing = OfflineIsotropy(sets=["stsb", "sts14"]).missing(LocalSource(str(root)))
     assert len(missing) == 1
     assert "sts14" in missing[0]
-
-
-def test_no_set_at_all_is_refused(tmp_path):
-    missing = OfflineIsotropy().missing(LocalSource(str(tmp_path)))
-    assert any("sts12" in text for text in missing)
-    assert any("sst2" in text for text in missing)
-
-
-def test_fitting_on_train_needs_sts_b(tmp_path):
-    write(tmp_path, "sts12", "test", pair_rows(0, 12))
-    write(tmp_path, "sst2", "train", labelled_rows(0, 12))
-    write(tmp_path, "sst2", "dev", labelled_rows(1, 12))
-    source = LocalSource(str(tmp_path))
-    assert OfflineIsotropy(sets=["sts12"], fit_on="test").missing(source) == []
-    assert OfflineIsotropy(sets=["sst2"], fit_on="train").missing(source) == []
-    missing = OfflineIsotropy(sets=["sts12"]).missing(source)
-    assert len(missing) == 1
-    assert missing[0].startswith("fit_on=train needs the train split of STS-B")
-    assert missing[0].endswith("or use analysis.fit_on=test")
-
-
-def test_the_data_that_is_recorded_is_all_that_is_read(root):
-    source = LocalSource(str(root))
-    of_test = OfflineIsotropy(sets=["sts12"], fit_on="test")
-    assert list(of_test.data_sets(source)) == [STS["sts12"]]
-    found = list(OfflineIsotropy(sets=["sts12"]).data_sets(source))
-    assert found == [STS["sts12"], STS["stsb"]]
 
 
 def test_rows_of_a_set(root):
@@ -161,31 +107,14 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
     if gold == "no file":
         (root / "stsb" / "test.jsonl").unlink()
     source = LocalSource(str(root))
-    found = readable_sets(source, "available")
-    assert found.names == ["sts12", "stsb_dev", "sst2"]
-    assert list(found.pairs) == ["sts12", "stsb_dev"]
-    assert "stsb/test has no row with gold" in found.absent["stsb"]
+    found, pairs, absent = readable_sets(source, "available")
+    assert found == ["sts12", "stsb_dev", "sst2"]
+    assert list(pairs) == ["sts12", "stsb_dev"]
+    assert "stsb/test has no row with gold" in absent["stsb"]
     with pytest.raises(CannotRunError, match="stsb/test has no row with gold"):
         readable_sets(source, ["stsb", "sts12"])
     analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
     parts = [*analysis.parts(subject_on(tiny(), root, tmp_path / "rows"))]
-    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found.names)]
+    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records
-
-
-def test_where_no_set_has_gold_nothing_can_run(tmp_path):
-    write(tmp_path, "sts12", "test", [row | {"score": -1.0} for row in pair_rows(0, 12)])
-    with pytest.raises(CannotRunError, match="sts12/test has no row with gold"):
-        readable_sets(LocalSource(str(tmp_path)), "available")
-
-
-def test_each_split_is_read_once(root):
-    class Counting(LocalSource):
-        def read(self, data_set, split):
-            read.append((data_set.name, split))
-            return super().read(data_set, split)
-
-    read = []
-    readable_sets(Counting(str(root)), "available")
-    assert read == [("sts12", "test"), ("stsb", "test"), ("stsb", "dev")]

@@ -19,7 +19,6 @@ from isotrain.analysis.encode import (
     tokenise,
     whole_sentences,
 )
-from isotrain.types import Batch
 
 SENTENCES = (
     "The old dog sees the cat.",
@@ -76,33 +75,6 @@ def test_the_last_layer_of_gpt2_has_its_final_norm(tiny_gpt2, subject_of):
     last_TD = output.last_hidden_state[0].numpy()
     assert worst(rows_LND[-1], last_TD) < 1e-5
     assert abs(rows_LND[-1].mean() - 1.0) < 0.2  # the bias of the norm, which the block has not
-
-
-def test_pads_do_not_leak_into_rows(tiny_encoder, subject_of, monkeypatch):
-    """With other ids under the pads, every row keeps its bits."""
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
-    rows_LND = np.array(encode_rows(subject_of(encoder), "a", tokens, whole_sentences(tokens)))
-    padded = encode.padded
-
-    def with_other_pads(ids, pad):
-        batch = padded(ids, pad)
-        wrong = torch.where(batch.attention_mask == 1, batch.input_ids, 7)
-        assert (wrong != batch.input_ids).any()
-        return Batch(wrong, *[getattr(batch, name) for name in list(vars(batch))[1:]])
-
-    monkeypatch.setattr(encode, "padded", with_other_pads)
-    again_LND = encode_rows(subject_of(encoder), "b", tokens, whole_sentences(tokens))
-    np.testing.assert_array_equal(again_LND, rows_LND)
-
-
-def test_a_sentence_is_the_mean_of_all_its_tokens_and_of_no_pad(tiny_encoder, subject_of):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
-    rows_LND = encode_rows(subject_of(encoder), "rows", tokens, whole_sentences(tokens))
-    for i, ids in enumerate(tokens.ids):
-        for layer, states_TD in enumerate(alone(encoder, ids)):
-            assert worst(rows_LND[layer, i], states_TD.mean(axis=0)) < 1e-5
 
 
 def test_chosen_layers_in_the_order_given(tiny_encoder, subject_of):
@@ -172,19 +144,6 @@ def test_a_stopped_attempt_goes_on_at_its_batch(tiny_encoder, subject_of, counte
     assert len(counted) == 4  # nothing is encoded a second time
 
 
-def test_rows_since_the_last_note_are_encoded_again(tiny_encoder, subject_of, counted):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
-    with pytest.raises(StopError):
-        encode_rows(
-            subject_of(encoder, batch_size=2, tell=stopping_after(2)),
-            "rows", tokens, whole_sentences(tokens),
-        )  # fmt: skip
-    counted.clear()
-    encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, whole_sentences(tokens))
-    assert len(counted) == 4
-
-
 @pytest.mark.parametrize("other", ["spans", "layers", "sentences"])
 def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
     other, tiny_encoder, subject_of, counted
@@ -207,15 +166,6 @@ def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
     np.testing.assert_array_equal(rows_LND, wanted_LND)
 
 
-def test_the_rows_lie_in_a_file(tiny_encoder, subject_of):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
-    subject = subject_of(encoder)
-    rows_LND = encode_rows(subject, "rows", tokens, whole_sentences(tokens))
-    assert isinstance(rows_LND, np.memmap)
-    np.testing.assert_array_equal(np.load(subject.folder / "rows.npy"), rows_LND)
-
-
 def test_a_full_disk_is_told_before_a_row_is_written(tiny_encoder, subject_of, monkeypatch):
     """A write to a mapped file that has no place on disk would kill the process."""
     asked = []
@@ -236,14 +186,6 @@ def test_a_full_disk_is_told_before_a_row_is_written(tiny_encoder, subject_of, m
     assert [*subject.folder.glob("rows*")] == []
 
 
-def test_no_span_is_refused(tiny_encoder, subject_of):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
-    none = np.zeros(0, dtype=np.int64)
-    with pytest.raises(ValueError, match="rows has no rows"):
-        encode_rows(subject_of(encoder), "rows", tokens, Spans(none, none, none))
-
-
 def test_tokens_with_their_marks_words_and_characters(tokenizer):
     text = "The dog xyz."
     tokens = tokenise(tokenizer, [text], 64)
@@ -262,17 +204,6 @@ def test_what_is_too_long_is_cut_and_counted(tokenizer):
     assert tokens.ids[1] == tokens.ids[2] == whole  # one exactly fits, one is cut to it
     assert tokens.n_cut == 1
     assert list(tokens.is_cut) == [False, False, True]
-
-
-def test_many_sentences_are_tokenised_as_one_by_one(tokenizer, monkeypatch):
-    monkeypatch.setattr(encode, "CHUNK", 2)
-    tokens = tokenise(tokenizer, SENTENCES, 12)
-    one_by_one = [tokenise(tokenizer, [text], 12) for text in SENTENCES]
-    for field in ("ids", "special", "words"):
-        assert getattr(tokens, field) == [getattr(one, field)[0] for one in one_by_one]
-    for own_T2, one in zip(tokens.offsets, one_by_one, strict=True):
-        assert np.array_equal(own_T2, one.offsets[0])
-    assert tokens.n_cut == sum(one.n_cut for one in one_by_one) > 0
 
 
 @settings(max_examples=60)

@@ -79,27 +79,6 @@ def test_before_is_dashed_and_a_reference_dotted():
     ]  # fmt: skip
 
 
-def test_panels_share_their_scale_and_colours():
-    records = [record(0, 0, word="b", set="one"), record(0, 9, word="a", set="two")]
-    records += [record(1, 5, word="b", set="two")]
-    (picture,) = drawn(records, hue="word", panel="set", y={"value": ""})
-    first, second = picture.figure.axes
-    assert (first.get_title(), second.get_title()) == ("one", "two")
-    assert first.get_ylim() == second.get_ylim()
-    colours = {line.get_label(): to_hex(line.get_color()) for line in second.get_lines()}
-    assert looks(first)[0][0] == colours["b"] != colours["a"]
-
-
-def test_sizes_on_a_logarithmic_scale_and_points_with_names():
-    records = [record(k, k, size=2**k) for k in (5, 7)]
-    (picture,) = drawn(records, x="size", log=True)
-    (axis,) = picture.figure.axes
-    assert axis.get_xscale() == "log"
-    assert [text.get_text() for text in axis.get_xticklabels()] == ["32", "128"]
-    (picture,) = drawn(records, x="size", mark="layer")
-    assert [text.get_text() for text in picture.figure.axes[0].texts] == [" 5", " 7"]
-
-
 def test_what_has_no_value_is_not_drawn():
     assert drawn([]) == []
     assert drawn([record(0, None)]) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from isotrain.analysis.published import (
@@ -40,15 +38,6 @@ def test_the_first_record_that_a_figure_is_of():
     assert disagreements([found]) == []
 
 
-def test_a_figure_that_is_missed():
-    (found,) = beside([FIGURE._replace(tolerance=0.02)], RECORDS, "bert")
-    assert found.is_judged
-    assert not found.agrees
-    assert disagreements([found]) == [
-        "spearman (set stsb, layer 3): published 54.09 ± 0.02, measured 54.12"
-    ]
-
-
 def test_the_edge_of_a_tolerance_agrees():
     (found,) = beside(
         [FIGURE._replace(value=54.0, tolerance=0.1)], [{**RECORDS[3], "spearman": 54.1}], "bert"
@@ -74,11 +63,6 @@ def test_a_figure_that_was_not_measured_disagrees():
     ]
 
 
-def test_a_value_that_is_no_number_is_none():
-    (found,) = beside([FIGURE], [{**RECORDS[3], "spearman": "54.09"}], "bert")
-    assert found.here is None
-
-
 def test_a_check_without_figures_is_refused():
     check_comparable([FIGURE], "bert")
     for figures in ([], [FIGURE._replace(encoder="x")], [FIGURE._replace(tolerance=None)]):
@@ -86,18 +70,6 @@ def test_a_check_without_figures_is_refused():
             check_comparable(figures, "bert")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"tolerance": -1}, "null or a number from 0 as its tolerance, got -1"),
-        ({"tolerance": "5 %"}, "null or a number from 0 as its tolerance, got 5 %"),
-        ({"value": "54"}, "a mapping as its where and a number as its value"),
-        ({"where": "layer 3"}, "a mapping as its where and a number as its value"),
-        ({"layer": 3}, "the keys column, encoder, source, tolerance, value, where, got column, "),
-    ],
-)
-def test_entries_that_cannot_be_read(change, told):
-    with pytest.raises(ValueError, match=re.escape(f"entry 2, must have {told}")):
-        read_published([ENTRY, ENTRY | change])
-    with pytest.raises(ValueError, match=r"entry 1, must have the keys .* got some text"):
-        read_published(["some text"])
+def test_an_entry_with_other_keys_is_refused():
+    with pytest.raises(ValueError, match=r"entry 2, must have the keys encoder, .* layer$"):
+        read_published([ENTRY, ENTRY | {"layer": 3}])

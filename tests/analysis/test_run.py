@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -106,15 +105,6 @@ def test_a_finished_analysis_is_read_and_loads_no_encoder(cfg_of, loads, capsys)
     assert "| weights  | part" in printed
 
 
-def test_a_finished_analysis_of_other_code_is_told(cfg_of, capsys):
-    folder, _ = analyze(cfg_of())
-    record = read_result(folder)
-    record["environment"]["git"] = "0123456789ab"
-    write_json(folder / "result.json", record)
-    analyze(cfg_of())
-    assert "measures again; the code has changed since (git)" in capsys.readouterr().out
-
-
 def test_rerun_measures_again_and_gives_the_same(cfg_of, loads):
     folder, _ = analyze(cfg_of())
     before = records_of(folder)
@@ -122,16 +112,6 @@ def test_rerun_measures_again_and_gives_the_same(cfg_of, loads):
     assert len(loads) == 2
     assert Toy.calls == ["first", "second"] * 2
     assert records_of(folder) == before
-
-
-def test_keys_that_change_no_number_give_the_same_folder(cfg_of):
-    folder, _ = analyze(cfg_of())
-    figure = {"encoder": "x", "where": {}, "column": "mean", "value": 0.0, "tolerance": None}
-    again, _ = analyze(cfg_of(published=[{**figure, "source": "a paper"}]))
-    assert again == folder
-    assert Toy.calls == ["first", "second"]
-    other, _ = analyze(cfg_of("seed=1"))
-    assert other != folder
 
 
 class KilledError(BaseException):
@@ -159,65 +139,11 @@ def test_a_stopped_analysis_goes_on_at_its_part(cfg_of):
     assert read_result(folder)["seconds"]["as given/first"] > 0
 
 
-def test_one_that_was_stopped_while_it_wrote_its_tables_measures_nothing_again(
-    cfg_of, monkeypatch, loads
-):
-    def killed(*_):
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_outputs", killed)
-        with pytest.raises(KilledError):
-            analyze(cfg_of())
-    Toy.calls = []
-    folder, _ = analyze(cfg_of())
-    assert Toy.calls == []
-    assert (folder / "tables.md").is_file()
-
-
-def test_what_is_done_now_is_told_on_a_terminal(cfg_of, monkeypatch):
-    said = []
-
-    @contextmanager
-    def spinner(what):
-        said.append(what)
-        yield said.append
-
-    monkeypatch.setattr(run_module, "spinner", spinner)
-    analyze(cfg_of())
-    assert said[:2] == ["looking for data and weights", "loading the encoder"]
-    for wanted in (
-        "measuring first, weights as given",
-        "looking at first, weights as given",
-        "rows: 1 of 1 batches encoded, weights as given",
-        "drawing tables and figures",
-    ):
-        assert wanted in said
-
-
 FIGURE = {"encoder": "isotrain.encoders.tiny.build_tiny", "where": {"layer": 0}, "column": "mean"}
 
 
 def figure(value, tolerance):
     return {**FIGURE, "value": value, "tolerance": tolerance, "source": "a paper"}
-
-
-def test_the_check_of_published_figures_on_stored_results(cfg_of, loads):
-    folder, _ = analyze(cfg_of())
-    here = records_of(folder)[0]["mean"]
-    near, far = figure(here + 0.01, 0.02), figure(here + 0.01, 0.005)
-    elsewhere, absent = near | {"encoder": "another", "value": 9.0}, near | {"column": "no such"}
-    for published, n_wrong, verdict in (
-        ([near, elsewhere], 0, "agrees"),
-        ([near, far, absent], 2, "differs"),
-    ):
-        same, wrong = analyze(cfg_of("check=published", published=published))
-        assert same == folder
-        assert len(wrong) == n_wrong
-        assert verdict in (folder / "published.csv").read_text()
-    _, unasked = analyze(cfg_of(published=[far]))
-    assert unasked == []
-    assert len(loads) == 1
 
 
 def nothing_written(cfg, match):
@@ -239,14 +165,6 @@ def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
     nothing_written(cfg, "empty")
 
 
-def test_a_folder_that_cannot_be_written_to(cfg_of, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    cfg = cfg_of()
-    cfg.output_dir = str(tmp_path / "file" / "out")
-    with pytest.raises(CannotRunError, match="give another folder with output_dir"):
-        analyze(cfg)
-
-
 def test_a_part_that_cannot_be_measured_leaves_nothing(cfg_of):
     def fail(name):
         raise ValueError("the corpus has too few sentences")
@@ -258,11 +176,6 @@ def test_a_part_that_cannot_be_measured_leaves_nothing(cfg_of):
     assert not any(file.is_file() for file in Path(str(cfg.output_dir)).rglob("*"))
 
 
-def test_part_names_are_names_of_files(cfg_of):
-    with pytest.raises(ValueError, match="a part's name has lower-case letters"):
-        analyze(cfg_of(parts=["../x"]))
-
-
 def test_the_device_is_that_which_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [device_of(asked) for asked in ("auto", "cpu")] == ["cpu", "cpu"]
@@ -270,11 +183,6 @@ def test_the_device_is_that_which_is_there(monkeypatch):
         device_of("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [device_of(asked) for asked in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
-
-
-def test_auto_has_the_folder_of_the_device_that_it_takes(cfg_of, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert analyze(cfg_of("device=auto"))[0] == analyze(cfg_of("device=cpu"))[0]
 
 
 @pytest.fixture
@@ -381,38 +289,6 @@ def test_a_run_that_changed_is_measured_again(cfg_of, finished_run, capsys):
     assert "from_run changed since this analysis was begun" in capsys.readouterr().out
 
 
-def test_weights_that_do_not_fit(cfg_of, finished_run):
-    run = finished_run()
-    torch.save({"state_dict": {}}, run / "last.ckpt")
-    with pytest.raises(ValueError, match="do not fit this encoder"):
-        analyze(cfg_of(f"from_run={run}"))
-
-
-def test_a_file_that_the_configuration_names_and_that_changed(cfg_of, tmp_path, capsys):
-    vectors = tmp_path / "vectors.txt"
-
-    def cfg():
-        cfg = cfg_of()
-        with open_dict(cfg):
-            cfg.encoder = {
-                "_target_": "isotrain.encoders.static.build_static",
-                "path": str(vectors),
-            }
-        return cfg
-
-    words = ("the", "a", "is", "of", "man", "dog")
-    vectors.write_text("".join(f"{word} {n} 1\n" for n, word in enumerate(words)))
-    folder, _ = analyze(cfg())
-    before = records_of(folder)
-    analyze(cfg())
-    assert records_of(folder) == before
-    assert "files changed" not in capsys.readouterr().out
-    vectors.write_text("".join(f"{word} {n} 9\n" for n, word in enumerate(words)))
-    assert analyze(cfg())[0] == folder
-    assert "files changed since this analysis was begun" in capsys.readouterr().out
-    assert records_of(folder) != before
-
-
 def test_parts_that_other_code_measured_are_told_and_noted(cfg_of, capsys):
     Toy.stop = kill_at("second")
     with pytest.raises(KilledError):
@@ -422,29 +298,8 @@ def test_parts_that_other_code_measured_are_told_and_noted(cfg_of, capsys):
     content = json.loads(part.read_text())
     write_json(part, content | {"code": content["code"] | {"git": "0123456789ab"}})
     folder, _ = analyze(cfg_of())
-    assert "measured before by other code: as_given-first;" in capsys.readouterr().out
+    assert "measured before by other code, and kept: as_given-first" in capsys.readouterr().out
     assert read_result(folder)["other_code"] == ["as_given-first"]
-
-
-def test_a_length_beyond_the_positions_of_the_encoder_is_told(cfg_of, capsys):
-    analyze(cfg_of("max_length=100000"))
-    assert "max_length=100000 is beyond the positions of" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("other", ["blocks drawn anew", "the weights of another run"])
-def test_a_run_that_started_from_other_weights_is_not_judged(cfg_of, finished_run, other):
-    first = finished_run(name="first")
-    record = {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
-    if other == "blocks drawn anew":
-        run = finished_run(reinit_blocks=1)
-    else:
-        run = finished_run(init_from=record)
-    name = "isotrain.encoders.tiny.build_tiny"
-    figure = {"encoder": name, "where": {}, "column": "mean", "value": 0.0, "tolerance": 9.0}
-    published = [{**figure, "source": "a paper"}]
-    with pytest.raises(CannotRunError, match=f"started with {other}; use check=null"):
-        analyze(cfg_of(f"from_run={run}", "check=published", published=published))
-    analyze(cfg_of(f"from_run={first}", "check=published", published=published))
 
 
 def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_run, monkeypatch):

@@ -81,33 +81,11 @@ def test_a_finished_analysis_of_other_data_is_none(store):
     assert store.finished({**FACTS, "from_run": "0123"}) == {}
 
 
-def test_a_finished_analysis_that_lost_a_part_is_none(store):
-    finish(store)
-    (store.folder / "parts" / "as_given-layers.json").unlink()
-    assert store.finished(FACTS) == {}
-
-
 def test_anew_drops_all_and_tells_nothing(store):
     finish(store)
     assert store.begin(FACTS, anew=True) == []
     assert not store.has("as given", "layers")
     assert store.finished(FACTS) == {}
-
-
-def test_anew_that_was_stopped_goes_on(store):
-    finish(store)
-    store.begin(FACTS, anew=True)
-    store.keep("as given", "first", Found([]), 1, CODE)
-    store.begin(FACTS, anew=True)
-    assert store.has("as given", "first")
-
-
-def test_rows_of_other_weights_are_other_rows(store):
-    assert store.rows("before") != store.rows("after")
-    (store.rows("before") / "x.npy").write_bytes(b"rows")
-    assert list(store.rows("after").iterdir()) == []
-    store.drop_rows()
-    assert not (store.folder / "rows").exists()
 
 
 def test_one_process_at_a_time(store, monkeypatch):

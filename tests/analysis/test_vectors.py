@@ -10,7 +10,6 @@ import pytest
 from isotrain.analysis.clusters.analysis import Clusters
 from isotrain.analysis.types import Subject
 from isotrain.analysis.vectors import open_vectors
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import HubSource
 
 TOKENS = ["the", "dog", ",", "the", "cat", "."]
@@ -116,8 +115,6 @@ def test_columns_that_do_not_fit_are_refused(tmp_path):
     for columns, message in (
         ({"token": TOKENS}, "lacks the column vector; it has token"),
         ({"word": TOKENS, "vector": rows}, "lacks the column token; it has word, vector"),
-        ({"token": TOKENS, "vector": [1.0] * 6}, "must be lists of floats, got double"),
-        ({"token": TOKENS, "vector": [["a"]] * 6}, "must be lists of floats"),
         ({"token": [*TOKENS[:5], None], "vector": rows}, "token 6 is empty"),
         (
             {"token": TOKENS, "vector": rows, "layer": [0, 0, 0, 1, 1, 1]},
@@ -130,19 +127,6 @@ def test_columns_that_do_not_fit_are_refused(tmp_path):
     (tmp_path / "y.parquet").write_text("no")
     with pytest.raises(ValueError, match="Parquet"):
         open_vectors(str(tmp_path / "y.parquet"))
-
-
-def test_vectors_that_do_not_fit_are_refused_when_they_are_read(tmp_path):
-    everything = np.arange(6)
-    ragged = parquet(tmp_path, token=TOKENS, vector=[[1.0, 2.0]] * 5 + [[1.0]])
-    with pytest.raises(CannotRunError, match="must have the same length"):
-        open_vectors(ragged).rows(0, everything)
-    values = array(6, 4)
-    values[2, 1] = np.nan
-    opened = open_vectors(*npy(tmp_path, values))
-    with pytest.raises(CannotRunError, match="must be finite; 1 of 6"):
-        opened.rows(0, everything)
-    assert opened.rows(0, np.array([0, 1])).shape == (2, 4)
 
 
 def subject_of(folder):
@@ -169,28 +153,3 @@ def test_they_are_measured_in_place_of_the_encoder(tmp_path):
         n = len(own)
         slow.append((np.square(own.sum(axis=0)).sum() - n) / (n * (n - 1)))
     assert layers[1]["s_intra"] == pytest.approx(np.mean(slow), abs=1e-6)
-
-
-def test_static_vectors_with_a_row_a_token_count_each_type_once(tmp_path):
-    words = [f"w{i % 40}" for i in range(400)]
-    table = array(40, 8)
-    file, tokens = npy(tmp_path, table[[int(w[1:]) for w in words]], words)
-    analysis = Clusters(vectors=file, tokens=tokens, **SMALL)
-    records = [r for part in analysis.parts(subject_of(tmp_path)) for r in part.measure().records]
-    layer = next(r for r in records if r["kind"] == "layer")
-    assert layer["n_rows"] == layer["n_types"] == 40
-    assert layer["n_repeated"] == 160
-    assert layer["s_intra"] is None
-    alone = Clusters(
-        vectors=(one := npy(tmp_path, table, [f"w{i}" for i in range(40)]))[0],
-        tokens=one[1],
-        **SMALL,
-    )
-    again = [r for part in alone.parts(subject_of(tmp_path)) for r in part.measure().records]
-    first, second = (next(r for r in found if r["kind"] == "lid") for found in (records, again))
-    assert first["lid"] == pytest.approx(second["lid"])
-
-
-def test_what_is_wrong_with_a_file_is_told_before_anything_runs(tmp_path):
-    told = Clusters(vectors=str(tmp_path / "x.npy")).missing(HubSource())
-    assert "must be a .npy or a .parquet file" in told[0]

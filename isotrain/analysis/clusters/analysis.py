@@ -7,19 +7,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from isotrain.analysis.clusters.measures import (
-    Silhouettes,
-    measure_layer,
-    measure_lid,
-)
+from isotrain.analysis.clusters.measures import measure_layer, measure_lid
 from isotrain.analysis.clusters.rows import Sample, read_texts, sample_encoder, sample_vectors
 from isotrain.analysis.clusters.show import PLOTS, TABLES
-from isotrain.analysis.data_sets import PTB, RUNNING, check_splits, data_set_of
+from isotrain.analysis.data_sets import PTB, RUNNING, check_names, data_set_of
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import open_vectors
 from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import LocalSource, Source
+from isotrain.tasks.data.sources import SPLITS, LocalSource, Source
 
 
 @analysis
@@ -56,7 +52,7 @@ class Clusters(Analysis):
     def __post_init__(self) -> None:
         """Check the names."""
         data_set_of(self.corpus, {"ptb": PTB})
-        check_splits(self.splits)
+        check_names("splits", self.splits, SPLITS, available=False)
         if self.text == "chunks" and self.corpus not in RUNNING:
             raise ValueError(
                 f"analysis.text=chunks needs running text, {' or '.join(RUNNING)}, got "
@@ -113,7 +109,8 @@ class Clusters(Analysis):
         yield Part("sample", lambda: Found([self._facts(sample())]))
         for layer in layers:
             yield Part(f"layer-{layer}", partial(self._layer, subject, sample, layer, drawn))
-        yield Part("lid", lambda: self._lid(subject, sample()))
+        lid = self.n_neighbors, self.lid_queries, subject.seed
+        yield Part("lid", lambda: measure_lid(sample(), *lid))
 
     def _sample(self, subject: Subject) -> Sample:
         if self.vectors is not None:
@@ -139,9 +136,6 @@ class Clusters(Analysis):
         self, subject: Subject, sample: Callable[[], Sample], layer: int, drawn: Sequence[int]
     ) -> Found:
         subject.tell(f"clusters of layer {layer}")
-        rule = Silhouettes(self.k_max, self.cut, self.silhouette_rows)
+        rule = self.k_max, self.cut, self.silhouette_rows
         n_map = self.map_rows if layer in drawn else 0
         return measure_layer(sample(), layer, n_map, rule, subject.seed)
-
-    def _lid(self, subject: Subject, sample: Sample) -> Found:
-        return measure_lid(sample, self.n_neighbors, self.lid_queries, subject.seed, subject.tell)

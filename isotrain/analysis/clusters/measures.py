@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isotrain.analysis.clusters.rows import Sample, distinct_rows, is_symbol
 from isotrain.analysis.jackknife import anisotropy
-from isotrain.analysis.maps import principal_map
+from isotrain.analysis.plots import principal_map
 from isotrain.analysis.types import Found, Record
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
@@ -28,16 +28,13 @@ from isotrain.metrics.self_similarity import self_similarity
 N_TOLD = 6  # tokens that are named of a cluster
 
 
-class Silhouettes(NamedTuple):
-    """How clusters are chosen: see `clusters_by_silhouette`."""
+def measure_layer(
+    sample: Sample, layer: int, n_map: int, rule: tuple[int, float, int], seed: int
+) -> Found:
+    """S_inter and S_intra of a layer, its clusters, and a map of `n_map` embeddings (none if 0).
 
-    k_max: int
-    cut: float
-    n_silhouette: int
-
-
-def measure_layer(sample: Sample, layer: int, n_map: int, rule: Silhouettes, seed: int) -> Found:
-    """S_inter and S_intra of a layer, its clusters, and of `n_map` rows a map (none if 0)."""
+    `rule`: k_max, cut and n_silhouette of `clusters_by_silhouette`.
+    """
     x_ND, type_N = _distinct(sample, layer)
     found = clusters_by_silhouette(x_ND, *rule, seed)
     x_ND = x_ND.double()
@@ -82,20 +79,13 @@ def measure_layer(sample: Sample, layer: int, n_map: int, rule: Silhouettes, see
     return Found([record, *told], arrays)
 
 
-def measure_lid(
-    sample: Sample,
-    n_neighbors: int,
-    max_queries: int | None,
-    seed: int,
-    tell: Callable[[str], None],
-) -> Found:
+def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:
     """LID of each layer, and its mean over the layers of `averaged`.
 
     The error of the mean is the mean of their errors, the most it can be: layers err together.
     """
     records: list[dict[str, Any]] = []
     for layer in sample.layers:
-        tell(f"LID of layer {layer}")
         own = dimensions(_distinct(sample, layer)[0], n_neighbors, max_queries, seed)
         records.append({"kind": "lid", "layer": layer, **own})
     averaged = [record for record in records if record["layer"] in sample.averaged]
@@ -190,10 +180,9 @@ def clusters_by_silhouette(
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
     """S_inter and S_intra over parts (embeddings, types) of a cloud.
 
-    Published is the unweighted mean over parts. n centred embeddings have a mean cosine of about
-    −1/(n − 1) by construction; weighted by their number, small parts hardly count. Errors are
-    over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are left
-    out of S_inter, those without two embeddings of a type out of S_intra.
+    Published is the unweighted mean over parts; weighted by size, small parts hardly count. Errors
+    are over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are
+    left out of S_inter, those without two embeddings of a type out of S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
@@ -227,8 +216,8 @@ def dimensions(
 ) -> dict[str, float | int | None]:
     """LID of a layer with Euclidean distances and chords √(2(1 − cos)), each plain and squared.
 
-    A squared distance has twice the logarithm, so the published convention is exactly half the
-    plain value. None where there are not more embeddings than neighbours.
+    Of squared distances it is exactly half. None where there are not more embeddings than
+    neighbours.
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: tuple[Literal["euclidean", "cosine"], ...] = ("euclidean", "cosine")
@@ -245,7 +234,7 @@ def dimensions(
 
 
 def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:
-    """Of the rows that `s_inter` draws, one a type."""
+    """Of the embeddings that `s_inter` draws, one a type."""
     groups = check_groups(x_nD, type_n)
     drawn_G = sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]
     if len(drawn_G) < 3:

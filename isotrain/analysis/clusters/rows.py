@@ -49,11 +49,7 @@ class Sample(NamedTuple):
 def read_texts(
     subject: Subject, corpus: str, splits: Sequence[str], form: str, chunk: int, max_tokens: int
 ) -> Texts:
-    """Texts of some splits: `chunks` of `chunk` tokens, or `sentences` up to `max_length`.
-
-    They are drawn by hashing places with the seed, until the next one would exceed `max_tokens`;
-    at least one. Chunks have neither CLS nor SEP; in sentences these are marked as special.
-    """
+    """Drawn `chunks` of `chunk` tokens without CLS and SEP, or `sentences`, up to `max_tokens`."""
     source, tokenizer = subject.source, subject.encoder.tokenizer
     unknown = tokenizer.unk_token or UNKNOWN
     lines = []
@@ -99,9 +95,8 @@ def cut_chunks(
 ) -> tuple[np.ndarray, int, np.ndarray]:
     """Chunks `[C, T]` of the joined tokens of lines, the tokens left over, and counts `[V]`.
 
-    Each line begins as after a space, so that its first word is the type it is elsewhere. No
-    special token is added. A CannotRunError where there are fewer tokens than a chunk. Cai et al.
-    2021, as their released code cuts text.
+    Each line begins as after a space, so that its first word is the type it is elsewhere. Cai et
+    al. 2021, as their released code cuts text.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> chunks, n_left, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
@@ -127,8 +122,8 @@ def cut_chunks(
 def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
     """At most `max_rows` tokens of the texts, drawn by hashing positions with the seed.
 
-    Special tokens, pads and the unknown token are never drawn. An encoder without blocks gives a
-    type the same embedding everywhere, so there each type is drawn once.
+    Neither special tokens nor the unknown one. An encoder without blocks gives a type the same
+    embedding everywhere, so there each type is drawn once.
     """
     encoder, tokenizer = subject.encoder, subject.encoder.tokenizer
     length = [len(ids) for ids in texts.ids]
@@ -207,9 +202,8 @@ def is_symbol(text: str) -> bool:
 def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
     """Positions, ascending, of the different embeddings of each type (by 1e-4 of their length).
 
-    Equal ones occur where a state does not see all of its context: static vectors, the embedding
-    output of a token at one position, the first token of a causal encoder. They would be
-    neighbours at distance zero, and instances of a type that no context has changed.
+    Equal ones (static vectors, the embedding output of a token at one position, the first token of
+    a causal encoder) would be neighbours at distance zero.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> distinct_rows(x, torch.tensor([7, 7, 8, 7])).tolist()

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from isotrain.analysis.maps import POINT, draw_by_frequency
-from isotrain.analysis.plots import LinePlot, Picture, clean
+from isotrain.analysis.plots import POINT, LinePlot, Picture, clean, draw_by_frequency
 from isotrain.analysis.tables import Frames, TableSpec
 from isotrain.pages.panels import COLOURS
 
@@ -27,7 +26,7 @@ LID = {
 }
 
 
-def layers(frames: Frames) -> pd.DataFrame:
+def _layers(frames: Frames) -> pd.DataFrame:
     """Every layer, with the cut of its silhouette and the sizes of its clusters."""
     found, clusters = frames.of("layer"), frames.of("cluster")
     found = found.merge(frames.of("sample")[["weights", "cut"]], on="weights")
@@ -39,50 +38,31 @@ def layers(frames: Frames) -> pd.DataFrame:
     return found.where(found.notna(), None)
 
 
-def several(frames: Frames) -> pd.DataFrame:
+def _several(frames: Frames) -> pd.DataFrame:
     """Layers with more than one cluster."""
     found = frames.of("layer")
     return found[found["k"] > 1]
 
 
-def lids(frames: Frames) -> pd.DataFrame:
+def _lids(frames: Frames) -> pd.DataFrame:
     """The dimension of each layer, and behind them its mean."""
     return pd.concat([frames.of("lid"), frames.of("lid mean").assign(layer="mean")])
 
 
-def averaged(frames: Frames) -> Iterator[str]:
-    """Which layers the mean is of."""
+def _averaged(frames: Frames) -> Iterator[str]:
     of_layers = ", ".join(dict.fromkeys(frames.of("lid mean")["of_layers"]))
     yield f"mean: over layers {of_layers}, its error the mean of theirs, the most it can be."
 
 
-def about(frames: Frames) -> Iterator[str]:
-    """What was drawn from what."""
+def _about(frames: Frames) -> Iterator[str]:
     sample = frames.of("sample").iloc[0]
-    parts = f"{sample['n_rows']:,} rows of {sample['n_types']:,} types"
-    if sample.get("n_texts"):
-        parts += f", out of {sample['n_texts']:,} different texts"
-    if sample.get("n_texts_of"):
-        parts += f" of {sample['n_texts_of']:,}"
-    yield f"{sample['corpus']}, {sample['text']}: {parts}; {sample['n_tokens']:,} tokens in all."
+    yield (
+        f"{sample['corpus']}, {sample['text']}: {sample['n_rows']:,} embeddings of "
+        f"{sample['n_types']:,} types; {sample['n_tokens']:,} tokens in all."
+    )
 
 
-def repeated(frames: Frames) -> Iterator[str]:
-    """Rows that are left out, and what that leaves without S_intra."""
-    found = frames.of("layer")
-    if most := max(found["n_repeated"]):
-        yield (
-            f"Equal rows of a type count once (up to {most:,} in a layer are left out): static "
-            "vectors, tokens at one position in layer 0, equal beginnings in a causal encoder."
-        )
-    if found["s_intra"].isna().any():
-        yield (
-            "No S_intra where no type has two different rows: of static vectors it is 1 by "
-            "construction."
-        )
-
-
-def islands(outcome: Any) -> Iterator[Picture]:
+def _islands(outcome: Any) -> Iterator[Picture]:
     """A row a layer: two directions, coloured by frequency, by symbol or word, and by cluster."""
     for weights, maps, points in _maps(outcome):
         figure = Figure(figsize=(8.4, 2.7 * len(maps)), layout="constrained")
@@ -113,7 +93,7 @@ def islands(outcome: Any) -> Iterator[Picture]:
         )
 
 
-def rolls(outcome: Any) -> Iterator[Picture]:
+def _rolls(outcome: Any) -> Iterator[Picture]:
     """A column a layer: three directions, coloured by frequency above, symbol or word below."""
     for weights, maps, points in _maps(outcome):
         figure = Figure(figsize=(3.2 * len(maps), 6.2), layout="constrained")
@@ -162,18 +142,6 @@ def _by_kind(axis: Any, point_MR: np.ndarray, one: Mapping[str, Any]) -> None:
     axis.legend(fontsize=6, frameon=False, markerscale=2)
 
 
-def without_error(frames: Frames) -> Iterator[str]:
-    """Clusters that no error counts."""
-    told = [
-        f"layer {record['layer']} ({n} of S_{kind})"
-        for record in several(frames).to_dict("records")
-        for kind in ("inter", "intra")
-        if (n := record[f"s_{kind}_without_error"])
-    ]
-    if told:
-        yield f"Errors leave out clusters with too few types: {', '.join(told)}."
-
-
 TABLES = (
     TableSpec(
         "cosines",
@@ -183,18 +151,17 @@ TABLES = (
         values={"n_rows": "rows", "n_types": "types"}
         | {f"s_{kind}{form}": f"{kind}{form}" for kind in ("inter", "intra") for form in FORMS},
         notes=(
-            about,
+            _about,
             "S_inter: mean cosine of two types, one drawn instance each; S_intra: of two instances "
-            "of a type; ± 95 % CI over types.",
-            "centred: less the mean of all rows; clustered: less the mean of their cluster, inside "
-            "clusters, unweighted over them.",
-            repeated,
+            "of a type, equal embeddings of which count once; ± 95 % CI over types. centred: less "
+            "the mean of all; clustered: less the mean of their cluster, inside clusters, "
+            "unweighted over them.",
         ),
     ),
     TableSpec(
         "clusters",
         "Clusters",
-        of=layers,
+        of=_layers,
         index={"layer": "layer"},
         values={
             "k": "k",
@@ -212,7 +179,7 @@ TABLES = (
     TableSpec(
         "inside_clusters",
         "S_inter and S_intra inside clusters",
-        of=several,
+        of=_several,
         index={"layer": "layer"},
         values={"k": "k", "n_smallest": "smallest"}
         | {
@@ -221,11 +188,10 @@ TABLES = (
             for form, name in (("_clustered", "mean"), ("_by_rows", "by rows"))
         },
         notes=(
-            "mean: unweighted over clusters, as published; by rows: weighted by them; smallest: "
-            "rows of the smallest cluster; ± 95 % CI over types.",
-            "Rows less the mean of their n have a mean cosine of about −1/(n − 1) by construction, "
-            "−.5 for n = 3: where a cluster is small, read by rows.",
-            without_error,
+            "mean: unweighted over clusters, as published; by rows: weighted by their size; "
+            "smallest: size of the smallest cluster; ± 95 % CI over types, without clusters of too "
+            "few types. Embeddings less the mean of their n have a mean cosine of about −1/(n − 1) "
+            "by construction: where a cluster is small, read by rows.",
         ),
     ),
     TableSpec(
@@ -248,20 +214,18 @@ TABLES = (
     TableSpec(
         "lid",
         "Local intrinsic dimension",
-        of=lids,
+        of=_lids,
         index={"layer": "layer"},
         values={"n_rows": "rows", **LID},
         form=".2f",
         notes=(
             "Maximum likelihood with {analysis.n_neighbors} neighbours, mean and ± 95 % CI over "
             "queries. It depends on the number of embeddings: compare equal ones only.",
-            "Euclidean: of distances; squared: the formula with their squares, exactly half. "
-            "chord: of distances of unit rows, √(2(1 − cos)); 1 − cos: half of their squares, so "
-            "half the value.",
-            averaged,
-            "Published figures, one a model, are of 1 − cos; here they stand beside the mean. Cai "
-            "et al. leave layer 0, the embedding output, out and call layer 1 layer 0. Of vectors "
-            "that are given, every layer counts.",
+            "squared: the formula with squared distances, exactly half. chord: of distances of "
+            "unit vectors, √(2(1 − cos)); 1 − cos: half of their squares, so half the value.",
+            _averaged,
+            "Published figures, one a model, are of 1 − cos. Cai et al. leave layer 0, the "
+            "embedding output, out and call layer 1 layer 0.",
         ),
     ),
 )
@@ -283,7 +247,7 @@ PLOTS = (
         "silhouette",
         "silhouette of the best k, and where a layer counts as one cluster",
         "By layer: silhouette of the best k, and where a layer counts as one cluster.",
-        of=layers,
+        of=_layers,
         y={"silhouette": "silhouette", "cut": "cut"},
         reference=("cut",),
     ),
@@ -294,6 +258,6 @@ PLOTS = (
         of="lid",
         y={name: LID[name] for name in ("lid", "lid_cosine", "lid_cosine_squared")},
     ),
-    islands,
-    rolls,
+    _islands,
+    _rolls,
 )

@@ -17,7 +17,7 @@ from isotrain.analysis.contextuality.measures import (
     word_measures,
 )
 from isotrain.analysis.contextuality.show import PLOTS, TABLES
-from isotrain.analysis.data_sets import check_splits, data_set_of, read_corpus
+from isotrain.analysis.data_sets import check_names, data_set_of, read_corpus
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
 from isotrain.analysis.selection import (
     Sample,
@@ -28,7 +28,7 @@ from isotrain.analysis.selection import (
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.arguments import Bounds
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import SPLITS, Source
 
 WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
 
@@ -67,7 +67,7 @@ class Contextuality(Analysis):
 
     def __post_init__(self) -> None:
         """Check the names."""
-        check_splits(self.splits)
+        check_names("splits", self.splits, SPLITS, available=False)
         data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Sequence[Any]:

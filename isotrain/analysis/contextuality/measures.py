@@ -54,7 +54,7 @@ def layer_measures(
     x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
 ) -> Measures:
     """All measures of the words of a layer."""
-    found = _figure("anisotropy", base.cone)
+    found: Measures = {**base.cone.figures("anisotropy")}
     own = self_similarity(x_ND, words_N, sentences_N, min_count)
     id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
     intra, others, above = (
@@ -62,8 +62,8 @@ def layer_measures(
     )
     found |= _less("self_similarity", own, base.cone)
     found |= _less("intra_sentence_similarity", intra, base.cone)
-    found |= _figure("intra_sentence_leave_one_out", others)
-    found |= _figure("intra_sentence_above_shuffled", above)
+    found |= others.figures("intra_sentence_leave_one_out")
+    found |= above.figures("intra_sentence_above_shuffled")
     found["n_intra"] = len(id_G)
     for form, center in (("", False), ("_centred", True)):
         random = base.share if not center else _mean(_random_shares(x_ND, min_count, seed, center))
@@ -95,7 +95,7 @@ def word_measures(
 
 
 class SentenceMeans(NamedTuple):
-    """Ids of sentences, ascending, and mean cosines of their words with three means."""
+    """Sentences, and mean cosines of their words with three means."""
 
     id_G: Tensor
     own_G: Tensor  # of all words of the sentence, as published
@@ -106,8 +106,8 @@ class SentenceMeans(NamedTuple):
 def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
     """Mean cosine of the words of each sentence with the mean of its words, in three forms.
 
-    Their means over sentences are those of `intra_sentence_similarity`. A ValueError where no
-    sentence has two words. Ethayarajh 2019, definition 2.
+    Their means over sentences are those of `intra_sentence_similarity`. Ethayarajh 2019,
+    definition 2.
 
     >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
     >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]
@@ -136,13 +136,10 @@ def static_variance(
 ) -> StaticVariance:
     """Variance that one vector explains of each word that occurs `min_count` times or more.
 
-    All occurrences of a word count. The baseline is of one occurrence of each of 1,000 sentences,
-    drawn by hashing places with the seed. The repository's code gives the mean of `principal_G`
-    less `random`; its stored figures are rather `singular_G`: some lie below 1/(n − 1) and 1/D,
-    where no principal component can. Ethayarajh 2019, repository kawine/contextual.
-
-    Raises:
-        ValueError: no word with `min_count` occurrences.
+    The baseline is of one occurrence of each of 1,000 sentences. The repository's code gives the
+    mean of `principal_G` less `random`; its stored figures are rather `singular_G`: some lie below
+    1/(n − 1) and 1/D, where no principal component can. Ethayarajh 2019, repository
+    kawine/contextual.
     """
     words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
     fix = "lower analysis.min_count, or raise analysis.max_rows"
@@ -187,17 +184,11 @@ def _mean_cosines(x_ND: Tensor, sentences: Groups, keep_own: bool) -> Tensor:
     return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G
 
 
-def _figure(name: str, of: Estimate) -> Measures:
-    """A figure and its standard error."""
-    return {name: float(of.value), f"{name}_error": float(of.error)}
-
-
 def _less(name: str, of: Estimate, less: Estimate) -> Measures:
-    """A figure, its baseline and their difference, with standard errors over sentences."""
     return {
-        **_figure(name, of),
+        **of.figures(name),
         f"{name}_baseline": float(less.value),
-        **_figure(f"{name}_adjusted", of.less(less)),
+        **of.less(less).figures(f"{name}_adjusted"),
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pandas as pd
 
 from isotrain.analysis.plots import LinePlot
@@ -18,7 +16,7 @@ FORMS = {
 MEAN = "mean of all words"
 
 
-def static_shares(frames: Frames) -> pd.DataFrame:
+def _static_shares(frames: Frames) -> pd.DataFrame:
     """The share that a static vector explains, in four forms; the last rows are means."""
     layers = frames.of("layer")
     if layers.empty:
@@ -30,14 +28,7 @@ def static_shares(frames: Frames) -> pd.DataFrame:
     return pd.concat([layers, means.assign(layer="mean above 0")]).astype(object)
 
 
-def counts(frames: Frames) -> Iterator[str]:
-    """How often the chosen words occur."""
-    words = frames.of("word").drop_duplicates("word")
-    told = ", ".join(f"{w} {n:,}" for w, n in zip(words["word"], words["n"], strict=True))
-    yield f"Occurrences: {told}."
-
-
-def words_and_mean(frames: Frames) -> pd.DataFrame:
+def _words_and_mean(frames: Frames) -> pd.DataFrame:
     """The chosen words, and behind them the mean of all words of each layer."""
     words, layers = frames.of("word"), frames.of("layer")
     if words.empty:
@@ -67,9 +58,8 @@ TABLES = (
             "Anisotropy: mean cosine of two words of different sentences. The next two are mean "
             "cosines less anisotropy: of two occurrences of a word, and of a word with the mean of "
             "its sentence. Explained variance: share of the first singular direction of "
-            "{min_count} occurrences of a word, less that of random words; uncentred.",
-            "± 95 % CI: a jackknife over sentences, of the difference where something is "
-            "subtracted; of explained variance over words and random sets, in quadrature.",
+            "{min_count} occurrences of a word, less that of random words; uncentred. ± 95 % CI "
+            "(jackknife over sentences; of explained variance in quadrature).",
             left_out("word left out", "word"),
         ),
     ),
@@ -90,26 +80,23 @@ TABLES = (
         notes=(
             "Intra-sentence: of a word with the mean of its sentence, itself among it, which is "
             "√(ρ + (1−ρ)/n) for n words in a cone of mean cosine ρ alone; leave one out: of the "
-            "other words, ρ/√(ρ + (1−ρ)/(n−1)). Above shuffled: less that of sentences of the same "
-            "lengths whose words are dealt out anew; 0 where no sentence shows.",
-            "Explained variance is at least 1/{min_count}; of random: that of as many random "
-            "words; norm: mean length of embeddings. ± 95 % CI.",
+            "other words. Above shuffled: less that of sentences of the same lengths whose words "
+            "are dealt out anew. Explained variance is at least 1/{min_count}. ± 95 % CI.",
         ),
     ),
     TableSpec(
         "static",
         "What a static vector explains",
-        of=static_shares,
+        of=_static_shares,
         index={"layer": "layer"},
         values=FORMS,
         notes=(
             "Share of the variance of a word that one vector explains, mean over words, less that "
             "of random words. Uncentred (definition 3) and centred: first direction of {min_count} "
-            "occurrences, of words and of random words alike.",
-            "Repository (kawine/contextual): of all occurrences of a word; its code: first "
-            "principal component; its figures: variance along the first uncentred direction. Less, "
-            "in both, that direction's variance of up to 1,000 random words. Published: below 0.05 "
-            "on average, to compare with the last form. ± 95 % CI over words.",
+            "occurrences. Repository (kawine/contextual): of all occurrences of a word, less the "
+            "variance of up to 1,000 random words along their first uncentred direction; its code: "
+            "first principal component; its figures: first uncentred direction. Published: below "
+            "0.05 on average, to compare with the last form. ± 95 % CI over words.",
         ),
     ),
     *(
@@ -120,7 +107,6 @@ TABLES = (
             index={"layer": "layer"},
             values={f"{column}_adjusted": ""},
             across="word",
-            notes=(counts, "± 95 % CI."),
         )
         for column, title, less in (
             ("self_similarity", "Self-similarity", "anisotropy"),
@@ -163,7 +149,7 @@ PLOTS = (
             f"words_{column}",
             f"{called} of words, less {less}",
             f"By layer: {called} of single words, less {less}; n is how often a word occurs here.",
-            of=words_and_mean,
+            of=_words_and_mean,
             y={f"{column}_adjusted": ""},
             hue="word",
             panel="weights",

@@ -111,7 +111,6 @@ class DataScale(Analysis):
                 yield Part(f"{task}-{features}", measure)
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
-        """The scores of one task's heads on one kind of features."""
         file = self.diagnostic if task == "snli" else None
         diagnostic = None if file is None else read_diagnostic(_path(file))
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
@@ -147,7 +146,7 @@ class DataScale(Analysis):
             sizes(examples.n_train, self.smallest, self.factor),
             seeds,
             diagnostic,
-            tell=lambda text: subject.tell(f"{task}, {features}: {text}"),
+            subject.tell,
         )
         return Found([about, *({**facts, **score} for score in scores)])
 
@@ -155,8 +154,7 @@ class DataScale(Analysis):
         most = (self.max_rows, self.max_evaluated)
         seed = subject.seed * (MOST_SEEDS + 1)
         if task == CONLL:
-            assert self.conll is not None
-            return tagged_examples(_path(self.conll), self.window, *most, seed)
+            return tagged_examples(_path(str(self.conll)), self.window, *most, seed)
         return sentence_examples(subject.source, task, *most, seed, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:

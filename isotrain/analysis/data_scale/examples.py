@@ -28,18 +28,10 @@ SIDES = {"Premise": "sentence1", "Hypothesis": "sentence2"}
 
 
 class Tagged(NamedTuple):
-    """A sentence: words, and the tag of each."""
+    """A tagged sentence."""
 
     words: list[str]
     tags: list[str]
-
-
-class Entity(NamedTuple):
-    """The words `start` to `stop` (excluded) are one of a kind."""
-
-    kind: str
-    start: int
-    stop: int
 
 
 def conll_file(folder: Path, split: str) -> Path | None:
@@ -51,12 +43,8 @@ def conll_file(folder: Path, split: str) -> Path | None:
 def read_conll(file: Path) -> list[Tagged]:
     """The sentences of a file.
 
-    A line is a word, its columns and at last its tag, with white space between them; a blank line
-    ends a sentence, and lines of `-DOCSTART-` are skipped. Tags are `O`, `B-kind`, `I-kind`.
-
-    Raises:
-        ValueError: no sentence, or a line with one column, with another number of columns than
-            the first one, or with another tag; file and line are named.
+    A line is a word, its columns and at last its tag (`O`, `B-kind` or `I-kind`); a blank line
+    ends a sentence, and lines of `-DOCSTART-` are skipped. A ValueError names the first bad line.
     """
     sentences = [Tagged([], [])]
     n_columns = 0
@@ -78,24 +66,22 @@ def read_conll(file: Path) -> list[Tagged]:
     return found
 
 
-def entities(tags: Sequence[str]) -> set[Entity]:
-    """The entities of the tags of a sentence.
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """The entities (kind, start, stop) of the tags of a sentence; `stop` is excluded.
 
     One begins at `B-kind`, and at an `I-kind` that continues none of its kind; so BIO and IOB1
     are read alike, and so are the odd tags that a model predicts. Tjong Kim Sang and De Meulder
     2003 score this way.
 
     >>> sorted(entities(["I-PER", "I-PER", "B-PER", "O", "I-LOC"]))
-    ... # doctest: +NORMALIZE_WHITESPACE
-    [Entity(kind='LOC', start=4, stop=5), Entity(kind='PER', start=0, stop=2),
-     Entity(kind='PER', start=2, stop=3)]
+    [('LOC', 4, 5), ('PER', 0, 2), ('PER', 2, 3)]
     """
     found = set()
     start, kind = 0, ""
     for place, tag in enumerate([*tags, "O"]):
         mark, _, own = tag.partition("-")
         if kind and (mark != "I" or own != kind):
-            found.add(Entity(kind, start, place))
+            found.add((kind, start, place))
             kind = ""
         if own and not kind:
             start, kind = place, own
@@ -113,10 +99,7 @@ def read_diagnostic(file: Path) -> Diagnostic:
     """The pairs of a file with tabs between its columns, named in its first line.
 
     It has the columns of `CATEGORIES` (empty where a pair is not of one), Premise, Hypothesis and
-    Label (entailment, neutral or contradiction); others are not read.
-
-    Raises:
-        ValueError: a column that is missing, a line with more columns, another label, or no line.
+    Label (entailment, neutral or contradiction). A ValueError for another file.
     """
     table = pd.read_csv(
         file, sep="\t", dtype=str, keep_default_na=False, quoting=3, encoding="utf-8-sig"
@@ -177,8 +160,7 @@ def sentence_examples(
 ) -> Examples:
     """Examples of a data set of one sentence or of pairs, at most so many, by `nested_order`.
 
-    Rows without gold are left out; `more` rows of the same form are only predicted. A ValueError
-    where a split has no gold.
+    Those without gold are left out; `more` of the same form are only predicted.
     """
     data_set, fields = TEXTS[task]
     kept = []
@@ -220,16 +202,13 @@ def tagged_examples(
 ) -> Examples:
     """Sentences of a folder in CoNLL's columns, at most so many, by `nested_order`.
 
-    The rows of a sentence are its words, with the vectors of `window` words on either side. A
-    sentence is drawn by the kind of its first entity. A ValueError where a file is not there.
+    Words are classified, with the vectors of `window` words on either side. A sentence is drawn by
+    the kind of its first entity.
     """
     kept: list[list[Tagged]] = []
     kinds: list[str] = []
     for split, most in (("train", max_train), ("dev", max_evaluated)):
-        file = conll_file(folder, split)
-        if file is None:
-            raise ValueError(f"{folder} has no file {split}.txt or {split}.conll")
-        found = read_conll(file)
+        found = read_conll(conll_file(folder, split) or folder / f"{split}.txt")
         first = [_first_kind(sentence.tags) for sentence in found]
         order = nested_order(np.unique(first, return_inverse=True)[1], seed)[:most]
         kept.append([found[i] for i in order])
@@ -286,16 +265,15 @@ def unseen_shares(
 
 
 def _first_kind(tags: Sequence[str]) -> str:
-    found = sorted(entities(tags), key=lambda entity: entity.start)
-    return found[0].kind if found else ""
+    return min(entities(tags), key=lambda entity: entity[1], default=("", 0, 0))[0]
 
 
 def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
     """The positions 0..N−1 in an order whose first n are a draw of n in the shares of the classes.
 
-    So draws are nested: a larger one has all of a smaller one. The examples of a class stand in
-    random order; the j-th of n_c is given the place (j + ½)/n_c, and all are sorted by place. Of
-    the first n about n·n_c/N are of class c: at most (1 + C·n_c/N)/2 more or fewer.
+    So draws are nested. The j-th of the n_c examples of a class, in random order, is given the
+    place (j + ½)/n_c, and all are sorted by place. Of the first n about n·n_c/N are of class c: at
+    most (1 + C·n_c/N)/2 more or fewer.
 
     >>> classes = np.array([0, 0, 0, 0, 1, 1])
     >>> classes[nested_order(classes, seed=0)].tolist()

@@ -36,10 +36,7 @@ PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardi
 
 
 class Features:
-    """The features of rows: one vector, several side by side, or those of a pair.
-
-    A pair u, v gives (u, v, |u − v|, u·v); a vector that a row lacks is 0.
-    """
+    """Features: one vector, several side by side, or (u, v, |u − v|, u·v) of a pair."""
 
     def __init__(self, vector_VD: Tensor, vector_NJ: Tensor, is_pair: bool) -> None:
         self._vector_VD, self._vector_NJ, self._is_pair = vector_VD, vector_NJ, is_pair
@@ -68,10 +65,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Encoded:
-    """The features of all rows at a layer; their vectors are means over tokens, none special.
-
-    Of word vectors they are means over the known tokens: an unknown word says nothing.
-    """
+    """The features of all examples at a layer: means over tokens, of word vectors known ones."""
     encoder = subject.encoder
     tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
     spans, place_V = spans_of(tokens, examples)
@@ -91,11 +85,7 @@ def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Enco
 
 
 def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
-    """The tokens of each vector's characters, and the place `[V]` of its span; −1 without one.
-
-    Tokens that reach into the characters count. Special ones never do, and those behind a cut
-    are not there.
-    """
+    """The tokens that reach into each vector's characters; the place `[V]` of its span, or −1."""
     own_T = [[t for t, special in enumerate(marks) if not special] for marks in tokens.special]
     both = list(zip(tokens.offsets, own_T, strict=True))
     starts = [[offsets[t][0] for t in own] for offsets, own in both]
@@ -126,10 +116,7 @@ def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tens
 
 
 class Tally(NamedTuple):
-    """What each scored example adds to a score Σ gain/Σ weight, `[E]` or `[S, E]`.
-
-    Accuracy: 1 or 0 of 1. F1 of entities: twice the right ones, of those in gold and predicted.
-    """
+    """What each scored example adds to a score Σ gain/Σ weight, `[E]`: accuracy, or F1."""
 
     gain_E: np.ndarray
     weight_E: np.ndarray
@@ -149,10 +136,10 @@ def measured(
     diagnostic: Diagnostic | None,
     tell: Callable[[str], None],
 ) -> Iterator[Record]:
-    """A record for each seed and size; and for each category, by the heads of the largest size.
+    """A record for each seed and size, and for each category by the heads of the largest size.
 
-    Behind them the means over seeds with their intervals, for each size and each category.
-    `features_of` gives the features of the seed with a number, which draws its training examples.
+    Then the means over seeds with their intervals. `features_of` gives the features of a seed's
+    number.
     """
     label_N = examples.label_N
     first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
@@ -201,10 +188,7 @@ def tally(examples: Examples, class_n: np.ndarray) -> Tally:
 
 
 def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
-    """The score; and those of the halves with fewer and with more new words.
-
-    A scored example is of the second half where its share of unseen words is above the median's.
-    """
+    """The score, and those of the examples up to and above the median share of unseen words."""
     many_E = unseen_E > np.median(unseen_E)
     return {
         "score": own.score(np.ones_like(many_E)),
@@ -272,9 +256,8 @@ def mean_score(
 ) -> Record:
     """Mean, standard deviation over seeds and 95 % interval of a score, clipped to `lowest` … 1.
 
-    The interval is that of `row_interval`, for other seeds and other examples together, of the
-    difference to predictions `nothing`, whose score is 0 on any rows. With one seed it is for
-    other examples; it is None where nothing varies, and for a single example.
+    The interval is that of `row_interval`, of the difference to predictions `nothing`, whose score
+    is 0 on any examples. None where nothing varies.
     """
     n_seeds, n = own_SN.shape
     score_S = score(label_N, own_SN, np.ones((1, n)))[0].tolist()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import pandas as pd
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, Record, TableSpec
-from isotrain.analysis.weights import AFTER
+from isotrain.analysis.tables import Frames, Record, TableSpec, run_saw
 
 ENCODER, STATIC, RANDOM = "encoder", "static", "random"
 FEATURES = (ENCODER, STATIC, RANDOM)
@@ -25,13 +25,6 @@ class Point(NamedTuple):
     low: float | None = None
     high: float | None = None
 
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        """The mean between the ends of its interval; without one the mean itself."""
-        if self.low is None or self.high is None:
-            return (self.mean,) * 3
-        return self.low, self.mean, self.high
-
 
 Curve = Mapping[int, Point]  # by size, rising
 
@@ -42,40 +35,25 @@ def named(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
     for feature in FEATURES:
         for one in weights if feature == ENCODER else weights[:1]:
             name = f"{feature} {one}" if len(weights) > 1 and feature == ENCODER else feature
-            for r in records:
-                if r["features"] == feature and r["weights"] == one:
-                    yield name, r
+            own = (r for r in records if r["features"] == feature and r["weights"] == one)
+            yield from ((name, r) for r in own)
 
 
-def curves(records: Sequence[Record]) -> dict[str, dict[str, Curve]]:
+def curves(records: Sequence[Record]) -> dict[str, dict[str, dict[int, Point]]]:
     """The curves of each task, by name."""
     own = sorted((r for r in records if r["kind"] == "mean"), key=lambda r: int(r["size"] or 0))
-    tasks = dict.fromkeys(str(r["task"]) for r in records if r["kind"] == "mean")
-    found: dict[str, dict[str, dict[int, Point]]] = {task: {} for task in tasks}
+    found: dict[str, dict[str, dict[int, Point]]] = {
+        str(r["task"]): {} for r in records if r["kind"] == "mean"
+    }
     for name, r in named(own):
         point = Point(r["mean"], r["low"], r["high"])  # type: ignore[arg-type]
         found[str(r["task"])].setdefault(name, {})[int(r["size"] or 0)] = point
-    return {task: dict(of_task) for task, of_task in found.items()}
+    return found
 
 
-def about(records: Sequence[Record], task: str) -> Record:
+def _about(records: Sequence[Record], task: str) -> Record:
     """The facts of a task: those of the first features that were measured on it."""
     return next(r for r in records if r["kind"] == "features" and r["task"] == task)
-
-
-def measure(task: str) -> str:
-    """What the scores of a task are."""
-    return "F1 of entities" if task == "conll" else "accuracy"
-
-
-def rising(values: Sequence[float]) -> list[float]:
-    """The nearest values, in squares, that never fall: neighbours that do share their mean.
-
-    >>> rising([1.0, 4.0, 2.0, 5.0])
-    [1.0, 3.0, 3.0, 5.0]
-    """
-    found: list[float] = isotonic_regression(values).x.tolist()
-    return found
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
@@ -98,61 +76,48 @@ def size_to_reach(means: Mapping[int, float], score: float) -> float:
     return math.inf
 
 
-class Factor(NamedTuple):
-    """How many times the data of another curve a curve needs, in words; None = not known."""
+def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, ...]:
+    """How many times the data of the reference at `size` a curve needs for its score, in words.
 
-    value: str | None
-    least: str | None
-    most: str | None
-
-
-def data_factor(curve: Curve, reference: Curve, size: int) -> Factor:
-    """How many times the data of the reference at `size` a curve needs for its score.
-
-    `value` is from the means of both; `least` from the upper ends of the curve's 95 % intervals
-    and the lower end of the reference's, `most` from the other ends; all made `rising` over the
-    sizes. `> x`: not reached with x times the data, which is all, and None where x is below 2;
-    `≤ x`: reached at the smallest size.
+    (value, least, most): value is from the means of both; least from the upper ends of the
+    curve's 95 % CIs and the lower end of the reference's, most from the other ends; all made to
+    rise over the sizes (isotonic means). `> x`: not reached with x times the data, which is all,
+    and None where x is below 2; `≤ x`: reached at the smallest size.
 
     >>> own = {32: Point(0.55, 0.5, 0.6), 128: Point(0.7)}
     >>> data_factor(own, {32: Point(0.6), 128: Point(0.8)}, 32)
-    Factor(value='1.59', least='≤ 1', most='2')
+    ('1.59', '≤ 1', '2')
     """
 
-    def told(side: int, goal_side: int) -> str | None:
-        means, goals = (
-            dict(zip(one, rising([point.ends[at] for point in one.values()]), strict=True))
-            for one, at in ((curve, side), (reference, goal_side))
-        )
-        factor = size_to_reach(means, goals[size]) / size
+    def rising(curve: Curve, end: str) -> dict[int, float]:
+        found = [point.mean if None in point else getattr(point, end) for point in curve.values()]
+        return dict(zip(curve, isotonic_regression(found).x.tolist(), strict=True))
+
+    def told(end: str, goal_end: str) -> str | None:
+        factor = size_to_reach(rising(curve, end), rising(reference, goal_end)[size]) / size
         if math.isinf(factor):
             largest = max(curve) / size
             return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
         return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
 
     if all(point.low is None for point in (*curve.values(), reference[size])):
-        return Factor(told(1, 1), None, None)
-    return Factor(told(1, 1), told(2, 0), told(0, 2))
+        return told("mean", "mean"), None, None
+    return told("mean", "mean"), told("high", "low"), told("low", "high")
 
 
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
-RUN_SAW = (
-    "after: where the run was trained on this very task, its encoder has seen the training "
-    "examples, the held-out fifth among them; dev is not among them, yet may have chosen the "
-    "run's checkpoint."
-)
 CHANCE = "largest class"
 FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
-def scores(frames: Frames) -> pd.DataFrame:
+def _scores(frames: Frames) -> pd.DataFrame:
     """Mean scores of every curve, by its name, with facts of its task."""
-    return _points(frames, "mean", lambda r: dict(about(frames.records, str(r["task"]))))
+    return _points(frames, "mean", lambda r: dict(_about(frames.records, str(r["task"]))))
 
 
-def scores_and_chance(frames: Frames) -> pd.DataFrame:
+def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, and behind them a line at the largest class."""
-    found = scores(frames)
+    found = _scores(frames)
     if found.empty:
         return found
     chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
@@ -160,30 +125,29 @@ def scores_and_chance(frames: Frames) -> pd.DataFrame:
     return pd.concat([found, chance])
 
 
-def categories(frames: Frames) -> pd.DataFrame:
-    """Correlations in the categories of the diagnostic set."""
+def _categories(frames: Frames) -> pd.DataFrame:
     return _points(frames, "category", lambda record: {})
 
 
-def factors(frames: Frames) -> pd.DataFrame:
+def _factors(frames: Frames) -> pd.DataFrame:
     """Times the data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
     for task, own in curves(frames.records).items():
-        chance = about(frames.records, task)["majority"]
+        chance = _about(frames.records, task)["majority"]
         others = [name for name in own if not name.startswith(ENCODER)]
         for reference in (name for name in own if name.startswith(ENCODER)):
             for size, point in own[reference].items():
                 place = {"task": task, "of": reference, "size": size, "score": point.mean}
-                is_above = not isinstance(chance, float) or point.ends[0] > chance
+                low = point.mean if point.low is None else point.low
+                is_above = not isinstance(chance, float) or low > chance
                 for name in others:
-                    factor = Factor(None, None, None)
-                    if is_above:
-                        factor = data_factor(own[name], own[reference], size)
-                    rows.append({**place, "name": name, **factor._asdict()})
+                    found = data_factor(own[name], own[reference], size) if is_above else ()
+                    factor = dict(zip_longest(("value", "least", "most"), found))
+                    rows.append({**place, "name": name, **factor})
     return pd.DataFrame(rows, dtype=object)
 
 
-def unseen(frames: Frames) -> pd.DataFrame:
+def _unseen(frames: Frames) -> pd.DataFrame:
     """Scores on examples with few and with many words that training did not have."""
     found = pd.DataFrame(
         [{**r, "name": name} for name, r in named([*frames.of("score").to_dict("records")])]
@@ -200,19 +164,7 @@ def unseen(frames: Frames) -> pd.DataFrame:
     return means.where(means.notna(), None)
 
 
-def method(frames: Frames) -> Iterator[str]:
-    """How heads are trained."""
-    yield (
-        "The same head on all features, standardised by its training examples, fitted on four "
-        "fifths of the examples of a class, its penalty chosen by the loss on the fifth. Pairs of "
-        "one premise stand on one side of that cut; of sst2, phrases of one sentence may not."
-    )
-    if AFTER in frames.weights:
-        yield RUN_SAW
-
-
-def sources(frames: Frames) -> Iterator[str]:
-    """Where vectors come from."""
+def _sources(frames: Frames) -> Iterator[str]:
     own = frames.of("features")
     told = zip(own["features"], own["source"], strict=True)
     yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
@@ -221,7 +173,7 @@ def sources(frames: Frames) -> Iterator[str]:
 def _points(frames: Frames, kind: str, facts: object) -> pd.DataFrame:
     rows = [
         {**facts(r), **r, "name": name, "mean_low": r["low"], "mean_high": r["high"],  # type: ignore[operator]
-         "measure": measure(str(r.get("task", "")))}
+         "measure": "F1 of entities" if r.get("task") == "conll" else "accuracy"}
         for name, r in named([r for r in frames.records if r["kind"] == kind])
     ]  # fmt: skip
     found = pd.DataFrame(rows, dtype=object)
@@ -232,7 +184,7 @@ TABLES = (
     TableSpec(
         "scores_{task}",
         "Scores on {task}",
-        of=scores,
+        of=_scores,
         index={"size": "examples"},
         across="name",
         values={"mean": ""},
@@ -240,16 +192,19 @@ TABLES = (
         notes=(
             "{measure} on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
             "which draw the training examples (nested) and random vectors; mean over them, 95 % CI "
-            f"{INTERVALS}. All of them have the same examples at the last size.",
+            f"{INTERVALS}.",
             "{task} has {n_train:,} training examples here; the largest class has a share of "
             "{majority} of the scored examples.",
-            method,
+            "The same head on all features, standardised, fitted on four fifths of the examples of "
+            "a class, its penalty chosen by the loss on the fifth. Pairs of one premise are on one "
+            "side of that cut.",
+            run_saw,
         ),
     ),
     TableSpec(
         "data_factor",
         "Times the data that other features need for the encoder's score",
-        of=factors,
+        of=_factors,
         index={"task": "task", "of": "of", "size": "examples", "score": "encoder's score"},
         across="name",
         values={"value": "", "least": "least", "most": "most"},
@@ -265,7 +220,7 @@ TABLES = (
     TableSpec(
         "unseen_words",
         "Scores on dev examples with few and with many words that training did not have",
-        of=unseen,
+        of=_unseen,
         index={
             "task": "task",
             "size": "examples",
@@ -283,7 +238,7 @@ TABLES = (
     TableSpec(
         "diagnostic",
         "Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
-        of=categories,
+        of=_categories,
         index={"category": "category", "n": "n"},
         across="name",
         values={"mean": ""},
@@ -300,12 +255,10 @@ TABLES = (
         index={"task": "task", "features": "features"},
         values={name: name for name in FACTS},
         notes=(
-            "inputs: of a head; unknown_share: of the tokens; n_absent: sentences or words without "
-            "a token (of word vectors: without a known one), whose vector is 0; n_cut: texts "
-            "longer than max_length.",
-            "Means over tokens leave [UNK] out where the vectors are static or random; random ones "
-            "are drawn anew for each seed, the first draw is named here.",
-            sources,
+            "inputs: of a head; n_absent: sentences or words without a token (of word vectors: "
+            "without a known one), whose vector is 0; n_cut: texts longer than max_length. Means "
+            "of static and random vectors leave [UNK] out.",
+            _sources,
         ),
     ),
 )
@@ -315,7 +268,7 @@ PLOTS = (
         "{task}: {measure} by number of training examples",
         "{measure} on {n_scored:,} examples of {task} over the number of training examples, mean "
         "of {n_seeds} seeds; bands are 95 % CIs for other seeds and other examples.",
-        of=scores_and_chance,
+        of=_scores_and_chance,
         x="size",
         y={"mean": ""},
         hue="name",

@@ -15,20 +15,24 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
-from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise, whole_sentences
+from isotrain.analysis.encode import (
+    Spans,
+    Tokens,
+    encode_rows,
+    tokenise,
+    tokenise_columns,
+    whole_sentences,
+)
 from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.probe import choose_penalty, not_installed
-from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.probe import choose_penalty, not_installed, spearman
 from isotrain.analysis.selection import (
     SegmentedPairs,
     drawn,
     find_targets,
-    tokenise_pairs,
     wic_pairs,
 )
-from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.tables import Frames, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
-from isotrain.analysis.weights import AFTER
 from isotrain.arguments import Bounds
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
@@ -39,21 +43,12 @@ from isotrain.model.heads import pair_features
 from isotrain.pages.verdict import wilson
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import HIDDEN, SPLITS, Source, load_split
-from isotrain.types import Row
+from isotrain.tasks.data.sources import HIDDEN, Source, load_split
 
 TASKS = {name: TEXTS[name] for name in ("rte", "wic", "stsb", "snli", "sst2")}
 EVALUATED = ("dev", "test")
 NO_SKILL = "constant answer"
 Pooling = Literal["mean", "cls"]
-
-
-class Budget(NamedTuple):
-    """Examples at most, drawn by a hash of their position and the seed; None = all."""
-
-    train: int | None
-    evaluated: int | None  # of dev, and of test
-    seed: int
 
 
 class Examples(NamedTuple):
@@ -67,17 +62,29 @@ class Examples(NamedTuple):
 
 
 def read_examples(
-    subject: Subject, task: str, form: Form, pooling: Pooling, budget: Budget
+    subject: Subject,
+    task: str,
+    form: Form,
+    pooling: Pooling,
+    max_train: int | None,
+    max_eval: int | None,
 ) -> Examples:
-    """Examples of a task, each with one embedding or two.
+    """Examples of a task, at most so many by split, each with one embedding or two.
 
     Sentences of a pair have one each (`bi`), or one sequence of both (`cross`); the target words
     of WiC have one each in either form. A sentence is the mean over all its tokens, or its first
     one (`cls`). In the bi form a sentence of several examples is encoded once.
     """
-    rows = {split: _rows(subject.source, task, split, budget) for split in SPLITS}
-    rows = {split: own for split, own in rows.items() if own}
     data_set, fields = TASKS[task]
+    rows = {}
+    for split, most in (("train", max_train), ("dev", max_eval), ("test", max_eval)):
+        if task == "wic":
+            own = wic_pairs(subject.source, split, most, subject.seed)
+        else:
+            own = load_split(subject.source, data_set, split)
+            own = drawn([r for r in own if r[data_set.target] != HIDDEN], most, subject.seed)
+        if own:
+            rows[split] = own
     given = [row for own in rows.values() for row in own]
     split_N = np.repeat(list(rows), [len(own) for own in rows.values()])
     tokenizer, length, n_left_out = subject.encoder.tokenizer, subject.max_length, 0
@@ -87,8 +94,8 @@ def read_examples(
         place_NP = np.arange(2 * len(found.kept_N)).reshape(-1, 2)
         given, split_N = [given[k] for k in found.kept_N], split_N[found.kept_N]
     elif form == "cross" and len(fields) == 2:
-        pairs = [(str(row[fields[0]]), str(row[fields[1]])) for row in given]
-        tokens = tokenise_pairs(tokenizer, pairs, length)[0]
+        columns = [[str(row[field]) for row in given] for field in fields]
+        tokens = tokenise_columns(tokenizer, columns, length)[0]
         spans = _spans(tokens, pooling)
         place_NP = np.arange(len(given))[:, None]
     else:
@@ -99,14 +106,11 @@ def read_examples(
         tokens = tokenise(tokenizer, list(texts), length)
         spans = _spans(tokens, pooling)
     label_N = np.array([row[data_set.target] for row in given])
-    own = {split: split_N == split for split in rows}
-    return Examples(
-        tokens,
-        spans,
-        {split: torch.from_numpy(place_NP[at_N]) for split, at_N in own.items()},
-        {split: torch.from_numpy(label_N[at_N]) for split, at_N in own.items()},
-        n_left_out,
+    place, label = (
+        {split: torch.from_numpy(x_N[split_N == split]) for split in rows}
+        for x_N in (place_NP, label_N)
     )
+    return Examples(tokens, spans, place, label, n_left_out)
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
@@ -121,26 +125,13 @@ def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
 
 
 def distinct_rows(examples: Examples, split: str) -> Tensor:
-    """The numbers of the different embeddings of a split: of equal tokens and span the first.
-
-    Such embeddings are equal in every layer; repeated, they would raise every similarity.
-    """
+    """The numbers of the different embeddings of a split: of equal tokens and span the first."""
     tokens, spans = examples.tokens, examples.spans
     found: dict[tuple[tuple[int, ...], int, int], int] = {}
     for row in torch.unique(examples.place[split]).tolist():
         ids = tuple(tokens.ids[spans.sentence_N[row]])
         found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
     return torch.tensor([*found.values()])
-
-
-def _rows(source: Source, task: str, split: str, budget: Budget) -> list[Row]:
-    """The examples of a split that have gold, at most as many as the budget has."""
-    most = budget.train if split == "train" else budget.evaluated
-    if task == "wic":
-        return wic_pairs(source, split, most, budget.seed)
-    data_set = TASKS[task].data_set
-    rows = load_split(source, data_set, split)
-    return drawn([row for row in rows if row[data_set.target] != HIDDEN], most, budget.seed)
 
 
 def _spans(tokens: Tokens, pooling: Pooling) -> Spans:
@@ -165,15 +156,11 @@ def _probes(frames: Frames) -> pd.DataFrame:
     if found.empty:
         return found
     found["chosen"] = ["→" if one else "" for one in found["is_chosen"]]
-    rows = found.to_dict("records")
-    return found.assign(**{NO_SKILL: pd.Series([_constant(row) for row in rows], dtype=object)})
-
-
-def _constant(record: Mapping[Any, Cell]) -> Cell:
-    """The score on dev of always the same answer; None without gold. No answer correlates: 0."""
-    if record.get("dev") is None:
-        return None
-    return record["majority_dev"] if record["measure"] == "accuracy" else 0.0
+    constant = [
+        None if r.get("dev") is None else r["majority_dev"] if r["measure"] == "accuracy" else 0.0
+        for r in found.to_dict("records")
+    ]
+    return found.assign(**{NO_SKILL: pd.Series(constant, dtype=object)})
 
 
 def _chosen(frames: Frames) -> pd.DataFrame:
@@ -202,15 +189,6 @@ def _against_isotropy(frames: Frames) -> pd.DataFrame:
     )
 
 
-def _run_saw(frames: Frames) -> Iterator[str]:
-    if AFTER in frames.weights:
-        yield (
-            "after: where the run was trained on this very task, its encoder has seen the training "
-            "examples, the held-out part among them: penalty and layer are chosen on a score that "
-            "is too good. dev may have chosen the run's checkpoint."
-        )
-
-
 @analysis
 class LayerProbe(Analysis):
     """What a linear map reads from each frozen layer, task by task.
@@ -237,12 +215,11 @@ class LayerProbe(Analysis):
                 **{"chance": "chance", "majority_dev": "majority"},
             },
             notes=(
-                "Features: {analysis.pooling} pooling, {analysis.features}, standardised. Penalty "
-                "and layer have the least loss on a held-out part of train; last: the last layer. "
-                "chance: 1/C of C classes, 0 of a correlation; majority: on dev, of the class that "
-                "train has most of.",
-                "Intervals: Wilson for accuracy, Bonett and Wright (2000) for Spearman.",
-                _run_saw,
+                "Form {analysis.form}, {analysis.pooling} pooling, standardised. Penalty and layer "
+                "have the least loss on a held-out part of train; last: the last layer. majority: "
+                "on dev, of the class that train has most of. Intervals: Wilson for accuracy, "
+                "Bonett and Wright (2000) for Spearman.",
+                run_saw,
                 left_out("task left out", "task"),
             ),
             always=True,
@@ -309,13 +286,6 @@ class LayerProbe(Analysis):
                 "1e-6 is close to none at all"
             )
 
-    @property
-    def features(self) -> str:
-        """What the features of a task are, in words."""
-        if self.form == "cross":
-            return "target words of WiC; of other pairs one sequence"
-        return "(u, v, |u − v|, u·v) of a pair"
-
     def missing(self, source: Source) -> Sequence[str]:
         """Named tasks that the source lacks, or that it has none at all; scikit-learn."""
         return [*present(source, self.tasks, TASKS).problems, *not_installed()]
@@ -338,8 +308,8 @@ class LayerProbe(Analysis):
             yield Part(name, partial(self._probed, subject, name))
 
     def _probed(self, subject: Subject, task: str) -> Found:
-        budget = Budget(self.max_train, self.max_eval, subject.seed)
-        examples = read_examples(subject, task, self.form, self.pooling, budget)
+        most = self.max_train, self.max_eval
+        examples = read_examples(subject, task, self.form, self.pooling, *most)
         if self.form == "cross":
             wrapped: Any = SegmentedPairs(subject.encoder)  # passes all else on
             subject = subject._replace(encoder=wrapped)
@@ -352,10 +322,8 @@ class LayerProbe(Analysis):
             record: dict[str, Cell] = {"kind": "probe", "task": task, "layer": layer}
             scored = self._layer(x, examples, task, subject.seed)
             records.append(record | scored | _isotropy(x[own]))
-        losses = [float(r["held_out_loss"] or 0) for r in records]
-        return Found(
-            [r | {"is_chosen": int(k == losses.index(min(losses)))} for k, r in enumerate(records)]
-        )
+        best = min(records, key=lambda r: float(r["held_out_loss"] or 0))
+        return Found([r | {"is_chosen": int(r is best)} for r in records])
 
     def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Cell]:
         """Fit on train, score on dev and test."""

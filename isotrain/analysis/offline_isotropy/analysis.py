@@ -15,7 +15,7 @@ from isotrain.analysis.data_sets import (
     readable_sets,
 )
 from isotrain.analysis.encode import drop_rows
-from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, Fitting, Numbers, token_clouds
+from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, token_clouds
 from isotrain.analysis.offline_isotropy.scores import (
     TRAIN,
     measure_pairs,
@@ -79,7 +79,6 @@ class OfflineIsotropy(Analysis):
     def __post_init__(self) -> None:
         """Check the names."""
         check_names("sets", self.sets, PLACES)
-        _check_layers(self.layers)
         check_names("transforms", self.transforms, RECIPES, available=False)
         if NONE not in self.transforms:
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
@@ -113,7 +112,11 @@ class OfflineIsotropy(Analysis):
         mapped = TRAIN if TRAIN in names else next((n for n in names if n != SST2), None)
         for name in names:
             if name == SST2:
-                measure = self._of_sst2(subject, layers)
+                examples = read_examples(subject.source, self.max_train, subject.seed)
+                clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
+                measure: Callable[[int], Found] = partial(
+                    measure_sst2, subject, self, examples, clouds
+                )
             else:
                 map_rows = self.map_rows if name == mapped else 0
                 measure = self._of_pairs(subject, layers, name, pairs[name], map_rows)
@@ -130,26 +133,7 @@ class OfflineIsotropy(Analysis):
         if self.fit_on == "train":
             left = train_sentences(subject.source, name, pairs)
             train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
-        fitting = self._fitting(subject)
-        return partial(
-            measure_pairs, name, pairs, clouds, train_clouds, fitting, self.n_resamples, map_rows
-        )
-
-    def _of_sst2(self, subject: Subject, layers: Sequence[int]) -> Callable[[int], Found]:
-        examples = read_examples(subject.source, self.max_train, subject.seed)
-        clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
-        return partial(measure_sst2, examples, clouds, self._fitting(subject), self.l2)
-
-    def _fitting(self, subject: Subject) -> Fitting:
-        return Fitting(
-            self.transforms,
-            Numbers(
-                self.n_clusters, self.n_components, self.n_directions, self.n_iterations, self.rho
-            ),
-            self.max_rows,
-            subject.seed,
-            subject.tell,
-        )
+        return partial(measure_pairs, subject, self, name, pairs, clouds, train_clouds, map_rows)
 
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
@@ -157,7 +141,7 @@ class OfflineIsotropy(Analysis):
     def _layers(self, subject: Subject) -> list[int]:
         encoder, most = subject.encoder, max(self.n_components, self.n_directions)
         every = range(encoder.n_blocks + 1)
-        layers = [*every] if isinstance(self.layers, str) else [*self.layers]
+        layers: list[Any] = [*every] if self.layers == ALL else [*dict.fromkeys(self.layers)]
         if set(layers) - {*every}:
             raise CannotRunError(
                 f"analysis.layers must be {ALL} or numbers from 0 to {encoder.n_blocks} for this "
@@ -169,15 +153,3 @@ class OfflineIsotropy(Analysis):
                 f"rows, got {most}"
             )
         return layers
-
-
-def _check_layers(layers: str | Sequence[int]) -> None:
-    if layers == ALL:
-        return
-    numbers = layers if isinstance(layers, Sequence) and not isinstance(layers, str) else []
-    are_layers = all(type(number) is int and number >= 0 for number in numbers)
-    if not numbers or not are_layers or len({*numbers}) < len(numbers):
-        raise ValueError(
-            f"layers must be {ALL}, or a list of numbers from 0 such as [3, 4], each once; got "
-            f"{layers}"
-        )

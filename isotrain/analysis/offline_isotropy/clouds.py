@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,10 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import gaussian_null
 
-BLOCK = 8192  # rows that are transformed at a time
+if TYPE_CHECKING:
+    from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
+
+BLOCK = 8192  # tokens that are transformed at a time
 
 Transform = Callable[[Tensor], Tensor]
 """Rows `[M, D]` to rows `[M, D]`, each by itself."""
@@ -127,33 +130,17 @@ def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = Fals
 OWN_POOLING, NONE = "own_pooling", "none"
 
 
-class Recipe(NamedTuple):
-    """What a transform takes away."""
-
-    assign: Method | None  # None: one cluster, all rows
-    removes: bool  # dominant directions, after the mean
-
-
-RECIPES: Mapping[str, Recipe | None] = {
+# How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
+RECIPES: Mapping[str, tuple[Method | None, bool] | None] = {
     OWN_POOLING: None,
     NONE: None,
-    "mean": Recipe(None, False),
-    "mean_pca": Recipe(None, True),
-    "kmeans_mean": Recipe("kmeans", False),
-    "kmeans_mean_pca": Recipe("kmeans", True),
-    "gmm_mean": Recipe("gmm", False),
-    "gmm_mean_pca": Recipe("gmm", True),
+    "mean": (None, False),
+    "mean_pca": (None, True),
+    "kmeans_mean": ("kmeans", False),
+    "kmeans_mean_pca": ("kmeans", True),
+    "gmm_mean": ("gmm", False),
+    "gmm_mean_pca": ("gmm", True),
 }
-
-
-class Numbers(NamedTuple):
-    """How many clusters and directions, and how they are found."""
-
-    n_clusters: int
-    n_components: int  # directions that a cluster loses
-    n_directions: int  # that all rows lose, without clusters
-    n_iterations: int
-    rho: float
 
 
 @dataclass(frozen=True)
@@ -168,55 +155,48 @@ class Fitted:
         return apply_cluster_pca(x_MD, self.stats)
 
 
-class Fitting(NamedTuple):
-    """Which transforms are fitted, and how."""
-
-    settings: Sequence[str]
-    numbers: Numbers
-    max_rows: int
-    seed: int
-    tell: Callable[[str], None]
-
-    def fits(self, x_MD: Tensor, split: str) -> dict[str, Fitted | None]:
-        """Each setting fitted on the rows of a split; None for the identity."""
-        found: dict[str, Fitted | None] = {}
-        for setting in self.settings:
-            self.tell(f"fitting {setting} on {len(x_MD):,} rows of {split}")
-            fitted = fit_transform(x_MD, setting, self.numbers, self.seed)
-            if fitted is not None:
-                known = {"fitted_on": split, "n_fitted": len(x_MD), **fitted.facts}
-                fitted = replace(fitted, facts=known)
-            found[setting] = fitted
-        return found
+def fit_transforms(
+    x_MD: Tensor, split: str, options: OfflineIsotropy, subject: Subject
+) -> dict[str, Fitted | None]:
+    """Each transform fitted on the tokens of a split; None for the identity."""
+    found = {}
+    for name in options.transforms:
+        subject.tell(f"fitting {name} on {len(x_MD):,} tokens of {split}")
+        found[name] = fit_transform(x_MD, name, options, subject.seed, split)
+    return found
 
 
-def fit_transform(x_MD: Tensor, name: str, numbers: Numbers, seed: int) -> Fitted | None:
-    """The statistics of a transform from the rows given, frozen; None where it is the identity.
+def fit_transform(
+    x_MD: Tensor, name: str, options: OfflineIsotropy, seed: int, split: str = ""
+) -> Fitted | None:
+    """A transform with its statistics from the given embeddings; None where it is the identity.
 
-    >>> numbers = Numbers(2, 1, 1, 10, 0.25)
-    >>> fitted = fit_transform(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), "mean", numbers, seed=0)
-    >>> fitted(torch.tensor([[9.0, 0.0]])).tolist()
+    >>> from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
+    >>> x = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
+    >>> fit_transform(x, "mean", OfflineIsotropy(), seed=0)(torch.tensor([[9.0, 0.0]])).tolist()
     [[7.0, 0.0]]
     """
     recipe = RECIPES[name]
     if recipe is None:
         return None
-    of_clusters = recipe.assign is not None
-    n_clusters = numbers.n_clusters if of_clusters else 1
-    n_removed = numbers.n_components if of_clusters else numbers.n_directions
+    assign, removes = recipe
+    n_clusters = options.n_clusters if assign else 1
+    n_removed = (options.n_components if assign else options.n_directions) if removes else 0
     stats = fit_cluster_pca(
         x_MD,
         n_clusters,
-        n_removed if recipe.removes else 0,
-        Assignment(recipe.assign or "kmeans", n_iterations=numbers.n_iterations),
-        Removal(rho=numbers.rho),
+        n_removed,
+        Assignment(assign or "kmeans", n_iterations=options.n_iterations),
+        Removal(rho=options.rho),
         generator=torch.Generator().manual_seed(seed),
         exact=True,
     )
     count_K = torch.bincount(stats.assignment_N, minlength=n_clusters)  # type: ignore[arg-type]
     facts: dict[str, Cell] = {
+        "fitted_on": split,
+        "n_fitted": len(x_MD),
         "n_clusters": n_clusters,
-        "n_directions": n_removed if recipe.removes else 0,  # of a cluster, where it is not small
+        "n_directions": n_removed,  # of a cluster, where it is not small
         "smallest_cluster": int(count_K.min()),
         "directions_removed": int(stats.counters["directions_removed"]),
         "rows_borrowed": int(stats.counters["rows_borrowed"]),
@@ -225,14 +205,15 @@ def fit_transform(x_MD: Tensor, name: str, numbers: Numbers, seed: int) -> Fitte
 
 
 def shapes(
-    x_MD: Tensor, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
+    rows: Sample, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
 ) -> Iterator[dict[str, Cell]]:
-    """A record a transform: the shape of the rows after it, and what is known of its fit."""
+    """A record a transform: the isotropy of the embeddings after it, and facts of its fit."""
+    n = {"n_sentences": rows.n_sentences}
     for setting, fitted in fits.items():
-        if setting != OWN_POOLING:  # the rows of `none`
-            y_MD = x_MD if fitted is None else fitted(x_MD)
+        if setting != OWN_POOLING:  # the embeddings of `none`
+            y_MD = rows.x_MD if fitted is None else fitted(rows.x_MD)
             known = {} if fitted is None else fitted.facts
-            yield {"kind": "cloud", **facts, "setting": setting, **known, **shape_of(y_MD)}
+            yield {"kind": "cloud", **facts, "setting": setting, **known, **shape_of(y_MD), **n}
 
 
 def shape_of(x_MD: Tensor) -> dict[str, Cell]:

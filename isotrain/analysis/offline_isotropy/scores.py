@@ -8,7 +8,7 @@ N rows (tokens), P pairs, U sentences, S settings, R resamples, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,25 +16,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrain.analysis.data_sets import PLACES, SST2, SST2_DATA, Pairs, sts_pairs
-from isotrain.analysis.maps import principal_map
 from isotrain.analysis.offline_isotropy.clouds import (
     NONE,
     OWN_POOLING,
     Clouds,
     Fitted,
-    Fitting,
     Sample,
+    fit_transforms,
     pooled,
     sample,
     shapes,
 )
+from isotrain.analysis.plots import principal_map
 from isotrain.analysis.probe import MOST_STEPS, SETTLED
-from isotrain.analysis.types import Cell, Found, Record
+from isotrain.analysis.types import Cell, Found, Record, Subject
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
 from isotrain.tasks.data.sources import Source, load_split
+
+if TYPE_CHECKING:
+    from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 
 Floats = NDArray[np.float64]
 BLOCK = 2**20  # numbers in one array of resamples
@@ -42,31 +45,26 @@ TRAIN = "stsb"  # whose train split statistics come from, unless from the scored
 
 
 def measure_pairs(
+    subject: Subject,
+    options: OfflineIsotropy,
     name: str,
     pairs: Pairs,
     clouds: Clouds,
     train_clouds: Clouds | None,
-    fitting: Fitting,
-    n_resamples: int,
     map_rows: int,
     layer: int,
 ) -> Found:
-    """Records of the cloud and of the correlations of a set at a layer; `map_rows` points of maps.
-
-    Statistics come from `train_clouds`, or where there are none from the scored sentences.
-    """
+    """Isotropy and correlations of a set at a layer; None: fitted on the scored sentences."""
     data_set, split = PLACES[name]
-    cloud = clouds()[layer]
-    rows = sample(cloud, fitting.max_rows, fitting.seed)
+    cloud, seed = clouds()[layer], subject.seed
+    rows = sample(cloud, options.max_rows, seed)
     if train_clouds is None:
-        fits = fitting.fits(rows.x_MD, f"{data_set.name} {split}")
+        fits = fit_transforms(rows.x_MD, f"{data_set.name} {split}", options, subject)
     else:
-        train = sample(train_clouds()[layer], fitting.max_rows, fitting.seed)
-        fits = fitting.fits(train.x_MD, f"{TRAIN} train")
+        train = sample(train_clouds()[layer], options.max_rows, seed)
+        fits = fit_transforms(train.x_MD, f"{TRAIN} train", options, subject)
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
-    records: list[Record] = []
-    for record in shapes(rows.x_MD, fits, facts):
-        records.append({**record, "n_sentences": rows.n_sentences})
+    records: list[Record] = [*shapes(rows, fits, facts)]
     cosine_SP = np.stack(
         [
             cosines(
@@ -77,12 +75,12 @@ def measure_pairs(
             for setting, transform in fits.items()
         ]
     )
-    fitting.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
+    subject.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
     facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
     known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
-    found = scores(pairs, cosine_SP, [*fits], n_resamples, fitting.seed, facts)
+    found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts)
     records += ({**record, **known.get(str(record["setting"]), {})} for record in found)
-    maps = row_maps(rows, fits, map_rows, fitting.seed) if map_rows else {}
+    maps = row_maps(rows, fits, map_rows, seed) if map_rows else {}
     return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
 
 
@@ -164,7 +162,7 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
 
 
 def measure_sst2(
-    examples: Examples, clouds: Clouds, fitting: Fitting, l2: float, layer: int
+    subject: Subject, options: OfflineIsotropy, examples: Examples, clouds: Clouds, layer: int
 ) -> Found:
     """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
 
@@ -172,16 +170,15 @@ def measure_sst2(
     """
     _, at, label = examples
     cloud = clouds()[layer]
-    rows = sample(cloud, fitting.max_rows, fitting.seed, among_U=np.unique(at["train"].numpy()))
-    fits = fitting.fits(rows.x_MD, f"{SST2} train")
+    train_U = np.unique(at["train"].numpy())
+    rows = sample(cloud, options.max_rows, subject.seed, among_U=train_U)
+    fits = fit_transforms(rows.x_MD, f"{SST2} train", options, subject)
     facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
-    records: list[Record] = []
-    for record in shapes(rows.x_MD, fits, facts):
-        records.append({**record, "n_sentences": rows.n_sentences})
+    records: list[Record] = [*shapes(rows, fits, facts)]
     for setting, transform in fits.items():
-        fitting.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
+        subject.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
         x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
-        head = fit_head(x_UD[at["train"]], label["train"], l2)
+        head = fit_head(x_UD[at["train"]], label["train"], options.l2)
         for split in ("dev", "test"):
             if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
                 continue
@@ -198,8 +195,8 @@ def measure_sst2(
 def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
     """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
 
-    One scale for all features: the penalty sees which dimensions are large, and a rotation changes
-    no output. scikit-learn has one column w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    One scale for all features, so that a rotation changes no output. scikit-learn has one column
+    w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from isotrain.analysis.data_sets import PLACES, TEST_SETS
-from isotrain.analysis.maps import draw_by_frequency
 from isotrain.analysis.offline_isotropy.clouds import NONE
-from isotrain.analysis.plots import LinePlot, Picture
+from isotrain.analysis.plots import LinePlot, Picture, draw_by_frequency
 from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.types import Outcome
 
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
 MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
@@ -21,7 +20,7 @@ MEAN = ["spearman", "pearson", "spearman_gain"]  # what a mean over sets is take
 PLACE = ["weights", "layer", "setting"]
 
 
-def similar(frames: Frames) -> pd.DataFrame:
+def _similar(frames: Frames) -> pd.DataFrame:
     """Correlations of every set, behind their means over the test sets."""
     found = frames.of("similarity")
     if found.empty:
@@ -35,24 +34,23 @@ def similar(frames: Frames) -> pd.DataFrame:
     return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found]).astype(object)
 
 
-def at_a_glance(frames: Frames) -> pd.DataFrame:
+def _at_a_glance(frames: Frames) -> pd.DataFrame:
     """The mean over test sets and one set, a cell with the gain over none."""
-    found = similar(frames)
+    found = _similar(frames)
     if found.empty:
         return found
-    found = found[~found["set"].isin(set(PLACES) - {main_set(frames)})]
+    found = found[~found["set"].isin(set(PLACES) - {_main_set(frames)})]
     values = zip(found["spearman"], found["spearman_gain"], found["setting"], strict=True)
     texts = [f"{v:.1f}" + (f" ({g:+.1f})" if s != NONE else "") for v, g, s in values]
     return found.assign(text=texts)
 
 
-def gained(frames: Frames) -> pd.DataFrame:
-    """Correlations, without the setting that gains are over."""
-    found = similar(frames)
+def _gained(frames: Frames) -> pd.DataFrame:
+    found = _similar(frames)
     return found if found.empty else found[found["setting"] != NONE]
 
 
-def clouds(frames: Frames) -> pd.DataFrame:
+def _clouds(frames: Frames) -> pd.DataFrame:
     """Every cloud, with its ln I(W) less that of chance."""
     found = frames.of("cloud")
     less = found["ln_partition"] - found["chance"].astype(float)
@@ -60,42 +58,24 @@ def clouds(frames: Frames) -> pd.DataFrame:
     return found.drop(columns=["chance_low", "chance_high"])  # a range of clouds is no CI
 
 
-def untransformed(frames: Frames) -> pd.DataFrame:
-    """The clouds of one set before any transform."""
-    found = clouds(frames)
-    return found[(found["set"] == main_set(frames)) & (found["setting"] == NONE)]
+def _untransformed(frames: Frames) -> pd.DataFrame:
+    found = _clouds(frames)
+    return found[(found["set"] == _main_set(frames)) & (found["setting"] == NONE)]
 
 
-def main_set(frames: Frames) -> str:
+def _main_set(frames: Frames) -> str:
     """STS-B, or else the first set that was measured."""
     found = set(frames.of("cloud")["set"])
     return MAIN if MAIN in found else next(name for name in PLACES if name in found)
 
 
-def scored(frames: Frames) -> Iterator[str]:
-    """What was scored, and how."""
-    found = frames.of("similarity")
-    pairs = found.drop_duplicates("set", keep="last")
+def _scored(frames: Frames) -> Iterator[str]:
+    pairs = frames.of("similarity").drop_duplicates("set")
     told = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
     yield f"Pairs: {told}."
-    cut = pairs[pairs["n_sentences_cut"] > 0]
-    if len(cut):
-        both = zip(cut["n_sentences_cut"], cut["set"], strict=True)
-        yield f"Sentences cut to max_length: {', '.join(f'{n} of {s}' for n, s in both)}."
 
 
-def widest(frames: Frames) -> Iterator[str]:
-    """How wide the intervals of accuracies are."""
-    heads = frames.of("head")
-    half = max(heads["accuracy_high"] - heads["accuracy_low"]) / 2
-    yield (
-        "Logistic regression for each layer; transforms and head are fitted on train alone, "
-        f"nothing is selected. 95 % CIs (Wilson) are ± {half:.3f} at most, not those of "
-        "differences; records.csv has each."
-    )
-
-
-def map_pictures(outcome: Any) -> Iterator[Picture]:
+def _map_pictures(outcome: Outcome) -> Iterator[Picture]:
     """The rows of one set, a panel a transform; one picture for each layer and weights."""
     mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in outcome.arrays.items():
@@ -131,19 +111,19 @@ def _maps(own: Mapping[str, np.ndarray], shown: Sequence[str]) -> Figure:
     return figure
 
 
-LEFT_OUT = left_out("set left out", "set", None)
+LEFT_OUT = left_out("set left out", "set")
 FITTED = (
     "Transforms are fitted with fit_on={analysis.fit_on} (train: STS-B train, less the sentences "
     "that are scored; test: the sentences that are scored, without their gold, the published "
     "protocol): {analysis.n_clusters} clusters (k-means++ from the seed, {analysis.n_iterations} "
     "rounds) of {analysis.n_components} directions each; mean_pca removes {analysis.n_directions}. "
-    "Each different sentence counts once.",
-    "Another seed gives other clusters; errors over pairs do not hold that spread.",
-    "own_pooling: mean over all tokens; every other setting leaves CLS and SEP out.",
+    "Each different sentence counts once. own_pooling: mean over all tokens; every other setting "
+    "leaves CLS and SEP out.",
 )
 PAIRED = (
     "± 95 % CI, of {analysis.n_resamples} bootstrap resamples of the pairs, of gains the same for "
-    "both settings. The mean over sets has none: STS-B holds pairs of the other sets."
+    "both settings, without the spread over seeds of clusters. The mean over sets has none: STS-B "
+    "holds pairs of the other sets."
 )
 ISOTROPY = (
     "ln_partition: ln I(W) over eigenvectors with both signs, 0 = isotropic; it depends on N and "
@@ -157,16 +137,16 @@ TABLES = (
     TableSpec(
         "layers",
         "Spearman × 100 by layer, with the gain over none",
-        of=at_a_glance,
+        of=_at_a_glance,
         index=BY_SET,
         across="setting",
         values={"text": ""},
-        notes=(scored, LEFT_OUT, *FITTED),
+        notes=(_scored, LEFT_OUT, *FITTED),
     ),
     TableSpec(
         "isotropy",
         "Isotropy of the token embeddings of {set} by layer, untransformed",
-        of=untransformed,
+        of=_untransformed,
         index={"layer": "layer"},
         values={name: name for name in CLOUD},
         notes=ISOTROPY,
@@ -183,22 +163,20 @@ TABLES = (
             form=form,
         )
         for name, title, of, column, form in (
-            ("spearman", "Spearman of cosine and gold, times 100", similar, "spearman", ".2f"),
-            ("gains", "Gain in Spearman over none, × 100", gained, "spearman_gain", "+.2f"),
-            ("pearson", "Pearson of cosine and gold, times 100", similar, "pearson", ".2f"),
+            ("spearman", "Spearman of cosine and gold, × 100", _similar, "spearman", ".2f"),
+            ("gains", "Gain in Spearman over none, × 100", _gained, "spearman_gain", "+.2f"),
+            ("pearson", "Pearson of cosine and gold, × 100", _similar, "pearson", ".2f"),
         )
     ),
     TableSpec(
         "clouds",
         "Token embeddings before (none) and after each transform",
-        of=clouds,
+        of=_clouds,
         index={**BY_SET, "setting": "setting"},
         values={name: name for name in ("n_fitted", *CLOUD)},
         notes=(
-            "n_fitted: rows the statistics come from; n_rows: rows measured (sst2: of train).",
+            "n_fitted: tokens the statistics come from; n_rows: tokens measured (sst2: of train).",
             *ISOTROPY,
-            *FITTED,
-            LEFT_OUT,
         ),
     ),
     TableSpec(
@@ -208,7 +186,10 @@ TABLES = (
         index={"split": "split", "n_train": "n_train", "n_rows": "n_rows", "layer": "layer"},
         across="setting",
         values={"accuracy": ""},
-        notes=(widest,),
+        notes=(
+            "Transforms and head (logistic regression) are fitted on train alone, a head a layer; "
+            "nothing is selected. Wilson intervals: records.csv.",
+        ),
         bare=True,
     ),
 )
@@ -220,7 +201,7 @@ PLOTS = (
         "Spearman correlation by layer",
         "Spearman correlation of cosine and gold over all pairs, a panel a set, a line a setting, "
         "layer 0 the embedding output; bands are 95 % CIs over pairs.",
-        of=similar,
+        of=_similar,
         y={"spearman": ""},
         hue="setting",
         panel="set",
@@ -240,5 +221,5 @@ PLOTS = (
         ylabel="ln I(W)",
         null="chance",
     ),
-    map_pictures,
+    _map_pictures,
 )

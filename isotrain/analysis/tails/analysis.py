@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from isotrain.analysis.data_sets import PLACES, check_splits, data_set_of, read_corpus
+from isotrain.analysis.data_sets import PLACES, check_names, data_set_of, read_corpus
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
 from isotrain.analysis.selection import Sample
 from isotrain.analysis.tails.origin import norm_records, table_records
-from isotrain.analysis.tails.search import Rule, Search, draw_tokens, find_tails, search_records
+from isotrain.analysis.tails.search import Search, draw_tokens, find_tails, search_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
 from isotrain.analysis.tails.treated import (
     CUT,
@@ -32,7 +32,7 @@ from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, anal
 from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import SPLITS, Source
 
 
 @analysis
@@ -71,7 +71,7 @@ class Tails(Analysis):
                 f"split must differ from fit_split, got {self.split} for both: whitening looks too "
                 "good on the rows it was fitted on; take fit_split=train split=dev"
             )
-        check_splits((self.fit_split, self.split))
+        check_names("splits", (self.fit_split, self.split), SPLITS, available=False)
         data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:
@@ -102,9 +102,7 @@ class Tails(Analysis):
 
     def _search(self, subject: Subject) -> Search:
         sentences = self._sentences(subject, self.fit_split)
-        return find_tails(
-            subject, sentences, self.max_rows, Rule(self.threshold, self.layers_share)
-        )
+        return find_tails(subject, sentences, self.max_rows, self.threshold, self.layers_share)
 
     def _layers(self, subject: Subject, tails: Search) -> Found:
         records = search_records(tails)
@@ -127,8 +125,7 @@ class Tails(Analysis):
             "kind": "cut",
             "n_layers": len(falls[1:] or falls),
             "n_dimensions": len(tails.dims),
-            "anisotropy_fall": float(fall.value),
-            "anisotropy_fall_error": float(fall.error),
+            **fall.figures("anisotropy_fall"),
         }
         return Found([*records, cut], {"scores": tails.score_LD.float().numpy()})
 
@@ -136,7 +133,6 @@ class Tails(Analysis):
         self, x_ND: Tensor, cone: Estimate, sample: Sample, layer: int, name: str
     ) -> Record:
         own = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)
-        adjusted = own.less(cone)
         frequent_G = large_groups(check_groups(x_ND, sample.word_N), self.min_count)
         return {
             "kind": "treated",
@@ -144,11 +140,8 @@ class Tails(Analysis):
             "layer": layer,
             "n_rows": len(x_ND),
             "n_sentences": len(torch.unique(sample.sentence_N)),
-            "anisotropy": float(cone.value),
-            "anisotropy_error": float(cone.error),
-            "self_similarity": float(own.value),
-            "self_similarity_error": float(own.error),
-            "self_similarity_adjusted": float(adjusted.value),
-            "self_similarity_adjusted_error": float(adjusted.error),
+            **cone.figures("anisotropy"),
+            **own.figures("self_similarity"),
+            **own.less(cone).figures("self_similarity_adjusted"),
             "n_words": int(frequent_G.sum()),
         }

@@ -16,9 +16,8 @@ NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in 
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
 
-    Norms are found by their type: in the embeddings (layer 0), in block l (layer l), and behind
-    the last block (layer L). `place` is l − 1 + k/n for the k-th of the n norms of block l. Scores
-    are `against_others`.
+    Norms are found by their type. `place` is l − 1 + k/n for the k-th of the n norms of block l.
+    Scores are `against_others`.
     """
     records: list[Record] = []
     for place, layer, name, norm in _norms(encoder):
@@ -41,7 +40,7 @@ def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     not among `dims`; `score`: its z-score against them.
     """
     records: list[Record] = []
-    for path, table in _modules(encoder):
+    for path, table in encoder.named_modules():
         if not isinstance(table, nn.Embedding) or table.embedding_dim != encoder.width:
             continue
         rows = torch.ones(table.num_embeddings, dtype=torch.bool)
@@ -95,13 +94,9 @@ def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, nn.Module]]:
         for k, (name, norm) in enumerate(own, start=1):
             place = max(0.0, layer - 1 + k / len(own))
             yield place, layer, name or type(norm).__name__, norm
-    for path, m in _modules(encoder):
+    for path, m in encoder.named_modules():
         if _is_norm(m, encoder.width) and id(m) not in seen:
             yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], m
-
-
-def _modules(encoder: Encoder) -> list[tuple[str, nn.Module]]:
-    return [*encoder.named_modules()] if isinstance(encoder, nn.Module) else []
 
 
 def _is_norm(module: nn.Module, width: int) -> bool:

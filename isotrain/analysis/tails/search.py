@@ -42,8 +42,7 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of rows that are hits, over sentences.
 
-    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share. A hit
-    is in [0, 1], such as the share of layers in which a row is one.
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share.
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536
@@ -87,21 +86,14 @@ def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) 
 RANKS = 3  # dimensions that are named at each end
 
 
-class Rule(NamedTuple):
-    """What an outlier dimension is: see `outlier_dimensions`."""
-
-    threshold: float
-    layers_share: float
-
-
 class Search(NamedTuple):
-    """Rows, the score of each dimension in each layer, and the outliers, the farthest first."""
+    """Tokens, the score of each dimension in each layer, and the outliers, the farthest first."""
 
     sample: Sample
     rows_LND: np.ndarray
     score_LD: Tensor
     dims: list[int]
-    rule: Rule
+    threshold: float
 
 
 def above(x_LD: Tensor) -> Tensor:
@@ -115,21 +107,27 @@ def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sa
     return draw_sentences(sentences, units, subject.max_length, subject.seed, max_rows)
 
 
-def find_tails(subject: Subject, sentences: Sequence[str], max_rows: int, rule: Rule) -> Search:
+def find_tails(
+    subject: Subject,
+    sentences: Sequence[str],
+    max_rows: int,
+    threshold: float,
+    layers_share: float,
+) -> Search:
     """The tokens of drawn sentences, and the outlier dimensions that they show."""
     sample = draw_tokens(subject, sentences, max_rows)
     rows_LND = encode_rows(subject, "fit", sample.tokens, sample.spans)
     mean_LD = torch.stack([torch.from_numpy(x_ND).double().mean(dim=0) for x_ND in rows_LND])
     score_LD = mean_scores(mean_LD)
-    return Search(sample, rows_LND, score_LD, outlier_dimensions(above(score_LD), *rule), rule)
+    dims = outlier_dimensions(above(score_LD), threshold, layers_share)
+    return Search(sample, rows_LND, score_LD, dims, threshold)
 
 
 def search_records(tails: Search) -> list[Record]:
     """A record for each layer, and over the layers above the embeddings each end and outlier.
 
-    `layer` has the dimension that most often holds the smallest entry of a token, and the largest,
-    with its share and the error over sentences; the one whose mean lies farthest from the others,
-    in their standard deviations; the one that gives most of the mean cosine, and its part.
+    `layer` has the dimension that most often holds the smallest entry of a token, and the largest;
+    the one whose mean lies farthest from the others; the one that gives most of the mean cosine.
     """
     records: list[Record] = []
     ends = []
@@ -155,7 +153,7 @@ def search_records(tails: Search) -> list[Record]:
             records.append(record)
     for rank, i in enumerate(tails.dims, start=1):
         record = {"kind": "outlier", "rank": rank, "dimension": i}
-        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.rule.threshold).sum())
+        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.threshold).sum())
         record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
         record |= low.share_of("minimum", i) | high.share_of("maximum", i)
         records.append(record)
@@ -200,7 +198,7 @@ def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Re
         **high.share_of("maximum", most),
         "mean_dimension": far,
         "mean_score": float(score_D[far]),
-        "n_beyond": int((score_D.abs() > tails.rule.threshold).sum()),
+        "n_beyond": int((score_D.abs() > tails.threshold).sum()),
         "cosine_dimension": int(cosine["index_1"]),
         "cosine_share": float(cosine["share_1"]),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -11,15 +11,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from isotrain.analysis.plots import LinePlot, Picture, clean
-from isotrain.analysis.tables import Cell, Frames, Record, TableSpec, left_out
+from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.types import Outcome
 
 MOST_DIMENSIONS = 3  # whose gains and biases stand side by side
 MOST_NAMED = 8  # outliers that a figure can name
 MOST_LINES = 4  # outliers whose norms a reader can follow
 
 
-def outliers(frames: Frames) -> pd.DataFrame:
-    """Outlier dimensions, with the layers in which they are beyond the threshold."""
+def _outliers(frames: Frames) -> pd.DataFrame:
     found = frames.of("outlier")
     if len(found):
         at = zip(found["layers_beyond"], found["n_layers"], strict=True)
@@ -27,32 +27,18 @@ def outliers(frames: Frames) -> pd.DataFrame:
     return found
 
 
-def cloud(frames: Frames) -> Iterator[str]:
-    """What outliers were looked for in, and the weights that have none."""
-    first = frames.of("layer").iloc[0]
-    yield (
-        f"{first['n_rows']:,} tokens of {first['n_sentences']:,} sentences, special and unknown "
-        "tokens left out. Shares: of the embeddings of those layers whose smallest, or largest, "
-        "entry sits there; ± 95 % CI over sentences."
+def _first_norms(frames: Frames, most: int = MOST_DIMENSIONS) -> pd.DataFrame:
+    """The norms at the first outliers of each weights."""
+    norms = frames.of("norm")
+    if norms.empty:
+        return norms
+    place = norms.groupby("weights", sort=False)["dimension"].transform(
+        lambda d: pd.factorize(d)[0]
     )
-    having = {record["weights"] for record in frames.records if record["kind"] == "outlier"}
-    for weights in frames.weights:
-        if weights not in having:
-            yield f"{weights}: there is none, so cut changes nothing"
+    return norms[place < most]
 
 
-def ends(frames: Frames) -> pd.DataFrame:
-    """The foremost dimensions at both ends."""
-    found = frames.of("tail")
-    return found.assign(is_outlier=["yes" if one else "no" for one in found["is_outlier"]])
-
-
-def first_norms(frames: Frames) -> pd.DataFrame:
-    """The norms at the first outliers."""
-    return _first(frames.of("norm"), MOST_DIMENSIONS)
-
-
-def embedding_tables(frames: Frames) -> pd.DataFrame:
+def _embedding_tables(frames: Frames) -> pd.DataFrame:
     """The outliers' columns of embedding tables; the last rows are of all other dimensions."""
     found = frames.of("table")
     if found.empty:
@@ -63,15 +49,7 @@ def embedding_tables(frames: Frames) -> pd.DataFrame:
     return pd.concat([found, others])
 
 
-def falls(frames: Frames) -> Iterator[str]:
-    """What cutting does to anisotropy on average."""
-    for record in frames.of("cut").to_dict("records"):
-        fall = f"{record['anisotropy_fall']:.3f} ± {1.96 * record['anisotropy_fall_error']:.3f}"
-        of = f" ({record['weights']})" if len(frames.weights) > 1 else ""
-        yield f"Cutting lowers the mean over layers above the embeddings by {fall}{of}."
-
-
-def wic_chosen(frames: Frames) -> pd.DataFrame:
+def _wic_chosen(frames: Frames) -> pd.DataFrame:
     """The chosen layer of each treatment, and behind them the answer `same` to everything."""
     found = frames.of("wic chosen")
     if found.empty:
@@ -83,27 +61,19 @@ def wic_chosen(frames: Frames) -> pd.DataFrame:
     return pd.concat([found, kept]).astype(object).where(lambda cells: cells.notna(), None)
 
 
-def wic_sizes(frames: Frames) -> Iterator[str]:
-    """How many pairs are scored."""
-    first = frames.of("wic chosen").iloc[0]
-    yield ", ".join(f"{s} {first[f'n_{s}']:,} pairs" for s in ("dev", "test") if s in first)
-
-
-def sts(frames: Frames) -> pd.DataFrame:
-    """Spearman × 100 of every set, layer and treatment."""
+def _sts(frames: Frames) -> pd.DataFrame:
     ends = {"low": "spearman_low", "high": "spearman_high"}
     return frames.of("sts").rename(columns=ends)
 
 
-def last_sts(frames: Frames) -> pd.DataFrame:
-    """Of the last layer."""
-    found = sts(frames)
+def _last_sts(frames: Frames) -> pd.DataFrame:
+    found = _sts(frames)
     return found[found["layer"] == found["layer"].max()] if len(found) else found
 
 
-def sts_means(frames: Frames) -> pd.DataFrame:
+def _sts_means(frames: Frames) -> pd.DataFrame:
     """Means over the sets, where every set has a value."""
-    found = sts(frames)
+    found = _sts(frames)
     if found.empty:
         return found
     whole = found.groupby(["weights", "treatment", "layer"], sort=False)["spearman"]
@@ -111,9 +81,9 @@ def sts_means(frames: Frames) -> pd.DataFrame:
     return means.assign(n_sets=found["set"].nunique())
 
 
-def norm_lines(frames: Frames) -> pd.DataFrame:
+def _norm_lines(frames: Frames) -> pd.DataFrame:
     """Gains and biases, one below the other."""
-    found = _first(frames.of("norm"), MOST_LINES)
+    found = _first_norms(frames, MOST_LINES)
     parts = [
         found.assign(part=part, score=found[f"{part}_score"])
         for part in ("gain", "bias")
@@ -125,30 +95,29 @@ def norm_lines(frames: Frames) -> pd.DataFrame:
     return both.assign(dimension=[f"dimension {i}" for i in both["dimension"]])
 
 
-def mean_vectors(outcome: object) -> Iterator[Picture]:
+def _mean_vectors(outcome: Outcome) -> Iterator[Picture]:
     """The mean vector of each layer, entry by entry, outliers named; a picture of each weights."""
-    records: Sequence[Record] = outcome.records  # type: ignore[attr-defined]
-    for name, score_LD in outcome.arrays.items():  # type: ignore[attr-defined]
+    for name, score_LD in outcome.arrays.items():
         weights = name.partition("/")[0]
-        own = [r for r in records if r["kind"] == "outlier" and r["weights"] == weights]
-        dims = [r["dimension"] for r in own][:MOST_NAMED]
+        own = [r for r in outcome.records if r["kind"] == "outlier" and r["weights"] == weights]
+        dims = [int(r["dimension"] or 0) for r in own][:MOST_NAMED]
         some = f" ({len(dims)} of {len(own)})" if len(own) > len(dims) else ""
         yield Picture(
             f"mean_vectors_{weights}".replace(" ", "_"),
             f"Mean vectors, {weights}",
-            _mean_vectors(score_LD, dims),
+            _figure(score_LD, dims),
             "The mean vector of each layer, entry by entry, in standard deviations from the mean "
             f"of its entries; outlier dimensions are named{some}.",
         )
 
 
-def _mean_vectors(score_LD: np.ndarray, dims: Sequence[Cell]) -> Figure:
+def _figure(score_LD: np.ndarray, dims: list[int]) -> Figure:
     figure = Figure(figsize=(8.0, 3.8), layout="constrained")
     axis = figure.subplots()
     colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(score_LD)))
     for layer, (score_D, colour) in enumerate(zip(score_LD, colours, strict=True)):
         axis.plot(score_D, color=colour, linewidth=0.7, label=f"layer {layer}")
-    for i in map(int, dims):  # type: ignore[arg-type]
+    for i in dims:
         farthest = score_LD[np.abs(score_LD[:, i]).argmax(), i]
         side: Any = "bottom" if farthest > 0 else "top"
         axis.annotate(str(i), (i, farthest), fontsize=8, ha="center", va=side)
@@ -161,21 +130,11 @@ def _mean_vectors(score_LD: np.ndarray, dims: Sequence[Cell]) -> Figure:
     return figure
 
 
-def _first(norms: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The records of the first dimensions of each weights."""
-    if norms.empty:
-        return norms
-    place = norms.groupby("weights", sort=False)["dimension"].transform(
-        lambda d: pd.factorize(d)[0]
-    )
-    return norms[place < most]
-
-
 TABLES = (
     TableSpec(
         "outliers",
         "Outlier dimensions",
-        of=outliers,
+        of=_outliers,
         index={"rank": "rank", "dimension": "dimension"},
         values={
             "mean_score": "score",
@@ -188,21 +147,10 @@ TABLES = (
             "{analysis.layers_share:.0%} of the layers above the embeddings; score: how far its "
             "entry of the mean vector, over {analysis.corpus} ({analysis.fit_split}), lies from "
             "the mean of all entries, in their standard deviation; here the mean over those "
-            "layers.",
-            cloud,
+            "layers. Shares: of the embeddings of those layers whose smallest, or largest, entry "
+            "is there; ± 95 % CI over sentences.",
         ),
         always=True,
-    ),
-    TableSpec(
-        "ends",
-        "Where the smallest and the largest entry of an embedding sits",
-        of=ends,
-        index={"end": "end", "rank": "rank", "dimension": "dimension"},
-        values={"share": "share", "mean_score": "score", "is_outlier": "outlier"},
-        notes=(
-            "{n_rows:,} embeddings: those of all layers above the embedding output; ± 95 % CI over "
-            "sentences.",
-        ),
     ),
     TableSpec(
         "layers",
@@ -232,7 +180,7 @@ TABLES = (
     TableSpec(
         "norms",
         f"Gains and biases of norms at the first {MOST_DIMENSIONS} outliers",
-        of=first_norms,
+        of=_first_norms,
         index={"layer": "layer", "norm": "norm"},
         across="dimension",
         values={"gain_score": "gain", "bias_score": "bias"},
@@ -245,7 +193,7 @@ TABLES = (
     TableSpec(
         "embedding_tables",
         "Embedding tables at the outliers",
-        of=embedding_tables,
+        of=_embedding_tables,
         index={"dimension": "dimension"},
         across="table",
         values={"size": "size", "score": "score"},
@@ -267,7 +215,6 @@ TABLES = (
             "none: as the encoder gives them; cut: outlier dimensions set to zero in the "
             "embeddings of each layer, the encoder is not run again; whitened: by the mean and "
             "directions of train embeddings alone.",
-            falls,
         ),
     ),
     TableSpec(
@@ -286,7 +233,7 @@ TABLES = (
     TableSpec(
         "wic",
         "WiC by a threshold on the cosine of the target words",
-        of=wic_chosen,
+        of=_wic_chosen,
         index={"treatment": "treatment"},
         values={
             "layer": "layer",
@@ -298,45 +245,33 @@ TABLES = (
             "optimistic_test": "best cell test",
         },
         notes=(
-            "Accuracy; {n_train:,} training pairs; {n_left_out} pairs left out, whose target was "
-            "cut off. Layer and threshold are the best of train, the half of it that nothing was "
-            "fitted on; Wilson intervals.",
+            "Accuracy on {n_dev:,} dev pairs; {n_train:,} training pairs; {n_left_out} pairs left "
+            "out, whose target was cut off. Layer and threshold are the best of train, the half of "
+            "it that nothing was fitted on; Wilson intervals.",
             "Whitened by the targets of the other half, {n_fit:,} pairs of other words. best cell: "
             "the best of all layers and thresholds on that very split, as published: optimistic, "
             "so it has no interval.",
-            wic_sizes,
         ),
-    ),
-    TableSpec(
-        "wic_layers",
-        "WiC: accuracy of each layer",
-        of="wic",
-        index={"layer": "layer"},
-        across="treatment",
-        values={"dev": "dev", "test": "test"},
-        notes=("The threshold of each layer is the best of train. Intervals: records.csv.",),
-        bare=True,
     ),
     TableSpec(
         "sts",
         "STS: Spearman × 100 of cosine and gold, layer {layer}",
-        of=last_sts,
+        of=_last_sts,
         index={"set": "set", "n_pairs": "pairs"},
         across="treatment",
         values={"spearman": ""},
         notes=(
-            "Test splits, all pairs of a set together; sentences are means over all their tokens, "
-            "CLS and SEP among them. Intervals: Bonett and Wright 2000.",
-            "Whitened by {n_fit:,} sentences: those of STS-B's train split that are in no test set "
-            "(many pairs of STS-B are those of older sets).",
-            left_out("sts left out", "set", "why"),
+            "Test splits, all pairs of a set together; sentences are means over all their tokens. "
+            "Intervals: Bonett and Wright 2000. Whitened by {n_fit:,} sentences of STS-B's train "
+            "split that are in no test set.",
+            left_out("sts left out", "set"),
         ),
         form=".1f",
     ),
     TableSpec(
         "sts_layers",
         "STS: Spearman × 100 of each layer",
-        of=sts,
+        of=_sts,
         index={"layer": "layer", "treatment": "treatment"},
         across="set",
         values={"spearman": ""},
@@ -346,13 +281,13 @@ TABLES = (
 
 
 PLOTS = (
-    mean_vectors,
+    _mean_vectors,
     LinePlot(
         "norms_{weights}",
         "norms at outlier dimensions, {weights}: z-score against the other dimensions",
         f"Gains and biases of at most {MOST_LINES} outliers: the norms of block l stand between "
         "l − 1 and l, in their order.",
-        of=norm_lines,
+        of=_norm_lines,
         x="place",
         y={"score": ""},
         hue="dimension",
@@ -366,7 +301,7 @@ PLOTS = (
             ("treated", "anisotropy", "anisotropy of tokens"),
             ("treated", "self_similarity_adjusted", "self-similarity of words, less anisotropy"),
             ("wic", "dev", "WiC, accuracy on dev at the threshold of train"),
-            (sts_means, "spearman", "STS: Spearman × 100, mean over {n_sets} sets"),
+            (_sts_means, "spearman", "STS: Spearman × 100, mean over {n_sets} sets"),
         )
     ),
 )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.analysis.data_sets import PLACES, TEST_SETS, NoGoldError, sts_pairs
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.rank_correlation import spearman
+from isotrain.analysis.probe import spearman
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.types import Cell, Record, Subject
 from isotrain.geometry.cosine import unit_rows
@@ -35,9 +35,9 @@ Treatment = Callable[[Tensor], Tensor]
 def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[str, Treatment]:
     """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
 
-    `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2), with the mean and
-    directions of the rows `fit` alone. A norm leaves a direction whose variance is rounding:
-    ε = 1e-6 keeps it small. Luo 2020 (both); Su 2021 (whitening, ε = 0).
+    `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2) with the mean and
+    directions of `fit`; ε = 1e-6 keeps a direction that a norm leaves empty small. Luo 2020; Su
+    2021 (whitening, ε = 0).
 
     >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
     >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
@@ -107,16 +107,11 @@ def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
 def wic_records(
     subject: Subject, dims: list[int], epsilon: float, most: int | None
 ) -> list[Record]:
-    """A record for each treatment and layer, and one for each treatment's chosen layer.
+    """WiC's accuracy for each treatment and layer, and of each treatment's chosen layer.
 
     Whitening is fitted on the targets of one half of train (`fit_half`); the other half chooses
-    threshold and layer. `wic`: accuracy of the chosen threshold on that half (`train`), dev and
-    test, with 95 % Wilson CIs; `optimistic_<split>`: of the split's own best threshold;
-    `constant_true`: of always saying "same". `wic chosen`: the chosen layer, and the best cell of
-    all layers and thresholds (optimistic). A split without gold has no figures.
-
-    Raises:
-        ValueError: not two training pairs keep both their targets.
+    threshold and layer. `optimistic_<split>`: of the split's own best threshold; `constant_true`:
+    of always saying "same". `wic chosen`: the chosen layer, and the best cell of all.
     """
     rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     given = [row for split in SPLITS for row in rows[split]]
@@ -124,11 +119,6 @@ def wic_records(
     split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
     same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
     train = np.flatnonzero(split_N == "train")
-    if len(train) < 2:
-        raise ValueError(
-            f"{len(train)} pairs of WiC's train split keep both targets within "
-            f"{subject.max_length} tokens, and two are needed; raise max_length"
-        )
     is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
     split_N = split_N.astype(object)
     split_N[train[is_fit]] = FIT
@@ -151,9 +141,8 @@ def wic_records(
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
     """Which half of training pairs whitening is fitted on, as a mask; drawn by hashing words.
 
-    Embeddings that whitening was fitted on are too far apart afterwards, so no pair of them may
-    choose a threshold, nor one of the same word: all pairs of a word are in one half, but for the
-    word at the cut.
+    Embeddings that whitening was fitted on are too far apart afterwards, so all pairs of a word
+    are in one half, but for the word at the cut.
 
     >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
     [True, False, True, False]
@@ -221,9 +210,8 @@ def sts_records(
 ) -> list[Record]:
     """Spearman × 100 of cosine and gold, for each set, treatment and layer.
 
-    Sentences are means over all their tokens; the pairs of a test split are ranked together, or
-    `most` of them, drawn from the seed. Whitening is fitted on the sentences of STS-B's train
-    split that are in none of the sets. A set without gold has a record that says so.
+    Sentences are means over all their tokens; `most` pairs of a test split are drawn. Whitening is
+    fitted on the sentences of STS-B's train split that are in none of the sets.
     """
     records: list[Record] = []
     texts: dict[str, int] = {}

@@ -41,7 +41,6 @@ class Lines:
 
 
 BERT, GPT2 = partial(tiny, "bert"), partial(tiny, "gpt2", n_blocks=3)
-GPT, DISTILBERT = partial(tiny, "gpt"), partial(tiny, "distilbert", n_blocks=1)
 
 
 def subject_of(encoder, folder, source=None, seed=0, batch_size=4):

@@ -18,23 +18,13 @@ from isotrain.analysis.contextuality import measures
 from isotrain.analysis.contextuality.analysis import Contextuality
 from isotrain.analysis.contextuality.measures import sentence_means
 from isotrain.analysis.data_sets import read_corpus
-from isotrain.analysis.jackknife import anisotropy, mean_over_sentences, occurrences
+from isotrain.analysis.jackknife import mean_over_sentences, occurrences
 from isotrain.analysis.selection import draw_sentences
-from isotrain.analysis.types import Outcome
 from isotrain.encoders.huggingface import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import LocalSource
 from tests.parts import CONF
-
-
-def tables(records):
-    return Contextuality().tables(Outcome(records, {}))
-
-
-def pictures(records):
-    return Contextuality().pictures(Outcome(records, {}))
-
 
 PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")
 PLACES = ("in the garden", "at the store", "by the sea")
@@ -198,15 +188,6 @@ def test_repeated_sentences_raise_nothing(measured):
     assert same(once["word"], thrice["word"])
 
 
-def test_repeated_sentences_in_other_cases_raise_nothing(measured):
-    """To an uncased tokenizer they are the same sentence: equal rows again."""
-    few = TEXTS[:12]
-    repeated = [form for one in few for form in (one, one.lower(), one.upper())]
-    once, thrice = measured(few, min_count=3)["layer"], measured(repeated, min_count=3)["layer"]
-    assert thrice[1]["n_sentences"] == len(few)
-    assert thrice[1]["self_similarity"] == pytest.approx(once[1]["self_similarity"], abs=1e-6)
-
-
 def test_neither_cls_nor_sep_is_measured(measured, tiny_encoder):
     """CLS and SEP of all sentences are alike, and would be the commonest words."""
     encoder = tiny_encoder()
@@ -218,28 +199,6 @@ def test_neither_cls_nor_sep_is_measured(measured, tiny_encoder):
     moved = measured(encoder=encoder)
     assert moved["layer"][0]["mean_norm"] == plain["layer"][0]["mean_norm"]
     assert same(plain["layer"][:1], moved["layer"][:1])  # layer 0: no other token sees them
-
-
-def test_no_number_depends_on_the_batch(measured, tiny_encoder, sentences_source, subject_of):
-    alone = measured()
-    subject = subject_of(tiny_encoder(), sentences_source(TEXTS), batch_size=64)
-    found = [r for part in Contextuality(**SMALL).parts(subject) for r in part.measure().records]
-    layers = [r for r in found if r["kind"] == "layer"]
-    for first, second in zip(alone["layer"], layers, strict=True):
-        for key, value in first.items():
-            if isinstance(value, float):
-                assert second[key] == pytest.approx(value, abs=1e-4), key
-
-
-def test_a_static_encoder_has_self_similarity_one(measured, tiny_encoder):
-    """Without positions the embedding output of a word is the same everywhere."""
-    encoder = tiny_encoder()
-    with torch.no_grad():
-        encoder.model.embeddings.position_embeddings.weight.zero_()
-    first = measured(encoder=encoder)["layer"][0]
-    assert first["self_similarity"] == pytest.approx(1.0, abs=1e-6)
-    assert first["max_explainable_variance"] == pytest.approx(1.0, abs=1e-6)
-    assert measured()["layer"][0]["self_similarity"] < 0.99  # with positions it is another
 
 
 def test_words_of_several_pieces(measured):
@@ -258,53 +217,6 @@ def test_words_of_several_pieces(measured):
     assert words["layer"][0]["n_rows"] == pieces["layer"][0]["n_rows"] - 2 * n
 
 
-def test_a_decoder_without_special_tokens(measured, tiny_gpt2):
-    found = measured(encoder=tiny_gpt2)
-    assert len(found["layer"]) == 3
-    assert all(math.isfinite(r["anisotropy"]) for r in found["layer"])
-
-
-def test_punctuation_is_measured_where_it_is_asked_for(measured):
-    without, with_it = measured()["layer"][0], measured(punctuation=True)["layer"][0]
-    assert with_it["n_rows"] == without["n_rows"] + len(TEXTS)
-
-
-def test_without_any_chosen_word_the_reasons_are_kept(measured):
-    found = measured(words=["xyz", "boss"])
-    assert "word" not in found
-    assert [r["word"] for r in found["word left out"]] == ["xyz", "boss"]
-
-
-def outcome_of(measured, weights=("as given",)):
-    records = [r for own in measured().values() for r in own]
-    return Outcome([{"weights": w, **r} for w in weights for r in records], {})
-
-
-def test_tables(measured):
-    found = {table.name: table for table in tables(outcome_of(measured).records)}
-    n = sum(len(one.replace(".", "").split()) for one in TEXTS)
-    assert f"{n:,} pieces of {len(TEXTS)} different sentences" in found["layers"].notes[0]
-    words = found["words_self_similarity"]
-    assert list(words.columns[-3:]) == ["doctor", "the", "garden"]
-    assert f"the {sum(one.lower().split().count('the') for one in TEXTS)}" in words.notes[0]
-    assert "xyz (3 pieces; analysis.unit=word follows it)" in found["layers"].notes[-1]
-    assert "boss (occurs 0 times, not 5)" in found["layers"].notes[-1]
-
-
-def test_the_last_rows_of_the_static_table_are_means_above_the_embedding_output(measured):
-    records = outcome_of(measured).records
-    table = next(t for t in tables(records) if t.name == "static")
-    above = [r for r in records if r["kind"] == "layer" and r["layer"] > 0]
-    wanted = [
-        np.mean([r["max_explainable_variance_adjusted"] for r in above]),
-        np.mean([r["max_explainable_variance_centred_adjusted"] for r in above]),
-        np.mean([r["static_principal"] - r["static_random"] for r in above]),
-        np.mean([r["static_singular"] - r["static_random"] for r in above]),
-    ]
-    assert table.rows[-1] == ["mean above 0", *(f"{value:.3f}" for value in wanted)]
-    assert all(" ± " in cell for cell in table.rows[0][1:])
-
-
 @pytest.mark.parametrize("form", ["published", "leave_one_out"])
 def test_intra_sentence_similarity_is_that_of_the_metric(form):
     """Its mean, error and shuffled sentences; a sentence of one word is left out."""
@@ -321,22 +233,6 @@ def test_intra_sentence_similarity_is_that_of_the_metric(form):
     if form == "published":
         above = (value_G - found.shuffled_G).mean().item()
         assert above == pytest.approx(float(wanted["above_shuffled"]), abs=1e-12)
-
-
-@pytest.mark.parametrize(("n", "shift"), [(3, 0.0), (3, 2.0), (8, 2.0)])
-def test_the_floor_of_intra_sentence_similarity(n, shift):
-    """In a cone alone: √(ρ + (1−ρ)/n), and of the other words ρ/√(ρ + (1−ρ)/(n−1))."""
-    generator = torch.Generator().manual_seed(0)
-    x_ND = torch.randn(1000 * n, 300, generator=generator).double()
-    x_ND[:, 0] += shift * 10
-    sentences_N = torch.arange(1000).repeat_interleave(n)
-    cone = float(anisotropy(x_ND, sentences_N).value)
-    found = sentence_means(x_ND, sentences_N, seed=0)
-    floor = math.sqrt(cone + (1 - cone) / n)
-    assert found.own_G.mean().item() == pytest.approx(floor, abs=0.005)
-    others = cone / math.sqrt(cone + (1 - cone) / (n - 1))
-    assert found.others_G.mean().item() == pytest.approx(others, abs=0.005)
-    assert (found.own_G - found.shuffled_G).mean().item() == pytest.approx(0.0, abs=0.005)
 
 
 def test_errors_of_adjusted_measures_leave_out_a_sentence_of_the_difference(measured, slow):
@@ -378,13 +274,6 @@ def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_
     has_it = [i for i, ids in enumerate(samples[0].tokens.ids) if garden in ids]
     assert sorted(numbers[0].tolist()) == has_it
     assert 0 < len(has_it) < len(TEXTS)
-
-
-def test_tables_of_an_encoder_of_one_layer(measured):
-    """Word vectors have the embedding output alone."""
-    records = [r for r in outcome_of(measured).records if r.get("layer", 0) == 0]
-    assert [row[0] for t in tables(records) if t.name == "static" for row in t.rows] == [0]
-    assert len([*pictures(records)]) == 5
 
 
 @pytest.mark.real_data

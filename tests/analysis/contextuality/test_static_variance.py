@@ -7,7 +7,6 @@ import torch
 from sklearn.decomposition import PCA, TruncatedSVD
 
 from isotrain.analysis.contextuality.measures import (
-    N_RANDOM,
     static_variance,
     variance_along_first,
 )
@@ -71,20 +70,3 @@ def test_the_baseline_is_of_one_word_of_each_sentence():
     for seed in (0, 1):
         found = static_variance(equal_ND, words_N, sentences_N, 5, seed).random
         assert found.item() == pytest.approx(wanted.explained_variance_ratio_[0], abs=1e-9)
-
-
-def test_the_baseline_takes_a_thousand_sentences_at_most():
-    n = N_RANDOM + 500
-    x_ND, words_N = cone(n, 3), torch.zeros(n, dtype=torch.long)
-    of_all = variance_along_first(x_ND)
-    assert static_variance(x_ND, words_N, torch.arange(n), 5, seed=0).random != of_all
-    few = torch.arange(n) % N_RANDOM
-    assert static_variance(x_ND[few], words_N, few, 5, seed=0).random == pytest.approx(
-        variance_along_first(x_ND[:N_RANDOM]).item(), abs=1e-9
-    )
-
-
-def test_no_word_is_common_enough():
-    x_ND, words_N, sentences_N = words_and_sentences()
-    with pytest.raises(ValueError, match=r"no group has 13 rows: .* 12; lower analysis.min_count"):
-        static_variance(x_ND, words_N, sentences_N, 13, seed=0)

@@ -79,21 +79,6 @@ def record(weights, features, size, mean, task="sst2"):
     return {**found, "size": size, "n_seeds": 3, "mean": mean, "sd": 0.1, "low": None, "high": None}
 
 
-def test_each_task_has_a_curve_for_each_kind_of_features():
-    records = [
-        record("as given", features, size, 1.0 / size, task)
-        for task in ("rte", "sst2")
-        for features in ("random", "encoder")
-        for size in (64, 32)
-    ]
-    records.append({"kind": "features", "weights": "as given"})
-    found = curves(records)
-    assert list(found) == ["rte", "sst2"]
-    assert list(found["rte"]) == ["encoder", "random"]
-    assert list(found["rte"]["random"]) == [32, 64]
-    assert found["rte"]["random"][64] == Point(1 / 64, None, None)
-
-
 def test_before_and_after_a_run_the_encoder_has_two_curves_and_the_others_one():
     records = [record("before", name, 32, 0.5) for name in ("static", "random", "encoder")]
     records.append(record("after", "encoder", 32, 0.75))

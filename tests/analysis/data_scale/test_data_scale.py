@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 
 import numpy as np
 import pytest
 import torch
-from matplotlib import pyplot
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
 from isotrain.analysis.data_scale.examples import entities, unseen_shares
 from isotrain.analysis.data_scale.measure import by_unseen, tally
-from isotrain.analysis.run import analyze
 from isotrain.analysis.types import Outcome
-from isotrain.encoders.huggingface import load_minilm
-from isotrain.encoders.static import SPECIALS, build_static, word_tokenizer
+from isotrain.encoders.static import SPECIALS, word_tokenizer
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
 from tests.analysis.runs import records_of
@@ -211,55 +207,6 @@ def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
     assert table.rows[0][3] == f"{mean['low']:.3f} to {mean['high']:.3f}"
 
 
-def drawn(records):
-    analysis = DataScale()
-    outcome = Outcome(records, {})
-    tables = {table.name: table for table in analysis.tables(outcome)}
-    return tables, list(analysis.pictures(outcome))
-
-
-def test_tables_say_score_interval_seeds_and_method(records):
-    tables, _ = drawn(records)
-    assert list(tables) == ["scores_rte", "scores_snli", "data_factor", "unseen_words", "features"]
-    scores = tables["scores_rte"]
-    assert scores.columns[:3] == ["examples", "encoder", "encoder 95 % CI"]
-    assert [row[0] for row in scores.rows] == [16, 32, 64, 96]
-    own = [r for r in records if r["kind"] == "score" and r["task"] == "rte"]
-    last = [r["score"] for r in own if r["features"] == "static" and r["size"] == 96]
-    at = scores.columns.index("static")
-    assert scores.rows[-1][at] == pytest.approx(np.mean(last))
-    assert any("n = 3 seeds" in note and "32 examples" in note for note in scores.notes)
-    assert any("largest class has a share" in note for note in scores.notes)
-    (mean,) = (
-        r
-        for r in records
-        if (r["kind"], r["task"], r["features"], r.get("size")) == ("mean", "rte", "static", 96)
-    )
-    half = 1.96 * (0.25 / 32) ** 0.5  # of the examples alone, about
-    assert mean["high"] - mean["low"] > half
-    assert scores.rows[-1][at + 1] == f"{mean['low']:.3f} to {mean['high']:.3f}"
-    factors = tables["data_factor"]
-    assert len(factors.rows) == 2 * 4
-    assert list(factors.columns)[4:] == [
-        f"{features}{which}"
-        for features in ("static", "random")
-        for which in ("", " least", " most")
-    ]
-    assert all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
-
-
-def test_a_picture_a_task_has_a_line_with_a_band_for_each_kind(records):
-    _, pictures = drawn(records)
-    assert [p.name for p in pictures] == ["curves_rte", "curves_snli"]
-    axis = pictures[0].figure.axes[0]
-    labels = [line.get_label() for line in axis.lines]
-    assert labels == ["encoder", "static", "random", "largest class"]
-    assert len(axis.collections) == 3
-    assert axis.get_xscale() == "log"
-    assert "3 seeds" in pictures[0].description
-    pyplot.close("all")
-
-
 def test_after_a_run_what_training_leaves_as_it_was_is_not_measured_again(subject, vectors):
     analysis = DataScale(tasks=["rte"], static=vectors)
     weights = ("as given", "before", "after")
@@ -281,18 +228,6 @@ def test_random_vectors_are_drawn_anew_for_each_seed(subject):
     assert len({r["score"] for r in own if r["features"] == "random"}) > 1
 
 
-def test_one_seed_has_no_deviation_and_an_interval_over_examples(subject):
-    own = records_of(DataScale(tasks=["rte"], seeds=1), subject)
-    tables, _ = drawn(own)
-    assert tables["scores_rte"].columns == ["examples", *(
-        f"{name}{which}" for name in ("encoder", "random") for which in ("", " 95 % CI")
-    )]  # fmt: skip
-    mean = [r for r in own if r["kind"] == "mean"][-1]
-    assert mean["high"] - mean["low"] == pytest.approx(
-        2 * 2.04 * (mean["mean"] * (1 - mean["mean"]) / 32) ** 0.5, rel=0.12
-    )
-
-
 def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     source = LocalSource(str(data_dir))
     assert DataScale().missing(source) == []
@@ -309,55 +244,3 @@ def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     assert "train.txt (or .conll) and dev.txt (or .conll)" in told
     conll = write_tagged(tmp_path / "conll")
     assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []
-
-
-def test_the_command_runs_it_with_word_vectors_as_its_encoder(
-    composed_analysis, data_dir, tmp_path, vectors
-):
-    cfg = composed_analysis(
-        "analysis=data_scale",
-        "encoder=static",
-        f"encoder.path={vectors}",
-        "source=local",
-        f"source.root={data_dir}",
-        "analysis.tasks=[rte]",
-        "analysis.seeds=2",
-        "threads=1",
-        "device=cpu",
-        f"output_dir={tmp_path}",
-    )
-    folder, wrong = analyze(cfg)
-    assert wrong == []
-    record = json.loads((folder / "result.json").read_text())
-    assert record["parts"] == [["as given", "rte-random"], ["as given", "rte-encoder"]]
-    assert "scores_rte" in {file.stem for file in folder.glob("*.csv")}
-    assert (folder / "figures" / "curves_rte.png").is_file()
-    assert "accuracy on 32 examples" in (folder / "tables.md").read_text(encoding="utf-8")
-
-
-def test_word_vectors_as_encoder_and_as_static_give_the_same(subject_of, data_dir, vectors):
-    subject = subject_of(build_static(vectors).eval(), LocalSource(str(data_dir)))
-    records = records_of(DataScale(tasks=["rte"], static=vectors, seeds=1), subject)
-    of = {
-        features: [
-            r["score"] for r in records if r["kind"] == "score" and r["features"] == features
-        ]
-        for features in ("static", "encoder")
-    }
-    assert of["static"] == of["encoder"]
-
-
-@pytest.mark.slow
-@pytest.mark.real_data
-def test_contextual_features_need_less_data_on_sst2(subject_of, composed):
-    node = composed("encoder=minilm").encoder
-    encoder = load_minilm(node.name, node.revision, node.sha256).eval()
-    source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
-    subject = subject_of(encoder, source, batch_size=32)
-    analysis = DataScale(tasks=["sst2"], seeds=2, max_rows=512, max_evaluated=400, factor=4.0)
-    records = records_of(analysis, subject)
-    assert best(records, "encoder") > best(records, "random") + 0.1
-    tables, _ = drawn(records)
-    assert tables["data_factor"].rows[1][2] == 128
-    # random vectors, with all 512 examples: not reached, or not above the largest class
-    assert tables["data_factor"].rows[1][4] in (None, "> 4")

@@ -63,28 +63,6 @@ def test_rows_without_gold_are_left_out_and_a_split_without_any_is_refused():
         sentence_examples(hidden, "snli", 10, 10, 0)
 
 
-def many(n):
-    return [{"sentence": f"text {i}", "label": int(i % 4 == 0)} for i in range(n)]
-
-
-def test_the_most_rows_are_drawn_with_the_shares_of_the_classes():
-    source = Rows(train=many(400), dev=many(100))
-    found = sentence_examples(source, "sst2", 100, 40, 0)
-    assert (found.n_train, found.n_scored) == (100, 40)
-    assert found.label_N[:100].sum() == 25
-    assert found.label_N[100:].sum() == 10
-    assert found.vector_NJ.shape == (140, 1)
-    other = sentence_examples(source, "sst2", 100, 40, 1)
-    assert set(found.texts[:100]) != set(other.texts[:100])
-
-
-def test_more_rows_stand_behind_those_that_are_scored():
-    found = sentence_examples(PAIRS, "snli", 10, 10, 0, [pair("a bird", "new", 0)])
-    assert (found.n_train, found.n_scored, len(found.label_N)) == (2, 1, 4)
-    assert [found.texts[v] for v in found.vector_NJ[3]] == ["a bird", "new"]
-    assert found.scored_E.tolist() == [2]
-
-
 @pytest.fixture
 def tagged(tmp_path):
     def write(window):
@@ -116,15 +94,6 @@ def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
         found.example_N == 1
     )
     assert len(set(found.stratum_E[:3])) == 2  # PER, and none
-
-
-def test_neighbours_end_with_the_sentence(tagged):
-    found = tagged(1)
-    for row, own in enumerate(found.vector_NJ):
-        at = found.example_N[row]
-        inside = [v for v in (row - 1, row, row + 1) if 0 <= v < 10 and found.text_V[v] == at]
-        assert [v for v in own if v != NOWHERE] == inside
-        assert own[1] == row
 
 
 def test_the_share_of_unseen_words_is_of_the_chosen_examples():

@@ -96,14 +96,6 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
     assert n_fitted[0] < n_fitted[1]
 
 
-def test_nothing_left_to_fit_on(root, subject, tmp_path):
-    same = write_sets(tmp_path / "same")
-    write(same, "stsb", "train", pair_rows(2, 30))
-    analysis = OfflineIsotropy(**SMALL, sets=["stsb"])
-    with pytest.raises(ValueError, match="every sentence of stsb train is scored in stsb"):
-        outcome_of(analysis, subject(same))
-
-
 def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
     other = write_sets(tmp_path / "other")
     write(other, "sst2", "test", labelled_rows(8, 90))
@@ -120,16 +112,6 @@ def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
         for key in {"cloud": ("isoscore", "ln_partition"), "head": ("accuracy",)}[kind]:
             values = ([r[key] for r in own] for own in (before, after))
             np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
-
-
-def test_fitted_on_train_unless_it_is_said(root, subject):
-    for choice, split in (({}, "stsb train"), ({"fit_on": "test"}, "stsb dev")):
-        analysis = OfflineIsotropy(**SMALL, sets=["stsb_dev"], layers=[0], **choice)
-        found = outcome_of(analysis, subject(root, split.replace(" ", "_")))
-        fitted = [r for r in found.records if r.get("setting") not in (None, "own_pooling", "none")]
-        assert {r["fitted_on"] for r in fitted} == {split}
-        notes = " ".join(next(iter(analysis.tables(found))).notes)
-        assert f"fit_on={choice.get('fit_on', 'train')} (" in notes
 
 
 def test_a_split_without_gold_is_not_scored(root, subject, tmp_path):

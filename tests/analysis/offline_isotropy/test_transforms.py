@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,18 +11,14 @@ import torch
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 
+from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import (
-    NONE,
-    OWN_POOLING,
     RECIPES,
-    Fitting,
-    Numbers,
     fit_transform,
     shape_of,
-    shapes,
 )
 
-NUMBERS = Numbers(n_clusters=4, n_components=3, n_directions=2, n_iterations=100, rho=0.25)
+OPTIONS = OfflineIsotropy(n_clusters=4, n_components=3, n_directions=2, n_iterations=100)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +50,7 @@ def nearest(x_MD, anchor_KD):
 
 @pytest.mark.parametrize(("name", "n_removed"), [("kmeans_mean", 0), ("kmeans_mean_pca", 3)])
 def test_clusters_against_numpy(x_MD, name, n_removed):
-    fitted = fit_transform(x_MD, name, NUMBERS, seed=0)
+    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
     fit_MD = x_MD.double().numpy()
     anchor_KD = fitted.stats.anchor_KD.double().numpy()
     own_fit_M = nearest(fit_MD, anchor_KD)
@@ -69,7 +66,7 @@ def test_clusters_against_numpy(x_MD, name, n_removed):
 
 @pytest.mark.parametrize("name", ["gmm_mean", "gmm_mean_pca"])
 def test_a_row_of_a_mixture_belongs_to_the_likeliest_component(x_MD, name):
-    fitted = fit_transform(x_MD, name, NUMBERS, seed=0)
+    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
     stats = fitted.stats
     parts = (stats.anchor_KD, stats.variance_KD, stats.log_weight_K)
     mean_KD, variance_KD, log_weight_K = (part.double().numpy() for part in parts)
@@ -83,7 +80,7 @@ def test_a_row_of_a_mixture_belongs_to_the_likeliest_component(x_MD, name):
 
 @pytest.mark.parametrize(("name", "n_removed"), [("mean", 0), ("mean_pca", 2)])
 def test_without_clusters_against_scikit_learn(x_MD, name, n_removed):
-    fitted = fit_transform(x_MD, name, NUMBERS, seed=0)
+    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
     new_MD = x_MD[:30] * 1.5
     pca = PCA(n_components=2).fit(x_MD.numpy())
     centred_MD = new_MD.numpy() - pca.mean_
@@ -92,14 +89,9 @@ def test_without_clusters_against_scikit_learn(x_MD, name, n_removed):
     np.testing.assert_allclose(fitted(new_MD).numpy(), expected_MD, atol=1e-4)
 
 
-def test_the_identity_has_no_statistics(x_MD):
-    assert fit_transform(x_MD, NONE, NUMBERS, seed=0) is None
-    assert fit_transform(x_MD, OWN_POOLING, NUMBERS, seed=0) is None
-
-
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe])
 def test_a_row_does_not_depend_on_its_batch_mates(x_MD, name):
-    fitted = fit_transform(x_MD, name, NUMBERS, seed=0)
+    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
     alone_MD = torch.cat([fitted(x_D[None]) for x_D in x_MD[:20]])
     torch.testing.assert_close(fitted(x_MD)[:20], alone_MD, atol=1e-5, rtol=0)
 
@@ -108,24 +100,10 @@ def test_a_small_cluster_is_not_emptied():
     generator = torch.Generator().manual_seed(1)
     far_MD = 100.0 + torch.randn(5, 12, generator=generator)
     x_MD = torch.cat([torch.randn(200, 12, generator=generator), far_MD])
-    fitted = fit_transform(x_MD, "kmeans_mean_pca", NUMBERS._replace(n_clusters=2), seed=0)
+    fitted = fit_transform(x_MD, "kmeans_mean_pca", replace(OPTIONS, n_clusters=2), seed=0)
     assert fitted.facts["smallest_cluster"] == 5
     assert fitted.facts["directions_removed"] == 3 + 1  # rho · (5 − 1)
     assert fitted(far_MD).norm(dim=1).min() > 0.5
-
-
-def test_fitting_tells_what_it_was_fitted_on(x_MD):
-    told = []
-    fitting = Fitting((OWN_POOLING, NONE, "mean"), NUMBERS, 1000, 0, told.append)
-    fits = fitting.fits(x_MD, "stsb train")
-    assert list(fits) == [OWN_POOLING, NONE, "mean"]
-    assert fits["mean"].facts["fitted_on"] == "stsb train"
-    assert fits["mean"].facts["n_fitted"] == len(x_MD)
-    assert len(told) == 3
-    records = list(shapes(x_MD, fits, {"set": "x"}))
-    assert [r["setting"] for r in records] == [NONE, "mean"]  # own pooling has the rows of none
-    assert "fitted_on" not in records[0]
-    assert records[1]["fitted_on"] == "stsb train"
 
 
 def test_shapes_of_known_clouds():

@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 
 from isotrain.analysis.encode import hidden_states
-from isotrain.analysis.rank_correlation import spearman
-from isotrain.analysis.tails.treated import sts_records, sts_sets
+from isotrain.analysis.probe import spearman
+from isotrain.analysis.tails.treated import sts_records
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import subject_on, tiny
 
@@ -69,13 +69,6 @@ def source(tmp_path, data_dir):
 
 def measured(encoder, source, folder, sets, most=None):
     return sts_records(subject_on(encoder, source, folder), sets, [2], 1e-6, most)
-
-
-def test_sets_that_a_source_has(source, tmp_path, data_dir):
-    assert sts_sets(source) == ["sts12", "stsb"]
-    (tmp_path / "only" / "sts12").mkdir(parents=True)
-    (tmp_path / "only" / "sts12" / "test.jsonl").write_text("{}", encoding="utf-8")
-    assert sts_sets(LocalSource(str(tmp_path / "only"))) == []  # nothing to fit whitening on
 
 
 def test_a_set_without_gold_is_left_out_and_named(source, tiny_encoder, tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 
 from isotrain.analysis.tails.treated import pair_cosines, treatments
-from isotrain.geometry import whitening
-from isotrain.geometry.linalg import leading_directions
 from isotrain.metrics.mean_cosine import mean_cosine
 
 
@@ -31,41 +29,6 @@ def test_none_leaves_rows_and_cut_zeroes_its_dimensions_alone():
     assert torch.equal(cut[:, kept], x[:, kept])
     assert mean_cosine(x) > 0.9
     assert mean_cosine(cut) < 0.7
-
-
-def test_without_dimensions_cut_changes_nothing():
-    x = rows(30)
-    assert torch.equal(treatments(rows(200, seed=1), [], 0.0)["cut"](x), x)
-
-
-def test_the_rows_measured_do_not_enter_the_whitening():
-    fit, x, other = rows(60, seed=1), rows(20, seed=2), rows(20, seed=3) * 100
-    whiten = treatments(fit, [], 0.0)["whitened"]
-    together = whiten(torch.cat([x, other]))[: len(x)]
-    assert torch.allclose(together, whiten(x), rtol=1e-12)
-    own = treatments(torch.cat([fit, x]), [], 0.0)["whitened"]
-    assert (own(x) - whiten(x)).abs().max() > 0.1  # which a fit on both would show
-
-
-def test_whitened_rows_do_not_see_the_signs_of_eigenvectors(monkeypatch):
-    """A solver may give either sign; rows whitened on another machine are the same rows."""
-    fit, u, v = rows(300, seed=1), rows(9, seed=2), rows(9, seed=3)
-    plain = treatments(fit, [], 0.0)["whitened"]
-    flips = torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
-    seen = []
-
-    def flipped(x_ND, n_directions):
-        seen.append(leading_directions(x_ND, n_directions) * flips)
-        return seen[-1]
-
-    monkeypatch.setattr(whitening, "leading_directions", flipped)
-    turned = treatments(fit, [], 0.0)["whitened"]
-    assert len(seen) == 1
-    assert not torch.allclose(seen[0], seen[0] * flips)
-    assert torch.allclose(turned(u), plain(u), atol=1e-12)
-    assert torch.allclose(
-        pair_cosines(turned(u), turned(v)), pair_cosines(plain(u), plain(v)), atol=1e-12
-    )
 
 
 def test_a_direction_that_a_norm_leaves_empty_stays_empty():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
 
-from isotrain.analysis.encode import encode_rows, hidden_states
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.tails import treated as wic_of_tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
@@ -37,19 +35,6 @@ def test_the_best_threshold_against_all_of_them(seed):
     found = best_threshold(cosine, same)
     assert found.accuracy == pytest.approx(brute_force(cosine, same) / 30)
     assert accuracy(cosine, same, found.value) == pytest.approx(found.accuracy)
-
-
-def test_all_the_same_and_none_the_same_are_thresholds_too():
-    cosine = torch.tensor([-1.0, 0.0, 1.0])
-    assert best_threshold(cosine, torch.ones(3)) == (-1.0, 1.0)
-    none = best_threshold(cosine, torch.zeros(3))
-    assert none.accuracy == 1.0
-    assert none.value == math.nextafter(1.0, 2.0)
-
-
-def test_equal_cosines_cannot_be_told_apart():
-    found = best_threshold(torch.tensor([0.5, 0.5, 0.5, 0.5]), torch.tensor([1, 0, 1, 1]))
-    assert found.accuracy == 0.75
 
 
 @pytest.fixture
@@ -93,18 +78,6 @@ def test_a_target_stands_where_its_characters_are_not_where_the_word_is_first(en
         assert second > found.tokens.ids[0].index(encoder.tokenizer.sep_token_id)
 
 
-def test_a_target_of_several_pieces_is_their_mean(encoder, tmp_path):
-    text = "a zyx bank"
-    found = find_targets([row(text, text, 2, 2, length=3)], encoder.tokenizer, 32)
-    assert texts_of(found.tokens, found.spans, encoder.tokenizer)[0] == ["z", "##y", "##x"]
-    subject = subject_on(encoder, None, tmp_path)
-    rows = encode_rows(subject, "wic", found.tokens, found.spans)
-    states = hidden_states(subject, [found.tokens.ids[0]])
-    for layer in range(3):
-        expected = states[layer][0, 2:5].mean(dim=0)
-        assert np.allclose(rows[layer, 0], expected.numpy(), atol=1e-6)
-
-
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
     short, far = "the bank", "the dog and the dog and the dog sees the bank"
@@ -115,14 +88,6 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
     assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"]] * 4
     whole = find_targets(rows, encoder.tokenizer, 128, form)
     assert whole.n_left_out == 0
-
-
-def test_fewer_pairs_are_drawn_by_the_seed(data_dir):
-    source = LocalSource(str(data_dir))
-    assert len(wic_pairs(source, "train", None, 0)) == 96
-    drawn = [[r["at"] for r in wic_pairs(source, "train", 10, seed)] for seed in (0, 0, 1)]
-    assert len(drawn[0]) == 10
-    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def wic_data(folder, seed, change=()):
@@ -188,12 +153,6 @@ def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
     labels = [r["label"] for r in wic_pairs(source, "dev", None, 0)]
     records = measured(encoder, source, tmp_path / "rows")
     assert records[-1]["constant_true_dev"] == pytest.approx(sum(labels) / 40)
-
-
-def test_pairs_that_are_all_cut_are_refused(encoder, tmp_path):
-    subject = subject_on(encoder, wic_data(tmp_path / "a", 1), tmp_path, max_length=3)
-    with pytest.raises(ValueError, match=r"0 pairs of WiC's train split .* raise max_length"):
-        wic_records(subject, [], 0.0, None)
 
 
 def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
