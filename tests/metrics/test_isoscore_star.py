@@ -75,6 +75,7 @@ def test_rows_as_reference(n, d):
 @pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e100, 1e200])
 def test_the_scale_of_the_reference_alone_gives_no_nan(scale):
     x, reference = cloud(20, 4), covariance(4)
+    reference[0, 1] *= 1.0 + 1e-9  # rounding is symmetric enough at any scale
     alone = isoscore_star(x, reference, 1.0).item()
     assert isoscore_star(x, reference * scale, 1.0).item() == pytest.approx(alone)
     wanted = alone if scale > 1 else isoscore(x).item()
