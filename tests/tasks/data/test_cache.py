@@ -133,7 +133,7 @@ def write_many(folder, barrier):
     rows = [{"sentence1": f"a dog {i}", "sentence2": "a cat", "label": i % 2} for i in range(50)]
     barrier.wait()
     for _ in range(20):
-        for file in folder.glob("*.safetensors"):
+        for file in folder.glob("*.json"):
             file.unlink(missing_ok=True)
         examples = encode_cached(RTE(), rows, tokenizer, folder)
         assert examples == RTE().encode(rows, tokenizer)
