@@ -7,6 +7,7 @@ import os
 import shutil
 
 import pytest
+import torch
 
 from isotrain.cli import main
 from isotrain.export import transformers_folder
@@ -71,6 +72,26 @@ def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys)
     changed(run, config=config)
     assert "os.mkdir" in refused(capsys, run)
     assert not marker.exists()
+
+
+def test_where_nothing_is_possible_nothing_is_written(made_run, capsys):
+    layer = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "site=[tokens]")
+    run = made_run("task=rte", "pooling=mean", *layer, "metric=[]")
+    told = refused(capsys, run)
+    assert "the encoder alone would lack the layer at tokens" in told
+    assert "form=cross reads two as one sequence" in told
+
+
+def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
+    (run / "last.ckpt").unlink()
+    assert "checkpoint.final=true rerun=true" in refused(capsys, run)
+
+
+def test_weights_of_another_model_are_refused(run, capsys):
+    torch.save({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
+    assert "does not hold the weights of this run" in refused(capsys, run)
+    (run / "last.ckpt").write_bytes(b"no checkpoint")
+    assert "does not hold the weights of this run" in refused(capsys, run)
 
 
 def test_data_that_changed_are_refused(run, capsys):

@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from isotrain.cli import main
+from isotrain.export import sentence_folder
 from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
 
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
@@ -145,6 +146,13 @@ def test_a_folder_cannot_name_what_is_no_layer(written):
     path.write_text(json.dumps({**config, "site": "layer_1"}))
     with pytest.raises(ValueError, match="site must be pooled or tokens"):
         IsotropyLayer.load(str(written), "2_IsotropyLayer")
+
+
+def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
+    run = made_run(*STSB, "pooling=mean")
+    monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
+    assert "pip install -e '.[export]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

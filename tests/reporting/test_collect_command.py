@@ -187,3 +187,15 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert differing(found) == [{"n": "0"}, {"n": "1"}]
     apart = [found[0], Found(runs[1], {**other, "source.seed": "5"})]
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
+
+
+def test_a_part_that_others_lack_is_told_by_its_class_alone():
+    metric = "metric.lid.function."
+    lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
+    keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
+    found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
+    told = [line[-1] for line in cells(groups_markdown(found))]
+    assert sorted(told) == [
+        *("lr=1", "metric.lid=lid, metric.lid.function.k=100"),
+        "metric.lid=lid, metric.lid.function.k=50",
+    ]

@@ -63,15 +63,12 @@ def test_scores_of_other_numbers_of_examples_are_not_compared():
 
 def test_the_numbers_are_those_of_scipy():
     base, row = methods(STUDY, runs())
-    difference = row
     test = stats.ttest_rel(MEAN, NONE)
     interval = test.confidence_interval(0.95)
-    assert difference.difference == pytest.approx(0.0175)
+    assert row.difference == pytest.approx(0.0175)
     assert row.p == pytest.approx(test.pvalue, rel=1e-9)
     assert row.test == "t"
-    assert (difference.difference_low, difference.difference_high) == pytest.approx(
-        (interval.low, interval.high)
-    )
+    assert (row.difference_low, row.difference_high) == pytest.approx((interval.low, interval.high))
     low, high = stats.t.interval(0.95, 3, sum(MEAN) / 4, stats.sem(MEAN))
     assert (row.low, row.high) == pytest.approx((low, high))
     assert (row.examples, row.n, row.pairs) == ("277", 4, 4)
