@@ -19,7 +19,6 @@ from isotrain.config.check import mistakes_in
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.schema import BOUNDS
 from isotrain.config.validate import missing_keys
-from isotrain.tasks.data.perturbations import Changes
 from isotrain.training.requirements import check
 from tests.judge import all_mistakes
 from tests.parts import WITHOUT_LOSS
@@ -223,14 +222,12 @@ def test_bounds(overrides, legal, rejected):
         ("label_noise", ["0", "1", "0.5"], ["-0.1", "1.01", "nan"]),
     ],
 )
-def test_bounds_of_changes_on_a_command_line_and_from_python(key, legal, rejected):
+def test_bounds_of_changes(key, legal, rejected):
     for value in legal:
         assert mistakes("task=rte", f"data.{key}={value}") == []
     for value in rejected:
         (mistake,) = mistakes("task=rte", f"data.{key}={value}")
         assert mistake.startswith(f"data.{key} must be ")
-        with pytest.raises(ValueError, match=rf"data\.{key} must be"):
-            Changes(**{key: float(value)})
 
 
 # Rules across keys

@@ -50,10 +50,10 @@ def test_fine_points_give_the_integral_and_the_default_ones_nearly(n, d, m):
 
 def test_normal_embeddings_give_what_the_docstring_says_and_others_more():
     n, slices = 64, directions(24, 64)
-    normal = [normal(n, 24, seed=seed, mean=0.0) for seed in range(60)]
-    found = [sigreg(x, slices).item() for x in normal]
+    clouds = [normal(n, 24, seed=seed, mean=0.0) for seed in range(60)]
+    found = [sigreg(x, slices).item() for x in clouds]
     assert n * np.mean(found) == pytest.approx(1.0525, rel=0.05)
-    for x in (normal[0] * 3.0, normal[0] * 0.2, normal[0] + 1.0):
+    for x in (clouds[0] * 3.0, clouds[0] * 0.2, clouds[0] + 1.0):
         assert sigreg(x, slices).item() > 2 * max(found)
 
 

@@ -236,7 +236,7 @@ SITE, FORM, POOLING = "use site=[pooled]", "use task.form=cross", "use pooling=c
 def test_labels_that_no_embedding_owns_are_rejected_with_the_way_out(overrides, ways_out):
     mistakes = all_mistakes(compose_run([*BASE, *overrides]))
     for mistake, way_out in zip(mistakes, ways_out, strict=True):
-        assert mistake.startswith("isotropy.protect.labels=true needs one row an example")
+        assert mistake.startswith("isotropy.protect.labels=true needs one embedding of each")
         assert way_out in mistake
         assert "isotropy.protect.labels=false" in mistake
     fixed = [o for o in overrides if not o.startswith(("site", "task.form", "pooling"))]
