@@ -175,6 +175,6 @@ def _load(model: nn.Module, run: SourceRun) -> None:
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     """The first examples of dev, as the run evaluated them."""
     source: Source = made(cfg.source)
-    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes)})
+    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes) if f.name != "holdout"})
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]

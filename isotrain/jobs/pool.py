@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple, TypeVar
@@ -87,8 +87,10 @@ class Pool:
         self._stack, self._mutex, self._devices = ExitStack(), threading.Lock(), list[str]()
         self._n_jobs, self._n_told, self._counts = 0, 0, Counter[str]()
         self._at_work = dict[str, Path]()
+        self._new = list[Path]()  # folders that this call made, the innermost first
 
     def __enter__(self) -> Pool:
+        self._new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
             for part in ("jobs", "logs"):
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
@@ -116,7 +118,10 @@ class Pool:
         self._stack.close()
 
     def check_parts(self, check: Callable[[], Checked]) -> Checked | None:
-        """What `check` gives, which imports the parts of the runs; None after a stop signal."""
+        """What `check` gives, which imports the parts of the runs; None after a stop signal.
+
+        Folders that this call made are removed again where `check` rejects the plan.
+        """
         if self.received:
             return None
         try:
@@ -125,6 +130,11 @@ class Pool:
         except PlanError:
             if self.received:  # it ends the import, too
                 return None
+            if self._new:
+                (self.folder / "lock").unlink()
+                with suppress(OSError):  # somebody else's files are there by now
+                    for path in (self.folder / "jobs", self.folder / "logs", *self._new):
+                        path.rmdir()
             raise
         return None if self.received else found
 

@@ -21,7 +21,7 @@ def label_silhouette(
     (with `seed`).
 
     Raises:
-        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes in `max_rows`.
+        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes; `max_rows` < 3.
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 
@@ -31,6 +31,8 @@ def label_silhouette(
     True
     """
     x = Cloud.of(x, min_rows=3).rows
+    if max_rows < 3:
+        raise ValueError(f"max_rows must be at least 3, got {max_rows}")
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
         kept_M = hashed_order(len(x), seed, x.device)[:max_rows]

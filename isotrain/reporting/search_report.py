@@ -61,6 +61,7 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
         asked = f"{len(points)} of {n_asked} points, {len(trials)} trials"
     side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
     how = {"tpe": f"tpe after {search.startup} trials at random", "grid": "grid, in order"}
+    sampler = how.get(search.sampler, search.sampler)
     pruner = (
         f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
         f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
@@ -70,7 +71,7 @@ def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> lis
     lines += [f"- {parameter.key}: {parameter.text}" for parameter in search.space]
     seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
     lines.append(f"- score: {plan.objective}, the {end} is best{seeds}")
-    lines.append(f"- sampler: {how[search.sampler]}, seed {search.seed}")
+    lines.append(f"- sampler: {sampler}, seed {search.seed}")
     lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
     if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
         lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]

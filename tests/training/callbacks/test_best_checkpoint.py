@@ -82,7 +82,7 @@ def test_best_ends_with_the_weights_and_statistics_of_the_best_evaluation(
     printed = capsys.readouterr().out
     assert (result["select"], result["selected_step"], result["steps"]) == ("best", 6, 24)
     assert result["n_candidates"] == 8, "step 0 is none of them"
-    assert "step 6: best of 8 evaluations on dev: optimistic" in printed
+    assert "step 6, the best of 8 evaluations on dev" in printed
     assert result["scores"]["val/accuracy"] == pytest.approx(0.7)
     assert differing(state, at_evaluation[6]) == []
     assert differing(state, at_evaluation[9])
@@ -176,7 +176,7 @@ def test_rows_held_out_are_chosen_by_the_seed_and_never_trained_on(
     assert len(seen) == 86
     assert prefilled == seen, "layers are fitted on no row that is held out either"
     assert (result["select"], result["selected_step"]) == ("holdout", 9)
-    assert "best of 7 evaluations on 10 held-out training rows" in capsys.readouterr().out
+    assert "best of 7 evaluations on 10 held-out training examples" in capsys.readouterr().out
     assert all("holdout/accuracy" in row and "holdout/loss" in row for row in evaluations(rows))
     assert result["scores"]["holdout/accuracy"] == pytest.approx(0.4)
     n_dev = {row["isotropy/n_rows/pooled/before"] for row in evaluations(rows)}
@@ -200,7 +200,7 @@ def test_the_part_held_out_is_a_function_of_share_and_seed(built):
     assert len(first) == 10
     assert len(held(built, "data.holdout=0.25")) == 24
     assert len(held(built, "data.holdout=0.001")) == 1, "one row at least"
-    with pytest.raises(ValueError, match=r"holdout=0\.999 of 96 training rows leaves none"):
+    with pytest.raises(ValueError, match=r"holdout=0\.999 of 96 training examples leaves none"):
         held(built, "data.holdout=0.999")
 
 
