@@ -19,7 +19,7 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import given_files
+from isotrain.analysis.start import given_files, result_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
@@ -123,6 +123,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = instead or str(cfg.encoder.get("name") or cfg.encoder["_target_"])
     if cfg.check is not None:
         check_comparable(published, name)
+        _check_start(cfg)
     source: Source = made(cfg.source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
@@ -179,6 +180,18 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         "other_code": store.of_other_code(code),
         "environment": environment(cfg.threads) | {"device": str(cfg.device)},
     }
+
+
+def _check_start(cfg: DictConfig) -> None:
+    """Reject published figures beside a run that did not start from the published weights."""
+    run = {} if cfg.from_run is None else result_of(cfg.from_run)
+    reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
+    if run.get("init_from") or reinit:
+        other = "blocks drawn anew" if reinit else "the weights of another run"
+        raise ValueError(
+            "check=published needs the encoder as it was published, and the run of "
+            f"from_run={cfg.from_run} started with {other}; use check=null"
+        )
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:

@@ -234,6 +234,16 @@ def states_of(encoder):
     return np.stack(found)
 
 
+@pytest.mark.parametrize("other", ["blocks drawn anew", "the weights of another run"])
+def test_a_run_that_started_from_other_weights_is_not_judged(cfg_of, finished_run, other):
+    if other == "blocks drawn anew":
+        run = finished_run(reinit_blocks=1)
+    else:
+        run = finished_run(init_from={"path": "elsewhere", "sha256": ""})
+    cfg = cfg_of(f"from_run={run}", "check=published", published=[figure(0.0, 9.0)])
+    nothing_written(cfg, f"started with {other}; use check=null")
+
+
 def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(
     cfg_of, finished_run, tiny_encoder
 ):
