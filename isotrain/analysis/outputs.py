@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,10 +36,10 @@ def write_outputs(
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
-    replace_text(folder / "records.csv", csv_text(DataFrame(outcome.records, dtype=object)))
+    replace_text(folder / "records.csv", _csv(DataFrame(outcome.records, dtype=object)))
     for table in tables:
         found = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
-        replace_text(folder / f"{table.name}.csv", csv_text(found))
+        replace_text(folder / f"{table.name}.csv", _csv(found))
     facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
     facts.append(f"seed {record['config']['seed']}")
     if record["config"]["from_run"]:
@@ -57,6 +58,11 @@ def write_outputs(
     for table in tables:
         _print(table)
     say(f"tables: {folder / 'tables.md'}; page: {page}")
+
+
+def _csv(found: DataFrame) -> str:
+    """Cells in full; empty where one is not finite."""
+    return csv_text(found.where(~found.isin([math.inf, -math.inf])))
 
 
 def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Table]) -> str:

@@ -355,7 +355,7 @@ def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
 
 
 def csv_text(found: DataFrame) -> str:
-    """A frame as CSV with eight digits; empty where nothing is defined."""
+    """A frame as CSV, columns of floats with eight digits; empty where nothing is defined."""
     return str(found.to_csv(index=False, float_format="%.8g", lineterminator="\n"))
 
 
