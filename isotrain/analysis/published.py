@@ -52,13 +52,21 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
     """The figures of a configuration, `analysis.published`.
 
     Raises:
-        ValueError: an entry that lacks a key or has another one.
+        ValueError: an entry that lacks a key or has another one, or whose value is no number.
     """
     for number, entry in enumerate(given, start=1):
-        if set(entry) != {*Published._fields}:
+        keys = [*entry] if isinstance(entry, Mapping) else []
+        if {*keys} != {*Published._fields}:
             raise ValueError(
                 f"analysis.published, entry {number}, must have the keys "
-                f"{', '.join(Published._fields)}, got {', '.join(map(str, entry))}"
+                f"{', '.join(Published._fields)}, got {', '.join(map(str, keys)) or entry}"
+            )
+        value, tolerance = entry["value"], entry["tolerance"]
+        are_numbers = isinstance(value, int | float) and isinstance(tolerance, int | float | None)
+        if not are_numbers or not isinstance(entry["where"], Mapping):
+            raise ValueError(
+                f"analysis.published, entry {number}, must have a mapping as where and numbers as "
+                f"value and tolerance, got {dict(entry)}"
             )
     return [Published(**{str(key): value for key, value in entry.items()}) for entry in given]
 

@@ -89,7 +89,13 @@ def _parquet(path: Path, column: str) -> Vectors:
 
     def rows(layer: int, at_n: np.ndarray) -> np.ndarray:
         vectors = pq.read_table(path, columns=[VECTOR])[VECTOR]
-        return _finite(np.array(vectors.take(pa.array(at[layer][at_n])).to_pylist()), path)
+        try:
+            found = np.array(vectors.take(pa.array(at[layer][at_n])).to_pylist(), dtype=np.float32)
+        except (ValueError, TypeError) as error:
+            raise CannotRunError(
+                f"{VECTOR} of {path} must be lists of floats, all of one length: {error}"
+            ) from error
+        return _finite(found, path)
 
     def n_sentences(at_n: np.ndarray) -> int | None:
         return len(set(known[SENTENCE].iloc[first[at_n]])) if SENTENCE in known else None

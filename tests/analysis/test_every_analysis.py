@@ -193,6 +193,7 @@ def test_arguments_that_are_rejected(name, given, told):
     [
         ("clusters", {"map_layers": [1, 9]}, r"map_layers must be among 0, 1, 2, got \[9\]"),
         ("data_scale", {"layer": 3}, r"analysis\.layer must lie in 0 to 2"),
+        ("offline_isotropy", {"layers": []}, "layers must be all or numbers from 0 to 2"),
         ("offline_isotropy", {"layers": [0, 3]}, "layers must be all or numbers from 0 to 2"),
         ("offline_isotropy", {"layers": "last"}, "layers must be all or numbers from 0 to 2"),
         ("offline_isotropy", {"n_components": 16}, "must be below 16"),

@@ -70,6 +70,16 @@ def test_a_check_without_figures_is_refused():
             check_comparable(figures, "bert")
 
 
-def test_an_entry_with_other_keys_is_refused():
-    with pytest.raises(ValueError, match=r"entry 2, must have the keys encoder, .* layer$"):
-        read_published([ENTRY, ENTRY | {"layer": 3}])
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (ENTRY | {"layer": 3}, "must have the keys encoder, .* layer$"),
+        (3, "must have the keys encoder, .* got 3$"),
+        (ENTRY | {"value": "high"}, "numbers as value and tolerance"),
+        (ENTRY | {"tolerance": "0.1"}, "numbers as value and tolerance"),
+        (ENTRY | {"where": "stsb"}, "must have a mapping as where"),
+    ],
+)
+def test_an_entry_of_another_form_is_refused(entry, said):
+    with pytest.raises(ValueError, match=f"entry 2, .*{said}"):
+        read_published([ENTRY, entry])

@@ -129,6 +129,15 @@ def test_columns_that_do_not_fit_are_refused(tmp_path):
         open_vectors(str(tmp_path / "y.parquet"))
 
 
+@pytest.mark.parametrize(
+    "vectors", [[[1.0, 2.0]] * 5 + [[1.0]], [["a", "b"]] * 6, [[1.0, 2.0]] * 5 + [None]]
+)
+def test_vectors_that_do_not_fit_are_refused_with_their_file(vectors, tmp_path):
+    opened = open_vectors(parquet(tmp_path, token=TOKENS, vector=vectors))
+    with pytest.raises(ValueError, match=r"vector of .*x\.parquet must be lists of floats, all of"):
+        opened.rows(0, np.arange(6))
+
+
 def subject_of(folder):
     return Subject(Positions(), HubSource(), 0, 4, 32, folder, lambda text: None)
 

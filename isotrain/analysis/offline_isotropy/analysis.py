@@ -142,7 +142,7 @@ class OfflineIsotropy(Analysis):
         encoder, most = subject.encoder, max(self.n_components, self.n_directions)
         every = range(encoder.n_blocks + 1)
         layers: list[Any] = [*every] if self.layers == ALL else [*dict.fromkeys(self.layers)]
-        if set(layers) - {*every}:
+        if not layers or set(layers) - {*every}:
             raise CannotRunError(
                 f"analysis.layers must be {ALL} or numbers from 0 to {encoder.n_blocks} for this "
                 f"encoder, got {layers}"

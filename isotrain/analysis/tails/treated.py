@@ -119,6 +119,11 @@ def wic_records(
     split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
     same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
     train = np.flatnonzero(split_N == "train")
+    if len(train) < 2:
+        raise ValueError(
+            f"{len(train)} pairs of WiC's train split keep both targets within "
+            f"{subject.max_length} tokens, and two are needed; raise max_length"
+        )
     is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
     split_N = split_N.astype(object)
     split_N[train[is_fit]] = FIT
@@ -185,6 +190,7 @@ def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) 
             record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
             record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
             record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
+        record.setdefault("n_dev", 0)  # of which the table tells, where no pair is left
         records.append(record)
     chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
     best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}

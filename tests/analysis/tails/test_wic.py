@@ -11,7 +11,9 @@ from scipy.stats import binomtest
 
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.tails import treated as wic_of_tails
+from isotrain.analysis.tails.analysis import Tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
+from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import subject_on, tiny
 
@@ -165,6 +167,18 @@ def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
     records = measured(encoder, source, tmp_path / "rows")
     assert "dev" in records[0]
     assert "test" not in records[0]
+
+
+def test_targets_that_are_cut_off(encoder, tmp_path):
+    """Without dev pairs the table says so; without training pairs there is no threshold."""
+    source = wic_data(tmp_path / "a", 1)
+    far = json.dumps(row("the dog " * 20 + "bank", "a bank", 160, 2))
+    (tmp_path / "a" / "wic" / "dev.jsonl").write_text(far, encoding="utf-8")
+    records = [{"weights": "as given", **r} for r in measured(encoder, source, tmp_path / "rows")]
+    (table,) = (t for t in Tails().tables(Outcome(records, {})) if t.name == "wic")
+    assert "0 dev pairs" in table.notes[0]
+    with pytest.raises(ValueError, match=r"0 pairs of WiC's train split .* raise max_length"):
+        wic_records(subject_on(encoder, source, tmp_path / "b", max_length=3), [3], 0.0, None)
 
 
 def test_pairs_of_a_word_are_in_one_half():
