@@ -32,11 +32,11 @@ def leading(x, r):
     return torch.from_numpy(centred), torch.from_numpy(axes[:r].T.copy()), singular**2
 
 
-# --- the bulk level ---------------------------------------------------------------------------
+# --- the noise floor --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "d", "r"), [(50, 8, 2), (50, 8, 0), (9, 20, 3), (3, 5, 1)])
-def test_the_bulk_level_is_the_mean_variance_of_the_dimensions_that_are_left(n, d, r):
+def test_the_noise_floor_is_the_mean_variance_of_the_dimensions_that_are_left(n, d, r):
     centred, axes, squares = leading(cloud(n, d, seed=n), r)
     value = squares / (n - 1)
     level, share = noise_floor(centred, axes)

@@ -166,7 +166,7 @@ def test_the_mean_carries_a_gradient_and_directions_do_not():
 
 @given(st.integers(2, 30), st.integers(3, 9), st.integers(1, 3), st.integers(0, 10_000))
 @light
-def test_the_share_brings_the_variance_to_the_bulk_level_and_never_above(n, d, j, seed):
+def test_the_share_brings_the_variance_to_the_noise_floor_and_never_above(n, d, j, seed):
     j = min(j, d - 1)
     x = cloud(n, d, seed)
     basis = torch.linalg.qr(torch.randn(d, j, generator=seeded(seed), dtype=torch.float64))[0]

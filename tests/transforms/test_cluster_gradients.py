@@ -57,7 +57,7 @@ def test_a_cluster_that_falls_back_follows_the_mean_and_directions_of_all(streng
 
 @pytest.mark.parametrize("grad", ["levels", "detach"])
 def test_levels_alone_pass_gradcheck_where_no_direction_is_removed(grad):
-    """An offset cut to the bulk level: exact with grad=levels, a constant cut without."""
+    """An offset cut to the noise floor: exact with grad=levels, a constant cut without."""
     options = {**FULL, "n_components": 0, "rho": 0.25, "centre": "shrink", "grad": grad}
     x = cloud(12, 3).requires_grad_()
     exact = torch.autograd.gradcheck(layer_of(3, **options), x, raise_exception=False)

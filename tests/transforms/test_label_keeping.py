@@ -74,7 +74,7 @@ def test_protected_directions_keep_the_label_for_any_number_of_clusters(two_clas
     assert (probe > 1.0 - 0.005, ln_i > -1.0, score > 0.7) == (True, True, True)
 
 
-def test_protected_directions_come_back_at_the_bulk_level_and_can_be_undone():
+def test_protected_directions_come_back_at_the_noise_floor_and_can_be_undone():
     x = normal(200, 12, mean=3.0) * torch.linspace(4.0, 0.5, 12, dtype=torch.float64)
     stats = fit_with(x, 1, 0, n_clipped=3, centre="none")
     y = apply_cluster_pca(x, stats)
@@ -154,7 +154,7 @@ def test_training_with_a_queue_knows_the_labels_of_both():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("removal", ["project", "clip"])
-def test_the_gaps_between_classes_come_back_at_the_bulk_level(n_classes, removal):
+def test_the_gaps_between_classes_come_back_at_the_noise_floor(n_classes, removal):
     labels = torch.arange(90) % n_classes
     x = cloud(90) + 5.0 * torch.eye(n_classes, 6, dtype=torch.float64)[labels]
     layer = layer_of(stats="batch", n_components=2, removal=removal)
