@@ -85,7 +85,7 @@ def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, in
     for heading in (name, "score", CI):
         table.add_column(heading, justify="left" if heading == name else "right")
     for key in sorted(scores):
-        if re.fullmatch(r"(val|test)/(?!n_rows$)\w+", key):
+        if re.match(r"(val|test)/(?!n_rows$|(pooled|tokens|layer_\d+)/)", key):  # no counters
             table.add_row(*_cells(key, scores[key], scores, n_rows))
     say(table)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotrain.pages.summary import MOST_LINES, print_layers, print_summary
+from isotrain.pages.summary import MOST_LINES, print_layers, print_scores, print_summary
 
 VIEWS = ("cls", "tokens", "mean")
 METRICS = ("isoscore_corrected", "mean_cosine", "partition", "outlier_dims_mean_share_1")
@@ -137,6 +137,16 @@ def test_an_evaluation_without_training_has_one_column(printed):
     assert cells(lines, "val/accuracy")[1] == "0.2500"
     assert cells(lines, "test/accuracy")[1] == "0.1250"
     assert cells(lines, "pooled after")[2] == "0.3700"
+
+
+def test_every_score_of_an_evaluation_and_no_counter(capsys):
+    scores = {"val/accuracy": 0.5, "val/top-1": 0.25, "test/f1/macro": 0.75, "val/n_rows": 64.0}
+    print_scores(
+        "run", {**scores, "val/pooled/rows_borrowed": 2.0, "val/layer_2/age": 3.0}, {"test": 9}
+    )
+    lines = capsys.readouterr().out.splitlines()
+    named = [line.split(" (N = ")[0].strip() for line in lines if "N =" in line]
+    assert named == ["test/f1/macro", "val/accuracy", "val/top-1"]
 
 
 def test_layers_of_two_arms_side_by_side(capsys):
