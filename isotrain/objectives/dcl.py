@@ -5,8 +5,6 @@ N anchors, D dimensions, H hard negatives of an anchor, M embeddings of past ste
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from isotrain.objectives.simcse import SimCSE, simcse
@@ -17,11 +15,14 @@ def dcl(
     positives_ND: Tensor,
     negatives_NHD: Tensor | None = None,
     memory_MD: Tensor | None = None,
-    **options: Any,
+    *,
+    temperature: float = 0.05,
+    hard_negative_weight: float = 0.0,
+    symmetric: bool = False,
 ) -> Tensor:
     """Mean of ln Σ_{c ≠ p_i} e^{s(a_i, c)/τ + α·[c ∈ H_i]} − s(a_i, p_i)/τ over anchors i, in nats.
 
-    Arguments, options and symbols as in `simcse`, which is always larger: the positive p_i is left
+    Arguments and symbols as in `simcse`, which is always larger: the positive p_i is left
     out of the sum, so its pull does not fade. May be negative; ln of the number of negatives where
     all embeddings are equal and α = 0; 0 for one anchor without negatives. Anchors and positives
     are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
@@ -36,7 +37,16 @@ def dcl(
     >>> dcl(x, x, temperature=0.5).item()  # −1/τ + 0/τ
     -2.0
     """
-    return simcse(anchors_ND, positives_ND, negatives_NHD, memory_MD, decoupled=True, **options)
+    return simcse(
+        anchors_ND,
+        positives_ND,
+        negatives_NHD,
+        memory_MD,
+        temperature=temperature,
+        hard_negative_weight=hard_negative_weight,
+        symmetric=symmetric,
+        decoupled=True,
+    )
 
 
 class DCL(SimCSE):

@@ -68,8 +68,7 @@ def summary(folder: Path) -> dict[str, float]:
     """`final/<key>` and `area/<key>` of the score and of the headline isotropy that is charted.
 
     `final` is of the weights that were kept. Of the score, which has a better end, also
-    `best/<key>` and `best_step/<key>`, step 0 aside. See
-    `isotrain.pages.wandb_media`.
+    `best/<key>` and `best_step/<key>`, step 0 aside. See `curve_summary`.
     """
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -60,6 +61,12 @@ def test_value_and_gradient_are_those_of_the_loop(kind, loss, n, alpha, h, m, sy
         assert torch.equal(
             loss(x, y, negatives, memory, temperature=0.2, symmetric=symmetric), found
         )
+
+
+def test_dcl_names_the_options_of_simcse():
+    own, whole = (dict(inspect.signature(loss).parameters) for loss in (dcl, simcse))
+    del whole["decoupled"]
+    assert own == whole
 
 
 def test_the_default_temperature_is_a_twentieth():
