@@ -110,6 +110,17 @@ def test_false_positives_of_the_paired_test(n, method, rate):
     assert found == pytest.approx(rate, abs=0.008)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 10])
+def test_equivalence_holds_its_level_at_the_edge_of_the_margin(n):
+    """Sharp where the margin is wide for the spread, below 5 % where it is not."""
+    edge = 0.01 if n == 5 else -0.01  # a mirror image
+    sharp = rejections(6000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.002, s))
+    blunt = rejections(500, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.03, s))
+    assert 0.04 < sharp < 0.06
+    assert blunt < 0.02
+
+
 @pytest.mark.parametrize("sd", [0.0002, 0.002, 0.004, 0.006, 0.01, 0.0237, 0.05, 0.3])
 @pytest.mark.parametrize(("power", "m"), [(0.8, 1), (0.95, 1), (0.8, 3), (0.8, 17)])
 def test_seeds_needed_is_the_first_with_the_power_under_holms_first_step(sd, power, m):

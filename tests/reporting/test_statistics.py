@@ -67,6 +67,13 @@ def test_the_order_of_seeds_changes_no_digit(values, random):
     assert compare_paired(shuffled, [base[i] for i in order]) == compare_paired(values, base)
 
 
+@pytest.mark.parametrize(("n", "covers"), [(3, 0.883), (5, 0.883), (10, 0.900)])
+def test_the_interval_of_skewed_scores_covers_as_the_docstring_says(n, covers):
+    draws = np.random.default_rng(1).exponential(size=(2000, n))
+    covered = [found.low <= 1 <= found.high for found in map(summarize, draws.tolist())]
+    assert np.mean(covered) == pytest.approx(covers, abs=0.02)
+
+
 def closed_testing(p_values):
     """Holm as closed testing: a hypothesis falls with every intersection it is part of."""
     known = [i for i, p in enumerate(p_values) if p is not None]
