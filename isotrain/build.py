@@ -26,7 +26,7 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
-from isotrain.tasks.data.perturbations import Changes
+from isotrain.tasks.data.perturbations import Changes, check_changes
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
@@ -81,12 +81,14 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         ValueError: parts that cannot be made or do not fit together; the keys to change are named.
     """
     task: Task = made(cfg.task)
+    changes = _changes(cfg)
+    check_changes(changes, task)  # before any weights are loaded
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
 
-    data = _data(cfg, task, encoder, folder.name)
+    data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
@@ -170,11 +172,16 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
         return encoder, made(cfg.peft, encoder=encoder)
 
 
-def _data(cfg: DictConfig, task: Task, encoder: Encoder, name: str) -> TaskData:
-    """The examples of the task, read and tokenised; `name` is of the run."""
+def _changes(cfg: DictConfig) -> Changes:
+    """The changes of the training examples; examples are held out where a selection reads them."""
     changes = {field.name: cfg.data[field.name] for field in fields(Changes)}
     selects = cfg.training.select.value == "holdout"
     changes["holdout"] = (cfg.data.holdout or HOLDOUT) if selects else 0.0
+    return Changes(**changes)
+
+
+def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name: str) -> TaskData:
+    """The examples of the task, read and tokenised; `name` is of the run."""
     data = TaskData(
         task,
         made(cfg.source),
@@ -184,7 +191,7 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, name: str) -> TaskData:
         cfg.data.batching.value,
         cfg.seed,
         Path(cfg.cache_dir) if cfg.cache_dir else None,
-        Changes(**changes),
+        changes,
         name,
         {"dev": cfg.data.n_dev, "test": cfg.data.n_test},
     )

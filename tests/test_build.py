@@ -84,11 +84,6 @@ def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
         built("task=rte", "objective=[cosreg]", "isotropy=cluster_pca", f"+{group}.formm=x")
 
 
-def test_more_examples_to_score_than_there_are(built):
-    with pytest.raises(ValueError, match=r"n_dev=33 .* there are 32; score 1 to 32"):
-        built("task=rte", "data.n_dev=33")
-
-
 def test_nothing_to_train_is_refused(built):
     """STS-B by cosine has no head, so a frozen encoder leaves no parameter at all."""
     with pytest.raises(ValueError, match="freezing"):

@@ -14,6 +14,7 @@ from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots
+from tests.stopped_runs import fail, stopped
 
 NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
 METRICS = ("isoscore", "isoscore_corrected", "mean_cosine", "partition", *NULLS, "n_rows")
@@ -333,6 +334,16 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
 
 def _printed(capsys):
     return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):
+    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
+    run(composed(*base), "arm")
+    cfg = composed(*base, "rerun=true")
+    stopped(cfg, monkeypatch, "validation_step", 1, fail)
+    folder = folder_of(cfg, "arm")
+    assert json.loads((folder / "result.json").read_text())["status"] == "failed"
+    assert {path.name for path in folder.iterdir()} == {"config.yaml", "result.json", ".lock"}
 
 
 def test_changed_data_are_another_run_and_moved_data_are_not(

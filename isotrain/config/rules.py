@@ -51,11 +51,6 @@ def evaluations(content: Content) -> Iterator[str]:
         for key in (key for key, is_asked in asked.items() if is_asked):
             rule = f"{key} goes by evaluations, and trainer.limit_val_batches=0 makes none"
             yield f"{rule}; leave one out"
-    if (holdout := content["data"]["holdout"]) is not None and select != "holdout":
-        yield (
-            f"data.holdout={holdout} holds examples out for training.select=holdout, and "
-            f"training.select={select} does not score them; leave it out"
-        )
 
 
 def whole_evaluations(content: Content) -> Iterator[str]:

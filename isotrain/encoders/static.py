@@ -63,8 +63,8 @@ def build_static(
         max_words: the first words of the file that are read; None = all.
 
     Raises:
-        ValueError: no such file, or a line that is not a word with D finite numbers; file and line
-            are named.
+        ValueError: no such file, a line that is not a word with D finite numbers (file and line
+            are named), or other than V words.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -107,21 +107,28 @@ def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str]
     """Special tokens and words, each once, and their vectors: 0 for special tokens."""
     number_of = {word: number for number, word in enumerate(SPECIALS.values())}
     values = array("f")
-    width = 0
+    n_read = n_promised = width = 0
     for at, line in _lines(file):
         if not width:
             parts = line.split(" ")
             if len(parts) == 2 and all(part.isdecimal() for part in parts):  # word2vec's V and D
-                width = int(parts[1])
+                n_promised, width = map(int, parts)
                 continue
             width = len(parts) - 1
         if len(number_of) - len(SPECIALS) == max_words:
             break
         word, vector = _parsed(at, line, width)
+        n_read += 1
         word = word.lower() if lowercase else word
         if word not in number_of:
             number_of[word] = len(number_of)
             values.extend(vector)
+    else:
+        if n_promised not in (0, n_read):
+            raise ValueError(
+                f"{file}: its first line promises {n_promised} words, and it has {n_read}; get the "
+                "file again, or correct that line"
+            )
     if not values:
         raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
     vector_VD = torch.zeros(len(number_of), width)
@@ -149,13 +156,19 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
 def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
     """The word and the numbers of a line; a word may hold spaces, as a few of GloVe's do."""
     word, *texts = line.rsplit(" ", width)
-    try:
-        vector = array("f", map(float, texts))
-    except ValueError:
-        vector = array("f")
-    if not word or not vector or len(vector) != width or not all(map(isfinite, vector)):
+    vector = _numbers(texts)
+    one_more = " " in word and _numbers([word.rpartition(" ")[2]])
+    if not word or one_more or not vector or len(vector) != width or not all(map(isfinite, vector)):
         raise ValueError(
             f"{at}: a line must be a word and {width or 'its'} numbers, finite in float32, with "
             f"single spaces between them, got {line[:40]!r}"
         )
     return word, vector
+
+
+def _numbers(texts: list[str]) -> array[float]:
+    """The numbers that texts are, in float32; none where one of them is something else."""
+    try:
+        return array("f", map(float, texts))
+    except ValueError:
+        return array("f")

@@ -50,6 +50,10 @@ class Cloud:
         if not isinstance(x, Tensor):
             raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
         check_shape(x, min_rows)
+        if x.is_complex():
+            raise ValueError(
+                f"a cloud is real, got {x.dtype}; pass x.real, or both parts side by side"
+            )
         self.source = x
         self.x = x if x.is_floating_point() else x.double()
         self.n, self.d = x.shape

@@ -21,7 +21,7 @@ class Groups(NamedTuple):
 
 def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
     """The groups of embeddings, named by any integers."""
-    if groups_N.is_floating_point() or groups_N.dtype == torch.bool:
+    if groups_N.is_floating_point() or groups_N.is_complex() or groups_N.dtype == torch.bool:
         raise ValueError(
             f"groups are integers, got {groups_N.dtype}; number the words or sentences"
         )

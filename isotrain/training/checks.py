@@ -74,6 +74,7 @@ def check_experiment(
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
+    warn_of_data(cfg, data)
     warn_of_rates(plan, encoder, module)
     warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
     refits = any(layer.eval_stats == "refit" for layer in model.transforms.values())
@@ -309,6 +310,21 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
             f"weights, and {within} leaves weights of block {', '.join(map(str, sorted(never)))} "
             "untrained; use training.reinit_blocks=0, or let those blocks train"
         )
+
+
+def warn_of_data(cfg: DictConfig, data: TaskData) -> None:
+    """Warn of sizes of splits that change nothing; no error, as in `warn_of_rates`."""
+    if cfg.data.holdout is not None and cfg.training.select.value != "holdout":
+        rank_zero_warn(
+            f"data.holdout={cfg.data.holdout} changes nothing without training.select=holdout; "
+            "leave it out"
+        )
+    for split, n in data.n_scored.items():
+        if n is not None and 0 < (n_rows := data.n_rows[split]) < n:
+            rank_zero_warn(
+                f"data.n_{split}={n} changes nothing: there are {n_rows:,} examples of {split}; "
+                "leave it out"
+            )
 
 
 def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:

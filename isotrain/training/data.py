@@ -164,8 +164,7 @@ class TaskData(pl.LightningDataModule):
         n_scored: examples of dev and of test that are scored at most, see `subset`; None = all.
 
     Raises:
-        ValueError: `setup`: what `apply_changes` rejects, or more examples to score than there
-            are. A split without examples, such as a test set without gold, is no error.
+        ValueError: `setup`: what `apply_changes` rejects.
     """
 
     def __init__(
@@ -213,11 +212,6 @@ class TaskData(pl.LightningDataModule):
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
             for split, n in self.n_scored.items():
                 n_rows = len(rows[split])
-                if n is not None and 0 < n_rows < n:
-                    raise ValueError(
-                        f"data.n_{split}={n} scores {n:,} examples of {split}, and there are "
-                        f"{n_rows:,}; score 1 to {n_rows:,}"
-                    )
                 if n is not None and n < n_rows:
                     numbers[split] = subset(n_rows, n, split)
                     rows[split] = [rows[split][number] for number in numbers[split]]

@@ -55,15 +55,13 @@ def made(node: DictConfig, **arguments: Any) -> Any:
 def calls_of(
     model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
 ) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """How training calls the members that a part may define, by key of the part.
-
-    `Objective` itself looks at `forward` and `observe`.
-    """
+    """How training calls the members that a part may define, by key of the part."""
     calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
         "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
     }
     for name, objective in objectives.items():
         calls[f"objective={name}"] = [
+            *((member, "views, labels") for member in (objective.forward, objective.observe)),
             *((member, "n_vectors") for member in (objective.check, objective.n_remembered)),
             *((objective.asks_for_pass, "epoch"), (objective.prepare, "epoch, reads")),
         ]
@@ -94,5 +92,5 @@ def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
     except TypeError as error:
         raise ValueError(
             f"{part}: {member.__name__}{signature(member)} is called with ({arguments}): {error}; "
-            "let it take those arguments"
+            f"let it take {arguments or 'no arguments'}"
         ) from error

@@ -297,7 +297,7 @@ ISTAR = ("task.form=bi", "objective=[istar]")
             (HOLDOUT, "training.patience=3", "+trainer.limit_val_batches=0"),
             ["training.select=holdout goes by evaluations", "training.patience=3 goes by"],
         ),
-        (("data.holdout=0.1",), ["data.holdout=0.1 holds examples out for training.select=hold"]),
+        (("data.holdout=0.1",), []),
         (
             ("data.fraction=0.5", "data.n_train=100"),
             ["data.fraction=0.5 and data.n_train=100 both"],

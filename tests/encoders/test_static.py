@@ -112,6 +112,7 @@ def test_a_word_with_spaces_or_odd_characters_is_read(write):
     ("text", "line", "told"),
     [
         ("the 1 2\ndog 1\n", 2, "a word and 2 numbers"),
+        ("the 1 2\ndog 0 1 2\n", 2, "a word and 2 numbers"),
         ("2 3\n\nthe 1 2\n", 3, "a word and 3 numbers"),
         ("the 1 2\n 1 2\n", 2, "a word and 2 numbers"),
         ("the\n", 1, "a word and its numbers"),
@@ -125,6 +126,13 @@ def test_a_bad_line_is_named(write, text, line, told):
     with pytest.raises(ValueError, match=told) as refused:
         build_static(path)
     assert str(refused.value).startswith(f"{path}:{line}: ")
+
+
+def test_fewer_words_than_the_first_line_promises_are_refused(write):
+    path = write("3 2\nthe 1 2\nthe 3 4\n")
+    with pytest.raises(ValueError, match="promises 3 words, and it has 2"):
+        build_static(path)
+    assert build_static(path, max_words=1).tokenizer.tokenize("the dog") == ["the", "[UNK]"]
 
 
 def test_a_cut_gz_file_is_refused(tmp_path):

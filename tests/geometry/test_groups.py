@@ -21,6 +21,12 @@ def test_the_largest_group_is_named_when_none_is_large_enough():
         large_groups(found, 3, "buy more")
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.bool])
+def test_groups_are_integers(dtype):
+    with pytest.raises(ValueError, match=f"groups are integers, got {dtype}"):
+        check_groups(torch.zeros(2, 1), torch.ones(2, dtype=dtype))
+
+
 def test_the_order_is_a_fixed_permutation_per_seed():
     order = hashed_order(1000, seed=3)
     assert order.sort().values.tolist() == list(range(1000))

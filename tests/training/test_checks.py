@@ -42,6 +42,19 @@ class Labelled(RowTransform):
         return x_ND
 
 
+class Unlabelled(Objective):
+    def forward(self, views):  # without labels
+        return views[0][0].mean()
+
+
+class Blind(Objective):
+    def forward(self, views, labels):
+        return views[0][0].mean()
+
+    def observe(self):  # without views and labels
+        """Remember nothing."""
+
+
 class Steps(Objective):
     def forward(self, views, labels):
         return views[0][0].mean()
@@ -63,6 +76,11 @@ def check_all(layer=None, objective=None, task=TASK):
     [
         ({"layer": Fitted()}, r"isotropy at pooled: estimate\(x_ND\) .* \(x_ND, to_freeze\)"),
         ({"layer": Labelled(2)}, r"isotropy at pooled: forward\(x_ND\) .* \(x_ND, labels_N\)"),
+        (
+            {"objective": Unlabelled(1.0)},
+            r"objective=mine: forward\(views\) .*; let it take views, labels$",
+        ),
+        ({"objective": Blind(1.0)}, r"objective=mine: observe\(\) .* \(views, labels\)"),
         ({"objective": Steps(1.0)}, r"objective=mine: asks_for_pass\(\) .* \(epoch\)"),
         (
             {"task": SimpleNamespace(**{**vars(TASK), "predictions": lambda: 0})},

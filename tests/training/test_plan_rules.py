@@ -125,6 +125,8 @@ FACTOR = "training.head_lr_factor=10"
     [
         ((*COSINE, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=stsb form=bi only"),
         ((*TEXT, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=text form=bi only"),
+        ((*TASK, "data.holdout=0.5"), r"holdout=0\.5 changes nothing without training\.select=ho"),
+        ((*TASK, "data.n_dev=33"), r"data\.n_dev=33 changes nothing: there are 32 examples of dev"),
         ((*TASK, "training.refit_rows=9"), r"refit_rows=9 changes nothing without isotropy\.eval"),
     ],
 )

@@ -27,7 +27,7 @@ def encode_cached(
 
     A file that is damaged (its checksum says so) is computed again and replaced. A folder that
     cannot be written is a warning, never an error. Several processes may share a folder. Without a
-    fingerprint nothing is cached.
+    fingerprint, or with labels that JSON does not know, nothing is cached.
     """
     if folder is None or not rows:
         return task.encode(rows, tokenizer)
@@ -41,6 +41,8 @@ def encode_cached(
         examples = task.encode(rows, tokenizer)
     try:
         _write(file, examples)
+    except TypeError:  # a label such as a NumPy number
+        pass
     except OSError as error:
         warnings.warn(
             f"the token cache {folder} cannot be written ({error.strerror}); without it each run "

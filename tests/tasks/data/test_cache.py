@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -241,4 +243,13 @@ def test_what_has_no_fingerprint_is_encoded_each_time(rows, tokenizer, tmp_path)
     with pytest.raises(TypeError):
         fingerprint(odd, rows, tokenizer)
     assert encode_cached(odd, rows, tokenizer, tmp_path) == RTE().encode(rows, tokenizer)
+    assert files(tmp_path) == []
+
+
+def test_labels_that_json_does_not_know_are_not_cached(rows, tokenizer, tmp_path):
+    class Odd(RTE):
+        def encode(self, rows, tokenizer):
+            return [replace(e, label=np.float32(e.label)) for e in super().encode(rows, tokenizer)]
+
+    assert encode_cached(Odd(), rows, tokenizer, tmp_path) == RTE().encode(rows, tokenizer)
     assert files(tmp_path) == []

@@ -326,8 +326,6 @@ def test_rows_without_labels_can_be_fewer(classes):
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
-        ("wic", {"hypothesis_only": True}, r"data\.hypothesis_only .* task=wic has a target word"),
-        ("stsb", {"label_skew": 0.1}, r"task=stsb has none; use data\.fraction"),
         ("rte", {"n_train": 3001}, r"n_train=3001 .* there are 3,000; keep 1 to 3,000"),
         (
             "rte",

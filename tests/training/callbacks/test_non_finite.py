@@ -8,8 +8,10 @@ import math
 
 import pytest
 import torch
+from filelock import FileLock
 from pytorch_lightning.loggers import Logger
 
+from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.record import StorageError
@@ -226,3 +228,33 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
     # Without a word of its own a logger is taken to have all four rows of the first process.
     assert [step for step, _ in other.rows if step != 3] == wanted
     assert [step for step, _ in other.rows].count(3) == (held is not None)
+
+
+def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
+    cfg = composed(*overrides)
+    folder = folder_of(cfg, "arm")
+    folder.mkdir(parents=True)
+    with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is at"):
+        run(cfg, "arm")
+    assert {path.name for path in folder.iterdir()} == {".lock"}
+
+
+def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_API_KEY", "s3cret-of-mine")
+    logger = "+logger.x={_target_:isotrain.training.loggers.tensorboard_logger."
+    cfg = composed(
+        *(*overrides, "trainer.max_steps=1", "report=true"),
+        logger + "build_tensorboard_logger,_partial_:true}",
+    )
+    cfg.output_dir = str(tmp_path / "runs-s3cret-of-mine")
+
+    def fail(self, *_):
+        raise RuntimeError("refused: key s3cret-of-mine is not known")
+
+    monkeypatch.setattr(FineTuning, "on_test_start", fail)
+    with pytest.raises(RuntimeError, match="refused"):
+        run(cfg, "arm", show=show_run)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"result.json", "config.yaml", "metrics.jsonl"} <= {path.name for path in files}
+    for path in files:
+        assert b"s3cret-of-mine" not in path.read_bytes(), path
