@@ -16,7 +16,7 @@ from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
 from isotrain.studies.plan import SHARED
 from isotrain.studies.search import Search
 from isotrain.studies.space import Value, corners, overrides_of
-from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+from isotrain.training.requirements import Late, file_mistakes, late_mistakes_apart
 
 
 class Plan(NamedTuple):
@@ -75,7 +75,7 @@ def plan_search(
 
 
 def check_search(plan: Plan) -> Plan:
-    """The plan with its goal and its data; the parts of its runs are imported, which takes seconds.
+    """The plan with its goal and its data; files are looked at and parts imported, for seconds.
 
     Raises:
         PlanError: every mistake at once.
@@ -85,10 +85,14 @@ def check_search(plan: Plan) -> Plan:
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    late = late_mistakes_apart([cfg for _, cfg in plan.configs])
+    configs = [cfg for _, cfg in plan.configs]
+    found, late = [file_mistakes(cfg) for cfg in configs], list[Late]()
+    if not any(found):
+        late = late_mistakes_apart(configs)
+        found = [one.mistakes for one in late]
     mistakes: list[str] = []
-    for (point, _), parts in zip(plan.configs, late, strict=True):
-        mistakes += _placed(point, plan.configs[0][0], parts.mistakes, mistakes)
+    for (point, _), own in zip(plan.configs, found, strict=True):
+        mistakes += _placed(point, plan.configs[0][0], own, mistakes)
     if mistakes:
         raise PlanError("\n".join(mistakes))
     monitored = f"val/{late[0].monitor}" if late[0].monitor else None
@@ -155,8 +159,7 @@ def _planned(
     for point in points:
         cfg, found = check_command([*fixed, *overrides_of(point)], config_dir)
         if cfg is not None:
-            if not found:
-                found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
+            found = found or mistakes_of_one_of_several(cfg, "search")
             configs.append((point, cfg))
         mistakes += _placed(point, points[0], found, mistakes)
     if mistakes := mistakes or _several_tasks(configs):

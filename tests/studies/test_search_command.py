@@ -103,7 +103,8 @@ def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_
 ):
     assert tune("run", "--trials", "1") == 0
     with monkeypatch.context() as patch:
-        patch.setattr("isotrain.studies.search_plan.late_mistakes_apart", pytest.fail)
+        for name in ("file_mistakes", "late_mistakes_apart"):
+            patch.setattr(f"isotrain.studies.search_plan.{name}", pytest.fail)
         few.says(seeds="[1]")  # it would be another one
         for action in ("status", "report", "cancel"):
             assert tune(action) == 0
