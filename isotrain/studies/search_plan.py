@@ -162,7 +162,7 @@ def _planned(
             found = found or mistakes_of_one_of_several(cfg, "search")
             configs.append((point, cfg))
         mistakes += _placed(point, points[0], found, mistakes)
-    if mistakes := mistakes or _several_tasks(configs):
+    if mistakes := mistakes or [*_equal_runs(configs), *_several_tasks(configs)]:
         raise PlanError("\n".join(dict.fromkeys(mistakes)))
     cfg = configs[0][1]
     given = {"file": file, "name": search.name, "n_trials": search.n_trials}
@@ -193,6 +193,18 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     ]
     if "seed" in keys:
         mistakes.append("space.seed: a search has its own list, seeds, and means over it")
+    return mistakes
+
+
+def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
+    """Points whose values change nothing of what is computed."""
+    first: dict[str, str] = {}
+    mistakes = []
+    for point, cfg in configs:
+        own, text = run_id(recorded(cfg), ""), " ".join(overrides_of(point))
+        twin = first.setdefault(f"{own.content} {own.reads}", text)
+        if twin != text:
+            mistakes.append(f"{twin} and {text} would compute the same; leave one out")
     return mistakes
 
 
