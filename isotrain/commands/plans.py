@@ -201,7 +201,7 @@ def _at_work(given: Given) -> dict[str, Owner | None]:
         own = given.folder
         return {str(own): owner(own / ".lock")} if is_owned(own) else {}
     jobs = given.jobs
-    if given.search is not None:
+    if given.search is not None and given.search.objective:  # else it was only starting
         from isotrain.studies.search_status import jobs_left
 
         with open_trials(given) as trials:

@@ -12,6 +12,7 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import content_hash, key_of, recorded, run_id
 from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, job_of, seeded
+from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
 from isotrain.studies.plan import SHARED
 from isotrain.studies.search import Search
@@ -111,7 +112,8 @@ def find_search(
 ) -> Plan:
     """The plan of a search that was started, to read its trials: its goal as it was then.
 
-    `folder` is where they are; None = where the search would run.
+    `folder` is where they are; None = where the search would run. Without an objective where a
+    call is only starting.
 
     Raises:
         PlanError: it was never started.
@@ -120,6 +122,8 @@ def find_search(
     plan = plan._replace(folder=folder or plan.folder)
     known = read_origin(plan.folder / SEARCH)
     if known is None or not (plan.folder / DATABASE).is_file():
+        if call_at_work(plan.folder):
+            return plan
         raise PlanError(
             f"no trial of search {search.name} has been made under {plan.folder}; start with "
             f"isotrain run {search.name}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
+from socket import gethostname
+
 import pytest
 from optuna.exceptions import StorageInternalError
 
@@ -9,6 +13,7 @@ from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands import targets
 from isotrain.jobs.process import fresh
+from isotrain.runs.locks import held
 
 
 @pytest.fixture
@@ -80,6 +85,20 @@ def test_a_file_is_shown_before_it_is_run(few, tune, capsys, monkeypatch):
     assert tune("list", "sede=1") == 2  # shown, and that it could not run
     assert "no key sede" in capsys.readouterr().err
     assert not few.runs.exists()
+
+
+def test_a_search_that_is_only_starting_can_be_stopped(few, tune, monkeypatch, capsys):
+    lock = few.folder / "lock"
+    lock.parent.mkdir(parents=True)
+    with ExitStack() as call:
+        call.enter_context(held(lock))
+        lock.write_text(json.dumps({"pid": 1234, "n": 1, "host": gethostname()}))
+        assert tune("status") == 2
+        assert "search few is only starting" in capsys.readouterr().err
+        monkeypatch.setattr(commands.os, "kill", lambda *_: call.close())
+        assert tune("cancel") == 0
+    assert "stopping process 1234" in capsys.readouterr().out
+    assert [path.name for path in few.folder.iterdir()] == ["lock"]
 
 
 def test_storage_that_fails_is_one_sentence(few, tune, monkeypatch, capsys):
