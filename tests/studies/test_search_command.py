@@ -125,11 +125,18 @@ def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_
         for name in ("file_mistakes", "late_mistakes_apart"):
             patch.setattr(f"isotrain.studies.search_plan.{name}", pytest.fail)
         few.says(seeds="[1]")  # it would be another one
+        confirmation = next(few.folder.glob("confirm_*.yaml"))
+        confirmation.unlink()
         for action in ("status", "report", "cancel"):
             assert tune(action) == 0
-        capsys.readouterr()
+            assert "another search of this name (seeds differ)" in capsys.readouterr().err
+        assert "of another search of this name" in (few.folder / "table.md").read_text()
+        assert not confirmation.exists()
         assert main(["status", str(few.folder), "--json"]) == 0
         assert '"complete": 1' in capsys.readouterr().out
+        assert main(["report", str(few.folder)]) == 0, "by the copy of its file"
+        assert capsys.readouterr().err == ""
+        assert confirmation.exists()
         few.file.unlink()
         assert main(["report", str(few.folder)]) == 0
         assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
