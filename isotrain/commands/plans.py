@@ -143,7 +143,7 @@ def status(
 
 def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int:
     """The exit code of `isotrain report`."""
-    what = resolve(Named(**given))
+    what = resolve(Named(**given), to_write=True)
     with redirect_stdout(StringIO()) if as_json else nullcontext():
         files = [str(path) for path in write(what)]
         if wandb is not None:

@@ -86,8 +86,12 @@ def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None
     return kind, named, path
 
 
-def resolve(named: Named) -> Given:
-    """What is named, to be read: its parts and its data are not needed."""
+def resolve(named: Named, to_write: bool = False) -> Given:
+    """What is named, to be read: its parts and its data are not needed.
+
+    Raises:
+        PlanError: with `to_write`, a study other than the one that its folder belongs to.
+    """
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
     kind, named, folder = origin(named, to_read=True)
     if kind == "search":
@@ -99,7 +103,9 @@ def resolve(named: Named) -> Given:
         jobs: Sequence[Job] = plan_jobs(study, named.overrides, named.config_dir)
         folder = folder or study_folder(study, jobs)
         difference = "\n".join(differences(study, jobs, folder, named.overrides))
-        jobs, told = of_earlier_keys(jobs, folder)
+        jobs, told = of_earlier_keys(jobs, folder, named.overrides)
+        if to_write and difference and not told:
+            raise PlanError(difference)
         if told or difference:
             print(told or difference, file=sys.stderr)
         return Given(kind, folder, named, study, jobs, is_other=bool(difference))
