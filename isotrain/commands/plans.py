@@ -46,13 +46,14 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
         from isotrain.commands.worker import run_file
 
         return run_file(None if target == "-" else Path(target))
+    is_as_it_was = not any(named[1:])
     kind, named, folder = origin(named)
     if kind in ("run", "folder"):
         raise PlanError(
             f"{folder} is a {kind}; give the folder of a study, search or sweep, or the "
             "result.json of a run"
         )
-    if folder is not None and kind != "sweep":
+    if folder is not None:
         dirs = [text.partition("=")[2] for text in named.overrides if key_of(text) == "output_dir"]
         if Path([".", "runs", *dirs][-1]).resolve() != (home := folder.parents[1]):  # it was moved
             more = f"output_dir={written(str(home))}"
@@ -67,7 +68,8 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
     if kind == "search":
         return run_search(planned_search(named), jobs)
     if kind == "sweep":
-        return run_sweep(named.overrides, jobs, named.config_dir)
+        own_folder = folder if is_as_it_was else None  # with other overrides it is another sweep
+        return run_sweep(named.overrides, jobs, named.config_dir, folder=own_folder)
     own = named.target, named.overrides, jobs
     return run_study(*own, config_dir=named.config_dir, name=named.name)
 
@@ -143,7 +145,7 @@ def status(
 
 def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int:
     """The exit code of `isotrain report`."""
-    what = resolve(Named(**given))
+    what = resolve(Named(**given), to_write=True)
     with redirect_stdout(StringIO()) if as_json else nullcontext():
         files = [str(path) for path in write(what)]
         if wandb is not None:
@@ -201,7 +203,7 @@ def _at_work(given: Given) -> dict[str, Owner | None]:
         own = given.folder
         return {str(own): owner(own / ".lock")} if is_owned(own) else {}
     jobs = given.jobs
-    if given.search is not None:
+    if given.search is not None and given.search.objective:  # else it was only starting
         from isotrain.studies.search_status import jobs_left
 
         with open_trials(given) as trials:

@@ -17,7 +17,7 @@ from isotrain.config.sweep import names, text_of
 from isotrain.console import say, spinner
 from isotrain.jobs.archive import Archive, locate
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
-from isotrain.jobs.stored import stored
+from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import read_result
 from isotrain.runs.locks import take
 from isotrain.runs.secrets import redacted
@@ -36,6 +36,9 @@ def open_trials(given: Given) -> Iterator[Any]:
     if given.search is None:
         yield None
         return
+    if not given.search.objective:
+        what = f"search {given.search.search.name}"
+        raise PlanError(f"{what} is only starting, and has no trial yet; look again in a minute")
     from isotrain.studies.trials import opened
 
     with opened(given.search, to_read=True) as study:

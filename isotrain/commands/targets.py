@@ -41,7 +41,7 @@ class Named(NamedTuple):
     config_dir: str | None = None
     name: str | None = None
     trials: int | None = None
-    file: str = ""  # that a folder's plan was given by; `target` is its copy where it is gone
+    file: str = ""  # that a folder's plan was given by; `target` may be its copy there
 
 
 class Given(NamedTuple):
@@ -56,7 +56,7 @@ class Given(NamedTuple):
     is_other: bool = False  # a study that computes something else than its folder has on record
 
 
-def origin(named: Named) -> tuple[str, Named, Path | None]:
+def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None]:
     """The kind of what is named, the command that gives it, and its folder if that is named."""
     path = Path(named.target)
     if not path.is_dir():
@@ -76,19 +76,24 @@ def origin(named: Named) -> tuple[str, Named, Path | None]:
             if kind == "sweep":
                 return kind, named, path
             file, copy = content["file"], path / COPY
-            is_gone = Path(file).suffix in YAML and not Path(file).is_file() and copy.is_file()
+            is_there = Path(file).suffix not in YAML or Path(file).is_file()
+            is_copy = copy.is_file() and (not is_there or (to_read and kind == "search"))
             own = {"name": content["name"], "trials": named.trials or content.get("n_trials")}
-            own |= {"target": str(copy) if is_gone else file, "file": file}
+            own |= {"target": str(copy) if is_copy else file, "file": file}
             return kind, named._replace(**own), path
     kind = "run" if (path / "result.json").is_file() or is_owned(path) else "folder"
     _reject(named, kind, *OPTIONS)
     return kind, named, path
 
 
-def resolve(named: Named) -> Given:
-    """What is named, to be read: its parts and its data are not needed."""
+def resolve(named: Named, to_write: bool = False) -> Given:
+    """What is named, to be read: its parts and its data are not needed.
+
+    Raises:
+        PlanError: with `to_write`, a study other than the one that its folder belongs to.
+    """
     os.environ.setdefault(DATA_DIR, "")  # it is referred to, and no data are read here
-    kind, named, folder = origin(named)
+    kind, named, folder = origin(named, to_read=True)
     if kind == "search":
         own = named.overrides, named.config_dir, named.file or named.target
         plan = find_search(_search(named), *own, folder)
@@ -98,7 +103,9 @@ def resolve(named: Named) -> Given:
         jobs: Sequence[Job] = plan_jobs(study, named.overrides, named.config_dir)
         folder = folder or study_folder(study, jobs)
         difference = "\n".join(differences(study, jobs, folder, named.overrides))
-        jobs, told = of_earlier_keys(jobs, folder)
+        jobs, told = of_earlier_keys(jobs, folder, named.overrides)
+        if to_write and difference and not told:
+            raise PlanError(difference)
         if told or difference:
             print(told or difference, file=sys.stderr)
         return Given(kind, folder, named, study, jobs, is_other=bool(difference))

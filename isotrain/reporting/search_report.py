@@ -23,7 +23,7 @@ from isotrain.reporting.report import replace_files
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
 from isotrain.studies.plan import in_force
 from isotrain.studies.search_plan import Plan
-from isotrain.studies.trials import ASKED, BAD, NAMES, ending
+from isotrain.studies.trials import ASKED, BAD, NAMES, difference, ending
 
 ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
 QUARTER = 0.25
@@ -39,7 +39,7 @@ def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study)
         raise PlanError(f"no trial of search {plan.search.name} has ended in {plan.folder}")
     texts = {"trials.csv": _csv(plan, trials)}
     lines = [*_head(plan, study, trials), *_table(plan, trials), *_importances(plan, study, trials)]
-    study_to_run = confirmation(plan, trials)
+    study_to_run = difference(study, plan) or confirmation(plan, trials)
     if isinstance(study_to_run, Confirmation):
         texts[study_to_run.file] = study_to_run.yaml
     lines += _best(plan, trials, study_to_run)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from isotrain.config.compose import recorded, without_locations
+from isotrain.config.compose import key_of, recorded, without_locations
 from isotrain.jobs.archive import Archive, Job, Record
 from isotrain.jobs.stored import STUDY, PlanError, damage, read_origin, stored
 from isotrain.runs.files import write_json
@@ -85,17 +85,24 @@ def differences(
     return lines
 
 
-def of_earlier_keys(jobs: Sequence[Job], folder: Path) -> tuple[Sequence[Job], str]:
+def of_earlier_keys(
+    jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
+) -> tuple[Sequence[Job], str]:
     """The runs with the ids of records that have other keys, such as those of an earlier version.
 
-    Where nothing is on record that computes what any of them would, and each has one finished run
-    of its task, method and seed which no other study and no search has.
+    Where nothing is on record that computes what any of them would, each has one finished run of
+    its task, method and seed which no other study and no search has, and the overrides are those of
+    `study.json`, if there is one.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
     """
-    archive = Archive(folder)
-    if any(archive.of(job.id) for job in jobs):
+    archive, kept = Archive(folder), _read(folder)
+    was, now = (
+        {text for text in own if key_of(text) != "output_dir"}
+        for own in (kept.overrides, redacted(list(overrides)))
+    )
+    if (kept.runs and was != now) or any(archive.of(job.id) for job in jobs):
         return jobs, ""
     others = [path.parent for path in folder.absolute().parent.glob(f"*/{STUDY}")]
     taken = {

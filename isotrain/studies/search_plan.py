@@ -12,11 +12,12 @@ from isotrain.config.command import check_command
 from isotrain.config.compose import content_hash, key_of, recorded, run_id
 from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, job_of, seeded
+from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
 from isotrain.studies.plan import SHARED
 from isotrain.studies.search import Search
 from isotrain.studies.space import Value, corners, overrides_of
-from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+from isotrain.training.requirements import Late, file_mistakes, late_mistakes_apart
 
 
 class Plan(NamedTuple):
@@ -75,7 +76,7 @@ def plan_search(
 
 
 def check_search(plan: Plan) -> Plan:
-    """The plan with its goal and its data; the parts of its runs are imported, which takes seconds.
+    """The plan with its goal and its data; files are looked at and parts imported, for seconds.
 
     Raises:
         PlanError: every mistake at once.
@@ -85,10 +86,14 @@ def check_search(plan: Plan) -> Plan:
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    late = late_mistakes_apart([cfg for _, cfg in plan.configs])
+    configs = [cfg for _, cfg in plan.configs]
+    found, late = [file_mistakes(cfg) for cfg in configs], list[Late]()
+    if not any(found):
+        late = late_mistakes_apart(configs)
+        found = [one.mistakes for one in late]
     mistakes: list[str] = []
-    for (point, _), parts in zip(plan.configs, late, strict=True):
-        mistakes += _placed(point, plan.configs[0][0], parts.mistakes, mistakes)
+    for (point, _), own in zip(plan.configs, found, strict=True):
+        mistakes += _placed(point, plan.configs[0][0], own, mistakes)
     if mistakes:
         raise PlanError("\n".join(mistakes))
     monitored = f"val/{late[0].monitor}" if late[0].monitor else None
@@ -107,7 +112,8 @@ def find_search(
 ) -> Plan:
     """The plan of a search that was started, to read its trials: its goal as it was then.
 
-    `folder` is where they are; None = where the search would run.
+    `folder` is where they are; None = where the search would run. Without an objective where a
+    call is only starting.
 
     Raises:
         PlanError: it was never started.
@@ -116,6 +122,8 @@ def find_search(
     plan = plan._replace(folder=folder or plan.folder)
     known = read_origin(plan.folder / SEARCH)
     if known is None or not (plan.folder / DATABASE).is_file():
+        if call_at_work(plan.folder):
+            return plan
         raise PlanError(
             f"no trial of search {search.name} has been made under {plan.folder}; start with "
             f"isotrain run {search.name}"
@@ -155,11 +163,10 @@ def _planned(
     for point in points:
         cfg, found = check_command([*fixed, *overrides_of(point)], config_dir)
         if cfg is not None:
-            if not found:
-                found = [*mistakes_of_one_of_several(cfg, "search"), *file_mistakes(cfg)]
+            found = found or mistakes_of_one_of_several(cfg, "search")
             configs.append((point, cfg))
         mistakes += _placed(point, points[0], found, mistakes)
-    if mistakes := mistakes or _several_tasks(configs):
+    if mistakes := mistakes or [*_equal_runs(configs), *_several_tasks(configs)]:
         raise PlanError("\n".join(dict.fromkeys(mistakes)))
     cfg = configs[0][1]
     given = {"file": file, "name": search.name, "n_trials": search.n_trials}
@@ -190,6 +197,18 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
     ]
     if "seed" in keys:
         mistakes.append("space.seed: a search has its own list, seeds, and means over it")
+    return mistakes
+
+
+def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
+    """Points whose values change nothing of what is computed."""
+    first: dict[str, str] = {}
+    mistakes = []
+    for point, cfg in configs:
+        own, text = run_id(recorded(cfg), ""), " ".join(overrides_of(point))
+        twin = first.setdefault(f"{own.content} {own.reads}", text)
+        if twin != text:
+            mistakes.append(f"{twin} and {text} would compute the same; leave one out")
     return mistakes
 
 

@@ -47,6 +47,7 @@ class State(NamedTuple):
     n_steps: int | None = None  # of the whole training, at most
     reason: str = ""  # of a failure, or which file is damaged or lacks something
     took_s: float | None = None  # a finished run that was never stopped, with start-up and page
+    is_over: bool = False  # finished, or failed in the call at work, which tries no run twice
 
     @property
     def share_left(self) -> float:
@@ -112,18 +113,21 @@ def state_of(job: Job, folder: Path) -> State:
     if not record:
         if own or not (code := _exit_code(log)):
             return State(job, "running" if own else "waiting")
-        return State(job, "failed", reason=f"exit code {code}; logs/{job.name}.log tells why")
+        why = f"exit code {code}; logs/{job.name}.log tells why"
+        return State(job, "failed", reason=why, is_over=_failed_in_call(log, folder / "lock"))
     if record["status"] == "finished":
         lack = lack_of(record, job.folder)
         took = _took_s(record, folder / "jobs" / f"{job.name}.json", log)
-        return State(job, "finished", reason=f"{lack}; no table has it" * bool(lack), took_s=took)
+        reason = f"{lack}; no table has it" * bool(lack)
+        return State(job, "finished", reason=reason, took_s=took, is_over=True)
     of_all = steps_of(job.of_pair, record)
     if own:
         return State(job, "running", newest_step(job.folder / "metrics.jsonl"), of_all)
     step = checkpoint_step(job.folder)
     if record["status"] == "failed":
         reason = str(record.get("error") or "no reason is recorded").splitlines()[0]
-        return State(job, "failed", step, of_all, reason)
+        is_over = _failed_in_call(log, folder / "lock")
+        return State(job, "failed", step, of_all, reason, is_over=is_over)
     return State(job, "interrupted", step, of_all)
 
 
@@ -153,8 +157,7 @@ def status_table(
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
     line, left_s = f"{what}: {len(states)} runs, {', '.join(told)}", None
-    over = ("finished", "failed") if is_at_work else ("finished",)  # a call tries no run twice
-    if left := [s for s in states if s.state not in over]:
+    if left := [s for s in states if not s.is_over]:
         left_s = _seconds_left(states, left, min(n_jobs, len(left)))
         line += f"; {time_left(left_s, min(n_jobs, len(left)), is_at_work)}"
     content = {
@@ -229,6 +232,14 @@ def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | Non
         return max(own, log.stat().st_mtime - job_file.stat().st_mtime)
     except OSError:
         return own or None
+
+
+def _failed_in_call(log: Path, lock: Path) -> bool:
+    """Whether the call at work has ended a failed run: it wrote to its lock when it began."""
+    try:
+        return is_locked(lock) and log.stat().st_mtime_ns >= lock.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _exit_code(log: Path) -> str:

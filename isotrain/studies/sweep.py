@@ -56,8 +56,11 @@ def run_sweep(
     n_jobs: int = 1,
     config_dir: str | None = None,
     backend: Backend = local,
+    folder: Path | None = None,
 ) -> int:
     """0 when every run of a sweep is finished, 1 when one failed, 128 + signal when stopped.
+
+    `folder` is its own where it was moved; None = `sweep_folder`.
 
     Raises:
         PlanError: parts that do not fit, or nothing can be written to its folder.
@@ -65,7 +68,7 @@ def run_sweep(
     if backend is local:
         warm_up()  # while this process plans
     jobs = plan_sweep(overrides, config_dir)
-    folder = sweep_folder(jobs, overrides, config_dir)
+    folder = folder or sweep_folder(jobs, overrides, config_dir)
     with Pool(folder, n_jobs, f"sweep {folder.name}", backend) as pool:
 
         def check() -> list[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,9 @@ BAD = ("degenerate", "diverged")  # endings for which the values are to blame
 
 @contextmanager
 def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
-    """The trials of a plan; made where there are none, and with `to_read` also of another search.
+    """The trials of a plan, made where there are none.
+
+    With `to_read` those of another search are opened as well, and it is said on stderr.
 
     Raises:
         PlanError: they are of another search, or the storage fails.
@@ -64,8 +67,12 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
                 f"{path} cannot be opened ({type(error).__name__}: "
                 f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
             ) from error
-        if not to_read:
-            _reject_another(study, plan)
+        if another := difference(study, plan):
+            if not to_read:
+                raise PlanError(another)
+            print(another, file=sys.stderr)
+        elif not to_read:
+            study.set_user_attr(IDENTITY, plan.identity)
         yield study
     except (StorageInternalError, SQLAlchemyError) as error:
         raise PlanError(
@@ -152,20 +159,21 @@ def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
     return frozenset(point.items())
 
 
-def _reject_another(study: optuna.Study, plan: Plan) -> None:
+def difference(study: optuna.Study, plan: Plan) -> str:
+    """What the trials have other than the plan, in a sentence; empty if they are its own."""
     identity = json.loads(json.dumps(plan.identity))  # as it is kept
-    known: dict[str, Any] | None = study.user_attrs.get(IDENTITY)
-    if known is None:
-        study.set_user_attr(IDENTITY, identity)
-    elif changed := [key for key in identity if known.get(key) != identity[key]]:
-        if changed == ["data"]:
-            was, now = (", ".join(dict.fromkeys(own["data"])) for own in (known, identity))
-            changed = [f"what its runs read, {was}, and what they would read now, {now},"]
-        raise PlanError(
-            f"{plan.folder} holds {len(trials_of(study))} trials of another search "
-            f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
-            f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
-        )
+    known: dict[str, Any] = study.user_attrs.get(IDENTITY, identity)
+    changed = [key for key in identity if known.get(key) != identity[key]]
+    if not changed:
+        return ""
+    if changed == ["data"]:
+        was, now = (", ".join(dict.fromkeys(own["data"])) for own in (known, identity))
+        changed = [f"what its runs read, {was}, and what they would read now, {now},"]
+    return (
+        f"{plan.folder} holds {len(trials_of(study))} trials of another search "
+        f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
+        f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
+    )
 
 
 def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:

@@ -120,10 +120,16 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     shipped = Path(__file__).parents[2] / "docs" / "does_isotropy_help"
     with tarfile.open(shipped / "finished_runs.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
+    for action in ("collect", "report"):  # of the runs alone, without their study's folder
+        assert main([action, str(tmp_path)]) == 0
+        assert "# Runs: 64 finished" in capsys.readouterr().out
     assert main(["report", "does_isotropy_help", f"output_dir={tmp_path}"]) == 0
     assert "have other keys than the study has now: encoder._target_" in capsys.readouterr().err
     table = tmp_path / "studies" / "does_isotropy_help" / "table.csv"
     assert table.read_bytes() == (shipped / "table.csv").read_bytes()
+    capsys.readouterr()
+    assert main(["status", str(table.parent)]) == 0
+    assert "64 runs, 64 finished" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):

@@ -208,15 +208,16 @@ def test_runs_that_finished_before_the_first_call_show(written, finish):
     ]
 
 
-def test_run_rejects_another_study_and_reading_tells_of_it(fake, capsys):
+def test_run_and_report_reject_another_study_and_status_tells_of_it(fake, capsys):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    before = (fake.folder / "study.json").read_bytes()
+    before = [(fake.folder / name).read_bytes() for name in ("study.json", "table.md")]
     other = [*fake.overrides, "data.batch_size=8"]
-    for action, code in (("run", 2), ("status", 0), ("report", 0)):
+    for action, code in (("run", 2), ("status", 0), ("report", 2)):
         capsys.readouterr()
         assert main([action, str(fake.file), *other]) == code
         assert "data.batch_size" in capsys.readouterr().err
-    assert (fake.folder / "study.json").read_bytes() == before
+    after = [(fake.folder / name).read_bytes() for name in ("study.json", "table.md")]
+    assert after == before
     assert run_study(str(fake.file), other, 3, fake.backend, name="small") == 0
     assert (fake.runs / "studies" / "small" / "table.md").is_file()
     assert main(["status", str(fake.file), "--name", "small", *other]) == 0

@@ -220,6 +220,11 @@ def test_the_whole_space_is_judged_with_every_mistake_at_once(few):
         (["seed=3"], {}, "seed=3 is for a single run; a search has its own list"),
         (
             [],
+            {"space": "{report: [true, false]}"},
+            "report=true and report=false would compute the same",
+        ),
+        (
+            [],
             {"space": "{task: [rte, wic]}", "overrides": "[encoder=tiny, source=demo]"},
             "scores of several tasks cannot be ranked",
         ),

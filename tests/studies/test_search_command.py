@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
+from socket import gethostname
+
 import pytest
 from optuna.exceptions import StorageInternalError
 
@@ -9,6 +13,7 @@ from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands import targets
 from isotrain.jobs.process import fresh
+from isotrain.runs.locks import held
 
 
 @pytest.fixture
@@ -82,6 +87,20 @@ def test_a_file_is_shown_before_it_is_run(few, tune, capsys, monkeypatch):
     assert not few.runs.exists()
 
 
+def test_a_search_that_is_only_starting_can_be_stopped(few, tune, monkeypatch, capsys):
+    lock = few.folder / "lock"
+    lock.parent.mkdir(parents=True)
+    with ExitStack() as call:
+        call.enter_context(held(lock))
+        lock.write_text(json.dumps({"pid": 1234, "n": 1, "host": gethostname()}))
+        assert tune("status") == 2
+        assert "search few is only starting" in capsys.readouterr().err
+        monkeypatch.setattr(commands.os, "kill", lambda *_: call.close())
+        assert tune("cancel") == 0
+    assert "stopping process 1234" in capsys.readouterr().out
+    assert [path.name for path in few.folder.iterdir()] == ["lock"]
+
+
 def test_storage_that_fails_is_one_sentence(few, tune, monkeypatch, capsys):
     error = StorageInternalError("disk full\nmore")
 
@@ -103,13 +122,21 @@ def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_
 ):
     assert tune("run", "--trials", "1") == 0
     with monkeypatch.context() as patch:
-        patch.setattr("isotrain.studies.search_plan.late_mistakes_apart", pytest.fail)
+        for name in ("file_mistakes", "late_mistakes_apart"):
+            patch.setattr(f"isotrain.studies.search_plan.{name}", pytest.fail)
         few.says(seeds="[1]")  # it would be another one
+        confirmation = next(few.folder.glob("confirm_*.yaml"))
+        confirmation.unlink()
         for action in ("status", "report", "cancel"):
             assert tune(action) == 0
-        capsys.readouterr()
+            assert "another search of this name (seeds differ)" in capsys.readouterr().err
+        assert "of another search of this name" in (few.folder / "table.md").read_text()
+        assert not confirmation.exists()
         assert main(["status", str(few.folder), "--json"]) == 0
         assert '"complete": 1' in capsys.readouterr().out
+        assert main(["report", str(few.folder)]) == 0, "by the copy of its file"
+        assert capsys.readouterr().err == ""
+        assert confirmation.exists()
         few.file.unlink()
         assert main(["report", str(few.folder)]) == 0
         assert "1 of 1 trials: 1 complete." in capsys.readouterr().out

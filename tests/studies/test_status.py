@@ -125,7 +125,10 @@ def test_runs_at_a_time_are_those_of_the_call_at_work(job, studied, capsys):
 def states(*given):
     """(task, state, step, took_s) as states of a training of 100 steps."""
     return [
-        State(Job(task, "none", k, CFG, ID, Path(task) / "x", ()), state, step, 100, "", took)
+        State(
+            *(Job(task, "none", k, CFG, ID, Path(task) / "x", ()), state, step, 100, "", took),
+            is_over=state == "finished",
+        )
         for k, (task, state, step, took) in enumerate(given)
     ]
 
@@ -147,10 +150,22 @@ def test_time_left_by_the_mean_of_the_same_task():
     assert left_s(states(("a", "running", 5, None)), 1) is None
 
 
-def test_what_failed_is_left_to_the_next_call():
-    found = states(("a", "finished", None, 50.0), ("a", "failed", None, None))
-    at_work, later = (status_table("s", HEADINGS, found, 1, is_it) for is_it in (True, False))
-    assert (at_work.content["seconds_left"], later.content["seconds_left"]) == (None, 50)
+def test_what_failed_in_the_call_at_work_is_left_to_the_next_call(job, studied):
+    failed = record("failed", error="OSError: full")
+    jobs = [job(0, result=FINISHED), *(job(k, result=failed) for k in (1, 2))]
+    for own, ended_at in zip(jobs[1:], (1e9 - 5, 1e9 + 5), strict=True):  # by another call, by this
+        log = studied / "logs" / f"{own.name}.log"
+        log.touch()
+        os.utime(log, (ended_at, ended_at))
+
+    def seconds_left():
+        return status_of("s", HEADINGS, jobs, studied, None).content["seconds_left"]
+
+    with held(studied / "lock"):
+        at_work(studied / "lock", 1)
+        os.utime(studied / "lock", (1e9, 1e9))
+        assert seconds_left() == 30
+    assert seconds_left() == 60
 
 
 def test_the_table(capsys):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import partial
 
 import pytest
 
 from isotrain.cli import main
+from isotrain.commands import plans as commands
 from isotrain.config.sweep import check_sweep
 from isotrain.jobs.process import fresh
 from isotrain.studies.sweep import plan_sweep, run_sweep, sweep_folder
@@ -45,6 +47,20 @@ def test_a_sweep_runs_is_found_again_and_shown_by_its_folder(fake, overrides, ca
     assert main(["status", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["finished"] == 2
     assert main(["cancel", str(folder)]) == 0
+
+
+def test_run_of_a_moved_folder_goes_on_there(fake, overrides, monkeypatch, tmp_path, capsys):
+    backend = fresh(fake.command)
+    assert run_sweep(overrides, 2, None, backend) == 0
+    moved = fake.runs.rename(tmp_path / "moved")
+    (folder,) = moved.glob("sweeps/seed-*")
+    monkeypatch.setattr(commands, "run_sweep", partial(run_sweep, backend=backend))
+    for _ in range(2):
+        capsys.readouterr()
+        assert main(["run", str(folder)]) == 0
+        assert f"2 finished before, 0 to do, 1 at a time; {folder}\n" in capsys.readouterr().out
+    assert [*moved.glob("sweeps/*")] == [folder]
+    assert not fake.runs.exists()
 
 
 def test_a_report_of_a_sweep_has_its_own_runs_alone(fake, overrides, capsys):
