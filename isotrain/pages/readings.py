@@ -51,9 +51,12 @@ class Reading(NamedTuple):
         )
 
 
+FIELDS = {*Reading._fields}
+
+
 @cache
 def readings() -> dict[str, Reading]:
-    """The reading of every metric of isotrain, by name.
+    """The reading of every metric whose yaml has the whole head, by name.
 
     >>> readings()["mean_cosine"].source
     'Ethayarajh 2019'
@@ -62,12 +65,18 @@ def readings() -> dict[str, Reading]:
     package = folder.removeprefix("pkg://")
     root = Path(folder) if package == folder else files(package)
     found = {file.name: file.read_text("utf-8") for file in root.joinpath("metric").iterdir()}
-    return {name.partition(".")[0]: _reading(text) for name, text in sorted(found.items())}
+    heads = {name.partition(".")[0]: _head(text) for name, text in sorted(found.items())}
+    return {name: Reading(**head) for name, head in heads.items() if {*head, "parts"} == FIELDS}
 
 
-def _reading(text: str) -> Reading:
-    head = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
-    return Reading(**yaml.safe_load("\n".join(head)))
+def _head(text: str) -> dict[str, Any]:
+    """The comments of a yaml, read as yaml; empty where they are prose."""
+    lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
+    try:
+        head = yaml.safe_load("\n".join(lines))
+    except yaml.YAMLError:
+        return {}
+    return head if isinstance(head, dict) else {}
 
 
 def base_of(metric: str) -> str:

@@ -29,6 +29,18 @@ def test_every_metric_has_its_words():
         assert all(isinstance(text, str) and text for text in reading[:8]), name
 
 
+def test_a_metric_without_the_whole_head_has_no_words_and_costs_no_page(tmp_path, monkeypatch):
+    folder = tmp_path / "metric"
+    folder.mkdir()
+    whole = (ROOT / "conf" / "metric" / "isoscore.yaml").read_text("utf-8")
+    heads = {"whole": whole, "none": "mine:\n", "prose": "# A norm: of each [row.\n"}
+    heads |= {"part": "# label: norm\n", "more": "# unit: m\n" + whole}
+    for name, text in heads.items():
+        (folder / f"{name}.yaml").write_text(text, "utf-8")
+    monkeypatch.setattr("isotrain.pages.readings.conf_folder", lambda: str(tmp_path))
+    assert set(readings.__wrapped__()) == {"whole"}
+
+
 def test_the_table_of_the_docs_is_made_of_them(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     from metric_table import PAGE, with_table
