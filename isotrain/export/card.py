@@ -15,6 +15,7 @@ from isotrain.export.agreement import Agreement
 from isotrain.export.formats import Differences, Format
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.source_run import SourceRun
+from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
 from isotrain.reporting.markdown import aligned
@@ -207,6 +208,9 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     sizes = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
     start = f", started from the run {config['init_from']}" if config.get("init_from") else ""
     objectives = ", ".join(map(_node, config["objective"].values())) or "the task's loss alone"
+    rows = read_records(run.folder / "metrics.jsonl")
+    limits = [*faults(result), *warnings(result, rows)]
+    limits.append("One seed: the 95 % CI is over examples, and says nothing of another training.")
     entries = citations(config, rebuilt.network.config.model_type, task.data_sets)
     cited = "\n\n".join(entries) or "% none is known for this encoder and method"
     return f"""# {task.name} · {result.get("arm")} · seed {result.get("seed")}
@@ -222,7 +226,9 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
 
 {score_table(scores)}
 
-One seed: the 95 % CI is over examples, and says nothing of another training.
+Limitations:
+
+{chr(10).join(f"- {text}" for text in limits)}
 
 ## Isotropy of the last layer
 

@@ -145,8 +145,9 @@ def faults(result: Result) -> list[str]:
     if bad := [run for run in runs if run.degenerate]:
         methods = _listed(list(dict.fromkeys(run.arm for run in bad)))
         found.append(
-            f"{len(bad)} of {counted(len(runs), 'run')} have collapsed predictions ({methods}). "
-            "They count in all numbers unless said otherwise, and nothing is claimed beside them. "
+            f"{len(bad)} of {counted(len(runs), 'run')} have collapsed predictions "
+            f"(methods: {methods}). They count in all numbers unless said otherwise, and nothing "
+            "is claimed beside them. "
             f"{_without(result)}"
         )
     if len(result.study.seeds) == 1:

@@ -210,7 +210,9 @@ def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
 def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
     """How many runs of some methods have collapsed predictions; empty where none has."""
     counts = {arm: sum(bool(run.degenerate) for run in own) for arm, own in arms.items()}
-    told = " and ".join(f"{n} of {len(arms[arm])} runs of {arm}" for arm, n in counts.items() if n)
+    told = " and ".join(
+        f"{n} of {len(arms[arm])} runs of method {arm}" for arm, n in counts.items() if n
+    )
     return f"{told} collapsed" if told else ""
 
 

@@ -204,6 +204,8 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         )
     elif study.margin is None and study.margin_share is None:
         texts.append("No margin was stated, so that nothing is called the same.")
+    else:
+        texts.append("A margin was stated; no difference could be tested against it.")
     if any(row.seeds_needed for row in rows):
         texts.append(
             "Seeds needed: about the fewest that show a difference of one point with power 80 % "

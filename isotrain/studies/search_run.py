@@ -163,7 +163,7 @@ class _Call:
             self.n_good += state != TrialState.FAIL
             self.n_failed += state == TrialState.FAIL
         value = f"{self._plan.objective} {score_text(told.value)}" if told.value is not None else ""
-        say(f"{ending(told)} trial {number}: {value}{why}")
+        say(": ".join(filter(None, (f"{ending(told)} trial {number}", value, why))))
 
     def _score(self, trial: Trial, number: int) -> float:
         """The mean score of a trial's runs.

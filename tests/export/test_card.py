@@ -80,7 +80,11 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run):
     assert result["metrics"][0]["value"] == 0.5
     assert result["dataset"]["split"] == "dev", "files of one's own are no split of the hub"
     wanted = ("## Use", "One seed", "isotrain run", "mu2018allbutthetop", "devlin2019bert")
-    wanted += ("wang2019glue", "it kept no predictions of these examples")
+    wanted += (
+        "wang2019glue",
+        "it kept no predictions of these examples",
+        "No isotropy was measured",
+    )
     for text in (*wanted, str(folder), "largest difference", "examples: 96 train, 32 dev"):
         assert text in body
 

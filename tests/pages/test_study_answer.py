@@ -171,7 +171,7 @@ def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted
     without = [one._replace(runs=WITHOUT) for one in rows]
     found = content(base(), row("a", -0.03, 0.01), *without, runs=broken)
     (text,) = faults(found)
-    assert text.startswith("1 of 2 runs have collapsed predictions (a). They count in all")
+    assert text.startswith("1 of 2 runs have collapsed predictions (methods: a). They count in all")
     assert text.endswith(wanted)
 
 
@@ -182,7 +182,7 @@ def runs():
 
 @pytest.mark.parametrize("p_holm", [0.001, 0.9, None])
 def test_nothing_is_claimed_beside_degenerate_runs(p_holm):
-    said = "8 of 8 runs of none collapsed"
+    said = "8 of 8 runs of method none collapsed"
     of_score = row("a", 0.03, p_holm, p_tost=0.001)._replace(collapsed=said)
     of_place = row("a", 0.2, 0.001, key=PLACE)._replace(collapsed=said)
     found = content(base(), of_score, base(PLACE), of_place, arms=("a",))

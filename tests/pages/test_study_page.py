@@ -117,7 +117,7 @@ def test_collapsed_predictions_are_marked_and_the_table_comes_without_them_too(t
         return run._replace(degenerate="all of one class") if run[1:3] == ("istar", 1) else run
 
     page = small(tmp_path, change=broken)
-    assert "1 of 12 runs have collapsed predictions (istar)" in page.text
+    assert "1 of 12 runs have collapsed predictions (methods: istar)" in page.text
     assert page.text.count("All numbers without collapsed predictions") == 2  # contents, heading
     without = page.text[page.text.rindex("All numbers without collapsed") :]
     assert "istar 2 " in without

@@ -191,7 +191,7 @@ def test_four_pairs_and_degenerate_runs_give_no_seeds_for_a_point_and_no_equival
     assert (before.collapsed, before.seeds_needed is None) == ("", False)
     assert (mean.seeds_needed, mean.p_tost) == (None, None)
     assert mean.difference == before.difference
-    assert mean.collapsed == f"1 of 5 runs of {arm} collapsed"
+    assert mean.collapsed == f"1 of 5 runs of method {arm} collapsed"
     assert bool(base.collapsed) == bool(zca.collapsed) == (arm == "none")
     assert zca.seeds_needed is None  # of four pairs
 

@@ -50,8 +50,8 @@ def test_collapsed_predictions_are_listed_marked_and_left_out_in_a_second_table(
     of_all, without = found.split("### accuracy on dev, N = 277, without collapsed predictions")
     marked = re.findall(r"^\| (\S+ †) ", of_all, re.MULTILINE)
     assert marked == ["none †", "protect_labels_1.0 †"] * 2
-    assert "- none: 1 of 4 runs of none collapsed (†)" in of_all
-    assert "- protect_labels_1.0: 1 of 4 runs of none collapsed: no claim (†)" in of_all
+    assert "- none: 1 of 4 runs of method none collapsed (†)" in of_all
+    assert "- protect_labels_1.0: 1 of 4 runs of method none collapsed: no claim (†)" in of_all
     assert "TOST p |" not in of_all
     of_rte, of_wic = without.split("## wic")
     assert "TOST p |" in of_rte
