@@ -104,9 +104,10 @@ def constant(part: Any, name: str) -> Any:
 
 def parameters_of(part: Any) -> dict[str, Parameter]:
     """The parameters of a class's constructor, or of a function."""
-    init = getattr(part, "__init__", None)
-    if isclass(part) and getattr(init, "__qualname__", "") == "Module.__init__":
-        return {}  # nn.Module's own takes anything
+    if isclass(part):
+        owner = next(base for base in part.__mro__ if "__init__" in vars(base))
+        if owner.__module__ == "torch.nn.modules.module":
+            return {}  # nn.Module's own takes anything; torch.compile replaces it by another
     return dict(signature(part).parameters)
 
 
