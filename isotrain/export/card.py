@@ -18,6 +18,7 @@ from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
+from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import is_share, number, score_number
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
@@ -46,8 +47,9 @@ def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
         stage, _, name = key.partition("/")
         if stage in SPLITS and name in names:
             split = SPLITS[stage]
-            n_examples = int(run.result["n_rows"].get(split, 0))
-            interval = _interval(run, split, name)
+            scores = run.result["scores"]
+            n_examples = int(scores.get(f"{stage}/n_rows", run.result["n_rows"].get(split, 0)))
+            interval = accuracy_interval(key, value, n_examples) or _interval(run, split, name)
             found.append(Scored(split, name, float(value), interval, n_examples))
     return sorted(found, key=lambda one: (one.split, one.name != monitored, one.name))
 
@@ -210,7 +212,10 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     objectives = ", ".join(map(_node, config["objective"].values())) or "the task's loss alone"
     rows = read_records(run.folder / "metrics.jsonl")
     limits = [*faults(result), *warnings(result, rows)]
-    limits.append("One seed: the 95 % CI is over examples, and says nothing of another training.")
+    limits.append(
+        "One seed: the 95 % CI is over examples, and says nothing of another training "
+        "(Wilson's for an accuracy, a bootstrap of the examples for other scores)."
+    )
     entries = citations(config, rebuilt.network.config.model_type, task.data_sets)
     cited = "\n\n".join(entries) or "% none is known for this encoder and method"
     return f"""# {task.name} · {result.get("arm")} · seed {result.get("seed")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from isotrain.cli import main
 from isotrain.export.card import citations, isotropy_table, score_table, scored
 from isotrain.export.source_run import SourceRun
+from isotrain.pages.verdict import accuracy_interval
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
 
@@ -43,13 +43,12 @@ def test_the_interval_of_a_score_is_that_of_its_rows(run):
     found = {(one.split, one.name): one for one in scored(run, ("accuracy", "own"))}
     assert [*found] == [("dev", "accuracy"), ("dev", "own"), ("test", "accuracy")]
     dev = found["dev", "accuracy"]
-    half = 1.966 * math.sqrt(0.75 * 0.25 / 399)  # t of 399 degrees of freedom
-    assert dev.interval == pytest.approx((0.75 - half, 0.75 + half), abs=0.003)
+    assert dev.interval == accuracy_interval("val/accuracy", 0.75, 400), "as at the end of a run"
     assert dev.n_examples == 400
     assert found["dev", "own"].interval is None
-    assert found["test", "accuracy"].interval is None
+    assert found["test", "accuracy"].interval == accuracy_interval("test/accuracy", 0.7, 50)
     assert found["test", "accuracy"].n_examples == 50
-    assert "accuracy | 75.0 points | 70.7 to 79.3 | 400" in score_table([dev])
+    assert "accuracy | 75.0 points | 70.5 to 79.0 | 400" in score_table([dev])
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
