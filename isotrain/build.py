@@ -48,6 +48,7 @@ from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
+from isotrain.training.speed import take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
@@ -68,6 +69,7 @@ class Experiment:
     headline: list[str]  # metrics that loggers, bar and tables show
     checkpoints: Checkpoints
     selection: Selection
+    paths: dict[str, str]  # that make a step shorter: taken, or why not
 
 
 def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
@@ -130,6 +132,9 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
     ]
     trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
+    on_cpu = trainer.strategy.root_device.type == "cpu"
+    monitored = bool(metrics) and cfg.monitor.every_steps > 0
+    paths = take_paths(cfg.speed, model, objectives, monitored, on_cpu)
 
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
@@ -144,6 +149,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         headline,
         checkpoints,
         selection,
+        paths,
     )
 
 

@@ -196,6 +196,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "monitor": f"val/{experiment.module.task.monitor}",
         "mode": experiment.module.task.mode,
         "headline": experiment.headline,
+        "speed": experiment.paths,
     }
 
 

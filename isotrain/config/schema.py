@@ -88,6 +88,14 @@ class MonitorConfig:
 
 
 @dataclass
+class SpeedConfig:
+    """Paths that make a step shorter."""
+
+    dropout: bool = True
+    last_block: bool = True
+
+
+@dataclass
 class CheckpointConfig:
     """Options of checkpoints."""
 
@@ -118,6 +126,7 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    speed: SpeedConfig = field(default_factory=SpeedConfig)
     seed: int = 0
     site: list[str] = field(default_factory=lambda: ["pooled"])
     rows: TokenRows = TokenRows.all
@@ -135,6 +144,7 @@ SECTIONS = {
     "training": TrainingConfig,
     "monitor": MonitorConfig,
     "checkpoint": CheckpointConfig,
+    "speed": SpeedConfig,
 }
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 BOUNDS = {  # of numbers; those of a part are in its annotations

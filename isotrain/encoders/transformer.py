@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.encoders.base import Encoder
+from isotrain.encoders.last_block import read_tokens_only
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
@@ -80,7 +81,9 @@ class TransformerEncoder(Encoder):
         """What turns token ids into state 0."""
         return _embeddings(self.model)
 
-    def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
+    def forward(
+        self, batch: Batch, after_block: Mapping[int, Edit], read_AT: Tensor | None = None
+    ) -> EncoderOutput:
         """Hidden states of a batch, as `Encoder.forward` says.
 
         Raises:
@@ -94,6 +97,9 @@ class TransformerEncoder(Encoder):
             )
         segments = {"token_type_ids": batch.token_type_ids} if self._takes_segments else {}
         self._states, self._edits = [], after_block
+        last = self.blocks[-1]
+        if read_AT is not None:  # hides the method of its class for this call
+            last.forward = partial(read_tokens_only, last, read_AT)
         try:
             output = self.model(
                 input_ids=batch.input_ids,
@@ -104,6 +110,7 @@ class TransformerEncoder(Encoder):
             states = tuple(self._states)
         finally:
             self._states, self._edits = None, {}
+            vars(last).pop("forward", None)
         return EncoderOutput(states, output.last_hidden_state)
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
 from isotrain.model.distributed import WholeBatch, n_processes, order_keys
+from isotrain.model.pooling import tokens_read
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteEmbeddings
 
@@ -94,6 +95,7 @@ class IsotropicModel(nn.Module):
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows, self.sync = rows, sync
         self.recent = StepMemory()
+        self.reads_all_tokens = True  # of the last block in training; False: those that are pooled
 
     def forward(self, batch: Batch) -> ModelOutput:
         """All hidden states, the embeddings around every site, pooled embeddings and logits."""
@@ -106,7 +108,9 @@ class IsotropicModel(nn.Module):
             for site, block in self.blocks_of.items()
             if block is not None
         }
-        states = self.encoder(batch, edits)
+        all_read = self.reads_all_tokens or not self.training
+        read_AT = None if all_read else tokens_read(self.pooling.reads, batch)
+        states = self.encoder(batch, edits, *([] if read_AT is None else [read_AT]))
         last_ATD = states.last
         if "tokens" in self.transforms:
             last_ATD = self._at_site("tokens", batch, mask_AT, around, last_ATD)

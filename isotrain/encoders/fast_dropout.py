@@ -1,0 +1,111 @@
+"""Dropout that costs a third of torch's on a CPU: masks from 16-bit lanes of 64-bit draws.
+
+torch draws one Bernoulli number an element, in one thread. Here four elements share a 64-bit
+draw of the same generator, and one is dropped where its lane is below `round(65536 p)`. So p is
+exact to 1/131072, the masks are other ones than torch's, and a resumed run continues them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from isotrain.encoders.base import Encoder
+
+LANES = 1 << 16  # values of a lane
+ATTENTION = "isotrain_dropout"  # the name under which transformers knows `attention`
+
+
+class LaneDropout(nn.Dropout):
+    """`nn.Dropout` that draws lanes where its input is on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The input with elements set to 0 at rate p and the others divided by 1 − p."""
+        if not self.training or not input.is_cpu:
+            return super().forward(input)
+        return lane_dropout(input, self.p)
+
+
+def without_dropout(encoder: Encoder) -> str:
+    """Says so where an encoder drops nothing; empty otherwise."""
+    drops = any(isinstance(m, nn.Dropout) and m.p > 0 for m in encoder.modules())
+    return "" if drops else "the encoder has no dropout"
+
+
+def draw_lanes(encoder: Encoder) -> None:
+    """Make an encoder draw lanes in training: its dropout modules, and attention to both sides."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    for module in list(encoder.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Dropout:
+                setattr(module, name, LaneDropout(child.p))
+    model = encoder.model
+    if model is not None and not encoder.is_causal and model.config._attn_implementation == "sdpa":
+        AttentionInterface.register(ATTENTION, attention)
+        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+        model.set_attn_implementation(ATTENTION)
+
+
+def lane_dropout(x: Tensor, p: float) -> Tensor:
+    """A tensor of the same shape with elements set to 0 at rate p, the others divided by 1 − p.
+
+    >>> x = lane_dropout(torch.ones(1000), 0.5)
+    >>> sorted(set(x.tolist()))
+    [0.0, 2.0]
+    """
+    dropped = round(p * LANES)
+    if dropped in (0, LANES):
+        return x if dropped == 0 else x * 0
+    return _LaneDropout.apply(x, kept(x.shape, dropped), LANES / (LANES - dropped))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def kept(shape: torch.Size, dropped: int) -> Tensor:
+    """A Boolean mask, false where a lane is among the lowest `dropped` of its 65536 values."""
+    n = shape.numel()
+    lanes = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    return lanes.view(torch.int16)[:n].view(shape) >= dropped - LANES // 2
+
+
+class _LaneDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kept: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(kept)
+        ctx.scale = scale
+        return torch.where(kept, x, 0.0).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, gradients[0], 0.0).mul_(ctx.scale), None, None
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    """Attention `[A, T, heads, d]` as transformers asks for it; torch's own without dropout.
+
+    `attention_mask` is Boolean, true where a token may be read; None = everywhere.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if dropout == 0 or not query.is_cpu:
+        output = F.scaled_dot_product_attention(
+            query, key, value, attention_mask, dropout, scale=scale
+        )
+    else:
+        scores = (query * scale) @ key.transpose(2, 3)
+        if attention_mask is not None:
+            scores = scores.masked_fill_(~attention_mask, float("-inf"))
+        output = lane_dropout(scores.softmax(-1), dropout) @ value
+    return output.transpose(1, 2).contiguous(), None
