@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from isotrain.arguments import refuse_misspelt
 from isotrain.types import Batch, Edit, EncoderOutput
@@ -48,11 +48,9 @@ class Encoder(nn.Module, ABC):
         return len(self.blocks)
 
     @abstractmethod
-    def forward(
-        self, batch: Batch, after_block: Mapping[int, Edit], read_AT: Tensor | None = None
-    ) -> EncoderOutput:
+    def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """Hidden states `[A, T, D]`, as the blocks produced them, and what leaves the encoder.
 
         `after_block[k]` (1-based) rewrites what flows on after block k, and no recorded state.
-        Where `read_AT` is given and false, the last state is not read and may be 0.
+        Where `batch.read_mask` is false, nobody reads the last state, and it may be 0.
         """

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import scaled_dot_product_attention
 
 from isotrain.encoders.base import Encoder
 
@@ -43,7 +43,7 @@ def draw_lanes(encoder: Encoder) -> None:
     for module in list(encoder.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Dropout:
-                setattr(module, name, LaneDropout(child.p))
+                setattr(module, name, LaneDropout(child.p).train(child.training))
     model = encoder.model
     if model is not None and not encoder.is_causal and model.config._attn_implementation == "sdpa":
         AttentionInterface.register(ATTENTION, attention)
@@ -100,7 +100,7 @@ def attention(
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if dropout == 0 or not query.is_cpu:
-        output = F.scaled_dot_product_attention(
+        output = scaled_dot_product_attention(
             query, key, value, attention_mask, dropout, scale=scale
         )
     else:

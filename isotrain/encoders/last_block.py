@@ -22,7 +22,12 @@ def is_bert_like(block: nn.Module) -> bool:
 
 
 def read_tokens_only(
-    block: Any, read_AT: Tensor, hidden_ATD: Tensor, attention_mask: Tensor | None, *_: Any, **__: Any
+    block: Any,
+    read_AT: Tensor,
+    hidden_ATD: Tensor,
+    attention_mask: Tensor | None,
+    *_: Any,
+    **__: Any,
 ) -> Tensor:
     """The output `[A, T, D]` of a BERT-like block where `read_AT` is true, and 0 elsewhere.
 
@@ -36,7 +41,7 @@ def read_tokens_only(
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     def heads(x: Tensor) -> Tensor:
-        return x.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], own.num_attention_heads, -1).transpose(1, 2)
 
     context, _weights = ALL_ATTENTION_FUNCTIONS.get(
         own.config._attn_implementation, ALL_ATTENTION_FUNCTIONS["sdpa"]

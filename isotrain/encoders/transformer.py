@@ -81,9 +81,7 @@ class TransformerEncoder(Encoder):
         """What turns token ids into state 0."""
         return _embeddings(self.model)
 
-    def forward(
-        self, batch: Batch, after_block: Mapping[int, Edit], read_AT: Tensor | None = None
-    ) -> EncoderOutput:
+    def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """Hidden states of a batch, as `Encoder.forward` says.
 
         Raises:
@@ -98,8 +96,8 @@ class TransformerEncoder(Encoder):
         segments = {"token_type_ids": batch.token_type_ids} if self._takes_segments else {}
         self._states, self._edits = [], after_block
         last = self.blocks[-1]
-        if read_AT is not None:  # hides the method of its class for this call
-            last.forward = partial(read_tokens_only, last, read_AT)
+        if batch.read_mask is not None:  # hides the method of its class for this call
+            last.forward = partial(read_tokens_only, last, batch.read_mask)
         try:
             output = self.model(
                 input_ids=batch.input_ids,

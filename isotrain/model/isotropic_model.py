@@ -6,6 +6,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -110,7 +111,7 @@ class IsotropicModel(nn.Module):
         }
         all_read = self.reads_all_tokens or not self.training
         read_AT = None if all_read else tokens_read(self.pooling.reads, batch)
-        states = self.encoder(batch, edits, *([] if read_AT is None else [read_AT]))
+        states = self.encoder(replace(batch, read_mask=read_AT), edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
             last_ATD = self._at_site("tokens", batch, mask_AT, around, last_ATD)

@@ -35,8 +35,7 @@ def take_paths(
         "last_block": _all_tokens(model, objectives, monitors_training),
     }
     paths = {
-        name: (why or TAKEN) if wanted[name] else "switched off"
-        for name, why in hindrances.items()
+        name: (why or TAKEN) if wanted[name] else "switched off" for name, why in hindrances.items()
     }
     if paths["dropout"] == TAKEN:
         draw_lanes(model.encoder)
