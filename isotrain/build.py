@@ -134,7 +134,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
     on_cpu = trainer.strategy.root_device.type == "cpu"
     monitored = bool(metrics) and cfg.monitor.every_steps > 0
-    paths = take_paths(cfg.speed, model, objectives, monitored, on_cpu)
+    paths = take_paths(cfg.speed, model, objectives, monitored, cfg.data.batching.value, on_cpu)
 
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)

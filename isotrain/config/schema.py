@@ -93,6 +93,7 @@ class SpeedConfig:
 
     dropout: bool = True
     last_block: bool = True
+    packing: bool = True
 
 
 @dataclass

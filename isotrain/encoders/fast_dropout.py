@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from isotrain.encoders.base import Encoder
 
 LANES = 1 << 16  # values of a lane
-ATTENTION = "isotrain_dropout"  # the name under which transformers knows `attention`
 
 
 class LaneDropout(nn.Dropout):
@@ -36,19 +34,11 @@ def without_dropout(encoder: Encoder) -> str:
 
 
 def draw_lanes(encoder: Encoder) -> None:
-    """Make an encoder draw lanes in training: its dropout modules, and attention to both sides."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
+    """Make the dropout modules of an encoder draw lanes."""
     for module in list(encoder.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Dropout:
                 setattr(module, name, LaneDropout(child.p).train(child.training))
-    model = encoder.model
-    if model is not None and not encoder.is_causal and model.config._attn_implementation == "sdpa":
-        AttentionInterface.register(ATTENTION, attention)
-        AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-        model.set_attn_implementation(ATTENTION)
 
 
 def lane_dropout(x: Tensor, p: float) -> Tensor:
@@ -82,30 +72,3 @@ class _LaneDropout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (kept,) = ctx.saved_tensors
         return torch.where(kept, gradients[0], 0.0).mul_(ctx.scale), None, None
-
-
-def attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **more: Any,
-) -> tuple[Tensor, None]:
-    """Attention `[A, T, heads, d]` as transformers asks for it; torch's own without dropout.
-
-    `attention_mask` is Boolean, true where a token may be read; None = everywhere.
-    """
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if dropout == 0 or not query.is_cpu:
-        output = scaled_dot_product_attention(
-            query, key, value, attention_mask, dropout, scale=scale
-        )
-    else:
-        scores = (query * scale) @ key.transpose(2, 3)
-        if attention_mask is not None:
-            scores = scores.masked_fill_(~attention_mask, float("-inf"))
-        output = lane_dropout(scores.softmax(-1), dropout) @ value
-    return output.transpose(1, 2).contiguous(), None

@@ -1,16 +1,15 @@
 """The last block of a BERT-like encoder for the tokens that are read: K and V of all, the rest not.
 
-A sequences, T tokens, R tokens read of a sequence at most, D hidden.
+A sequences, T tokens, N tokens of all, R read ones, D hidden.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from isotrain.geometry.rows import put_rows
+from isotrain.encoders.attention import Packing, attention
 
 
 def is_bert_like(block: nn.Module) -> bool:
@@ -24,37 +23,39 @@ def is_bert_like(block: nn.Module) -> bool:
 def read_tokens_only(
     block: Any,
     read_AT: Tensor,
-    hidden_ATD: Tensor,
+    hidden: Tensor,
     attention_mask: Tensor | None,
     *_: Any,
+    queries: Packing | None = None,
+    keys: Packing | None = None,
     **__: Any,
 ) -> Tensor:
-    """The output `[A, T, D]` of a BERT-like block where `read_AT` is true, and 0 elsewhere.
+    """The output of a BERT-like block where `read_AT` is true, and 0 elsewhere.
 
-    `attention_mask` is that of `scaled_dot_product_attention`, the same for each query.
+    `hidden` is `[A, T, D]`, or `[1, N, D]` packed as `keys` says; so is what is returned.
     """
-    n_read = int(read_AT.sum(dim=1).max())
-    place_AR = read_AT.byte().argsort(dim=1, descending=True, stable=True)[:, :n_read]
-    width = hidden_ATD.shape[-1]
-    read_ARD = hidden_ATD.gather(1, place_AR[..., None].expand(-1, -1, width))
     own = block.attention.self
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    read = Packing.of(read_AT)
+    places_R = read.places_N
+    if keys is not None:
+        places_R = keys.packed(read_AT).nonzero().flatten()
+    read_1RD = hidden.flatten(0, 1)[places_R][None]
 
     def heads(x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], own.num_attention_heads, -1).transpose(1, 2)
 
-    context, _weights = ALL_ATTENTION_FUNCTIONS.get(
-        own.config._attn_implementation, ALL_ATTENTION_FUNCTIONS["sdpa"]
-    )(
+    context, _weights = attention(
         own,
-        heads(own.query(read_ARD)),
-        heads(own.key(hidden_ATD)),
-        heads(own.value(hidden_ATD)),
-        None if attention_mask is None else attention_mask[:, :, :1].expand(-1, -1, n_read, -1),
+        heads(own.query(read_1RD)),
+        heads(own.key(hidden)),
+        heads(own.value(hidden)),
+        attention_mask,
         dropout=own.dropout.p if own.training else 0.0,
         scaling=own.scaling,
+        queries=Packing.to_the_left(read_AT),
+        keys=keys,
     )
-    attended_ARD = block.attention.output(context.flatten(2), read_ARD)
-    output_ARD = block.output(block.intermediate(attended_ARD), attended_ARD)
-    found_AR = read_AT.gather(1, place_AR)
-    return put_rows(torch.zeros_like(hidden_ATD), read_AT, output_ARD[found_AR])
+    attended_1RD = block.attention.output(context.flatten(2), read_1RD)
+    output_1RD = block.output(block.intermediate(attended_1RD), attended_1RD)
+    whole = hidden.new_zeros(hidden.flatten(0, 1).shape).to(output_1RD.dtype)
+    return whole.index_copy(0, places_R, output_1RD[0]).view_as(hidden)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrain.encoders.attention import Packing
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.last_block import read_tokens_only
 from isotrain.types import Batch, Edit, EncoderOutput
@@ -60,7 +61,10 @@ class TransformerEncoder(Encoder):
             for name, part in model.named_modules()
             if isinstance(part, nn.Embedding)
         }
-        self.max_positions = next((_n_positions(tables[n]) for n in POSITIONS if n in tables), None)
+        positions = next((tables[name] for name in POSITIONS if name in tables), None)
+        self._first_position = _first_position(positions)
+        if positions is not None:
+            self.max_positions = positions.num_embeddings - self._first_position
         accepted = inspect.signature(model.forward).parameters
         # Without a table of its own (GPT-2) a segment would be looked up as a word; one with a
         # single entry (RoBERTa) has nothing to choose.
@@ -69,6 +73,8 @@ class TransformerEncoder(Encoder):
             "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
         )
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
+        self.packs_tokens = False  # in training: linear maps and norms see no pads
+        self._packing: Packing | None = None  # of the batch, where it is packed
         self._states: list[Tensor] | None = None
         self._edits: Mapping[int, Edit] = {}
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
@@ -93,23 +99,27 @@ class TransformerEncoder(Encoder):
                 f"a sequence may have at most {self.max_positions} tokens for this encoder, got "
                 f"{length}; lower task.max_length"
             )
-        segments = {"token_type_ids": batch.token_type_ids} if self._takes_segments else {}
+        given: dict[str, Any] = {
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.attention_mask,
+        }
+        if self._takes_segments:
+            given["token_type_ids"] = batch.token_type_ids
         self._states, self._edits = [], after_block
+        if self.packs_tokens and self.training:
+            self._packing = Packing.of(given.pop("attention_mask").bool())
+            given["position_ids"] = batch.attention_mask.cumsum(dim=1) - 1 + self._first_position
+            given = {name: self._packing.packed(x)[None] for name, x in given.items()}
+            given |= {"queries": self._packing, "keys": self._packing}
         last = self.blocks[-1]
         if batch.read_mask is not None:  # hides the method of its class for this call
             last.forward = partial(read_tokens_only, last, batch.read_mask)
         try:
-            output = self.model(
-                input_ids=batch.input_ids,
-                attention_mask=batch.attention_mask,
-                **segments,
-                **self._options,
-            )
-            states = tuple(self._states)
+            output = self.model(**given, **self._options)
+            return EncoderOutput(tuple(self._states), self._padded(output.last_hidden_state))
         finally:
-            self._states, self._edits = None, {}
+            self._states, self._edits, self._packing = None, {}, None
             vars(last).pop("forward", None)
-        return EncoderOutput(states, output.last_hidden_state)
 
     @torch.no_grad()
     def _is_causal(self) -> bool:
@@ -129,23 +139,29 @@ class TransformerEncoder(Encoder):
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._states is not None:
-            self._states.append(args[0] if args else kwargs["hidden_states"])
+            self._states.append(self._padded(args[0] if args else kwargs["hidden_states"]))
 
     def _record_block(self, number: int, block: nn.Module, args: Any, output: Any) -> Any:
         if self._states is None:
             return None
         several = isinstance(output, tuple | list)  # GPT gives a list, BERT of today a tensor
-        hidden_ATD = output[0] if several else output
+        hidden_ATD = self._padded(output[0] if several else output)
         self._states.append(hidden_ATD)
         if number not in self._edits:
             return None
-        edited_ATD = self._edits[number](hidden_ATD)
-        return type(output)([edited_ATD, *output[1:]]) if several else edited_ATD
+        edited = self._edits[number](hidden_ATD)
+        if self._packing is not None:
+            edited = self._packing.packed(edited)[None]
+        return type(output)([edited, *output[1:]]) if several else edited
+
+    def _padded(self, hidden: Tensor) -> Tensor:
+        """`[A, T, D]` of what may be packed."""
+        return hidden if self._packing is None else self._packing.padded(hidden[0])
 
 
-def _n_positions(table: nn.Embedding) -> int:
-    """Tokens that have positions: RoBERTa counts from after its pad."""
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+def _first_position(table: nn.Embedding | None) -> int:
+    """The position of a first token: RoBERTa counts from after its pad."""
+    return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
 
 
 def _embeddings(model: nn.Module) -> nn.Module:

@@ -8,7 +8,8 @@ from scipy.stats import chi2
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from isotrain.encoders.fast_dropout import LaneDropout, attention, draw_lanes, kept, lane_dropout
+from isotrain.encoders.attention import attention, use_attention
+from isotrain.encoders.fast_dropout import LaneDropout, draw_lanes, kept, lane_dropout
 from isotrain.encoders.tiny import build_tiny
 
 
@@ -77,6 +78,8 @@ def test_the_type_stays(dtype):
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_is_softmax_dropped_times_values(masked):
     torch.manual_seed(0)
+    layer = nn.Module()
+    layer.dropout = LaneDropout(0.3)
     query, key, value = (
         torch.randn(2, 3, n, 4, dtype=torch.float64, requires_grad=True) for n in (5, 6, 6)
     )
@@ -88,14 +91,14 @@ def test_attention_is_softmax_dropped_times_values(masked):
     expected = lane_dropout(weights, 0.3) @ value
     torch.manual_seed(1)
     given = mask if masked else None
-    found, _none = attention(nn.Identity(), query, key, value, given, dropout=0.3)
+    found, _none = attention(layer, query, key, value, given, dropout=0.3)
     torch.testing.assert_close(found, expected.transpose(1, 2))
     gradients = [
         torch.autograd.grad(y.square().sum(), (query, key, value), retain_graph=True)
         for y in (found, expected)
     ]
     torch.testing.assert_close(*gradients)
-    plain, _none = attention(nn.Identity(), query, key, value, given)
+    plain, _none = attention(layer, query, key, value, given)
     torch.testing.assert_close(
         plain, scaled_dot_product_attention(query, key, value, given).transpose(1, 2)
     )
@@ -110,6 +113,7 @@ def test_an_encoder_draws_lanes_in_training_and_computes_the_same_in_evaluation(
     encoder.eval()
     before = encoder.model(**given).last_hidden_state
     draw_lanes(encoder)
+    use_attention(encoder.model)
     torch.testing.assert_close(encoder.model(**given).last_hidden_state, before)
     assert list(encoder.state_dict()) == names
     encoder.train()

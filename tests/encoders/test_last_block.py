@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from isotrain.encoders.attention import use_attention
 from isotrain.encoders.last_block import is_bert_like
 from isotrain.encoders.tiny import build_tiny
 from isotrain.model.pooling import ClsPooling, LastPooling, SpanPooling, tokens_read
@@ -29,16 +30,19 @@ def a_batch():
     )
 
 
+@pytest.mark.parametrize("packs", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("pooling", [ClsPooling(), LastPooling(), SpanPooling()])
-def test_pooled_embeddings_and_gradients_are_those_of_the_whole_block(pooling, dropout):
+def test_pooled_embeddings_and_gradients_are_those_of_the_whole_block(pooling, dropout, packs):
     torch.manual_seed(0)
     encoder = build_tiny(width=16, n_blocks=3, n_heads=2, dropout=dropout)
     encoder.train(dropout == 0.0)  # dropout: in evaluation, so that both see the same
+    use_attention(encoder.model)
     batch = a_batch()
     read_AT = tokens_read(pooling.reads, batch)
     found = []
     for read in (None, read_AT):
+        encoder.packs_tokens = packs and read is not None
         encoder.zero_grad()
         states = encoder(replace(batch, read_mask=read), {})
         pooled = pooling(states.last, batch)
@@ -49,7 +53,10 @@ def test_pooled_embeddings_and_gradients_are_those_of_the_whole_block(pooling, d
     torch.testing.assert_close(own, whole, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(own_gradients, gradients, rtol=1e-4, atol=1e-5)
     assert not states.last[~read_AT].any()
-    assert all(map(torch.equal, states.hidden_states[:-1], encoder(batch, {}).hidden_states[:-1]))
+    mask_AT1 = batch.attention_mask[..., None]  # nobody reads pads
+    encoder.packs_tokens = False
+    for state, expected in zip(states.hidden_states[:-1], encoder(batch, {}).hidden_states):
+        torch.testing.assert_close(state * mask_AT1, expected * mask_AT1)
 
 
 def test_tokens_that_a_pooling_reads():

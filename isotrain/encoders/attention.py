@@ -1,0 +1,115 @@
+"""Attention that takes packed tokens and draws cheap dropout; transformers calls it by its name.
+
+A sequences, T tokens of the longest, N tokens of all, h heads, d dimensions of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from isotrain.encoders.base import Encoder
+from isotrain.encoders.fast_dropout import LaneDropout, lane_dropout
+
+NAME = "isotrain"
+
+
+class Packing(NamedTuple):
+    """Where packed tokens `[N, ...]` are in a padded tensor `[A, T, ...]`.
+
+    >>> packing = Packing.of(torch.tensor([[True, False], [True, True]]))
+    >>> packing.padded(torch.tensor([1.0, 2.0, 3.0])).tolist()
+    [[1.0, 0.0], [2.0, 3.0]]
+    """
+
+    mask_AT: Tensor  # true for a token, false for a pad
+    places_N: Tensor  # of each token among the A·T
+
+    @classmethod
+    def of(cls, mask_AT: Tensor) -> Packing:
+        """Tokens that stay where they are."""
+        return cls(mask_AT, mask_AT.flatten().nonzero().flatten())
+
+    @classmethod
+    def to_the_left(cls, chosen_AT: Tensor) -> Packing:
+        """Chosen tokens, those of a sequence side by side from the left; T is what they need.
+
+        >>> Packing.to_the_left(torch.tensor([[False, True], [False, False]])).mask_AT.tolist()
+        [[True], [False]]
+        """
+        n_A = chosen_AT.sum(dim=1)
+        length = torch.arange(int(n_A.max()), device=n_A.device)
+        return cls.of(length < n_A[:, None])
+
+    def packed(self, x: Tensor) -> Tensor:
+        """The tokens `[N, ...]` of `[A, T, ...]`."""
+        return x.flatten(0, 1).index_select(0, self.places_N)
+
+    def padded(self, x: Tensor) -> Tensor:
+        """`[A, T, ...]` with the tokens `[N, ...]`, and 0 elsewhere."""
+        whole = x.new_zeros(self.mask_AT.numel(), *x.shape[1:])
+        return whole.index_copy(0, self.places_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def takes_attention(encoder: Encoder) -> bool:
+    """Whether an encoder is a transformers model that can call `attention`."""
+    if encoder.model is None or encoder.is_causal:
+        return False
+    return encoder.model.config._attn_implementation in ("sdpa", NAME)  # type: ignore[no-any-return]
+
+
+def use_attention(model: Any) -> None:
+    """Let a transformers model call `attention`."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    queries: Packing | None = None,
+    keys: Packing | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention outputs `[A, T, h, d]` of `query` `[A, h, T, d]`, and no weights.
+
+    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`; the mask is
+    then that of `keys`, else `attention_mask` (Boolean, true where a token may be read).
+    """
+    if keys is not None:
+        attention_mask = keys.mask_AT[:, None, None]
+        key, value = (_to_heads(keys, x) for x in (key, value))
+    if queries is not None:
+        query = _to_heads(queries, query)
+        if attention_mask is not None and keys is None:
+            attention_mask = attention_mask[:, :, :1]  # the same for each query
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    lanes = dropout > 0 and query.is_cpu and isinstance(module.dropout, LaneDropout)
+    if lanes:
+        scores = (query * scale) @ key.transpose(2, 3)
+        if attention_mask is not None:
+            scores = scores.masked_fill_(~attention_mask, float("-inf"))
+        output = lane_dropout(scores.softmax(-1), dropout) @ value
+    else:
+        output = scaled_dot_product_attention(
+            query, key, value, attention_mask, dropout, scale=scale
+        )
+    output = output.transpose(1, 2).contiguous()
+    return (output if queries is None else queries.packed(output)[None]), None
+
+
+def _to_heads(packing: Packing, x: Tensor) -> Tensor:
+    """`[1, h, N, d]` to `[A, h, T, d]`."""
+    return packing.padded(x[0].transpose(0, 1)).transpose(1, 2)
