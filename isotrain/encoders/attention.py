@@ -58,7 +58,7 @@ def takes_attention(encoder: Encoder) -> bool:
     """Whether an encoder is a transformers model that can call `attention`."""
     if encoder.model is None or encoder.is_causal:
         return False
-    return encoder.model.config._attn_implementation in ("sdpa", NAME)  # type: ignore[no-any-return]
+    return encoder.model.config._attn_implementation in ("sdpa", NAME)
 
 
 def use_attention(model: Any) -> None:

@@ -73,7 +73,6 @@ class TransformerEncoder(Encoder):
             "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
         )
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
-        self.packs_tokens = False  # in training: linear maps and norms see no pads
         self._packing: Packing | None = None  # of the batch, where it is packed
         self._states: list[Tensor] | None = None
         self._edits: Mapping[int, Edit] = {}

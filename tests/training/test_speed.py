@@ -44,9 +44,8 @@ def test_a_run_says_which_paths_it_takes(built, overrides, path, why):
 def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built):
     losses, gradients = [], []
     for speed in ("fast", "exact"):
-        experiment = built(
-            "encoder.dropout=0", "isotropy=mean", "data.batching=random", f"speed={speed}"
-        )
+        step = ("encoder.dropout=0", "isotropy=mean", "data.batching=random")
+        experiment = built(*step, f"speed={speed}")
         module = experiment.module.train()
         (batch,) = experiment.data.first_batches(1)
         output = module.model(batch)
