@@ -48,7 +48,7 @@ from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
-from isotrain.training.speed import take_paths
+from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
@@ -123,19 +123,17 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     select, patience = cfg.training.select.value, cfg.training.patience
     selection = Selection(select, task.monitor, task.mode, patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
+    paths = take_paths(cfg, model, objectives, plan, data)
     callbacks = [  # in the order in which their hooks are called
         Throughput(),
         checkpoints,
         Freezing(plan, cfg.training.frozen_dropout),
+        *([_prefix(cfg, model, objectives, plan)] if paths["frozen_prefix"] == TAKEN else []),
         selection,
         CollapseMonitor(folder),
         *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
     ]
     trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
-    on_cpu = trainer.strategy.root_device.type == "cpu"
-    monitored = bool(metrics) and cfg.monitor.every_steps > 0
-    paths = take_paths(cfg.speed, model, objectives, monitored, cfg.data.batching.value, on_cpu)
-
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
     return Experiment(
@@ -232,6 +230,13 @@ def _monitor(
         options.map_rows,
         folder,
     )
+
+
+def _prefix(
+    cfg: DictConfig, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan
+) -> Prefix:
+    highest = highest_prefix(cfg, model, objectives)
+    return Prefix(plan, highest, Path(cfg.cache_dir) / "prefix")
 
 
 def _trainer(

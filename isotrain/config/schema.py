@@ -94,6 +94,8 @@ class SpeedConfig:
     dropout: bool = True
     last_block: bool = True
     packing: bool = True
+    frozen_prefix: bool = True
+    prefix_gb: float = 4.0
 
 
 @dataclass
@@ -170,6 +172,7 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "monitor.every_steps": Bounds(0),
     "monitor.map_rows": Bounds(0),
     "checkpoint.every_steps": Bounds(0),
+    "speed.prefix_gb": Bounds(0),
     "optimizer.lr": Bounds(0),
     "optimizer.weight_decay": Bounds(0),
     "trainer.accumulate_grad_batches": Bounds(1),

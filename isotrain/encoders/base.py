@@ -30,6 +30,7 @@ class Encoder(nn.Module, ABC):
     blocks: Sequence[nn.Module]
     model: Any  # of transformers, which adapters and re-initialisation act on; None = there is none
     max_positions: int | None = None  # tokens a sequence may have; None = no limit
+    frozen_prefix: Any = None  # a `FrozenPrefix`: training takes states after frozen blocks from it
     packs_tokens: bool = False  # in training: linear maps and norms see no pads
     is_causal: bool = False  # a token sees only those before it: the first one sees nothing
 

@@ -6,7 +6,8 @@ A = Q·B sequences, T tokens, L blocks, D hidden.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -104,21 +105,47 @@ class TransformerEncoder(Encoder):
         }
         if self._takes_segments:
             given["token_type_ids"] = batch.token_type_ids
+        prefix = self.frozen_prefix if self.training else None
+        prefix_ATD = None if prefix is None else prefix(batch)
         self._states, self._edits = [], after_block
         if self.packs_tokens and self.training:
             self._packing = Packing.of(given.pop("attention_mask").bool())
             given["position_ids"] = batch.attention_mask.cumsum(dim=1) - 1 + self._first_position
             given = {name: self._packing.packed(x)[None] for name, x in given.items()}
             given |= {"queries": self._packing, "keys": self._packing}
-        last = self.blocks[-1]
-        if batch.read_mask is not None:  # hides the method of its class for this call
-            last.forward = partial(read_tokens_only, last, batch.read_mask)
+        forwards: dict[nn.Module, Callable[..., Any]] = {}
+        if batch.read_mask is not None:
+            last = self.blocks[-1]
+            forwards[last] = partial(read_tokens_only, last, batch.read_mask)
+        if prefix_ATD is not None:
+            hidden = prefix_ATD if self._packing is None else self._packing.packed(prefix_ATD)[None]
+            frozen = (self.embeddings, *self.blocks[: self.frozen_prefix.level])
+            forwards |= dict.fromkeys(frozen, lambda *_, **__: hidden)
         try:
-            output = self.model(**given, **self._options)
+            with replaced(forwards):
+                output = self.model(**given, **self._options)
             return EncoderOutput(tuple(self._states), self._padded(output.last_hidden_state))
         finally:
             self._states, self._edits, self._packing = None, {}, None
-            vars(last).pop("forward", None)
+
+    @torch.no_grad()
+    def states_after(
+        self, level: int, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]]
+    ) -> Tensor:
+        """States `[A, T, D]` of sequences after block `level`, in the present mode of the parts."""
+        longest = max(map(len, ids))
+
+        def padded(lists: Sequence[Sequence[int]], fill: int) -> Tensor:
+            rows = [[*row, *[fill] * (longest - len(row))] for row in lists]
+            return torch.tensor(rows, device=self.model.device)
+
+        given = {"input_ids": padded(ids, self.tokenizer.pad_token_id)}
+        given["attention_mask"] = padded([[1] * len(row) for row in ids], 0)
+        if self._takes_segments:
+            given["token_type_ids"] = padded(types, 0)
+        above = dict.fromkeys(self.blocks[level:], lambda hidden, *_, **__: hidden)
+        with replaced(above):
+            return self.model(**given, **self._options).last_hidden_state  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def _is_causal(self) -> bool:
@@ -156,6 +183,18 @@ class TransformerEncoder(Encoder):
     def _padded(self, hidden: Tensor) -> Tensor:
         """`[A, T, D]` of what may be packed."""
         return hidden if self._packing is None else self._packing.padded(hidden[0])
+
+
+@contextmanager
+def replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Compute modules by other functions for a while."""
+    for module, forward in forwards.items():
+        module.forward = forward  # hides the method of its class
+    try:
+        yield
+    finally:
+        for module in forwards:
+            vars(module).pop("forward", None)
 
 
 def _first_position(table: nn.Embedding | None) -> int:

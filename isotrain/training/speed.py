@@ -3,74 +3,156 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
 
 from isotrain.config.read_points import read_point
 from isotrain.encoders.attention import takes_attention, use_attention
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast_dropout import draw_lanes, without_dropout
+from isotrain.encoders.freezing import Plan, levels
+from isotrain.encoders.frozen_prefix import FrozenPrefix, prefix_key
 from isotrain.encoders.last_block import is_bert_like
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
+from isotrain.training.data import TaskData
+from isotrain.training.freezing_schedule import stage_at
 
 TAKEN = "taken"
 
 
 def take_paths(
-    wanted: Any,
-    model: IsotropicModel,
-    objectives: Mapping[str, Objective],
-    monitors_training: bool,
-    batching: str,
-    on_cpu: bool,
+    cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan, data: TaskData
 ) -> dict[str, str]:
-    """`taken`, or why not, by path; the model is changed to take them.
-
-    Args:
-        wanted: the keys of `speed`.
-        model: encoder, with its adapters, layers and head.
-        objectives: by name.
-        monitors_training: whether the monitor measures training steps.
-        batching: how training examples are grouped.
-        on_cpu: whether the run trains on CPUs.
-    """
+    """`taken`, or why not, by path; the model is changed to take them."""
+    encoder = model.encoder
+    is_like_bert = takes_attention(encoder) and is_bert_like(encoder.blocks[-1])
     hindrances = {
-        "dropout": without_dropout(model.encoder) if on_cpu else "for CPUs",
-        "packing": _no_packing(model.encoder, batching),
-        "last_block": _all_tokens(model, objectives, monitors_training),
+        "dropout": without_dropout(encoder) if _on_cpu(cfg.trainer) else "for CPUs",
+        "last_block": _all_tokens(cfg, model, objectives),
+        "packing": ""
+        if cfg.data.batching == "random"
+        else f"data.batching={cfg.data.batching.value} pads little",
+        "frozen_prefix": _no_prefix(cfg, model, objectives, plan, data),
     }
-    paths = {
-        name: (why or TAKEN) if wanted[name] else "switched off" for name, why in hindrances.items()
-    }
+    for_bert = "for encoders like BERT"
+    paths = {name: why or TAKEN for name, why in hindrances.items()}
+    if not is_like_bert:
+        paths |= dict.fromkeys(("last_block", "packing", "frozen_prefix"), for_bert)
+    paths |= {name: "switched off" for name in paths if not cfg.speed[name]}
     if paths["dropout"] == TAKEN:
-        draw_lanes(model.encoder)
-    if takes_attention(model.encoder):
-        use_attention(model.encoder.model)
-    if paths["packing"] == TAKEN:
-        model.encoder.packs_tokens = True
+        draw_lanes(encoder)
+    if takes_attention(encoder) and TAKEN in paths.values():
+        use_attention(encoder.model)
+    encoder.packs_tokens = paths["packing"] == TAKEN
     model.reads_all_tokens = paths["last_block"] != TAKEN
     return paths
 
 
-def _no_packing(encoder: Encoder, batching: str) -> str:
-    """Why tokens are not packed; empty where they are."""
-    if not takes_attention(encoder) or not is_bert_like(encoder.blocks[-1]):
-        return "for encoders like BERT"
-    return "" if batching == "random" else f"data.batching={batching} pads little"
+class Prefix(pl.Callback):
+    """Take states after frozen blocks from disk, in each stage of a freezing schedule.
+
+    Called after `Freezing`. The states are those of the training examples after the highest block
+    up to which nothing trains or is read; gradual unfreezing shortens this prefix.
+
+    Args:
+        plan: the freezing schedule.
+        highest: the last block that may belong to the prefix.
+        folder: of the files.
+    """
+
+    def __init__(self, plan: Plan, highest: int, folder: Path) -> None:
+        super().__init__()
+        self.plan, self.highest, self.folder = plan, highest, folder
+        self._level = 0  # of the present stage
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
+        """Begin a stage at its first step."""
+        encoder = pl_module.model.encoder
+        names = stage_at(self.plan, trainer.global_step)
+        level = min(frozen_blocks(encoder, names), self.highest)
+        if level != self._level:
+            self._level = level
+            encoder.frozen_prefix = self._prefix(trainer, encoder) if level else None
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Let the states go."""
+        pl_module.model.encoder.frozen_prefix, self._level = None, 0
+
+    def _prefix(self, trainer: Any, encoder: Any) -> FrozenPrefix | None:
+        examples = trainer.datamodule.examples["train"]
+        key = prefix_key(encoder, self._level, examples, str(trainer.precision))
+        compute = partial(encoder.states_after, self._level)
+        try:
+            return FrozenPrefix(self.folder, key, examples, self._level, encoder.width, compute)
+        except OSError as error:
+            rank_zero_warn(
+                f"states of frozen blocks cannot be kept in {self.folder} ({error.strerror}); each "
+                "step computes them"
+            )
+            return None
 
 
-def _all_tokens(
-    model: IsotropicModel, objectives: Mapping[str, Objective], monitors_training: bool
+def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
+    """How many blocks, from below, do not train, nor does what is before them."""
+    level_of = levels(encoder)
+    lowest = min((level_of[name] for name in trained), default=encoder.n_blocks + 1)
+    return max(0, min(lowest - 1, encoder.n_blocks))
+
+
+def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
+    """The last block that may belong to a frozen prefix: none is read or changed below it."""
+    n_blocks = model.encoder.n_blocks
+    reads = [text for objective in objectives.values() for text in objective.reads]
+    read = [block for text in reads for block in read_point(text).blocks(n_blocks)]
+    changed = [block for block in model.blocks_of.values() if block is not None]
+    measured = [0] if cfg.metric and cfg.monitor.every_steps else []
+    return min([n_blocks, *read, *changed, *measured])
+
+
+def _no_prefix(
+    cfg: Any,
+    model: IsotropicModel,
+    objectives: Mapping[str, Objective],
+    plan: Plan,
+    data: TaskData,
 ) -> str:
+    """Why no states of frozen blocks are kept; empty where they are."""
+    level = max(frozen_blocks(model.encoder, names) for names in plan.values())
+    if level == 0:
+        return "no block is frozen"
+    if cfg.training.frozen_dropout:
+        return "training.frozen_dropout=true"
+    if not cfg.cache_dir:
+        return "cache_dir=null"
+    if highest_prefix(cfg, model, objectives) == 0:
+        return "a layer, objective or monitor reads frozen blocks"
+    n_tokens = sum(len(ids) for e in data.examples["train"] for ids in e.input_ids)
+    gb = n_tokens * model.encoder.width * 4 / 1e9
+    limit = cfg.speed.prefix_gb
+    return "" if gb <= limit else f"{gb:.1f} GB, above speed.prefix_gb={limit:g}"
+
+
+def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> str:
     """What of a training step needs every token of the last block; empty if nothing does."""
     n_blocks = model.encoder.n_blocks
     if model.pooling.reads == "all":
         return "the pooling reads all tokens"
-    if not takes_attention(model.encoder) or not is_bert_like(model.encoder.blocks[-1]):
-        return "for encoders like BERT"
     if sites := sorted({"tokens", f"layer_{n_blocks}"} & set(model.sites)):
         return f"site={sites[0]} reads all tokens"
     for name, objective in objectives.items():
         if any(n_blocks in read_point(text).blocks(n_blocks) for text in objective.reads):
             return f"objective={name} reads the last block"
-    return "monitor.every_steps reads all tokens" if monitors_training else ""
+    measured = cfg.metric and cfg.monitor.every_steps
+    return "monitor.every_steps reads all tokens" if measured else ""
+
+
+def _on_cpu(trainer: Mapping[str, Any]) -> bool:
+    """Whether a trainer trains on CPUs."""
+    asked = trainer.get("accelerator") or "auto"
+    return asked == "cpu" or (asked == "auto" and not torch.accelerator.is_available())

@@ -1,0 +1,134 @@
+"""Hidden states of the training examples after frozen blocks, computed once and kept on disk.
+
+A sequences of a batch, T tokens, N tokens of a group, D hidden.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrain.encoders.base import Encoder
+from isotrain.encoders.freezing import levels
+from isotrain.types import Batch, Example
+
+GROUP = 64  # sequences that are computed together
+
+Compute = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Tensor]
+"""Token and segment ids of some sequences to their states `[A, T, D]`."""
+
+
+class FrozenPrefix:
+    """States after block `level` of the sequences of a training set, as float32 in one file.
+
+    Sequences are computed in groups of similar length that hang on the set alone, so that a state
+    is the same, bit by bit, in whichever run and order it is asked for. Each group has a checksum:
+    one that is absent or damaged is computed (again). Processes and runs may share the files.
+
+    Args:
+        folder: of the files.
+        key: names what was computed, as `prefix_key` does.
+        examples: the training set.
+        level: blocks, from below, that are not run for a batch.
+        width: D.
+        compute: the states of some sequences.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        key: str,
+        examples: Sequence[Example],
+        level: int,
+        width: int,
+        compute: Compute,
+    ) -> None:
+        self.level, self.compute = level, compute
+        self.sequences = [
+            (ids, types)
+            for example in examples
+            for ids, types in zip(example.input_ids, example.token_type_ids, strict=True)
+        ]
+        self.first_of = {
+            e.index: i * len(e.input_ids) for i, e in enumerate(examples)
+        }  # number of an example to that of its first sequence
+        lengths = np.array([len(ids) for ids, _ in self.sequences])
+        self.starts = np.concatenate([[0], lengths.cumsum()])
+        by_length = np.argsort(-lengths, kind="stable")
+        self.groups = [by_length[i : i + GROUP] for i in range(0, len(by_length), GROUP)]
+        self.group_of = np.empty(len(lengths), dtype=int)
+        for number, group in enumerate(self.groups):
+            self.group_of[group] = number
+        folder.mkdir(parents=True, exist_ok=True)
+        self.states = _mapped(folder / f"{key}.states", np.float32, (self.starts[-1], width))
+        self.checksums = _mapped(folder / f"{key}.crc32", np.uint32, (len(self.groups),))
+        self._sound: set[int] = set()  # groups that this process has checked
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The states `[A, T, D]` of a batch, 0 at pads."""
+        numbers = [
+            self.first_of[index] + q
+            for q in range(batch.n_sequences)
+            for index in batch.index.tolist()
+        ]
+        for group in {int(self.group_of[number]) for number in numbers} - self._sound:
+            self._make_sound(group)
+        states = torch.zeros(*batch.input_ids.shape, self.states.shape[1])
+        for row, number in enumerate(numbers):
+            tokens = self.states[self.starts[number] : self.starts[number + 1]]
+            states[row, : len(tokens)] = torch.from_numpy(np.asarray(tokens))
+        return states.to(batch.input_ids.device)
+
+    def _make_sound(self, group: int) -> None:
+        """Compute the states of a group, unless those on disk have their checksum."""
+        members = self.groups[group]
+        spans = [slice(self.starts[number], self.starts[number + 1]) for number in members]
+        if self.checksums[group] == _checksum([self.states[span] for span in spans]):
+            self._sound.add(group)
+            return
+        ids, types = zip(*(self.sequences[number] for number in members), strict=True)
+        states = self.compute(ids, types).float().cpu().numpy()
+        for state, span in zip(states, spans, strict=True):
+            self.states[span] = state[: span.stop - span.start]
+        self.checksums[group] = _checksum([self.states[span] for span in spans])
+        self._sound.add(group)
+
+
+def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:
+    """The name of the states after block `level`: of weights, tokens and the run's precision."""
+    digest = hashlib.sha256(f"{level} {precision} {GROUP} {type(encoder.model)}".encode())
+    level_of = levels(encoder)
+    for name, parameter in encoder.named_parameters():
+        if level_of[name] <= level:
+            digest.update(name.encode())
+            digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    for example in examples:
+        digest.update(repr((example.input_ids, example.token_type_ids)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> np.memmap:
+    """An array in a file, which is made of the right size where it is not."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    with path.open("ab") as file:
+        if file.tell() != n_bytes:
+            file.truncate(n_bytes)
+            if sys.platform == "linux":  # a full disk would be a SIGBUS at a later write
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+    return np.memmap(path, dtype, "r+", shape=shape)
+
+
+def _checksum(parts: Sequence[np.ndarray]) -> int:
+    """CRC-32 of arrays; never 0, which a new file has."""
+    value = 0
+    for part in parts:
+        value = zlib.crc32(np.ascontiguousarray(part).data, value)
+    return value or 1
