@@ -55,3 +55,57 @@ def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built)
         gradients.append({n: p.grad for n, p in module.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*losses, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+FROZEN = ("freezing=first_n", "freezing.n_blocks=1", "training.frozen_dropout=false")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        (FROZEN, "taken"),
+        (("freezing=gradual", "training.frozen_dropout=false"), "taken"),
+        ((), "no block is frozen"),
+        (FROZEN[:2], "training.frozen_dropout=true"),
+        ((*FROZEN, "cache_dir=null"), "cache_dir=null"),
+        ((*FROZEN, "isotropy=mean", "site=[layer_1]"), "taken"),
+        (
+            (*FROZEN, "objective=[cosreg]", "objective.cosreg.reads=[layer_0/mean]"),
+            "a layer, objective or monitor reads frozen blocks",
+        ),
+        ((*FROZEN, "monitor.every_steps=1"), "a layer, objective or monitor reads frozen blocks"),
+        ((*FROZEN, "speed.prefix_gb=0.00001"), "0.0 GB, above speed.prefix_gb=1e-05"),
+    ],
+)
+def test_a_run_says_why_frozen_blocks_are_computed(built, overrides, why):
+    assert built(*overrides).paths["frozen_prefix"] == why
+
+
+@pytest.mark.parametrize(
+    "freezing",
+    [
+        ("freezing=first_n", "freezing.n_blocks=1"),
+        ("freezing=gradual", "freezing.unit=step", "freezing.every=2"),
+        ("freezing=head_only",),
+        ("freezing=head_only", "isotropy=mean", "site=[layer_2]"),
+    ],
+)
+@pytest.mark.parametrize("batching", ["length", "random"])
+def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
+    def trained(*overrides):
+        experiment = built(*overrides)
+        experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+        return dict(experiment.module.named_parameters())
+
+    runs = [
+        trained(
+            *freezing,
+            f"data.batching={batching}",
+            "training.frozen_dropout=false",
+            "trainer.max_steps=6",
+            "trainer.max_epochs=3",
+            f"speed.frozen_prefix={is_taken}",
+        )
+        for is_taken in ("true", "false")
+    ]
+    torch.testing.assert_close(*runs, rtol=1e-4, atol=1e-5)
