@@ -70,7 +70,7 @@ FROZEN = ("freezing=first_n", "freezing.n_blocks=1", "training.frozen_dropout=fa
         ((*FROZEN, "cache_dir=null"), "cache_dir=null"),
         ((*FROZEN, "isotropy=mean", "site=[layer_1]"), "taken"),
         (
-            (*FROZEN, "objective=[cosreg]", "objective.cosreg.reads=[layer_0/mean]"),
+            (*FROZEN, "objective=[cosreg]", "objective.cosreg.reads=[layer_0/mean,pooled]"),
             "a layer, objective or monitor reads frozen blocks",
         ),
         ((*FROZEN, "monitor.every_steps=1"), "a layer, objective or monitor reads frozen blocks"),
