@@ -182,6 +182,8 @@ def machine(output_dir: Path) -> Iterator[Line]:
     """The device that runs take, and whether they can be written."""
     import torch
 
+    from isotrain.training.speed import cpu_computes_bf16
+
     listed = cuda_devices()
     if torch.cuda.is_available():
         yield Line("machine", "accelerator", f"{torch.cuda.device_count()} CUDA devices")
@@ -195,6 +197,10 @@ def machine(output_dir: Path) -> Iterator[Line]:
         hidden = os.environ.get(VISIBLE)
         why = f"{VISIBLE}={hidden!r} hides all" if hidden is not None else "nvidia-smi lists none"
         yield Line("machine", "accelerator", f"none: runs are on the CPU ({why})")
+    if (fast := cpu_computes_bf16()) is not None:
+        gains = "multiplies it: trainer.precision=bf16-mixed shortens steps"
+        found = gains if fast else "has no avx512_bf16 or AMX: bf16-mixed would lengthen steps"
+        yield Line("machine", "bfloat16", f"the CPU {found}")
     target = output_dir.absolute()
     there = next(folder for folder in (target, *target.parents) if folder.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):

@@ -195,7 +195,7 @@ def _setting(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> Ma
         )
     if works := sources(result["config"]):
         texts.append(f"Methods of this run: {'; '.join(works)}.")
-    known = {"phases": result.get("phases"), "data": result.get("data")}
+    known = {name: result.get(name) for name in ("phases", "data", "speed")}
     about = {**(result.get("environment") or {}), **{k: v for k, v in known.items() if v}}
     tables = [config_table(result["config"], "Configuration"), config_table(about, "Environment")]
     return (piece("items", texts=texts) if texts else Markup()) + piece("tables", found=tables)

@@ -24,16 +24,17 @@ from isotrain.training.data import TaskData
 from isotrain.training.freezing_schedule import stage_at
 
 TAKEN = "taken"
+SLOW_BF16 = "this CPU has no avx512_bf16 or AMX and is faster in float32"
 
 
 def take_paths(
     cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan, data: TaskData
 ) -> dict[str, str]:
     """`taken`, or why not, by path; the model is changed to take them."""
-    encoder = model.encoder
+    encoder, on_cpu = model.encoder, _on_cpu(cfg.trainer)
     is_like_bert = takes_attention(encoder) and is_bert_like(encoder.blocks[-1])
     hindrances = {
-        "dropout": without_dropout(encoder) if _on_cpu(cfg.trainer) else "for CPUs",
+        "dropout": without_dropout(encoder) if on_cpu else "for CPUs",
         "last_block": _all_tokens(cfg, model, objectives),
         "packing": ""
         if cfg.data.batching == "random"
@@ -45,6 +46,10 @@ def take_paths(
     if not is_like_bert:
         paths |= dict.fromkeys(("last_block", "packing", "frozen_prefix"), for_bert)
     paths |= {name: "switched off" for name in paths if not cfg.speed[name]}
+    if on_cpu and str(cfg.trainer.get("precision")).startswith("bf16"):
+        paths["bf16"] = SLOW_BF16 if cpu_computes_bf16() is False else TAKEN
+        if paths["bf16"] == SLOW_BF16:
+            rank_zero_warn(f"trainer.precision={cfg.trainer.precision}: {SLOW_BF16}")
     if paths["dropout"] == TAKEN:
         draw_lanes(encoder)
     if takes_attention(encoder) and TAKEN in paths.values():
@@ -156,3 +161,16 @@ def _on_cpu(trainer: Mapping[str, Any]) -> bool:
     """Whether a trainer trains on CPUs."""
     asked = trainer.get("accelerator") or "auto"
     return asked == "cpu" or (asked == "auto" and not torch.accelerator.is_available())
+
+
+def cpu_computes_bf16() -> bool | None:
+    """Whether the CPU multiplies bfloat16 matrices itself (avx512_bf16, AMX); None = not known.
+
+    Without, bf16-mixed is slower than float32.
+    """
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    flags = set(text.partition("flags")[2].partition("\n")[0].split())
+    return bool(flags & {"avx512_bf16", "amx_bf16"}) if flags else None
