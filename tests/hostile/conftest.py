@@ -48,7 +48,7 @@ def hostile_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     end = ended(["train", *OF_RUNS, "output_dir=whole"], root, limit_s=600)
     assert end.kind == "ran", end.text
-    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=stopped"], 9), root, limit_s=600)
+    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=stopped"], 30), root, limit_s=600)
     assert end.code == -9, end.text
     return root
 

@@ -36,7 +36,6 @@ NAMED = (  # each is to be refused
     *(["encoder.n_blocks=100000000"], ["encoder.n_heads=3"], ["data.batch_size=" + "9" * 400]),
     *(["seed=\x1b]0;title\x07"], ["sede\x1b[31m=1"], ["task=\udcff"], ["task=wic\n\x00"]),
 )
-FOR_NONE = (["schedule.name=constant"], ["data.n_dev=1"], ["task.form=bi"], ["seed=4294967295"])
 NONSENSE = ("banana", "[1,[2,{a:b}]]", "{a:1}", "1e400", "-1e400", "nan", "''", "!!python/none")
 STRANGE = (
     *("0", "-0.0", "1e-320", "9" * 60, "-" + "9" * 60, "0x10", "1_0", "٣", "null", "true", "~"),
