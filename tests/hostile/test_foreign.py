@@ -40,11 +40,11 @@ NODES = (  # of an experiment file that is not ours
     "hydra: {sweep: {dir: ELSEWHERE, subdir: ../..}}",
     "hydra: {output_subdir: ../../x, run: {dir: ELSEWHERE}, job: {chdir: true}}",
     "hydra: {job: {env_set: {ISOTRAIN_ALLOW: taken}}}",
-    "hydra: {job: {env_copy: [SECRET]}}",
+    "hydra: {job: {env_copy: [COMPANY]}}",
     "hydra: {searchpath: ['file://ELSEWHERE', 'pkg://taken']}",
     "hydra: {callbacks: {x: {_target_: taken.run}}}",
     "hydra: {launcher: {_target_: taken.run}, sweeper: {_target_: taken.run}}",
-    "hydra: {help: {template: '${oc.env:SECRET}'}}",
+    "hydra: {help: {template: '${oc.env:COMPANY}'}}",
     "defaults: [{override /hydra/job_logging: mine}]",
     "defaults: [{/task: ../../canary}]",
     "output_dir: ELSEWHERE",
@@ -54,11 +54,11 @@ NODES = (  # of an experiment file that is not ours
     "cache_dir: ELSEWHERE/cache",
     "cache_dir: ../elsewhere/cache",
     "init_from: CANARY",
-    "task: {word: '${oc.env:SECRET}'}",
-    "seed: ${oc.env:SECRET}",
-    "output_dir: out/${oc.env:SECRET}",
-    "site: ['${oc.env:SECRET}']",
-    "seed: ${oc.decode:${oc.env:SECRET}}",
+    "task: {word: '${oc.env:COMPANY}'}",
+    "seed: ${oc.env:COMPANY}",
+    "output_dir: out/${oc.env:COMPANY}",
+    "site: ['${oc.env:COMPANY}']",
+    "seed: ${oc.decode:${oc.env:COMPANY}}",
     "seed: !!python/object/apply:os.system ['touch taken']",
     "encoder: {_target_: taken.run}",
     "encoder: {name: {_target_: os.mkdir, path: ELSEWHERE/new}}",
@@ -89,13 +89,10 @@ STUDIES = {
     "cache": STUDY.format(SHARED, "cache_dir=ELSEWHERE/new", "wic", "none", "none", 0),
     "names": STUDY.format(SHARED, "output_dir=out", "../../elsewhere", "..", "..", 0),
     "seed": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 99999999999999),
-    "secret": STUDY.format(SHARED, "'init_from=${oc.env:SECRET}'", "wic", "none", "none", 0),
+    "secret": STUDY.format(SHARED, "'init_from=${oc.env:COMPANY}'", "wic", "none", "none", 0),
     "..": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0),
     "grid": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0)
-    + "grid: {a: "
-    + "{"
-    + ", ".join(f"'v{i}': [seed={i}]" for i in range(9000))
-    + "}}\n",
+    + f"grid: {{optimizer.lr: {[i / 1e6 for i in range(1, 9001)]}}}\n",
     "bomb": BOMB + "\n" + STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0),
 }
 JOBS = {  # of result.json given to `run` or `evaluate`, what is changed
@@ -105,7 +102,7 @@ JOBS = {  # of result.json given to `run` or `evaluate`, what is changed
     "arm": {"arm": ".."},
     "arm2": {"arm": "../../elsewhere/x"},
     "arm3": {"arm": "x" * 5000},
-    "env": {"config": {"output_dir": "out/${oc.env:SECRET}"}},
+    "env": {"config": {"output_dir": "out/${oc.env:COMPANY}"}},
     "target": {"config": {"encoder": {"_target_": "taken.run"}}},
     "overrides": {"overrides": ["--config-dir=ELSEWHERE", "output_dir=ELSEWHERE/new"]},
 }
@@ -147,7 +144,7 @@ def tried(tmp_path, hostile_runs, record_property):
             path.write_text(spelled(text))
         command = [spelled(word) for word in command]
         before = contents(tmp_path, place / "out", tmp_path / "place.log")
-        environment = {"SECRET": SECRET, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(place)}
+        environment = {"COMPANY": SECRET, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(place)}
         end = ended(command, place, environment)
         after = contents(tmp_path, place / "out", tmp_path / "place.log")
         changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]

@@ -30,7 +30,7 @@ NAMED = (  # each is to be refused
     *(["+trainer.detect_anomaly=maybe"], ["+trainer.benchmark=maybe"], ["+optimizer.eps=nan"]),
     *(["+trainer.gradient_clip_algorithm=x"], ["trainer.gradient_clip_val=inf"]),
     *(["+trainer.inference_mode=7"], ["+trainer.num_nodes=100000"], ["+optimizer.eps=-1"]),
-    *(["trainer.max_epochs=-3"], ["trainer.devices=100000"], ["trainer.devices=[0,0]"]),
+    *(["trainer.max_epochs=-3"], ["trainer.devices=[0,0]"]),
     *(["+trainer.barebones=true"], ["+trainer.fast_dev_run=-2"], ["optimizer.lr=inf"]),
     *(["trainer.val_check_interval=1e9"], ["encoder.width=1000000000"], ["encoder.width=0"]),
     *(["encoder.n_blocks=100000000"], ["encoder.n_heads=3"], ["data.batch_size=" + "9" * 400]),
