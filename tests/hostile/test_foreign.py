@@ -50,7 +50,6 @@ NODES = (  # of an experiment file that is not ours
     "output_dir: ELSEWHERE",
     "output_dir: ../elsewhere/new",
     "output_dir: out/../../elsewhere/new",
-    "output_dir: ~/new",
     "cache_dir: ELSEWHERE/cache",
     "cache_dir: ../elsewhere/cache",
     "init_from: CANARY",
