@@ -136,19 +136,21 @@ def tried(tmp_path, hostile_runs, record_property):
             text = text.replace(name, str(tmp_path / name.lower()))
         return text.replace(" CSV", f" {CSV}").replace(" BOARD", f" {BOARD}")
 
+    mine = (place / "out", tmp_path / "place.log", tmp_path / "home")  # caches of libraries
+
     def tried(command, files=()):
         for name, text in dict(files).items():
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(spelled(text))
         command = [spelled(word) for word in command]
-        before = contents(tmp_path, place / "out", tmp_path / "place.log")
+        before = contents(tmp_path, *mine)
         environment = {"COMPANY": SECRET, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(place)}
         end = ended(command, place, environment)
-        after = contents(tmp_path, place / "out", tmp_path / "place.log")
+        after = contents(tmp_path, *mine)
         changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
         if changed:
-            end = end._replace(kind="silent", text=f"touched {changed[:5]}\n{end.text}")
+            end = end._replace(kind="silent", text=f"{end.text}\ntouched {changed[:5]}")
         told = [
             p
             for p in (place / "out").rglob("*")
