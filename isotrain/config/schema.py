@@ -159,8 +159,8 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "monitor.every_steps": Bounds(0),
     "monitor.map_rows": Bounds(0),
     "checkpoint.every_steps": Bounds(0),
-    "optimizer.lr": Bounds(0),
-    "optimizer.weight_decay": Bounds(0),
+    "optimizer.lr": Bounds(0, 3e38),  # what float32 holds
+    "optimizer.weight_decay": Bounds(0, 3e38),
     "trainer.accumulate_grad_batches": Bounds(1),
     "trainer.gradient_clip_val": Bounds(0),
     "trainer.log_every_n_steps": Bounds(1),

@@ -71,10 +71,10 @@ def load_start(encoder: Encoder, file: Path) -> None:
     Raises:
         ValueError: the file is no checkpoint, or its weights do not fit in name and shape.
     """
-    import torch
+    from isotrain.model.checkpoint import load_checkpoint
 
     try:
-        state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
+        state = load_checkpoint(file)["state_dict"]
         own = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
         encoder.load_state_dict(own)
     except Exception as error:  # whatever a file that is no checkpoint makes torch raise

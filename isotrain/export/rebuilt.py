@@ -16,6 +16,7 @@ from isotrain.build import isotropic_model
 from isotrain.encoders.base import Encoder
 from isotrain.export.formats import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
@@ -163,7 +164,7 @@ def _tried(
 
 def _load(model: nn.Module, run: SourceRun) -> None:
     try:
-        state = torch.load(run.weights, map_location="cpu", weights_only=True)["state_dict"]
+        state = load_checkpoint(run.weights)["state_dict"]
         own = {k.removeprefix("model."): x for k, x in state.items() if k.startswith("model.")}
         model.load_state_dict(own)
     except Exception as error:  # whatever a file that is no checkpoint makes torch raise

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.training.callbacks.best_checkpoint import Selection
-from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.callbacks.resume import KEY
 from isotrain.training.module import FineTuning
 from tests import stopped_runs
 from tests.stopped_runs import fail, stopped, terminate
@@ -233,7 +234,7 @@ def test_a_run_that_was_stopped_selects_the_same_weights(
     assert result["stopped_by_patience"] == (more is STOPPING)
     cfg = composed(*keys)
     folder = stopped(cfg, monkeypatch, method, at, reaction)
-    assert load_resume_point(folder / "resume.ckpt")["step"] == step
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
     result2, rows2, state2 = finished(cfg)
     assert {key: result2[key] for key in FACTS} == {key: result[key] for key in FACTS}
     assert rows2 == rows

@@ -11,12 +11,13 @@ import torch
 from filelock import FileLock
 from pytorch_lightning.loggers import Logger
 
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
-from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
+from isotrain.training.callbacks.resume import KEY, Checkpoints
 from isotrain.training.loggers.jsonl import RecordLog, ResumableLogger
 from isotrain.training.module import FineTuning
 
@@ -64,7 +65,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     assert any(p["weight_norm"] > 0 for p in fault["parameters"].values())
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     # The checkpoint before it is intact, and the run goes on from it.
-    point = load_resume_point(folder / "resume.ckpt")
+    point = load_checkpoint(folder / "resume.ckpt")[KEY]
     assert 0 < point["step"] <= fault["steps_done"]
     state = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
     assert all(torch.isfinite(t.float()).all() for t in state.values())
@@ -138,7 +139,7 @@ def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
         patch.setattr(Checkpoints, "_save", save)
         with pytest.raises(StorageError, match=r"No space left.*intact.*same command"):
             run(cfg, "arm")
-    assert load_resume_point(folder / "resume.ckpt")["step"] == 4
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == 4
     assert not list(folder.glob("*.part"))
     assert "val/accuracy" in run(cfg, "arm")
 

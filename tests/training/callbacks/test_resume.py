@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from isotrain.jobs.progress import checkpoint_step
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.run import folder_of, run
 from isotrain.training.callbacks import resume as checkpoints
-from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
+from isotrain.training.callbacks.resume import KEY, Checkpoints
 from tests.stopped_runs import fail, finished, stopped, terminate
 
 ROOT = Path(__file__).parents[3]
@@ -105,7 +106,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     folder = stopped(cfg, monkeypatch, method, at, reaction)
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] == ("interrupted" if reaction is terminate else "failed")
-    point = load_resume_point(folder / "resume.ckpt")
+    point = load_checkpoint(folder / "resume.ckpt")[KEY]
     assert point["step"] == step == checkpoint_step(folder)
     assert point["evaluation_due"] == (method == "validation_step")
     capsys.readouterr()
@@ -136,7 +137,7 @@ def test_a_checkpoint_being_written_never_harms_the_older_one(
         patch.setattr(checkpoints.os, "replace", cut)
         with pytest.raises(RuntimeError, match="half way"):
             run(cfg, "arm")
-    assert load_resume_point(folder / "resume.ckpt")["step"] == 8
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == 8
     _, rows, state = finished(cfg)
     assert rows == reference[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in reference[2].items())
