@@ -1,19 +1,22 @@
-"""Damaged files of a run, full disks, folders that are taken away, and what comes after."""
+"""Damaged checkpoints and run files, full disks, folders that are taken away, what comes after."""
 
 from __future__ import annotations
 
+import errno
 import json
-import random
+import os
 import shutil
 import signal
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.kill_points import _on_events
+from benchmarks import kill_points
 from isotrain import cli
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import read_records, read_result, untimed
 from tests.hostile.harness import TINY, draw, ended, judged
 
@@ -24,101 +27,96 @@ OF_RUNS = (
     *("training.select=best", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"),
     *("monitor.map_rows=8", "trainer.max_epochs=2", "cache_dir=null", "optimizer.lr=1e-3"),
 )
-TRAIN = ("train", *OF_RUNS)
-STOPPED = ("resume.ckpt",) * 5 + ("metrics.jsonl",) * 3 + ("best.ckpt",) * 2
-STOPPED += ("resume.json", "config.yaml", "result.json", "predictions/*", "snapshots/*", ".lock")
-WHOLE = ("result.json",) * 4 + ("metrics.jsonl",) * 2 + ("last.ckpt",) * 3
-WHOLE += ("config.yaml", "predictions/*", "snapshots/*")
-READERS = ("report", "collect", "status", "export", "evaluate", "train")
-FOREIGN = (None, [], {}, "x", "<b>\x1b[31m", -1, 10**400, True, [[]], {"a": 1}, "\ud800", 1e308)
+TRAIN = ["train", *OF_RUNS, "output_dir=out"]
+STOPPED = ("resume.ckpt",) * 6 + ("metrics.jsonl",) * 3 + ("best.ckpt",) * 3
+STOPPED += ("resume.json", "config.yaml", "result.json", "predictions", "predictions/*")
+STOPPED += ("snapshots", "snapshots/*", ".lock", "resume.ckpt.part", "report.html")
+READERS = (["evaluate", "--json"], ["export", "--format", "transformers"], ["init_from"])
 SIZES = ("4k", "16k", "64k", "150k", "300k", "600k", "900k", "1500k", "2m", "3500k")
 
 
 def stop_after(overrides, event, number=signal.SIGKILL, react=None):
     """Train until an event of the run; there it is killed, or `react` is called."""
-    seen = []
+    events = count(1)
 
     def happen(_):
-        seen.append(1)
-        if len(seen) == event:
+        if next(events) == event:
             react() if react else signal.raise_signal(number)
 
-    _on_events(happen)
+    kill_points.on_events(happen)
     return cli.main(["train", *overrides])
 
 
 def numbers_of(folder):
     """What a run came to: its records, scores and weights."""
-    (result,) = (r for r in map(read_result, folder.glob("*/*")) if r.get("status") == "finished")
     (run,) = (f.parent for f in folder.glob("*/*/last.ckpt"))
     weights = torch.load(run / "last.ckpt", weights_only=True)["state_dict"]
     records = [untimed(row) for row in read_records(run / "metrics.jsonl")]
-    return repr(records), repr(result["scores"]), {k: v.tolist() for k, v in weights.items()}
+    scores = read_result(run)["scores"]
+    return repr(records), repr(scores), {k: v.tolist() for k, v in weights.items()}
 
 
-def other_numbers(one, two):
-    """In words; empty where they are equal."""
-    pairs = zip(("records", "scores", "weights"), numbers_of(one), numbers_of(two), strict=True)
-    return "; ".join(f"other {name} than unharmed" for name, a, b in pairs if a != b)
+def other_numbers(end, one, two):
+    """In words; empty where they are equal, or where the run has not ended."""
+    if end.kind != "ran":
+        return ""
+    try:
+        pairs = zip(("records", "scores", "weights"), numbers_of(one), numbers_of(two), strict=True)
+        return "; ".join(f"other {name} than unharmed" for name, a, b in pairs if a != b)
+    except (ValueError, KeyError) as error:
+        return f"no record of it: {error!r}"
 
 
-def harm(path, one):
-    """Damage a file; what was done."""
-    whole = path.read_bytes()
-    hows = ["flip", "flip", "flip", "cut", "empty", "zeros", "folder", "gone", "noise"]
-    if path.suffix in (".json", ".jsonl"):
-        hows += ["foreign", "foreign", "lost", "root"]
-    if path.suffix == ".ckpt":
-        hows += ["key", "shape", "emptied", "moved"]
-    how = one.choice(hows)
-    if how == "flip" and whole:
-        bit = one.randrange(8 * len(whole))
-        path.write_bytes(
-            whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :]
-        )
-        return f"bit {bit} of {path.name} flipped"
-    if how == "cut":
-        n = one.randrange(len(whole) + 1)
-        path.write_bytes(whole[:n])
-        return f"{path.name} cut to {n} of {len(whole)} bytes"
-    if how == "zeros":
-        path.write_bytes(bytes(len(whole)))
-    elif how == "noise":
-        path.write_bytes(one.randbytes(len(whole)))
-    elif how in ("folder", "gone"):
-        path.unlink()
-        if how == "folder":
-            path.mkdir()
-    elif how in ("foreign", "lost", "root"):
-        how = f"{how}: {_harm_json(path, how, one)}"
-    elif how in ("key", "shape", "emptied", "moved"):
-        how = f"{how}: {_harm_checkpoint(path, how, one)}"
-    else:
-        path.write_bytes(b"")
-    return f"{path.name}: {how}"
+def _flip(path, one):
+    content = bytearray(path.read_bytes() or b"\0")
+    bit = one.randrange(8 * len(content))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    return bit
 
 
-def _harm_json(path, how, one):
-    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
-    number = one.randrange(len(lines))
-    content = json.loads(lines[number])
-    value, name = one.choice(FOREIGN), ""
-    if how == "root":
-        content = value
-    else:
-        node, name = content, one.choice(list(content))
-        while isinstance(node[name], dict) and node[name] and one.random() < 0.7:
-            node, name = node[name], one.choice(list(node[name]))
-        if how == "lost":
-            del node[name]
-        else:
-            node[name] = value
-    lines[number] = json.dumps(content)
-    path.write_text("\n".join(lines) + "\n")
-    return f"line {number + 1} {name} {ascii(value)[:40] if how != 'lost' else ''}"
+def _cut(path, one):
+    os.truncate(path, n := one.randrange(path.stat().st_size + 1))
+    return n
 
 
-def _harm_checkpoint(path, how, one):
+def _swap(path, one):
+    """Two pieces of one length change places: the bytes are all there."""
+    content, n = bytearray(path.read_bytes()), 16
+    if len(content) >= 4 * n:
+        a, b = sorted(one.sample(range(len(content) // n), 2))
+        a, b = slice(n * a, n * a + n), slice(n * b, n * b + n)
+        content[a], content[b] = content[b], content[a]
+    path.write_bytes(content)
+
+
+def _other_kind(path, one):
+    path.unlink()
+    path.mkdir()
+    (path / "mine.txt").write_text("mine")
+
+
+def _loop(path, one):
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+HARMS = {
+    "flip": _flip,
+    "cut": _cut,
+    "swap": _swap,
+    "folder": _other_kind,
+    "loop": _loop,
+    "longer": lambda path, one: path.write_bytes(path.read_bytes() + one.randbytes(50)),
+    "empty": lambda path, one: path.write_bytes(b""),
+    "zeros": lambda path, one: path.write_bytes(bytes(path.stat().st_size)),
+    "noise": lambda path, one: path.write_bytes(one.randbytes(path.stat().st_size)),
+    "gone": lambda path, one: path.unlink(),
+}
+
+
+def _changed_state(how, path, one):
+    """A checkpoint with other content, which torch has written."""
     state = torch.load(path, weights_only=True)
     node, name = state, one.choice(list(state))
     weights = state["state_dict"]
@@ -127,8 +125,7 @@ def _harm_checkpoint(path, how, one):
             node, name = node[name], one.choice(list(node[name]))
         del node[name]
     elif how == "emptied" and state.get("optimizer_states"):
-        name = "optimizer_states"
-        state[name][0]["state"] = {}
+        state[name := "optimizer_states"][0]["state"] = {}
     else:
         name = one.choice([key for key, x in weights.items() if x.is_floating_point()])
         weights[name] = weights[name][..., None] if how == "shape" else weights[name] + 1e-3
@@ -136,28 +133,34 @@ def _harm_checkpoint(path, how, one):
     return name
 
 
-def command_of(reader, run):
-    if reader == "train":
-        return [*TRAIN, "output_dir=out"]
-    target = str(run.parent.parent if reader == "collect" else run)
-    more = {"evaluate": ["--json"], "report": [], "export": ["--format", "transformers"]}
-    return [reader, target, *more.get(reader, [])]
+def harm(path, one):
+    """Damage a file, or put one where there is a folder or nothing; what was done."""
+    if not path.is_file():
+        shutil.rmtree(path, ignore_errors=True)
+        path.write_bytes(b"mine")
+        return f"{path.name}: a file"
+    hows = [*HARMS, "flip", "flip", *("key", "shape", "emptied", "moved")][
+        : None if path.suffix == ".ckpt" else -4
+    ]
+    how = one.choice(hows)
+    did = HARMS[how](path, one) if how in HARMS else _changed_state(how, path, one)
+    return f"{path.name}: {how} {'' if did is None else did}"
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(80))
 def test_a_damaged_stopped_run(number, hostile_runs, tmp_path, record_property):
+    """Once in four two files; refused, or to the same end."""
     one, place = draw("stopped", number), tmp_path / "place"
     shutil.copytree(hostile_runs / "stopped", place / "out")
     (run,) = place.glob("out/*/*/")
-    file = one.choice(sorted(run.glob(one.choice(STOPPED))) or [run / "resume.ckpt"])
-    what = harm(file, one)
-    if one.random() < 0.3:
-        command = command_of(one.choice(READERS[:4]), run)
-        judged(record_property, f"{what}; {command}", ended(command, place))
-    command = command_of("train", run)
-    end = ended(command, place)
-    other = other_numbers(hostile_runs / "whole", place / "out") if end.kind == "ran" else ""
-    judged(record_property, f"{what}; {command}", end, other)
+    whats = []
+    for pattern in one.sample(STOPPED, 2 if one.random() < 0.25 else 1):
+        files = sorted(run.glob(pattern)) or [run / pattern]
+        if files[0].parent.is_dir():
+            whats.append(harm(one.choice(files), one))
+    end = ended(TRAIN, place)
+    other = other_numbers(end, hostile_runs / "whole", place / "out")
+    judged(record_property, f"{'; '.join(whats)}; {' '.join(TRAIN)}", end, other)
 
 
 @pytest.fixture(scope="module")
@@ -168,24 +171,40 @@ def evaluated(hostile_runs):
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_a_damaged_finished_run(number, hostile_runs, evaluated, tmp_path, record_property):
-    one, place = draw("whole", number), tmp_path / "place"
+def test_damaged_weights(number, hostile_runs, evaluated, tmp_path, record_property):
+    """Of `last.ckpt` nothing but the whole is scored, exported or started from."""
+    one, place = draw("weights", number), tmp_path / "place"
     shutil.copytree(hostile_runs / "whole", place / "out")
     (run,) = place.glob("out/*/*/")
-    what = harm(one.choice(sorted(run.glob(one.choice(WHOLE)))), one)
-    reader = one.choice(READERS[3:5] if "last.ckpt" in what else READERS)
-    command = command_of(reader, run)
-    end, why = ended(command, place), ""
-    if reader == "evaluate" and end.kind == "ran" and json.loads(end.text)["scores"] != evaluated:
-        why = "other scores than unharmed"
-    if reader == "export" and end.kind == "ran" and "moved" in what:
-        why = "exports weights that are not the run's"
-    judged(record_property, f"{what}; {command}", end, why)
+    what = harm(run / "last.ckpt", one)
+    reader, *more = READERS[number % 3]
+    command = [reader, str(run), *more]
+    if reader == "init_from":
+        command = [*TRAIN, "output_dir=new", "trainer.max_steps=1", f"init_from={run}"]
+    end = ended(command, place)
+    judged(record_property, f"{what}; {command}", end, "goes on with weights not of the run")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_checkpoint_of_other_code(number, hostile_runs, tmp_path, record_property):
+    """Whole by its digest, but of a model with other shapes or keys."""
+    one, place = draw("code", number), tmp_path / "place"
+    shutil.copytree(hostile_runs / "stopped", place / "out")
+    (file,) = place.glob("out/*/*/resume.ckpt")
+    state = torch.load(file, weights_only=True)
+    name = one.choice([k for k, x in state["state_dict"].items() if x.is_floating_point()])
+    tensor = state["state_dict"].pop(name)
+    if number % 2:
+        state["state_dict"][name] = tensor[..., None]
+    save_checkpoint(state, file)
+    end = ended(TRAIN, place)
+    other = other_numbers(end, hostile_runs / "whole", place / "out")
+    judged(record_property, f"{name} {'of another shape' if number % 2 else 'lost'}", end, other)
 
 
 @pytest.fixture
 def disk(tmp_path):
-    """`disk(size)`: a tmpfs of that size at `place/out`, or None where none can be mounted."""
+    """`disk(size)`: a tmpfs of that size at `place/out`; False where none can be mounted."""
     out = tmp_path / "place" / "out"
     out.mkdir(parents=True)
 
@@ -200,40 +219,102 @@ def disk(tmp_path):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_full_disk(size, disk, hostile_runs, tmp_path, record_property):
-    place, command = tmp_path / "place", [*TRAIN, "output_dir=out"]
-    n_bytes = int(size[:-1]) * {"k": 2**10, "m": 2**20}[size[-1]]
-    end = ended(command, place, file_size=None if disk(size) else n_bytes // 4)
-    judged(record_property, f"full at {size}; {command}", end)
+    if not disk(size):
+        pytest.skip("a tmpfs may not be mounted here")
+    place = tmp_path / "place"
+    end = ended(TRAIN, place)
+    judged(record_property, f"full at {size}", end)
+    assert end.kind == "ran" or (end.code == 1 and "make room" in end.text), end.text
     disk("64m", "remount")
-    end = ended(command, place)
-    other = other_numbers(hostile_runs / "whole", place / "out") if end.kind == "ran" else "no end"
-    judged(record_property, f"full at {size}, then room; {command}", end, other)
+    end = ended(TRAIN, place)
+    other = other_numbers(end, hostile_runs / "whole", place / "out")
+    judged(record_property, f"full at {size}, then room", end, other)
     assert end.kind == "ran", end.text
 
 
-@pytest.mark.parametrize("number", range(5))
-@pytest.mark.parametrize("what", ["output_dir", "metrics.jsonl", "resume.ckpt", "folder"])
+@pytest.mark.parametrize("size", [2**k for k in range(9, 18)])
+def test_files_of_a_limited_size(size, hostile_runs, tmp_path, record_property):
+    """As with a quota, every file has less room than it needs."""
+    (place := tmp_path / "place").mkdir()
+    judged(record_property, f"files of {size}", ended(TRAIN, place, file_size=size))
+    end = ended(TRAIN, place)
+    other = other_numbers(end, hostile_runs / "whole", place / "out")
+    judged(record_property, f"files of {size}, then any", end, other)
+    assert end.kind == "ran", end.text
+
+
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("what", ["output_dir", "folder", "metrics.jsonl", "resume.ckpt", "best"])
 def test_what_is_taken_away(what, number, hostile_runs, tmp_path, record_property):
-    one, place = random.Random(f"{what}{number}"), tmp_path / "place"
+    """While it runs; the same command then comes to the same end, or says what is in the way."""
+    one, place = draw(what, number), tmp_path / "place"
     place.mkdir()
 
     def take_away():
-        if what == "output_dir":
-            return shutil.rmtree("out")
         (run,) = (path.parent for path in Path("out").rglob(".lock"))
-        if what == "folder":
-            return shutil.rmtree(run)
-        (run / what).unlink(missing_ok=True)
+        if what in ("output_dir", "folder"):
+            return shutil.rmtree("out" if what == "output_dir" else run)
+        file = run / ("best.ckpt" if what == "best" else what)
+        file.unlink(missing_ok=True)
         if number % 2:
-            (run / what).mkdir()
+            file.mkdir()
 
-    event = one.randint(1, 60)
-    command = f"{what} taken away at event {event} of {[*TRAIN, 'output_dir=out']}"
+    event = one.randint(1, 120)
+    command = f"{what} taken away at event {event}"
     end = ended(lambda: stop_after([*OF_RUNS, "output_dir=out"], event, react=take_away), place)
-    other = ""
-    if end.kind == "ran":
-        try:
-            other = other_numbers(hostile_runs / "whole", place / "out")
-        except ValueError as error:
-            other = f"no record of it: {error}"
-    judged(record_property, command, end, other)
+    judged(record_property, command, end, other_numbers(end, hostile_runs / "whole", place / "out"))
+    again = ended(TRAIN, place)
+    other = other_numbers(again, hostile_runs / "whole", place / "out")
+    judged(record_property, f"{command}, and given again", again, other)
+    assert again.kind == "ran", again.text
+
+
+@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("code", ["EIO", "ENOSPC", "ESTALE", "EROFS"])
+def test_storage_that_fails_once(code, number, hostile_runs, tmp_path, record_property):
+    """At one call that changes a file."""
+    one = draw(code, number)
+    (place := tmp_path / "place").mkdir()
+    calls, at = count(1), one.randint(1, 60)
+
+    def train():
+        def fail(name):
+            if name in kill_points.FILES and next(calls) == at:
+                raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
+
+        kill_points.on_events(fail)
+        return cli.main(TRAIN)
+
+    what = f"{code} at change {at} of a file"
+    end = ended(train, place)
+    judged(record_property, what, end, other_numbers(end, hostile_runs / "whole", place / "out"))
+    again = ended(TRAIN, place)
+    other = other_numbers(again, hostile_runs / "whole", place / "out")
+    judged(record_property, f"{what}, and given again", again, other)
+    assert again.kind == "ran", again.text
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("optimizer.lr=1e300", "optimizer.weight_decay=1e300", "optimizer.weight_decay=1e30"),
+        *("optimizer.lr=1e30", "optimizer.lr=3e38", "optimizer.lr=inf", "optimizer.lr=nan"),
+        *("training.head_lr_factor=1e300", "training.head_lr_factor=inf"),
+        *("optimizer.eps=nan", "optimizer.eps=0", "optimizer.eps=-1", "optimizer.betas=[0.9,1.0]"),
+        *("+optimizer.maximize=true", "trainer.precision=16-true", "trainer.precision=bf16-true"),
+    ],
+)
+@pytest.mark.parametrize("steps", [1, 12])
+def test_weights_that_are_not_finite(override, steps, tmp_path, record_property):
+    """Refused, stopped, or finished with weights that are all finite."""
+    (place := tmp_path / "place").mkdir()
+    more = [override, f"trainer.max_steps={steps}"]
+    end = ended([*TRAIN, *more], place)
+    bad = [
+        name
+        for file in place.glob("out/*/*/*.ckpt")
+        for name, x in torch.load(file, weights_only=True)["state_dict"].items()
+        if x.is_floating_point() and "extra" not in name and not torch.isfinite(x).all()
+    ]
+    judged(record_property, f"{more}", end, f"{bad} not finite" if bad else "")
+    assert not bad, bad

@@ -1,4 +1,4 @@
-"""Two hundred runs that are killed and given again: bit by bit those that nobody stopped."""
+"""Runs that are killed and given again: bit by bit those that nobody stopped, and never damaged."""
 
 from __future__ import annotations
 
@@ -10,41 +10,66 @@ import pytest
 from benchmarks import kill_points
 from isotrain.runs.files import read_result
 from tests.hostile.harness import End, draw, ended, judged
-from tests.hostile.test_folders import OF_RUNS, stop_after
+from tests.hostile.test_folders import HARMS, OF_RUNS, stop_after
 
 pytestmark = pytest.mark.campaign
+CONFIGURATIONS = list(kill_points.CONFIGURATIONS)
+N = len(CONFIGURATIONS)
+SMALL = "queue, istar, best"
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """`reference(configuration)`: the folder in which it has run whole."""
-    root, known = tmp_path_factory.mktemp("kills"), set()
+    """`reference(configuration)`: the folder in which it has run whole, and its events."""
+    root, known = tmp_path_factory.mktemp("kills"), {}
 
-    def whole(configuration):
+    def run_whole(configuration):
         if configuration not in known:
             kill_points.compare(configuration, None, 0, root)
-            known.add(configuration)
-        return root
+            known[configuration] = kill_points.events_of(configuration, root)
+            whole = kill_points.below(root, configuration) / "whole"
+            (record,) = map(read_result, whole.glob("*/*"))
+            if "best" in configuration:  # else the comparison would see nothing of the selection
+                assert 0 < record["selected_step"] < record["steps"]
+        return root, known[configuration]
 
-    return whole
+    return run_whole
 
 
 @pytest.mark.parametrize("number", range(200))
 def test_a_killed_run(number, reference, record_property):
-    one = draw("kill", number)
-    configuration = list(kill_points.CONFIGURATIONS)[number % len(kill_points.CONFIGURATIONS)]
-    root = reference(configuration)
-    total = kill_points.n_events(configuration, root)
-    late = number // 5 % 4 > 0  # three of four behind the first checkpoint
-    event = one.randint(total // 3 if late else 1, total)
+    """At drawn events of all kinds, and at every gap between two changes of a file in turn."""
+    one, round_ = draw("kill", number), number // N
+    configuration = CONFIGURATIONS[number % N]
+    root, names = reference(configuration)
+    late = round_ % 4 > 0  # three of four behind the first checkpoint
+    event = one.randint(len(names) // 3 if late else 1, len(names))
+    if round_ % 2:
+        gaps = [k for k, name in enumerate(names, 1) if name in kill_points.FILES]
+        event = gaps[int(len(gaps) * ((round_ // 2 * 0.618 + number % N / N) % 1))]
     found = kill_points.compare(configuration, event, signal.SIGKILL, root)
-    place = root / configuration.split()[0].rstrip(",") / f"{event}-{signal.SIGKILL}"
+    place = kill_points.below(root, configuration) / f"{event}-{int(signal.SIGKILL)}"
     (result,) = map(read_result, place.glob("*/*/"))
     if (step := result["resumed_after_step"]) is not None:
         record_property("hostile", "resumed")
-    what = f"{configuration} killed at event {event} of {total}, resumed after step {step}"
+    at = f"{event} ({names[event - 1]}) of {len(names)}"
+    what = f"{configuration} killed at event {at}, resumed after step {step}"
     judged(record_property, what, End("ran", "", 0), "; ".join(found))
-    assert not late or step is not None, what
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_a_run_killed_while_it_starts_anew(number, reference, record_property):
+    """At each change of a file after damage was found: what is left is not damaged again."""
+    root, _ = reference(SMALL)
+    name = ("resume.ckpt", "metrics.jsonl", "best.ckpt")[number % 3]
+    event = 1 + number // 3
+
+    def harm(folder):
+        HARMS["flip"](folder / name, draw("anew", number))
+
+    found = kill_points.compare(SMALL, event, signal.SIGKILL, root, harm)
+    what = f"{name} flipped, then killed at event {event} of the new start"
+    judged(record_property, what, End("ran", "", 0), "; ".join(found))
 
 
 @pytest.mark.parametrize("event", [1, 7, 20, 31])
