@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from isotrain.runs.files import DamagedError, put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
-from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY
@@ -94,7 +93,7 @@ def run(
     with storage_failures(folder.path), folder.owned():
         if folder.is_first and folder.is_finished():  # by another process meanwhile
             return _stored(folder, show)
-        point = _resume_point(folder, experiment.selection)
+        point = _resume_point(folder, experiment)
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
             timings = _work(cfg, folder, experiment, point)
@@ -142,25 +141,35 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
     return dict(folder.record["scores"]) if folder.is_first else {}
 
 
-def _resume_point(folder: RunFolder, selection: Selection) -> dict[str, Any] | None:
+def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
     """Our part of the checkpoint of an unfinished run; None starts it anew.
 
-    It does so, too, where one of the files that it would resume from is damaged; that one and the
-    checkpoint are kept under other names.
+    It does so, too, where a file that it would resume from is damaged, or of another model (code
+    may have changed). That file and the checkpoint are kept under other names.
     """
     if not folder.may_resume():
         return None
     path = folder.path / "resume.ckpt"
     try:
-        point: dict[str, Any] = load_checkpoint(path)[KEY]
+        checkpoint = load_checkpoint(path)
+        point: dict[str, Any] = checkpoint[KEY]
+        if _shapes(checkpoint["state_dict"]) != _shapes(experiment.module.state_dict()):
+            raise DamagedError(
+                path, "its weights have other names or shapes than those of the model"
+            )
         folder.check_records(point["n_bytes"], point["records_sha256"])
-        selection.kept(point["selection"], point["step"])
+        experiment.selection.kept(point["selection"], point["step"])
     except DamagedError as error:
         if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
-            asides = put_aside(*dict.fromkeys([path, error.path]))
+            asides = put_aside(path, error.path)
             say(f"{error}; starting anew, with {', '.join(x.name for x in asides)} kept")
         return None
     return point
+
+
+def _shapes(state_dict: Mapping[str, Any]) -> dict[str, torch.Size]:
+    """Of the tensors of a state dict, by name."""
+    return {name: x.shape for name, x in state_dict.items() if isinstance(x, torch.Tensor)}
 
 
 def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:

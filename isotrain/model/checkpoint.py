@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from torch import nn
 
 from isotrain.runs.files import DamagedError, replacing
 
@@ -62,3 +63,19 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             raise DamagedError(path, "its content is not what was written")
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     return state
+
+
+def load_weights(part: nn.Module, path: Path, prefix: str) -> None:
+    """Load a part of a run's module, whose weights have a prefix in the checkpoint.
+
+    Raises:
+        ValueError: the file is damaged, or its weights do not fit in name and shape.
+    """
+    state = load_checkpoint(path)["state_dict"]
+    own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
+    try:
+        part.load_state_dict(own)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} has no weights of this {type(part).__name__}; give a run of the same: {error}"
+        ) from error

@@ -123,11 +123,6 @@ def read_result(folder: Path) -> dict[str, Any]:
     return result
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether the run of a folder came to its end."""
-    return read_result(folder).get("status") == "finished"
-
-
 class RecordFile:
     """Append records `{"step": ..., "time_s": ..., key: value, ...}`; null for NaN or infinity.
 

@@ -176,12 +176,12 @@ class RunFolder:
         files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
         folders = [self.path / name for name in FOLDERS_OF_A_TRY]
         wrong = [*(f for f in files if f.is_dir()), *(f for f in folders if f.is_file())]
-        for aside in put_aside(*wrong):
-            say(f"{aside}: kept under this name; a run has no such {aside.stem}")
         try:
             read_result(self.path)
         except DamagedError as error:
-            say(f"{error}; it is kept as {put_aside(error.path)[0].name}")
+            wrong.append(error.path)
+        for aside in put_aside(*wrong):
+            say(f"{aside}: kept under this name, as it is no {aside.stem} of a run")
 
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)

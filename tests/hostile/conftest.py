@@ -51,7 +51,7 @@ def hostile_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     end = ended(["train", *OF_RUNS, "output_dir=whole"], root, limit_s=600)
     assert end.kind == "ran", end.text
-    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=stopped"], 110), root, limit_s=600)
+    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=stopped"], 80), root, limit_s=600)
     assert end.code == -9, end.text
     assert len(list(root.glob("stopped/*/*/[br]es*.ckpt"))) == 2
     return root
