@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -35,12 +35,12 @@ READERS = (["evaluate", "--json"], ["export", "--format", "transformers"], ["ini
 SIZES = ("4k", "16k", "64k", "150k", "300k", "600k", "900k", "1500k", "2m", "3500k")
 
 
-def stop_after(overrides, event, number=signal.SIGKILL, react=None):
-    """Train until an event of the run; there it is killed, or `react` is called."""
+def stop_after(overrides, event, number=signal.SIGKILL, react=None, of=None):
+    """Train until an event of the run (`of` these names); there kill it, or call `react`."""
     events = count(1)
 
-    def happen(_):
-        if next(events) == event:
+    def happen(name):
+        if (of is None or name in of) and next(events) == event:
             react() if react else signal.raise_signal(number)
 
     kill_points.on_events(happen)
@@ -67,51 +67,49 @@ def other_numbers(end, one, two):
         return f"no record of it: {error!r}"
 
 
-def _flip(path, one):
-    content = bytearray(path.read_bytes() or b"\0")
-    bit = one.randrange(8 * len(content))
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
-    return bit
+def _flipped(whole, one):
+    bit = one.randrange(8 * len(whole) or 8)
+    return (
+        whole[: bit // 8]
+        + bytes([(whole or b"0")[bit // 8] ^ 1 << bit % 8])
+        + whole[bit // 8 + 1 :]
+    )
 
 
-def _cut(path, one):
-    os.truncate(path, n := one.randrange(path.stat().st_size + 1))
-    return n
-
-
-def _swap(path, one):
-    """The two halves change places: the bytes are all there."""
-    content = path.read_bytes()
-    path.write_bytes(content[len(content) // 2 :] + content[: len(content) // 2])
-
-
-def _other_kind(path, one):
-    path.unlink()
-    path.mkdir()
-    (path / "mine.txt").write_text("mine")
-
-
-def _loop(path, one):
-    path.unlink()
-    path.symlink_to(path.name)
-
-
-HARMS = {
-    "flip": _flip,
-    "cut": _cut,
-    "swap": _swap,
-    "folder": _other_kind,
-    "loop": _loop,
-    "longer": lambda path, one: path.write_bytes(path.read_bytes() + one.randbytes(50)),
-    "empty": lambda path, one: path.write_bytes(b""),
-    "zeros": lambda path, one: path.write_bytes(bytes(path.stat().st_size)),
-    "noise": lambda path, one: path.write_bytes(one.randbytes(path.stat().st_size)),
-    "gone": lambda path, one: path.unlink(),
+OTHER_BYTES = {
+    "flip": _flipped,
+    "cut": lambda whole, one: whole[: one.randrange(len(whole) + 1)],
+    "halves swapped": lambda whole, one: whole[len(whole) // 2 :] + whole[: len(whole) // 2],
+    "longer": lambda whole, one: whole + one.randbytes(50),
+    "empty": lambda whole, one: b"",
+    "zeros": lambda whole, one: bytes(len(whole)),
+    "noise": lambda whole, one: one.randbytes(len(whole)),
 }
 
 
-def _changed_state(how, path, one):
+def harm(path, one, how=None):
+    """Damage a file, or put one where there is a folder or nothing; what was done."""
+    if not path.is_file():
+        shutil.rmtree(path, ignore_errors=True)
+        path.write_bytes(b"mine")
+        return f"{path.name}: a file"
+    hows = [*OTHER_BYTES, "flip", "flip", "gone", "folder", "loop"]
+    hows += ["key", "shape", "emptied", "moved"] if path.suffix == ".ckpt" else []
+    how = how or one.choice(hows)
+    if how in OTHER_BYTES:
+        path.write_bytes(OTHER_BYTES[how](path.read_bytes(), one))
+    elif how in ("key", "shape", "emptied", "moved"):
+        how += f" {_other_state(how, path, one)}"
+    else:
+        path.unlink()
+        if how == "folder":
+            path.mkdir()
+        if how == "loop":
+            path.symlink_to(path.name)
+    return f"{path.name}: {how}"
+
+
+def _other_state(how, path, one):
     """A checkpoint with other content, which torch has written."""
     state = torch.load(path, weights_only=True)
     node, name = state, one.choice(list(state))
@@ -129,82 +127,70 @@ def _changed_state(how, path, one):
     return name
 
 
-def harm(path, one):
-    """Damage a file, or put one where there is a folder or nothing; what was done."""
-    if not path.is_file():
-        shutil.rmtree(path, ignore_errors=True)
-        path.write_bytes(b"mine")
-        return f"{path.name}: a file"
-    hows = [*HARMS, "flip", "flip", *("key", "shape", "emptied", "moved")][
-        : None if path.suffix == ".ckpt" else -4
-    ]
-    how = one.choice(hows)
-    did = HARMS[how](path, one) if how in HARMS else _changed_state(how, path, one)
-    return f"{path.name}: {how} {'' if did is None else did}"
-
-
 @pytest.mark.parametrize("number", range(80))
-def test_a_damaged_stopped_run(number, hostile_runs, tmp_path, record_property):
+def test_a_damaged_stopped_run(number, hostile_runs, tmp_path, given):
     """Once in four two files; refused, or to the same end."""
-    one, place = draw("stopped", number), tmp_path / "place"
-    shutil.copytree(hostile_runs / "stopped", place / "out")
-    (run,) = place.glob("out/*/*/")
+    one = draw("stopped", number)
+    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
+    (run,) = tmp_path.glob("place/out/*/*/")
     whats = []
     for pattern in one.sample(STOPPED, 2 if one.random() < 0.25 else 1):
         files = sorted(run.glob(pattern)) or [run / pattern]
         if files[0].parent.is_dir():
             whats.append(harm(one.choice(files), one))
-    end = ended(TRAIN, place)
-    other = other_numbers(end, hostile_runs / "whole", place / "out")
-    judged(record_property, f"{'; '.join(whats)}; {' '.join(TRAIN)}", end, other)
-
-
-@pytest.fixture(scope="module")
-def evaluated(hostile_runs):
-    """What `evaluate` says of the unharmed run."""
-    (run,) = hostile_runs.glob("whole/*/*/")
-    return json.loads(ended(["evaluate", str(run), "--json"], hostile_runs).text)["scores"]
+    given(TRAIN, "; ".join(whats))
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_damaged_weights(number, hostile_runs, evaluated, tmp_path, record_property):
+def test_damaged_weights(number, hostile_runs, tmp_path, record_property):
     """Of `last.ckpt` nothing but the whole is scored, exported or started from."""
-    one, place = draw("weights", number), tmp_path / "place"
-    shutil.copytree(hostile_runs / "whole", place / "out")
-    (run,) = place.glob("out/*/*/")
-    what = harm(run / "last.ckpt", one)
+    shutil.copytree(hostile_runs / "whole", tmp_path / "place" / "out")
+    (file,) = tmp_path.glob("place/out/*/*/last.ckpt")
+    what = harm(file, draw("weights", number))
     reader, *more = READERS[number % 3]
-    command = [reader, str(run), *more]
+    command = [reader, str(file.parent), *more]
     if reader == "init_from":
-        command = [*TRAIN, "output_dir=new", "trainer.max_steps=1", f"init_from={run}"]
-    end = ended(command, place)
+        command = [*TRAIN, "output_dir=new", f"init_from={file.parent}"]
+    end = ended(command, tmp_path / "place")
     judged(record_property, f"{what}; {command}", end, "goes on with weights not of the run")
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_checkpoint_of_other_code(number, hostile_runs, tmp_path, record_property):
+def test_a_checkpoint_of_other_code(number, hostile_runs, tmp_path, given):
     """Whole by its digest, but of a model with other shapes or keys."""
-    one, place = draw("code", number), tmp_path / "place"
-    shutil.copytree(hostile_runs / "stopped", place / "out")
-    (file,) = place.glob("out/*/*/resume.ckpt")
+    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
+    (file,) = tmp_path.glob("place/out/*/*/resume.ckpt")
     state = torch.load(file, weights_only=True)
-    name = one.choice([k for k, x in state["state_dict"].items() if x.is_floating_point()])
-    tensor = state["state_dict"].pop(name)
+    weights = state["state_dict"]
+    name = draw("code", number).choice([k for k, x in weights.items() if x.is_floating_point()])
+    tensor = weights.pop(name)
     if number % 2:
-        state["state_dict"][name] = tensor[..., None]
+        weights[name] = tensor[..., None]
     save_checkpoint(state, file)
-    end = ended(TRAIN, place)
-    other = other_numbers(end, hostile_runs / "whole", place / "out")
-    judged(record_property, f"{name} {'of another shape' if number % 2 else 'lost'}", end, other)
+    assert given(TRAIN, f"{name} {'of another shape' if number % 2 else 'lost'}").kind == "ran"
+
+
+@pytest.fixture
+def given(hostile_runs, tmp_path, record_property):
+    """`given(command, what)`: its end, and whether the numbers are those of the unharmed run."""
+    place = tmp_path / "place"
+    place.mkdir(exist_ok=True)
+
+    def run(command, what, **limits):
+        end = ended(command, place, **limits)
+        other = other_numbers(end, hostile_runs / "whole", place / "out")
+        return judged(record_property, what, end, other)
+
+    return run
 
 
 @pytest.fixture
 def disk(tmp_path):
     """`disk(size)`: a tmpfs of that size at `place/out`; False where none can be mounted."""
     out = tmp_path / "place" / "out"
-    out.mkdir(parents=True)
 
     def sized(size, *options):
+        out.mkdir(parents=True, exist_ok=True)
         options = ",".join([f"size={size}", *options])
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(out)]
         return subprocess.run(command, capture_output=True).returncode == 0
@@ -213,81 +199,53 @@ def disk(tmp_path):
     subprocess.run(["umount", str(out)], capture_output=True)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_full_disk(size, disk, hostile_runs, tmp_path, record_property):
-    if not disk(size):
+@pytest.mark.parametrize("size", [*SIZES, *(2**k for k in range(9, 18))])
+def test_too_little_room(size, disk, given):
+    """On a disk of a size, or with a limit on the size of every file, as a quota has it."""
+    if (is_disk := isinstance(size, str)) and not disk(size):
         pytest.skip("a tmpfs may not be mounted here")
-    place = tmp_path / "place"
-    end = ended(TRAIN, place)
-    judged(record_property, f"full at {size}", end)
+    end = given(TRAIN, f"room of {size}", file_size=None if is_disk else size)
     assert end.kind == "ran" or (end.code == 1 and "make room" in end.text), end.text
-    disk("64m", "remount")
-    end = ended(TRAIN, place)
-    other = other_numbers(end, hostile_runs / "whole", place / "out")
-    judged(record_property, f"full at {size}, then room", end, other)
-    assert end.kind == "ran", end.text
+    if is_disk:
+        disk("64m", "remount")
+    assert given(TRAIN, f"room of {size}, then enough").kind == "ran"
 
 
-@pytest.mark.parametrize("size", [2**k for k in range(9, 18)])
-def test_files_of_a_limited_size(size, hostile_runs, tmp_path, record_property):
-    """As with a quota, every file has less room than it needs."""
-    (place := tmp_path / "place").mkdir()
-    judged(record_property, f"files of {size}", ended(TRAIN, place, file_size=size))
-    end = ended(TRAIN, place)
-    other = other_numbers(end, hostile_runs / "whole", place / "out")
-    judged(record_property, f"files of {size}, then any", end, other)
-    assert end.kind == "ran", end.text
+def take_away(what, number):
+    """Delete what a run writes into, or put a folder in its place."""
+    (run,) = (path.parent for path in Path("out").rglob(".lock"))
+    if what in ("output_dir", "folder"):
+        return shutil.rmtree("out" if what == "output_dir" else run)
+    (run / what).unlink(missing_ok=True)
+    if number % 2:
+        (run / what).mkdir()
 
 
 @pytest.mark.parametrize("number", range(10))
-@pytest.mark.parametrize("what", ["output_dir", "folder", "metrics.jsonl", "resume.ckpt", "best"])
-def test_what_is_taken_away(what, number, hostile_runs, tmp_path, record_property):
-    """While it runs; the same command then comes to the same end, or says what is in the way."""
-    one, place = draw(what, number), tmp_path / "place"
-    place.mkdir()
-
-    def take_away():
-        (run,) = (path.parent for path in Path("out").rglob(".lock"))
-        if what in ("output_dir", "folder"):
-            return shutil.rmtree("out" if what == "output_dir" else run)
-        file = run / ("best.ckpt" if what == "best" else what)
-        file.unlink(missing_ok=True)
-        if number % 2:
-            file.mkdir()
-
-    event = one.randint(1, 120)
+@pytest.mark.parametrize(
+    "what", ["output_dir", "folder", "metrics.jsonl", "resume.ckpt", "best.ckpt"]
+)
+def test_what_is_taken_away(what, number, given):
+    """While it runs; the same command then comes to the same end."""
+    event = draw(what, number).randint(1, 120)
     command = f"{what} taken away at event {event}"
-    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=out"], event, react=take_away), place)
-    judged(record_property, command, end, other_numbers(end, hostile_runs / "whole", place / "out"))
-    again = ended(TRAIN, place)
-    other = other_numbers(again, hostile_runs / "whole", place / "out")
-    judged(record_property, f"{command}, and given again", again, other)
-    assert again.kind == "ran", again.text
+    react = partial(take_away, what, number)
+    given(lambda: stop_after(TRAIN[1:], event, react=react), command)
+    assert given(TRAIN, f"{command}, and given again").kind == "ran"
 
 
 @pytest.mark.parametrize("number", range(20))
 @pytest.mark.parametrize("code", ["EIO", "ENOSPC", "ESTALE", "EROFS"])
-def test_storage_that_fails_once(code, number, hostile_runs, tmp_path, record_property):
+def test_storage_that_fails_once(code, number, given):
     """At one call that changes a file."""
-    one = draw(code, number)
-    (place := tmp_path / "place").mkdir()
-    calls, at = count(1), one.randint(1, 60)
+    at = draw(code, number).randint(1, 60)
 
-    def train():
-        def fail(name):
-            if name in kill_points.FILES and next(calls) == at:
-                raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
-
-        kill_points.on_events(fail)
-        return cli.main(TRAIN)
+    def fail():
+        raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
 
     what = f"{code} at change {at} of a file"
-    end = ended(train, place)
-    judged(record_property, what, end, other_numbers(end, hostile_runs / "whole", place / "out"))
-    again = ended(TRAIN, place)
-    other = other_numbers(again, hostile_runs / "whole", place / "out")
-    judged(record_property, f"{what}, and given again", again, other)
-    assert again.kind == "ran", again.text
+    given(lambda: stop_after(TRAIN[1:], at, react=fail, of=kill_points.FILES), what)
+    assert given(TRAIN, f"{what}, and given again").kind == "ran"
 
 
 @pytest.mark.parametrize(

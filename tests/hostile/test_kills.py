@@ -10,7 +10,7 @@ import pytest
 from benchmarks import kill_points
 from isotrain.runs.files import read_result
 from tests.hostile.harness import End, draw, ended, judged
-from tests.hostile.test_folders import HARMS, OF_RUNS, stop_after
+from tests.hostile.test_folders import OF_RUNS, harm, stop_after
 
 pytestmark = pytest.mark.campaign
 CONFIGURATIONS = list(kill_points.CONFIGURATIONS)
@@ -64,10 +64,10 @@ def test_a_run_killed_while_it_starts_anew(number, reference, record_property):
     name = ("resume.ckpt", "metrics.jsonl", "best.ckpt")[number % 3]
     event = 1 + number // 3
 
-    def harm(folder):
-        HARMS["flip"](folder / name, draw("anew", number))
+    def flip(folder):
+        harm(folder / name, draw("anew", number), "flip")
 
-    found = kill_points.compare(SMALL, event, signal.SIGKILL, root, harm)
+    found = kill_points.compare(SMALL, event, signal.SIGKILL, root, flip)
     what = f"{name} flipped, then killed at event {event} of the new start"
     judged(record_property, what, End("ran", "", 0), "; ".join(found))
 
