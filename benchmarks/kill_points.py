@@ -68,7 +68,7 @@ CONFIGURATIONS = {
         *("trainer.max_epochs=6", "trainer.val_check_interval=4", "checkpoint.every_steps=5"),
     ),
 }
-FILES = ("replace", "unlink", "truncate", "append")  # events of the folder's files
+FILES = ("replace", "rename", "unlink", "truncate", "append")  # events of the folder's files
 SELECTION = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
 
 
@@ -155,7 +155,7 @@ def on_events(react: Callable[[str], Any]) -> None:
     for name in ("training_step", "on_train_batch_end", "validation_step", "test_step"):
         wrap(FineTuning, name)
     wrap(RecordFile, "append", is_file=True)
-    for name in FILES[:3]:
+    for name in FILES[:-1]:
         wrap(os, name, is_file=True)
 
 

@@ -68,12 +68,10 @@ def other_numbers(end, one, two):
 
 
 def _flipped(whole, one):
-    bit = one.randrange(8 * len(whole) or 8)
-    return (
-        whole[: bit // 8]
-        + bytes([(whole or b"0")[bit // 8] ^ 1 << bit % 8])
-        + whole[bit // 8 + 1 :]
-    )
+    content = bytearray(whole or b"0")
+    bit = one.randrange(8 * len(content))
+    content[bit // 8] ^= 1 << bit % 8
+    return content
 
 
 OTHER_BYTES = {
