@@ -103,7 +103,7 @@ def compare(
     in_a_process(lambda: run_until(cfg, event, number), log)
     in_a_process(lambda: run_until(cfg, 1 + event // 3, number), log)  # and in the resumed run
     in_a_process(lambda: run(cfg, "arm"), log)
-    found = _differences(whole, stopped)
+    found = differences(whole, stopped)
     damaged = log.read_text(errors="replace").count(" is damaged (")
     return found + (["a kill was called damage"] if damaged > (harm is not None) else [])
 
@@ -118,7 +118,8 @@ def below(root: Path, configuration: str) -> Path:
     return root / configuration.split()[0].rstrip(",")
 
 
-def _differences(whole: Path, stopped: Path) -> list[str]:
+def differences(whole: Path, stopped: Path) -> list[str]:
+    """Between two finished runs: what they record, weights, rows."""
     results = [read_result(folder) for folder in (whole, stopped)]
     if results[1].get("status") != "finished":
         return [f"not finished: {results[1].get('status')}, {results[1].get('error')}"]

@@ -150,7 +150,7 @@ class RecordFile:
         """Truncate to `n_bytes`; the records that stay."""
         if n_bytes:
             os.truncate(self.path, n_bytes)
-            self.digest.update(self.path.read_bytes())
+            self.digest = hashlib.sha256(self.path.read_bytes())
         rows = read_records(self.path) if n_bytes else []
         self.n_records, self.n_bytes = len(rows), n_bytes
         return rows

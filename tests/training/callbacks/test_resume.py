@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from isotrain.jobs.progress import checkpoint_step
-from isotrain.model.checkpoint import load_checkpoint
+from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
 from isotrain.run import folder_of, run
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks import resume as checkpoints
@@ -110,6 +110,13 @@ def without_optimizer_state(file):
     torch.save(state, file)
 
 
+def of_another_model(file):
+    state = torch.load(file, weights_only=True)
+    weights = state["state_dict"]
+    weights["model.head.linear.bias"] = weights["model.head.linear.bias"][:, None]
+    save_checkpoint(state, file)
+
+
 def folder_in_its_place(file):
     file.unlink()
     file.mkdir()
@@ -120,6 +127,7 @@ def folder_in_its_place(file):
     [
         ("resume.ckpt", flipped, "its content is not what was written"),
         ("resume.ckpt", without_optimizer_state, "its content is not what was written"),
+        ("resume.ckpt", of_another_model, "its weights have other names or shapes than .*"),
         ("resume.ckpt", folder_in_its_place, "it is no file"),
         ("metrics.jsonl", flipped, "its first .* bytes are not what was written"),
         ("metrics.jsonl", Path.unlink, "its first .* bytes are not what was written"),
