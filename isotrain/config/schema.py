@@ -152,15 +152,15 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "training.refit_rows": Bounds(2),
     "training.patience": Bounds(1),
     "training.warmup_fraction": Bounds(0, 1),
-    "training.head_lr_factor": Bounds(0),
+    "training.head_lr_factor": Bounds(0, 1e9),  # so that float32 holds the products of the three
     "training.layer_decay": Bounds(above=0, most=1),
     "training.reinit_blocks": Bounds(0),
     "monitor.max_rows": Bounds(2),
     "monitor.every_steps": Bounds(0),
     "monitor.map_rows": Bounds(0),
     "checkpoint.every_steps": Bounds(0),
-    "optimizer.lr": Bounds(0, 3e38),  # what float32 holds
-    "optimizer.weight_decay": Bounds(0, 3e38),
+    "optimizer.lr": Bounds(0, 1e9),
+    "optimizer.weight_decay": Bounds(0, 1e18),
     "trainer.accumulate_grad_batches": Bounds(1),
     "trainer.gradient_clip_val": Bounds(0),
     "trainer.log_every_n_steps": Bounds(1),

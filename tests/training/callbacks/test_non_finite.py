@@ -120,11 +120,16 @@ def test_the_loss_is_blamed_before_the_gradient_and_by_its_own_micro_batch():
 
 
 @pytest.mark.parametrize(
-    "more", [["trainer.max_steps=1"], ["trainer.val_check_interval=1.0"]], ids=["end", "checkpoint"]
+    "more", [["trainer.max_steps=1"], ["checkpoint.every_steps=1"]], ids=["end", "checkpoint"]
 )
-def test_weights_that_are_not_finite_end_no_run(composed, overrides, more):
+def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch, more):
     """A decay that is too large leaves loss and gradient of its step finite."""
-    cfg = composed(*overrides, "optimizer.weight_decay=1e30", "optimizer.lr=1e30", *more)
+    cfg = composed(*overrides, *more)
+
+    def overflow(self, *_):
+        next(self.parameters()).data.fill_(math.inf)
+
+    monkeypatch.setattr(FineTuning, "on_train_batch_end", overflow)
     with pytest.raises(NonFiniteError, match=r"weights must be finite, and after step \d \d+ of"):
         run(cfg, "arm")
     folder = folder_of(cfg, "arm")
