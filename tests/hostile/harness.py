@@ -89,6 +89,7 @@ def _child(work: Any, folder: Path, log: Path, environment: Mapping[str, str], s
     try:
         gc.disable()
         os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` in a script ignores it
         with log.open("wb") as file, open(os.devnull) as nothing:
             for number, stream in enumerate((nothing, file, file)):
                 os.dup2(stream.fileno(), number)
