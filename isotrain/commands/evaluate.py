@@ -57,6 +57,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         import torch
 
         from isotrain.build import build
+        from isotrain.model.checkpoint import load_checkpoint
         from isotrain.run import quiet
         from isotrain.training.requirements import revision
     cfg = runs[0].cfg
@@ -75,7 +76,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         cfg.output_dir, cfg.cache_dir = place, None
         try:
             experiment = build(cfg, Path(place), None)
-            weights = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
+            weights = load_checkpoint(folder / "last.ckpt")
             experiment.module.take_selected(weights["state_dict"], result["steps"])
         except (ValueError, RuntimeError, OSError) as error:
             return reject(f"{folder} cannot be evaluated so: {error}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.runs.files import DamagedError, read_result
 
 STATES = ("running", "finished", "failed", "interrupted")  # status of a result.json
-ASIDE = ".damaged"  # appended to the name of a file that is put aside
 STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # of a plan's folder
 DATABASE = "study.db"  # there: the trials of a search
 COPY = "plan.yaml"  # there: of the file of a study or search, for when that is gone
@@ -97,13 +95,3 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
         f"{path} cannot be read now ({error.strerror or error}); it stays as it is, and the same "
         "command goes on when it can be read"
     )
-
-
-def put_aside(*paths: Path) -> list[Path]:
-    """Rename those of these files that are there; the new names, which replace no file."""
-    moved = []
-    for path in paths:
-        if path.is_file():
-            asides = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
-            moved.append(path.rename(next(aside for aside in asides if not aside.exists())))
-    return moved

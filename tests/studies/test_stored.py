@@ -10,7 +10,8 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
-from isotrain.jobs.stored import put_aside, stored
+from isotrain.jobs.stored import stored
+from isotrain.runs.files import put_aside
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
