@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, name = given.pop("function").partition(":")
     from isotrain.console import reject
     from isotrain.jobs.stored import PlanError
-    from isotrain.runs.files import DamagedError
+    from isotrain.runs.shapes import DamagedError
 
     try:
         return int(getattr(import_module(f"isotrain.{module}"), name)(**given))

@@ -49,7 +49,7 @@ def test_what_a_finished_run_lacks_is_named_and_it_stays_finished(tmp_path, text
 @pytest.fixture
 def storage(monkeypatch):
     """Makes a file of some name fail to be read, in any folder."""
-    read = Path.read_text
+    read = Path.read_bytes
 
     def fail(name, number):
         def text_of(path, *given, **more):
@@ -57,7 +57,7 @@ def storage(monkeypatch):
                 raise OSError(number, "of the storage", str(path))
             return read(path, *given, **more)
 
-        monkeypatch.setattr(Path, "read_text", text_of)
+        monkeypatch.setattr(Path, "read_bytes", text_of)
 
     return fail
 
