@@ -169,8 +169,10 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     code_note = folder.begin(facts, None if point is None else point["step"])
     if not folder.is_first:
         return
-    print_start(folder.path, facts["n_parameters"], facts["n_rows"])
-    print_phases(facts["phases"], facts["n_parameters"])
+    trains = 0 not in (folder.cfg.trainer.get("max_epochs"), folder.cfg.trainer.get("max_steps"))
+    print_start(folder.path, facts["n_parameters"], facts["n_rows"], trains)
+    if trains:
+        print_phases(facts["phases"], facts["n_parameters"])
     print_changes(facts["data_changes"], facts["limited_evaluation"])
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")
