@@ -65,7 +65,9 @@ def _look_at_run(folder: Path) -> Status:
     step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
     state = "running" if is_running else str(result.get("status", "waiting"))
     state = "interrupted" if state == "running" and not is_running else state
-    n_steps = steps_of(OmegaConf.create(result["config"]), result) if "config" in result else None
+    n_steps = (
+        steps_of(OmegaConf.create(dict(result["config"])), result) if "config" in result else None
+    )
     line = f"{folder}: {state}" + (f", step {step} of {n_steps}" if step is not None else "")
     content: dict[str, Any] = {
         "what": str(folder),

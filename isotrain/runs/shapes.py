@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from reprlib import repr as shortened
@@ -93,7 +92,7 @@ def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str
     try:
         if not text.strip():
             raise ValueError("it is empty")
-        content = json.loads(text.decode(), object_pairs_hook=partial(Stored, path))
+        content = json.loads(text.decode())
         if b"\\ud" in text.lower():
             json.dumps(content, ensure_ascii=False).encode()  # fails for half a character
         if reason := misfit(content, shape):
@@ -102,10 +101,20 @@ def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str
         raise DamagedError(path, ValueError("nested too deep")) from error
     except ValueError as error:
         raise DamagedError(path, error) from error
-    found: Stored = content
+    found: Stored = _named(content, path)
     for key in needed:
         found[key]
     return found
+
+
+def _named(content: Any, path: Path | str, deep: bool = True) -> Any:
+    """Objects as `Stored`; those of a configuration stay as they are, for OmegaConf."""
+    if isinstance(content, list):
+        return [_named(value, path) for value in content] if deep else content
+    if not isinstance(content, dict):
+        return content
+    pairs = ((k, _named(v, path, k != "config") if deep else v) for k, v in content.items())
+    return Stored(path, pairs)
 
 
 def misfit(content: Any, shape: Any, at: str = "") -> str:

@@ -35,7 +35,7 @@ def names(folder):
 
 def litter(folder):
     for name in (*OF_A_TRY, "notes of mine.txt"):
-        (folder.path / name).write_text("{}")
+        (folder.path / name).write_text('{"status": "interrupted"}')
     for name in FOLDERS_OF_A_TRY:
         (folder.path / name).mkdir()
         (folder.path / name / "file").touch()

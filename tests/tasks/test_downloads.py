@@ -165,7 +165,11 @@ BROKEN = {
     ),
     "above the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t5.1", ":4: score must lie in 0 to 5, got 5.1"),
     "below the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t-0.1", ":4: score must lie in 0 to 5"),
-    "no finite number": (STSB, "1\t\t\t\t\t\t\ta\tb\tnan", ":4: score must lie in 0 to 5, got nan"),
+    "no finite number": (
+        STSB,
+        "1\t\t\t\t\t\t\ta\tb\tnan",
+        ":4: score must be a finite number, got 'nan'",
+    ),
 }
 
 
