@@ -21,10 +21,11 @@ from isotrain.config.compose import run_folder
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint
-from isotrain.runs.files import DamagedError, put_aside, sha256_of
+from isotrain.runs.files import put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
+from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY
@@ -161,8 +162,8 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
         experiment.selection.kept(point["selection"], point["step"])
     except DamagedError as error:
         if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
-            asides = put_aside(path, error.path)
-            say(f"{error}; starting anew, with {', '.join(x.name for x in asides)} kept")
+            kept = ", ".join(aside.name for aside in put_aside(path, error.path))
+            say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
         return None
     return point
 
@@ -177,8 +178,10 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     code_note = folder.begin(facts, None if point is None else point["step"])
     if not folder.is_first:
         return
-    print_start(folder.path, facts["n_parameters"], facts["n_rows"])
-    print_phases(facts["phases"], facts["n_parameters"])
+    trains = 0 not in (folder.cfg.trainer.get("max_epochs"), folder.cfg.trainer.get("max_steps"))
+    print_start(folder.path, facts["n_parameters"], facts["n_rows"], trains)
+    if trains:
+        print_phases(facts["phases"], facts["n_parameters"])
     print_changes(facts["data_changes"], facts["limited_evaluation"])
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")

@@ -34,8 +34,15 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         return reject(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
     result = read_result(folder)
-    if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
-        return reject(f"{folder} is no folder of a finished run with its last.ckpt")
+    if result.get("status") != "finished" or "config" not in result:
+        return reject(f"{folder} is no folder of a finished run; give runs/<task>/<arm>-<hash>")
+    if not (folder / "last.ckpt").is_file():
+        kept = result["config"]["checkpoint"].get("final")
+        why = "its last.ckpt is gone" if kept else "it kept none (checkpoint.final=false)"
+        return reject(
+            f"{folder} has no weights to evaluate: {why}; give the command of the run with "
+            "checkpoint.final=true rerun=true"
+        )
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)

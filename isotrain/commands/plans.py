@@ -16,7 +16,7 @@ from typing import Any
 from isotrain.commands.shown import look, open_trials, preview, show_all, write
 from isotrain.commands.targets import Given, Named, origin, planned_search, resolve
 from isotrain.config.compose import key_of, written
-from isotrain.console import launched, say
+from isotrain.console import counted, launched, say
 from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import Pool, call_at_work
 from isotrain.jobs.process import Backend, local, warm_up
@@ -135,9 +135,9 @@ def status(
 
         below = find_runs(what.folder)
         runs = [{"folder": str(one.run.folder), "state": "finished"} for one in below.runs]
-        lines = [f"{what.folder}: {len(runs)} runs finished", *below.told]
+        lines = [f"{what.folder}: {counted(len(runs), 'run')} finished", *below.told]
         content = {"what": str(what.folder), "runs": runs, "others": below.told}
-        print(json.dumps(content, indent=2) if as_json else "\n".join(lines))
+        say(json.dumps(content, indent=2) if as_json else "\n".join(lines))
         return 0
     with open_trials(what) as trials:
         return show(lambda: look(what, trials, jobs), watch, as_json)

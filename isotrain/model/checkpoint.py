@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import nn
 
-from isotrain.runs.files import DamagedError, replacing
+from isotrain.runs.files import replacing
+from isotrain.runs.shapes import DamagedError
 
 DIGEST = 64  # bytes at the end: SHA-256 of those before, as hex digits
 

@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from isotrain.runs.shapes import RECORD, RESULT, DamagedError, parsed
+
 LARGE = 2**20  # bytes of a file whose digest is kept
 ASIDE = ".damaged"  # appended to the name of what is put aside
 
@@ -80,14 +82,6 @@ def as_json(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-class DamagedError(ValueError):
-    """A file of a run that is not what was written; the message has its path, `reason` why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is damaged ({reason})")
-        self.path, self.reason = path, reason
-
-
 def put_aside(*paths: Path) -> list[Path]:
     """Rename those of these files and folders that are there; the new names replace nothing."""
     moved = []
@@ -99,26 +93,21 @@ def put_aside(*paths: Path) -> list[Path]:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """The `result.json` of a run folder; empty where there is none.
+    """The `result.json` of a run or analysis, of the shape that isotrain writes; else empty.
 
     A score that is null in the file is NaN: JSON has no number for it.
 
     Raises:
-        DamagedError: it is there and is no file of a JSON object.
+        DamagedError: it is there and is no such record, or a folder.
     """
     path = folder / "result.json"
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = parsed(path.read_bytes(), path, RESULT, "status")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except IsADirectoryError as error:
         raise DamagedError(path, "it is a folder") from error
-    except ValueError as error:
-        reason = f"{type(error).__name__}: {error}" if path.stat().st_size else "it is empty"
-        raise DamagedError(path, reason) from error
-    if not isinstance(result, dict):
-        raise DamagedError(path, "a record is a JSON object")
-    if isinstance(result.get("scores"), dict):
+    if "scores" in result:
         result["scores"] = nulls_as_nan(result["scores"])
     return result
 
@@ -165,14 +154,22 @@ def read_records(path: str | Path) -> list[dict[str, float]]:
     """The records of a `metrics.jsonl`, in order; none when nothing was logged.
 
     A last line that a killed run left unfinished is dropped, and a null is NaN.
+
+    Raises:
+        DamagedError: another line is no record; its number is named.
     """
-    rows: list[dict[str, float]] = []
-    if not Path(path).is_file():
-        return rows
-    for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            rows.append(nulls_as_nan(json.loads(line)))
-    return rows
+    return [*each_record(Path(path))]
+
+
+def each_record(path: Path) -> Iterator[dict[str, float]]:
+    """`read_records`, one at a time."""
+    if not path.is_file():
+        return
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                return
+            yield nulls_as_nan(parsed(line, f"{path}:{number}", RECORD, "step"))
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:

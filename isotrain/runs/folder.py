@@ -14,10 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import recorded, run_folder
 from isotrain.console import say
-from isotrain.runs.files import DamagedError, put_aside, read_records, read_result, write_json
+from isotrain.runs.files import put_aside, read_records, read_result, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import code_changes, environment, owned
 from isotrain.runs.secrets import redacted
+from isotrain.runs.shapes import DamagedError
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
     *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from isotrain.runs.files import DamagedError
 from isotrain.runs.locks import sign, taken_within
+from isotrain.runs.shapes import DamagedError
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
 STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else in its place

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.runs.files import DamagedError
+from isotrain.runs.shapes import DamagedError
 
 STATE = {"state_dict": {"x": torch.arange(300.0)}, "step": 3, "list": [1, "two"]}
 

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from isotrain.runs.files import DamagedError, read_result
+from isotrain.runs.files import read_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
+from isotrain.runs.shapes import DamagedError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},
@@ -35,7 +36,7 @@ def names(folder):
 
 def litter(folder):
     for name in (*OF_A_TRY, "notes of mine.txt"):
-        (folder.path / name).write_text("{}")
+        (folder.path / name).write_text('{"status": "interrupted"}')
     for name in FOLDERS_OF_A_TRY:
         (folder.path / name).mkdir()
         (folder.path / name / "file").touch()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.runs.files import DamagedError
+from isotrain.runs.shapes import DamagedError
 
 Select = Literal["last", "best", "holdout"]
 
