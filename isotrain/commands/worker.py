@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isotrain.config.compose import RunJob, parse_job, read_job
+from isotrain.config.foreign import job_of_file
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.jobs.process import JOB
 from isotrain.pages.show import show_run
@@ -25,7 +26,7 @@ LOADING = "importing torch, Lightning and transformers"
 def run_file(file: Path | None) -> int:
     """The exit code of the job of a file, or of the environment."""
     try:
-        job = parse_job(os.environ[JOB]) if file is None else read_job(file)
+        job = parse_job(os.environ[JOB]) if file is None else job_of_file(read_job(file), file)
     except (ValueError, KeyError, TypeError) as error:
         return reject(str(error).splitlines())
     return run_job(job)

@@ -149,7 +149,7 @@ def read_job(path: Path) -> RunJob:
     """
     try:
         return parse_job(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} is no job ({type(error).__name__}: {error}); give a job file of a study, or "
             "the result.json of a run"
@@ -159,12 +159,19 @@ def read_job(path: Path) -> RunJob:
 def parse_job(text: str) -> RunJob:
     """The job of a `job_text`."""
     job = json.loads(text)
-    if not re.fullmatch(r"[\w.+=-]+", arm := job["arm"]) or set(arm) == {"."}:
-        raise ValueError(f"arm names a folder: letters, digits and _.+=-, got {arm!r}")
+    if mistakes := arm_mistakes(arm := job["arm"]):
+        raise ValueError(*mistakes)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
     assert isinstance(cfg, DictConfig)
     more = (job.get(key) or "" for key in ("search", "planned_data"))
     return RunJob(cfg, arm, job.get("overrides") or (), *more)
+
+
+def arm_mistakes(arm: str) -> list[str]:
+    """Why the name of a method, made of those of its layer and losses, names no folder."""
+    if re.fullmatch(r"[\w.+=-]{1,150}", arm) and set(arm) != {"."}:
+        return []
+    return [f"arm names a folder: 1 to 150 letters, digits and _.+=-, got {arm[:80]!r}"]
 
 
 def key_of(override: str) -> str:

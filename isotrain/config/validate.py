@@ -81,6 +81,8 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
             for key in legal
             if key not in node
         ]
+        empty = [key for key in legal if node.get(key) == ""]
+        found += [f"{key} is empty; give it a value, or null" for key in empty]
     return found
 
 
