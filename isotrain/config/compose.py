@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
-from isotrain.runs.files import as_json
+from isotrain.runs.files import DamagedError, as_json
 from isotrain.runs.secrets import redacted
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
@@ -145,15 +145,13 @@ def read_job(path: Path) -> RunJob:
     """The job that `write_job` wrote, or that a `result.json` records.
 
     Raises:
-        ValueError: there is no such file, or it is none of these.
+        DamagedError: a ValueError: there is no such file, or it is none of these.
     """
     try:
         return parse_job(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is no job ({type(error).__name__}: {error}); give a job file of a study, or "
-            "the result.json of a run"
-        ) from error
+        why = f"it is no job of a study, and no run's: {type(error).__name__}: {error}"
+        raise DamagedError(path, why) from error
 
 
 def parse_job(text: str) -> RunJob:
