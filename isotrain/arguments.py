@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         if isinstance(value, int) and abs(value) > LARGEST:
-            return f"must be a number of 64 bits, got one of {len(str(abs(value)))} digits"
+            return f"must be a number of 64 bits, got one of {value.bit_length()}"
         for rule, bound, holds in (
             *(("at least", self.least, ge), ("above", self.above, gt)),
             *(("at most", self.most, le), ("below", self.below, lt)),

@@ -225,7 +225,7 @@ def _of_hydra(cfg: DictConfig) -> dict[Any, Any]:
     """Hydra's own node, without what depends on the overrides."""
     node = OmegaConf.to_container(cfg.hydra, resolve=False)
     assert isinstance(node, dict)
-    of_job = {key: value for key, value in node["job"].items() if key != "override_dirname"}
+    of_job = {key: node["job"].get(key) for key in ("chdir", "env_copy", "env_set")}
     return {k: v for k, v in node.items() if k not in ("overrides", "runtime")} | {"job": of_job}
 
 
