@@ -126,9 +126,10 @@ def _mistake(key: str, text: str) -> str | None:
     shown = f"{key}={text[:SHOWN]}"
     text = text.removeprefix("${output_dir}/")
     is_read = key.partition(".")[0] in READ_ONLY
-    plain = re.sub(REFERENCE, "", text)
-    is_joined = plain not in ("", text)  # of pieces that could make any path
-    if "${" in plain or (not is_read and (is_joined or re.search(TO_READ, text))):
+    # elsewhere a reference is the whole text: pieces that are joined could make any path
+    plain = re.sub(REFERENCE, "", text, count=0 if is_read else 1)
+    is_joined = "${" in text and not is_read and (plain or re.search(TO_READ, text))
+    if "${" in plain or is_joined:
         return (
             f"{shown}: a file may refer to one key, or to ${{oc.env:ISOTRAIN_...}}; give it on the "
             "command line"
