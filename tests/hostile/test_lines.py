@@ -39,7 +39,7 @@ NAMED = (  # each is to be refused
     *(["+trainer.barebones=true"], ["+trainer.fast_dev_run=-2"], ["optimizer.lr=inf"]),
     *(["trainer.val_check_interval=1e9"], ["encoder.width=1000000000"], ["encoder.width=0"]),
     *(["encoder.n_blocks=100000000"], ["encoder.n_heads=3"], ["data.batch_size=" + "9" * 400]),
-    *(["seed=\x1b]0;title\x07"], ["sede\x1b[31m=1"], ["task=\udcff"], ["task=wic\n\x00"]),
+    *(["seed=\x1b]0;title\x07"], ["sede\x1b[31m=1"], ["task=\udcff"], ["task=wic\n\x01"]),
 )
 NONSENSE = ("banana", "[1,[2,{a:b}]]", "{a:1}", "1e400", "-1e400", "nan", "''", "!!python/none")
 STRANGE = (
@@ -48,14 +48,14 @@ STRANGE = (
     *("${oc.env:HOME}", "${oc.env:NOT_THERE}", "${a.b}", "${${seed}}", "${oc.select:seed,1}"),
     *("$" + "{" * 90, "[" * 250 + "]" * 250, "{a:" * 120 + "1" + "}" * 120, "range(3)", "glob(*)"),
     *("range(0,1e12)", "shuffle(range(0,1e9))", "range(0,1,0)", "range(9,1)", "&a *a", "1e39"),
-    *("choice(1,2)", "1,2", "interval(0,1)", "sort(3,2)", "cast(1)", "int(x)", " ", "\t", "\x00"),
-    *("/proc/self/mem", "..", "../..", "/", "%s%n", "<script>", "\ud800", "inf", "NaN", "1.", "!"),
+    *("choice(1,2)", "1,2", "interval(0,1)", "sort(3,2)", "cast(1)", "int(x)", " ", "\t", "\x01"),
+    *("/proc/self/mem", "..", "../..", "/", "%s%n", "<script>", "\udc80", "inf", "NaN", "1.", "!"),
 )
 OPTIONS = (*STRANGE, "[none,none]", "none")
 VALUES = (None, [], {}, -1, 10**30, float("nan"), [[["x"]]], {"a": {"b": 1}}, [None], [1] * 3000)
 TARGETS = (
     *(".", "", "-", "no where", "out", "\x1b[1mx", "/dev/null", "smoke", "smoke_search", "whole"),
-    *("a" * 5000, "é" * 200, "\x00", "..\x07", "\ud800"),
+    *("a" * 5000, "é" * 200, "\x01", "..\x07", "\udc80"),
 )
 FLAGS = (
     *("--json", "--name", "--trials", "--jobs", "--out", "--to", "--format", "--wandb", "--"),
