@@ -37,8 +37,6 @@ PLAIN: dict[Any, tuple[type, ...]] = {  # the values of a configuration that are
     bool: (bool,),
 }
 
-LARGEST = 2**63 - 1  # of whole numbers
-
 
 class Bounds(NamedTuple):
     """The interval of a number: `rate: Annotated[float, Bounds(least=0, most=1)]`."""
@@ -56,8 +54,6 @@ class Bounds(NamedTuple):
         """
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        if isinstance(value, int) and abs(value) > LARGEST:
-            return f"must be a number of 64 bits, got one of {value.bit_length()}"
         for rule, bound, holds in (
             *(("at least", self.least, ge), ("above", self.above, gt)),
             *(("at most", self.most, le), ("below", self.below, lt)),

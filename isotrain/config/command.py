@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields
 from functools import cache, lru_cache
@@ -192,41 +191,39 @@ def _newest(config_dir: str | None) -> int:
 def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
-    """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer.
-
-    Raises:
-        ValueError: a file of `config_dir` that is too large to be read.
-    """
+    """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
     for file in Path(config_dir).rglob("*.yaml") if config_dir else ():
-        with suppress(OSError):  # Hydra says so, if it reads the file
+        if file.is_file():
             check_size(file.read_text(encoding="utf-8", errors="replace"), str(file))
     loader = _loader(config_dir)
-    own_hydra = _of_hydra(loader.load_configuration(root, [], run_mode=RunMode.RUN))
+    own = loader.load_configuration(root, [], run_mode=RunMode.RUN) if config_dir else None
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
     def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
         if groups not in known:
             cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
-            hydra = _of_hydra(cfg)
-            if changed := [key for key in hydra if hydra[key] != own_hydra.get(key)]:
-                raise HydraException(f"hydra.{changed[0]} is set by isotrain itself; leave it out")
+            if own is not None and (mistakes := _foreign_mistakes(cfg, own)):
+                raise HydraException("\n".join(mistakes))
             layer = str(cfg.hydra.runtime.choices.get("isotropy"))
             with open_dict(cfg):
                 del cfg["hydra"]
-            if found := file_mistakes(OmegaConf.to_container(cfg, resolve=False)):
-                raise HydraException("\n".join(found))
             known[groups] = cfg, layer
         return deepcopy(known[groups])
 
     return loader, compose
 
 
-def _of_hydra(cfg: DictConfig) -> dict[Any, Any]:
-    """Hydra's own node, without what depends on the overrides."""
-    node = OmegaConf.to_container(cfg.hydra, resolve=False)
-    assert isinstance(node, dict)
-    of_job = {key: node["job"].get(key) for key in ("chdir", "env_copy", "env_set")}
-    return {k: v for k, v in node.items() if k not in ("overrides", "runtime")} | {"job": of_job}
+def _foreign_mistakes(cfg: DictConfig, own: DictConfig) -> list[str]:
+    """What files of `--config-dir` may not say, Hydra's own node among it, which `own` has."""
+    content: Any = OmegaConf.to_container(cfg, resolve=False)
+    ours: Any = OmegaConf.to_container(own.hydra, resolve=False)
+    hydra = content.pop("hydra")
+    for node in (hydra, ours):  # without what depends on the overrides
+        node["job"] = [node["job"].get(key) for key in ("chdir", "env_copy", "env_set")]
+        node |= {"overrides": None, "runtime": None}
+    changed = [key for key in hydra if hydra[key] != ours.get(key)]
+    found = [f"hydra.{key} is set by isotrain itself; leave it out" for key in changed]
+    return found + file_mistakes(content)
 
 
 def _simple(text: str, multirun: bool, root: Root) -> list[Override]:

@@ -148,7 +148,10 @@ def read_job(path: Path) -> RunJob:
         DamagedError: a ValueError: there is no such file, or it is none of these.
     """
     try:
-        return parse_job(path.read_text(encoding="utf-8"))
+        job = parse_job(path.read_text(encoding="utf-8"))
+        if path.name == "result.json":
+            plain(job.cfg)  # a record refers to nothing
+        return job
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = f"it is no job of a study, and no run's: {type(error).__name__}: {error}"
         raise DamagedError(path, why) from error
@@ -159,7 +162,7 @@ def parse_job(text: str) -> RunJob:
     job = json.loads(text)
     if mistakes := arm_mistakes(arm := job["arm"]):
         raise ValueError(*mistakes)
-    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
+    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(job["config"])))
     assert isinstance(cfg, DictConfig)
     more = (job.get(key) or "" for key in ("search", "planned_data"))
     return RunJob(cfg, arm, job.get("overrides") or (), *more)

@@ -147,8 +147,8 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "data.n_train": Bounds(1),
     "data.label_skew": Bounds(0, below=1),  # the last class needs examples
     "data.label_noise": Bounds(0, 1),
-    "data.batch_size": Bounds(1),
-    "data.eval_batch_size": Bounds(1),
+    "data.batch_size": Bounds(1, 2**31),
+    "data.eval_batch_size": Bounds(1, 2**31),
     "data.n_dev": Bounds(1),
     "data.n_test": Bounds(1),
     "data.holdout": Bounds(above=0, below=1),
