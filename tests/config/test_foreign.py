@@ -63,8 +63,9 @@ def folder(tmp_path):
         ("hydra: {run: {dir: /abs}}", "hydra.run is set by isotrain itself"),
         ("hydra: {job: {env_set: {A: b}}}", "hydra.job is set by isotrain itself"),
         ("hydra: {job_logging: {handlers: {}}}", "hydra.job_logging is set by isotrain itself"),
-        ("metric: {../x: {function: {_target_: isotrain.metrics.isoscore.isoscore}}}", "../x"),
+        ("metric: {../x: {function: {_target_: isotrain.x}}}", "metric has the name '../x'; use"),
         ("objective: {../x: {_target_: isotrain.objectives.cosreg.CosReg}}", "arm names a folder"),
+        ("defaults: [{override /isotropy: ../isotropy/none}]", "arm names a folder"),
     ],
 )
 def test_a_configuration_folder(folder, text, said):
