@@ -20,7 +20,7 @@ from isotrain.config.foreign import plan_mistakes
 from isotrain.console import launched, say
 from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import Pool, call_at_work
-from isotrain.jobs.process import Backend, local, warm_up
+from isotrain.jobs.process import JOB, Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import COPY, PlanError, stored
 from isotrain.runs.files import read_result, replace_text
@@ -46,7 +46,8 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
             raise PlanError(f"{target} is one job, and runs as it is; give its file alone")
         from isotrain.commands.worker import run_file
 
-        return run_file(None if target == "-" else Path(target))
+        is_foreign = os.environ.get(JOB) != target
+        return run_file(None if target == "-" else Path(target), is_foreign)
     is_as_it_was, own = not any(named[1:]), {key_of(text) for text in named.overrides}
     kind, named, folder = origin(named)
     if kind in ("run", "folder"):
