@@ -13,11 +13,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import run_folder
+from isotrain.config.signatures import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint
@@ -89,8 +89,9 @@ def run(
         check_writable(folder.path)
         with spinner("preparing the run"):
             experiment = build(cfg, folder.path, start)
-    except (ValueError, OSError, MisconfigurationException) as error:
-        raise CannotRunError(redacted(str(error))) from error
+    except Exception as error:  # of torch, Lightning, omegaconf: of many kinds
+        kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+        raise CannotRunError(redacted(f"{kind}{error}{kind and raised_at(error)}")) from error
     with storage_failures(folder.path), folder.owned():
         if folder.is_first and folder.is_finished():  # by another process meanwhile
             return _stored(folder, show)

@@ -48,7 +48,10 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     config_dir = config_dir or (dirs[-1] if dirs else None)
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
-    again = check_jobs(of_run, config_dir)[0][0].cfg
+    jobs, mistakes = check_jobs(of_run, config_dir)
+    if not jobs:
+        return reject(mistakes)
+    again = jobs[0].cfg
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):
         return reject(

@@ -56,12 +56,15 @@ def code_state() -> dict[str, str | None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a PermissionError if a folder is read-only, or a file is in its place."""
+    """Raise a PermissionError if a folder is read-only, no folder, or has links to others."""
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise PermissionError(
             f"cannot write to {existing}; give another folder with output_dir=..."
         )
+    for path in folder.glob("*"):
+        if path.is_symlink() and path.is_dir():
+            raise PermissionError(f"{path} is a link to another folder; delete it, or copy the run")
 
 
 @contextmanager

@@ -12,33 +12,25 @@ import torch
 from tests.hostile.harness import TINY, contents, ended, judged
 
 pytestmark = pytest.mark.campaign
-GLOBAL = "# @package _global_\n"
-CSV = "pytorch_lightning.loggers.CSVLogger"
-BOARD = "isotrain.training.loggers.tensorboard_logger.build_tensorboard_logger"
 SECRET = "hostile-secret-7f3a"
-MINE = ("train", "task=wic", *TINY, "--config-dir", "files", "experiment=mine")
-HANDLER = "{{version: 1, handlers: {{f: {{{}}}}}, root: {{handlers: [f]}}}}"
+LINE = ("train", "task=wic", *TINY, "output_dir=out")
+HANDLER = "version: 1, handlers: {f: {class: logging.FileHandler, filename: CANARY, mode: w}}"
+LAYER = "{_target_: isotrain.objectives.cosreg.CosReg, weight: 1.0}"
+METRIC = "{function: {_target_: isotrain.metrics.isoscore.isoscore, _partial_: true}}"
+CSV = "_target_: pytorch_lightning.loggers.CSVLogger, _partial_: true"
+BOARD = "_target_: isotrain.training.loggers.tensorboard_logger.build_tensorboard_logger"
 BOMB = (
     "a: &a [x,x,x,x,x,x,x,x,x]\n"
-    + "".join(
-        f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcde", "bcdef", strict=True)
-    )
+    + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcde", "bcdef"))  # noqa: B905
     + "site: [*f,*f]"
 )
-NODES = (  # of an experiment file that is not ours
-    "hydra: {job_logging: "
-    + HANDLER.format("class: logging.FileHandler, filename: CANARY, mode: w")
-    + "}",
-    "hydra: {job_logging: "
-    + HANDLER.format("class: logging.StreamHandler, stream: 'ext://taken.x'")
-    + "}",
-    "hydra: {hydra_logging: "
-    + HANDLER.format("class: logging.handlers.RotatingFileHandler, filename: CANARY, maxBytes: 1")
-    + "}",
-    "hydra: {job_logging: " + HANDLER.format("(): taken.run") + "}",
+NODES = (  # of an experiment file
+    *(f"hydra: {{{name}: {{{HANDLER}}}}}" for name in ("job_logging", "hydra_logging")),
+    "hydra: {job_logging: {version: 1, handlers: {f: {(): taken.run}}}}",
+    "hydra: {job_logging: {version: 1, handlers: {f: {stream: 'ext://taken.x'}}}}",
     "hydra: {run: {dir: ELSEWHERE}}",
     "hydra: {sweep: {dir: ELSEWHERE, subdir: ../..}}",
-    "hydra: {output_subdir: ../../x, run: {dir: ELSEWHERE}, job: {chdir: true}}",
+    "hydra: {output_subdir: ../../x, job: {chdir: true}}",
     "hydra: {job: {env_set: {ISOTRAIN_ALLOW: taken}}}",
     "hydra: {job: {env_copy: [COMPANY]}}",
     "hydra: {searchpath: ['file://ELSEWHERE', 'pkg://taken']}",
@@ -47,17 +39,21 @@ NODES = (  # of an experiment file that is not ours
     "hydra: {help: {template: '${oc.env:COMPANY}'}}",
     "defaults: [{override /hydra/job_logging: mine}]",
     "defaults: [{/task: ../../canary}]",
-    "output_dir: ELSEWHERE",
-    "output_dir: ../elsewhere/new",
-    "output_dir: out/../../elsewhere/new",
+    "defaults: [{override /isotropy: ../isotropy/none}]",
     "cache_dir: ELSEWHERE/cache",
     "cache_dir: ../elsewhere/cache",
+    "cache_dir: ${output_dir}/../../elsewhere/cache",
+    "cache_dir: ${encoder.name}\nencoder: {name: ELSEWHERE}",
+    "cache_dir: ${rows}${site.0}\nsite: [/elsewhere]",
     "init_from: CANARY",
     "task: {word: '${oc.env:COMPANY}'}",
+    "task: {word: '${oc.${rows}:COMPANY}', rows: env}",
     "seed: ${oc.env:COMPANY}",
-    "output_dir: out/${oc.env:COMPANY}",
     "site: ['${oc.env:COMPANY}']",
+    "site: ['${oc.env:ISOTRAIN_NOT_THERE,${oc.env:COMPANY}}']",
     "seed: ${oc.decode:${oc.env:COMPANY}}",
+    "seed: \"${oc.decode:'$\\\\{oc.env:COMPANY\\\\}'}\"",
+    "seed: ${oc.select:hydra.runtime.cwd}",
     "seed: !!python/object/apply:os.system ['touch taken']",
     "encoder: {_target_: taken.run}",
     "encoder: {name: {_target_: os.mkdir, path: ELSEWHERE/new}}",
@@ -65,53 +61,102 @@ NODES = (  # of an experiment file that is not ours
     "trainer: {default_root_dir: ELSEWHERE/new}",
     "trainer: {profiler: {_target_: pytorch_lightning.profilers.SimpleProfiler, dirpath: /}}",
     "trainer: {profiler: simple}",
-    "logger: {csv: {_target_: CSV, _partial_: true, version: ../../../../elsewhere/x}}",
-    "logger: {csv: {_target_: CSV, _partial_: true, version: ELSEWHERE/x}}",
-    "logger: {csv: {_target_: CSV, _partial_: true, prefix: a}}",
-    "logger: {csv: {_target_: CSV, _partial_: true, version: x, save_dir: ELSEWHERE}}",
-    "logger: {tb: {_target_: BOARD, _partial_: true, dir: ELSEWHERE}}",
-    BOMB,
-    "site: " + "[" * 5000 + "]" * 5000,
-    "seed: 1\nseed: 2",
-    "site: &a [*a]",
-)
-STUDY = """overrides: [{}, {}]
-tasks: {{{}: [task=wic]}}
-arms: {{{}: [isotropy=none]}}
-baseline: {}
-seeds: [{}]
-"""
+    f"objective: {{../../../elsewhere/x: {LAYER}}}",
+    f"objective: {{{'x' * 300}: {LAYER}}}",
+    f"metric: {{../../elsewhere/x: {METRIC}}}",
+    f"logger: {{../../elsewhere/x: {{{CSV}}}}}",
+    *(f"logger: {{csv: {{{CSV}, {more}}}}}" for more in ("version: ../../../../elsewhere/x",
+      "version: ELSEWHERE/x", "prefix: a", "version: x, save_dir: ELSEWHERE", "name: ../x")),
+    f"logger: {{tb: {{{BOARD}, _partial_: true, dir: ELSEWHERE}}}}",
+    "logger: {m: {_target_: pytorch_lightning.loggers.MLFlowLogger, _partial_: true, "
+    "tracking_uri: 'file:ELSEWHERE/x'}}",
+    *(BOMB, "site: " + "[" * 5000 + "]" * 5000, "seed: 1\nseed: 2", "site: &a [*a]"),
+    "<<: {seed: 3}\n? [a, b]\n: 1",
+    "trainer: {devices: 100000}",
+)  # fmt: skip
+OUT = ("ELSEWHERE", "../elsewhere/new", "out/../../elsewhere/new", "out/${oc.env:COMPANY}",
+       "${source.root}", "${rows}/x")  # fmt: skip
 SHARED = ", ".join(f"'{text}'" for text in (*TINY, "checkpoint.final=false"))
-STUDIES = {
-    "abs": STUDY.format(SHARED, "output_dir=ELSEWHERE/new", "wic", "none", "none", 0),
-    "up": STUDY.format(SHARED, "output_dir=../elsewhere/new", "wic", "none", "none", 0),
-    "cache": STUDY.format(SHARED, "cache_dir=ELSEWHERE/new", "wic", "none", "none", 0),
-    "names": STUDY.format(SHARED, "output_dir=out", "../../elsewhere", "..", "..", 0),
-    "seed": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 99999999999999),
-    "secret": STUDY.format(SHARED, "'init_from=${oc.env:COMPANY}'", "wic", "none", "none", 0),
-    "..": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0),
-    "grid": STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0)
+STUDY = f"overrides: [{SHARED}, MORE]\n" + (
+    "tasks: {wic: [task=wic]}\narms: {none: [isotropy=none]}\nbaseline: none\nseeds: [0]\n"
+)
+SEARCH = f"overrides: [{SHARED}, task=wic, MORE]\nsampler: grid\nn_trials: 3\n"
+PLANS = {  # files of studies and searches
+    **{f"out {out}": STUDY.replace("MORE", f"'output_dir={out}'") for out in OUT},
+    "quoted": STUDY.replace("MORE", "'output_dir=\"ELSEWHERE/new\"'"),
+    "cast": STUDY.replace("MORE", "'output_dir=str(ELSEWHERE/new)'"),
+    "dict": STUDY.replace("MORE", "'+logger={x: {version: ELSEWHERE/x}}'"),
+    "cache": STUDY.replace("MORE", "cache_dir=ELSEWHERE/new"),
+    "arm": STUDY.replace("MORE", "output_dir=out").replace("isotropy=none", "cache_dir=/x/new"),
+    "names": STUDY.replace("MORE", "output_dir=out").replace("none:", "'../../elsewhere':"),
+    "seed": STUDY.replace("MORE", "output_dir=out").replace("[0]", "[99999999999999]"),
+    "secret": STUDY.replace("MORE", "output_dir=out, 'init_from=${oc.env:COMPANY}'"),
+    "hydra": STUDY.replace("MORE", "output_dir=out, hydra.run.dir=ELSEWHERE"),
+    "grid": STUDY.replace("MORE", "output_dir=out")
     + f"grid: {{optimizer.lr: {[i / 1e6 for i in range(1, 9001)]}}}\n",
-    "bomb": BOMB + "\n" + STUDY.format(SHARED, "output_dir=out", "wic", "none", "none", 0),
+    "grid out": STUDY.replace("MORE", "seed=0") + "grid: {output_dir: [ELSEWHERE/x]}\n",
+    "bomb": BOMB + "\n" + STUDY.replace("MORE", "output_dir=out"),
+    "deep": "overrides: " + "- " * 5000,
+    "space": SEARCH.replace("MORE", "output_dir=out")
+    + "space: {seed: {low: 1, high: 1000000000000, step: 1}}\n",
+    "space out": SEARCH.replace("MORE", "seed=0") + "space: {output_dir: [ELSEWHERE/x, y]}\n",
+    "trials": SEARCH.replace("MORE", "output_dir=out").replace(" 3", " 1" + "0" * 30)
+    + "space: {optimizer.lr: [0.1, 0.2]}\n",
 }
-JOBS = {  # of result.json given to `run` or `evaluate`, what is changed
-    "out": {"config": {"output_dir": "ELSEWHERE/new"}},
-    "up": {"config": {"output_dir": "../elsewhere/new"}},
+RECORDS = {  # of a result.json, what is changed
+    **{f"out {out}": {"config": {"output_dir": out}} for out in OUT},
     "cache": {"config": {"cache_dir": "ELSEWHERE/new"}},
-    "arm": {"arm": ".."},
-    "arm2": {"arm": "../../elsewhere/x"},
-    "arm3": {"arm": "x" * 5000},
-    "env": {"config": {"output_dir": "out/${oc.env:COMPANY}"}},
+    **{arm[:9]: {"arm": arm} for arm in ("..", "../../elsewhere/x", "x" * 5000, "")},
     "target": {"config": {"encoder": {"_target_": "taken.run"}}},
+    "logger": {"config": {"logger": {"x": {"_target_": "taken.run", "version": "/x"}}}},
     "overrides": {"overrides": ["--config-dir=ELSEWHERE", "output_dir=ELSEWHERE/new"]},
+    "search": {"search": "../../elsewhere"},
+    "threads": {"config": {"threads": 10**9}},
 }
+FLAGS = ("--experimental-rerun=x.pickle", "--resolve", "--run", "-cd=/tmp", "--info",
+    "--config-path=..", "--config-name=../canary", "--package=taken", "--hydra-help",
+    "--shell-completion", "hydra.run.dir=ELSEWHERE", "+hydra.searchpath=[pkg://taken]",
+    "hydra/launcher=taken", "~hydra", "hydra={}", "hydra.job_logging.handlers.f.filename=CANARY",
+    "+experiment=../../canary")  # fmt: skip
+SWEEPS = ("output_dir: [ELSEWHERE/a, b]", "output_dir: choice(ELSEWHERE/a,ELSEWHERE/b)",
+    "cache_dir: ELSEWHERE/a", "seed: range(0,1e12)",
+    "seed: ['${oc.env:COMPANY}', 1]", BOMB)  # fmt: skip
 
 
-class Payload:
-    def __reduce__(self):
-        import os
+def of_experiment(text, *line):
+    """A command with somebody's configuration folder, and its files."""
+    mine = "# @package _global_\n" + text + "\n"
+    log = {"files/hydra/job_logging/mine.yaml": HANDLER.replace(", h", "\nh")}
+    command = [*LINE[:-1], *line, "--config-dir", "files", "experiment=mine"]
+    return command, {"files/experiment/mine.yaml": mine, **log}
 
-        return os.system, ("touch taken",)
+
+CASES = {
+    **{f"node {k}": of_experiment(text, "output_dir=out") for k, text in enumerate(NODES)},
+    **{f"output {out}": of_experiment(f"output_dir: {out}") for out in OUT},
+    **{
+        f"{command} {name}": ([command, "mine.yaml"], {"mine.yaml": text})
+        for name, text in PLANS.items()
+        for command in ("run", "report", "status")
+    },
+    **{
+        f"name {ascii(name)[:20]}": (
+            [command, "m.yaml", "--name", name],
+            {"m.yaml": PLANS["hydra"]},
+        )
+        for name in ("../../elsewhere/x", "..", "/abs", "a/b", "\x1b[31m", "a" * 400)
+        for command in ("run", "report")
+    },
+    **{f"flag {flag}": ([*LINE, flag], {}) for flag in FLAGS},
+    **{
+        f"sweep {text[:30]}": (
+            [*LINE[:-1], "-m", "sweep=mine", "--config-dir", "files"],
+            {"files/sweep/mine.yaml": text},
+        )
+        for text in SWEEPS
+    },
+}
+REFUSED = ("output", "name", "flag", "sweep")  # kinds of cases of which none may run
 
 
 def merged(content, changes):
@@ -124,98 +169,54 @@ def merged(content, changes):
 @pytest.fixture
 def tried(tmp_path, hostile_runs, record_property):
     """`tried(command, files)`: give it beside foreign files, and look at all that has changed."""
-    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
-    for folder in (place, elsewhere, tmp_path / "home"):
+    place, elsewhere, home = tmp_path / "place", tmp_path / "elsewhere", tmp_path / "home"
+    for folder in (place, elsewhere, home):
         folder.mkdir()
-    shutil.copytree(hostile_runs / "whole", place / "out")
+    shutil.copytree(hostile_runs / "whole", place / "whole")
     (tmp_path / "canary").write_text("alive")
     (place / "taken.py").write_text("open('taken', 'w')\ndef run(*a, **k): pass\nx = None\n")
+    # What a command may write: its output folders, its log, and what libraries cache
+    free = (place / "out", place / "whole", place / "runs", tmp_path / "place.log", home)
 
-    def spelled(text):
-        for name in ("CANARY", "ELSEWHERE"):
-            text = text.replace(name, str(tmp_path / name.lower()))
-        return text.replace(" CSV", f" {CSV}").replace(" BOARD", f" {BOARD}")
+    def tried(command, files=(), refused=False):
+        def spelled(text):
+            for name in ("CANARY", "ELSEWHERE"):
+                text = text.replace(name, str(tmp_path / name.lower()))
+            return text
 
-    mine = (place / "out", tmp_path / "place.log", tmp_path / "home")  # caches of libraries
-
-    def tried(command, files=()):
         for name, text in dict(files).items():
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(spelled(text))
         command = [spelled(word) for word in command]
-        before = contents(tmp_path, *mine)
-        environment = {"COMPANY": SECRET, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(place)}
+        before = contents(tmp_path, *free)
+        environment = {"COMPANY": SECRET, "HOME": str(home), "PYTHONPATH": str(place)}
         end = ended(command, place, environment)
-        after = contents(tmp_path, *mine)
-        changed = [k for k in before.keys() | after.keys() if before.get(k) != after.get(k)]
-        if changed:
-            end = end._replace(kind="silent", text=f"{end.text}\ntouched {changed[:5]}")
-        told = [
-            p
-            for p in (place / "out").rglob("*")
-            if p.is_file() and SECRET.encode() in p.read_bytes()
-        ]
-        if SECRET in end.text or told:
-            end = end._replace(kind="silent", text=f"the secret is told {told[:3]}\n{end.text}")
+        after = contents(tmp_path, *free)
+        wrong = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+        inside = [path for folder in free[:3] for path in folder.rglob("*")]
+        wrong += [p for p in inside if p.is_file() and SECRET.encode() in p.read_bytes()]
+        wrong += [SECRET] * (SECRET in end.text or any(SECRET in str(path) for path in inside))
+        if wrong and end.kind != "hang":
+            end = end._replace(kind="silent", text=f"{end.text}\ntouched or told: {wrong[:5]}")
         shown = f"{' '.join(command)}  # {' | '.join(map(ascii, dict(files).values()))[:300]}"
-        return judged(record_property, shown, end)
+        judged(record_property, shown, end, "to be refused" * refused)
 
     return tried
 
 
-@pytest.mark.parametrize("number", range(len(NODES)))
-@pytest.mark.parametrize("out", [(), ("output_dir=out",)], ids=["their output", "ours"])
-def test_a_config_folder(number, out, tried):
-    files = {
-        "files/experiment/mine.yaml": GLOBAL + NODES[number] + "\n",
-        "files/hydra/job_logging/mine.yaml": HANDLER.format(
-            "class: logging.FileHandler, filename: CANARY"
-        )
-        .replace("{{", "{")
-        .replace("}}", "}"),
-    }
-    if not out and not NODES[number].startswith("output_dir"):
-        pytest.skip("the same as with ours")
-    tried([*MINE, *out], files)
+@pytest.mark.parametrize("case", CASES)
+def test_a_foreign_file(case, tried):
+    tried(*CASES[case], refused=case.startswith(REFUSED))
 
 
-@pytest.mark.parametrize("flag", ["--experimental-rerun=x.pickle", "--resolve", "--run", "-cd=/tmp",
-    "--info", "--config-path=..", "--config-name=../canary", "--package=taken", "--hydra-help",
-    "--shell-completion", "hydra.run.dir=ELSEWHERE", "+hydra.searchpath=[pkg://taken]",
-    "hydra/launcher=taken", "~hydra", "hydra={}",
-    "hydra.job_logging.handlers.f.filename=CANARY"])  # fmt: skip
-def test_a_flag_of_hydra(flag, tried):
-    end = tried(["train", "task=wic", *TINY, "output_dir=out", flag])
-    assert end.kind == "refused"
-
-
-@pytest.mark.parametrize("name", list(STUDIES))
-@pytest.mark.parametrize("command", ["run", "report", "status"])
-def test_a_study(name, command, tried):
-    tried([command, f"{name}.yaml"], {f"{name}.yaml": STUDIES[name]})
-
-
-@pytest.mark.parametrize(
-    "option", ["../../elsewhere/x", "..", "/abs", "a/b", "\x1b[31m", "a" * 400]
-)
-def test_a_name(option, tried):
-    end = tried(["run", "mine.yaml", "--name", option], {"mine.yaml": STUDIES[".."]})
-    assert end.kind == "refused"
-
-
-@pytest.mark.parametrize("name", list(JOBS))
+@pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("command", ["run", "evaluate", "export", "report", "train"])
 def test_a_record(name, command, tried, tmp_path):
-    (file,) = (tmp_path / "place").glob("out/*/*/result.json")
-    text = json.dumps(merged(json.loads(file.read_text()), JOBS[name]))
-    for key in ("CANARY", "ELSEWHERE"):
-        text = text.replace(key, str(tmp_path / key.lower()))
-    file.write_text(text)
-    line = {
-        "run": ["run", str(file)],
-        "train": ["train", "task=wic", *TINY, f"init_from={file.parent}", "output_dir=out"],
-    }
+    (file,) = (tmp_path / "place").glob("whole/*/*/result.json")
+    text = json.dumps(merged(json.loads(file.read_text()), RECORDS[name]))
+    file.write_text(text.replace("ELSEWHERE", str(tmp_path / "elsewhere")))
+    line = {"run": ["run", str(file)], "train": [*LINE, f"init_from={file.parent}"]}
     tried(line.get(command, [command, str(file.parent)]))
 
 
@@ -223,7 +224,7 @@ def test_a_record(name, command, tried, tmp_path):
 @pytest.mark.parametrize("command", ["evaluate", "export", "report"])
 @pytest.mark.parametrize("how", ["pickle", "link"])
 def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
-    (run,) = (tmp_path / "place").glob("out/*/*/")
+    (run,) = (tmp_path / "place").glob("whole/*/*/")
     file = run / name
     file.parent.mkdir(exist_ok=True)
     if how == "link":
@@ -237,3 +238,10 @@ def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
     else:
         file.write_bytes(pickle.dumps(Payload()))
     tried([command, str(run)])
+
+
+class Payload:
+    def __reduce__(self):
+        import os
+
+        return os.system, ("touch taken",)
