@@ -14,7 +14,8 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
-from isotrain.runs.files import DamagedError, as_json
+from isotrain.runs.files import as_json
+from isotrain.runs.shapes import DamagedError
 from isotrain.runs.secrets import redacted
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes

@@ -138,7 +138,6 @@ SECTIONS = {
     "monitor": MonitorConfig,
     "checkpoint": CheckpointConfig,
 }
-LARGEST = 3e38  # of 32 bits
 MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine; as many machines
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 BOUNDS = {  # of numbers; those of a part are in its annotations
