@@ -15,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.runs.files import as_json
-from isotrain.runs.shapes import DamagedError
 from isotrain.runs.secrets import redacted
+from isotrain.runs.shapes import DamagedError
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
