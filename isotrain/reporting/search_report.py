@@ -91,7 +91,7 @@ def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
             score_text(trial.values[0]) if _is_good(trial) else "",
             ending(trial),
             *(_short(trial.params.get(key, "")) for key in keys),
-            str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
+            str(trial.user_attrs.get("why", "")),
         )
         for trial in ordered
     ]

@@ -201,7 +201,7 @@ HOLDOUT = "training.select=holdout"
         (["training.layer_decay"], ["1", "0.1"], ["0", "1.1", "nan"]),
         ([HOLDOUT, "data.holdout"], ["0.5", "null"], ["0", "1", "-0.1", "nan"]),
         (["optimizer.lr"], ["0"], ["-1", "nan"]),
-        (["optimizer.weight_decay"], ["1e38"], ["1e39"]),
+        (["optimizer.weight_decay"], ["1e18"], ["1.1e18"]),
         (["trainer.val_check_interval"], ["0.5", "3"], ["0"]),
         (["seed"], ["4294967295"], ["99999999999"]),
     ],
