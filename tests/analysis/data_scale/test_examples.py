@@ -195,4 +195,4 @@ def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
         "cat barks loudly": [3, -2], "dog": [1, 2],
     }  # fmt: skip
     assert own.n_absent == 2
-    assert own.unknown_share == pytest.approx(5 / 9)
+    assert own.unknown_share == pytest.approx(6 / 10)
