@@ -20,44 +20,52 @@ PART = {"_target_": TARGET}
 PARTS = {REST: dict}
 ENVIRONMENT = {REST: (str, NUMBER, None)}
 RULES: Mapping[Any, str] = {
-    **{str: "a text", bool: "true or false", dict: "an object", NUMBER: "a finite number"},
-    **{COUNT: "a whole number from 0", TARGET: "a dotted name", datetime: "a date"},
+    str: "a text",
+    bool: "true or false",
     int: "a whole number",
+    dict: "an object",
     None: "null",
+    NUMBER: "a finite number",
+    COUNT: "a whole number from 0",
+    TARGET: "a dotted name",
+    datetime: "a date",
 }
 STATES = ("running", "finished", "failed", "interrupted")
+# fmt: off
 CONFIG = {  # what is read of it
     "task": PART,
-    **dict.fromkeys(("encoder", "isotropy", "peft", "freezing"), (PART, None)),
-    **dict.fromkeys(("objective", "metric", "logger"), (PARTS, None)),
+    "encoder": (PART, None), "isotropy": (PART, None), "peft": (PART, None),
+    "freezing": (PART, None),
+    "objective": (PARTS, None), "metric": (PARTS, None), "logger": (PARTS, None),
     "trainer": {
-        **dict.fromkeys(("max_epochs", "max_steps"), (int, None)),
-        **{"accumulate_grad_batches": COUNT, "devices": (COUNT, "auto", str, [COUNT])},
-        **{"limit_train_batches": (NUMBER, None), "fast_dev_run": (bool, COUNT)},
+        "max_epochs": (int, None), "max_steps": (int, None), "accumulate_grad_batches": COUNT,
+        "devices": (COUNT, "auto", str, [COUNT]), "limit_train_batches": (NUMBER, None),
+        "fast_dev_run": (bool, COUNT),
     },
     "data": {"batch_size": COUNT},
     "training": {"select": str, "reinit_blocks": COUNT},
     "monitor": {"map_rows": COUNT},
     "checkpoint": {"final": bool},
-    **{"seed": COUNT, "threads": (COUNT, None), "rerun": bool, "site": [str]},
+    "seed": COUNT, "threads": (COUNT, None), "rerun": bool, "site": [str],
 }
 RESULT = {  # of a run or an analysis
-    **{"status": STATES, "arm": re.compile(r"[\w.+=-]+"), "seed": COUNT, "overrides": [str]},
-    **{"search": str, "config": CONFIG, "data": str, "environment": ENVIRONMENT},
-    **{"earlier_environments": [ENVIRONMENT], "resumed_after_step": (COUNT, None)},
+    "status": STATES, "error": str, "finished_at": datetime,
+    "arm": re.compile(r"[\w.+=-]+"), "seed": COUNT, "overrides": [str], "search": str,
+    "config": CONFIG, "data": str,
+    "environment": ENVIRONMENT, "earlier_environments": [ENVIRONMENT],
+    "resumed_after_step": (COUNT, None), "init_from": (PARTS, dict, None), "phases": [dict],
     "n_parameters": {"total": COUNT, "trainable": COUNT},
-    "phases": [dict],
-    "n_rows": {"dev": COUNT, REST: COUNT},
-    **{"left_out": {REST: COUNT}, "data_changes": dict},
+    "n_rows": {"dev": COUNT, REST: COUNT}, "left_out": {REST: COUNT}, "data_changes": dict,
     "limited_evaluation": {REST: {"scored": COUNT, "of": COUNT}},
-    **{"label_majority": {REST: VALUE}, "encoder": str, "width": COUNT, "is_causal": bool},
-    **{"device": str, "n_processes": COUNT, "classes": [str], "monitor": str, "mode": str},
-    **{"headline": [str], "init_from": (PARTS, dict, None), "error": str},
-    **{"steps": COUNT, "scores": {REST: VALUE}, "timings_s": {"total": NUMBER, REST: NUMBER}},
-    **{"select": str, "selected_step": (COUNT, None), "n_candidates": COUNT},
-    **{"stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str},
-    **{"finished_at": datetime, "analysis": str, "parts": [[str]]},
+    "label_majority": {REST: VALUE}, "classes": [str],
+    "encoder": str, "width": COUNT, "is_causal": bool, "device": str, "n_processes": COUNT,
+    "monitor": str, "mode": str, "headline": [str],
+    "steps": COUNT, "scores": {REST: VALUE}, "timings_s": {"total": NUMBER, REST: NUMBER},
+    "select": str, "selected_step": (COUNT, None), "n_candidates": COUNT,
+    "stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str,
+    "analysis": str, "parts": [[str]],
 }
+# fmt: on
 RECORD = {"step": COUNT, REST: VALUE}
 
 
@@ -123,7 +131,7 @@ def misfit(content: Any, shape: Any, at: str = "") -> str:
     """Where a value is not of a shape, and what must be there; empty where it fits.
 
     A shape is a type, a text (itself), a range, a pattern, a tuple of alternatives, `[shape]`, or a
-    mapping of keys to shapes, where `...` is for the keys that are not named. Any key may be missing.
+    mapping of keys to shapes, where `...` is for the keys that are not named. Keys may be missing.
 
     >>> misfit({"a": [1, "x"]}, {"a": [float], "b": str})
     "a.1 must be a finite number, got 'x'"
