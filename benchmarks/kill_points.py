@@ -4,17 +4,19 @@
     python benchmarks/kill_points.py --points 4 --only best    # configurations with these words
 
 Each point is one event of a run: a training batch, the moment after an optimizer step, an
-evaluation batch, a logged row, a checkpoint about to replace the older one. The process is killed
-there with SIGKILL, or told to stop with SIGTERM, and the same command is given again until it ends.
-Compared too is what a run records of its selection: whose weights it has, after how many
-evaluations, and whether patience stopped it.
+evaluation batch, the moments before and after a file is replaced, deleted or appended to. The
+process is killed there with SIGKILL, or told to stop with SIGTERM, and the same command is given
+again until it ends. Compared too is what a run records of its selection: whose weights it has,
+after how many evaluations, and whether patience stopped it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -26,9 +28,7 @@ import torch
 
 from isotrain.config.compose import compose_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result, untimed
-from isotrain.training.callbacks import resume as checkpoints
-from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.runs.files import RecordFile, read_records, read_result, untimed
 from isotrain.training.module import FineTuning
 
 SHARED = (
@@ -54,6 +54,12 @@ CONFIGURATIONS = {
         *("training.patience=3", "trainer.accumulate_grad_batches=2", "schedule=constant"),
         *("trainer.val_check_interval=3", "trainer.max_epochs=3"),
     ),
+    "queue, istar, best": (
+        *("isotropy=cluster_pca", "isotropy.stats=queue", "isotropy.n_clusters=2"),
+        *("objective=[istar]", "trainer.max_steps=12", "trainer.accumulate_grad_batches=2"),
+        *("checkpoint.every_steps=4", "training.select=best", "trainer.val_check_interval=5"),
+        *("data.batch_size=8", "data.n_train=96", "trainer.max_epochs=3", "metric=[isoscore]"),
+    ),
     # Learns, then overshoots: the best evaluation is ahead of its neighbours by .02 and .06, so
     # that the selected step does not hang on rounding.
     "best, early stop": (
@@ -62,112 +68,128 @@ CONFIGURATIONS = {
         *("trainer.max_epochs=6", "trainer.val_check_interval=4", "checkpoint.every_steps=5"),
     ),
 }
+FILES = ("replace", "rename", "unlink", "truncate", "append")  # events of the folder's files
 SELECTION = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
 
 
-def compare(configuration: str, event: int | None, number: int, root: Path) -> list[str]:
+def compare(
+    configuration: str,
+    event: int | None,
+    number: int,
+    root: Path,
+    harm: Callable[[Path], Any] | None = None,
+) -> list[str]:
     """Differences between a run stopped at `event` and one left alone; none means bit-identical.
 
-    `event` None runs the reference, with all its events counted in `<root>/events`.
+    It is stopped a second time on its way to the end, and may never find its files damaged. With
+    `harm(run folder)` it is a run stopped earlier, harmed, and stopped at `event` of a new start.
+    `event` None runs the reference, with the names of its events in `<root>/events`.
     """
     overrides = [*SHARED, *CONFIGURATIONS[configuration]]
-    name = configuration.split()[0].rstrip(",")
-    reference = compose_run([*overrides, f"output_dir={root / name / 'whole'}"])
+    root = below(root, configuration)
+    reference = compose_run([*overrides, f"output_dir={root / 'whole'}"])
     if event is None:
-        _in_a_process(lambda: _count_events(reference, root / name / "events"))
+        in_a_process(lambda: _note_events(reference, root / "events"), root / "whole.log")
         return []
-    place = root / name / f"{event}-{number}"
-    cfg = compose_run([*overrides, f"output_dir={place}"])
-    _in_a_process(lambda: _run_until(cfg, event, number))
-    _in_a_process(lambda: _run_until(cfg, 1 + event // 3, number))  # and in the resumed run
-    _in_a_process(lambda: run(cfg, "arm"))
-    return _differences(folder_of(reference, "arm"), folder_of(cfg, "arm"))
+    place = root / f"{event}-{number}{'-harmed' if harm else ''}"
+    cfg, log = compose_run([*overrides, f"output_dir={place}"]), place.with_suffix(".log")
+    whole, stopped = folder_of(reference, "arm"), folder_of(cfg, "arm")
+    shutil.rmtree(place, ignore_errors=True)
+    log.unlink(missing_ok=True)
+    if harm is not None:
+        middle = len((root / "events").read_text().split()) // 2
+        in_a_process(lambda: run_until(cfg, middle, signal.SIGKILL), log)
+        harm(stopped)
+    in_a_process(lambda: run_until(cfg, event, number), log)
+    in_a_process(lambda: run_until(cfg, 1 + event // 3, number), log)  # and in the resumed run
+    in_a_process(lambda: run(cfg, "arm"), log)
+    found = differences(whole, stopped)
+    damaged = log.read_text(errors="replace").count(" is damaged (")
+    return found + (["a kill was called damage"] if damaged > (harm is not None) else [])
 
 
-def n_events(configuration: str, root: Path) -> int:
-    """Events of the reference run."""
-    name = configuration.split()[0].rstrip(",")
-    return int((root / name / "events").read_text())
+def events_of(configuration: str, root: Path) -> list[str]:
+    """The names of the events of the reference run."""
+    return (below(root, configuration) / "events").read_text().split()
 
 
-def _differences(whole: Path, stopped: Path) -> list[str]:
-    found = []
-    states = [torch.load(f / "last.ckpt", weights_only=True) for f in (whole, stopped)]
-    one, two = (state["state_dict"] for state in states)
+def below(root: Path, configuration: str) -> Path:
+    """The folder of a configuration's runs."""
+    return root / configuration.split()[0].rstrip(",")
+
+
+def differences(whole: Path, stopped: Path) -> list[str]:
+    """Between two finished runs: what they record, weights, rows."""
+    results = [read_result(folder) for folder in (whole, stopped)]
+    if results[1].get("status") != "finished":
+        return [f"not finished: {results[1].get('status')}, {results[1].get('error')}"]
+    found = [f"{key} of the results" for key in SELECTION if results[0][key] != results[1][key]]
+    one, two = (
+        torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        for folder in (whole, stopped)
+    )
     found += [name for name in one if not torch.equal(one[name], two[name])]
-    rows = [read_records(folder / "metrics.jsonl") for folder in (whole, stopped)]
+    rows = [[untimed(x) for x in read_records(f / "metrics.jsonl")] for f in (whole, stopped)]
     for a, b in zip(*rows, strict=False):
-        a, b = untimed(a), untimed(b)
         if a != b:
             found.append(f"row of step {a['step']}: {sorted(set(a.items()) ^ set(b.items()))[:4]}")
     if len(rows[0]) != len(rows[1]):
         found.append(f"{len(rows[0])} rows and {len(rows[1])}")
-    results = [read_result(folder) for folder in (whole, stopped)]
-    found += [f"{key} of the results" for key in SELECTION if results[0][key] != results[1][key]]
     return found
 
 
-def _on_events(react: Callable[[int], Any]) -> None:
-    """Call `react(number)` at every event of the runs of this process."""
-    count = 0
+def on_events(react: Callable[[str], Any]) -> None:
+    """Call `react(name)` at every event of the runs of this process."""
 
-    def happen() -> None:
-        nonlocal count
-        count += 1
-        react(count)
-
-    def before(owner: Any, name: str) -> None:
+    def wrap(owner: Any, name: str, is_file: bool = False) -> None:
         original = getattr(owner, name)
 
-        def patched(*args: Any, **kwargs: Any) -> Any:
-            happen()
-            return original(*args, **kwargs)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            react(name)
+            result = original(*args, **kwargs)
+            if is_file:  # the gap before what is written next
+                react(name)
+            return result
 
-        setattr(owner, name, patched)
+        setattr(owner, name, wrapped)
 
-    before(FineTuning, "training_step")
-    before(FineTuning, "on_train_batch_end")
-    before(FineTuning, "validation_step")
-    before(FineTuning, "test_step")
-    before(RecordLog, "log_metrics")
-    before(checkpoints.os, "replace")
-
-
-def _count_events(cfg: Any, path: Path) -> None:
-    total = 0
-
-    def note(number: int) -> None:
-        nonlocal total
-        total = number
-
-    _on_events(note)
-    run(cfg, "arm")
-    path.write_text(str(total))
+    for name in ("training_step", "on_train_batch_end", "validation_step", "test_step"):
+        wrap(FineTuning, name)
+    wrap(RecordFile, "append", is_file=True)
+    for name in FILES[:-1]:
+        wrap(os, name, is_file=True)
 
 
-def _run_until(cfg: Any, event: int, number: int) -> None:
-    def stop(count: int) -> None:
-        if count == event:
-            os.kill(os.getpid(), number)
-
-    _on_events(stop)
+def run_until(cfg: Any, event: int, number: int) -> None:
+    """Run, with a signal at an event."""
+    events = itertools.count(1)
+    on_events(lambda _: os.kill(os.getpid(), number) if next(events) == event else None)
     run(cfg, "arm")
 
 
-def _in_a_process(work: Callable[[], Any]) -> int:
-    """Fork (imports take seconds), run, and return the exit status."""
+def _note_events(cfg: Any, path: Path) -> None:
+    names: list[str] = []
+    on_events(names.append)
+    run(cfg, "arm")
+    path.write_text("\n".join(names))
+
+
+def in_a_process(work: Callable[[], Any], log: Path) -> int:
+    """Fork (imports take seconds), run, append what it prints to a log; the exit status."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1]
     code = 1
     try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 1)
         work()
         code = 0
     except SystemExit:
         code = 3
     finally:
+        sys.stdout.flush()
         os._exit(code)
 
 
@@ -188,7 +210,7 @@ def main() -> None:
             compare(configuration, None, 0, root)
         for point in range(given.points):
             configuration = chosen[point % len(chosen)]
-            event = draw.randint(1, n_events(configuration, root))
+            event = draw.randint(1, len(events_of(configuration, root)))
             number = draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
             found = compare(configuration, event, number, root)
             identical += not found

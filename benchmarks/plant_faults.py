@@ -5,8 +5,8 @@
 
 A fault is a changed operator, comparison or constant, or a statement left out, drawn from the
 syntax trees of the modules below the given paths: modules in turn, then a kind, then a place. It is
-planted into a copy of the checkout. Its doctests, its own tests, those of its folder, the golden
-run and the check of config against code decide, in this order, less what is marked slow or
+planted into a copy of the checkout. Its doctests, the tests of its name, those of its folder, the
+golden run and the check of config against code decide, in this order, less what is marked slow or
 campaign; a test that fails must pass without the fault. A survivor is for a person to judge: some
 faults change nothing that could be seen.
 """
@@ -135,9 +135,11 @@ def tests_of(root: Path, path: str) -> list[str]:
     """The tests that decide about a module, those that know it best first."""
     module = Path(path)
     folder = "tests" / module.relative_to("isotrain").parent
-    own = folder / f"test_{module.name}"
-    near = [path, *([str(own)] if (root / own).exists() else [])]
-    if folder != Path("tests") and (root / folder).exists():
+    while not (root / folder).exists():  # tests of tasks/data lie in tests/tasks
+        folder = folder.parent
+    own = sorted((root / "tests").rglob(f"test_{module.name}"))
+    near = [path, *(str(f.relative_to(root)) for f in own)]
+    if folder != Path("tests"):
         near += sorted(str(f.relative_to(root)) for f in (root / folder).glob("test_*.py"))
     return list(dict.fromkeys([*near, *(name for name in LAST if (root / name).exists())]))
 

@@ -75,7 +75,7 @@ CONFIGURATIONS = {
         new="task=rte isotropy=shrink_clip isotropy.assign=gmm isotropy.softness=0.5 "
         "site=[tokens] isotropy.n_clusters=3 isotropy.grad=full schedule=constant "
         "isotropy._target_=isotrain.transforms.protected_cluster_pca.ProtectedClusterPCA "
-        "+isotropy.protect={_target_:isotrain.geometry.spared.Protection,n_leading:0,scale:true}",
+        "+isotropy.protect={_target_:isotrain.geometry.protected.Protection,n_leading:0,scale:true}",
     ),
     "clip, best, patience": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 isotropy.warmup_steps=3 "

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from signal import SIGINT
+from signal import SIGINT, SIGPIPE
 from textwrap import indent
 from typing import NoReturn
 
@@ -29,16 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # after --help or a mistake
         return int(end.code or 0)
     module, _, name = given.pop("function").partition(":")
-    from isotrain.console import reject
-    from isotrain.jobs.stored import PlanError
-    from isotrain.runs.files import DamagedError
-
     try:
-        return int(getattr(import_module(f"isotrain.{module}"), name)(**given))
-    except (PlanError, DamagedError, OSError) as error:
-        return reject(str(error))
+        code = int(getattr(import_module(f"isotrain.{module}"), name)(**given))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 128 + SIGINT
+    except BrokenPipeError:  # `| head` has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + SIGPIPE
+    except (ValueError, OSError) as error:
+        from isotrain.console import reject
+        from isotrain.jobs.stored import PlanError
+        from isotrain.runs.shapes import DamagedError
+
+        if isinstance(error, PlanError | DamagedError | OSError):
+            return reject(str(error))
+        raise
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich import get_console
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Column, Table
 
 from isotrain.runs.secrets import redacted
@@ -23,6 +24,11 @@ from isotrain.runs.secrets import redacted
 FAILED, REJECTED = 1, 2  # exit codes; after a signal, 128 + its number
 DELAY_S = 0.5  # a faster step shows no spinner
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # a launcher sets one
+UNSEEN = (  # control characters but newline and tab, marks of direction, halves of characters
+    *({*range(32), *range(127, 160)} - {9, 10}),
+    *(0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)),
+)
+ESCAPES = {n: f"\\x{n:02x}" if n < 256 else f"\\u{n:04x}" for n in UNSEEN}
 _lines: list[_Line] = []  # of the outermost spinner, while there is one
 
 
@@ -31,12 +37,23 @@ def say(what: Any) -> None:
     console = get_console()
     if isinstance(what, Table):
         what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
-    console.print(what, soft_wrap=True, markup=False, highlight=False)
+    shown = _Printable(what) if isinstance(what, Table) else printable(str(what))
+    console.print(shown, soft_wrap=True, markup=False, highlight=False)
+
+
+def printable(text: str) -> str:
+    r"""The text with everything escaped that a terminal would obey or could not show.
+
+    >>> printable("a\x1b[2J\nb")
+    'a\\x1b[2J\nb'
+    """
+    return text.translate(ESCAPES)
 
 
 def print_error(what: str, lines: Sequence[str]) -> None:
-    """Write `isotrain: <what>` and the lines to stderr, secrets redacted."""
-    print(f"isotrain: {what}", *redacted(list(lines)), sep="\n  ", file=sys.stderr)
+    """Write `isotrain: <what>` and the lines to stderr, redacted and printable."""
+    lines = [f"isotrain: {what}", *redacted(list(lines))]
+    print(*map(printable, lines), sep="\n  ", file=sys.stderr)
 
 
 def reject(errors: str | Sequence[str]) -> int:
@@ -108,19 +125,28 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def counted(n: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "run"), counted(2000, "run")
+    ('1 run', '2,000 runs')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
 def install(extra: str) -> str:
     """The command that installs an extra of isotrain, which is on no package index."""
     return f"pip install -e '.[{extra}]' in the clone of isotrain"
 
 
-def print_start(folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int]) -> None:
-    """One line: folder, trainable parameters, examples."""
-    share = n_parameters["trainable"] / n_parameters["total"]
+def print_start(
+    folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int], trains: bool = True
+) -> None:
+    """One line: folder, trainable parameters if any are trained, examples."""
+    n, of_all = n_parameters["trainable"], n_parameters["total"]
     rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    say(
-        f"{folder}: training {n_parameters['trainable']:,} of {n_parameters['total']:,} "
-        f"parameters ({share:.0%}); examples: {rows}"
-    )
+    what = f"training {n:,} of {of_all:,} parameters ({n / of_all:.0%})" if trains else "evaluating"
+    say(f"{folder}: {what}; examples: {rows}")
 
 
 def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str, int]) -> None:
@@ -169,6 +195,17 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
         replaced, differ = changes["labels_replaced"], changes["labels_changed"]
         line += f"; {replaced:,} labels replaced, of which {differ:,} differ"
     say(line + ("; sentence 1 empty in every split" if "sentence1" in changes else ""))
+
+
+class _Printable:
+    """A table whose texts are printable."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.table, options):
+            yield Segment(printable(segment.text), segment.style, segment.control)
 
 
 class _Line(Progress):

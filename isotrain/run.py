@@ -6,28 +6,29 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import run_folder
+from isotrain.config.signatures import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
-from isotrain.runs.files import sha256_of
+from isotrain.model.checkpoint import load_checkpoint
+from isotrain.runs.files import put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
-from isotrain.runs.record import CannotRunError, StorageError, check_writable, storage_failure
+from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
-from isotrain.training.callbacks.best_checkpoint import lost_selection
+from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
-from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.callbacks.resume import KEY
 from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
@@ -63,8 +64,8 @@ def run(
     Raises:
         CannotRunError: a ValueError: the configuration cannot run, parts do not fit, data or
             weights are missing. No run folder is written.
-        NonFiniteError: a loss or gradient was not finite; `fault.json` has the details.
-        StorageError: the folder is full or read-only; the last checkpoint is intact.
+        NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
+        StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
     """
     started = time.perf_counter()
     try:
@@ -88,12 +89,13 @@ def run(
         check_writable(folder.path)
         with spinner("preparing the run"):
             experiment = build(cfg, folder.path, start)
-    except (ValueError, OSError, MisconfigurationException) as error:
-        raise CannotRunError(redacted(str(error))) from error
-    with folder.owned():
+    except Exception as error:  # of torch, Lightning, omegaconf: of many kinds
+        kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+        raise CannotRunError(redacted(f"{kind}{error}{kind and raised_at(error)}")) from error
+    with storage_failures(folder.path), folder.owned():
         if folder.is_first and folder.is_finished():  # by another process meanwhile
             return _stored(folder, show)
-        point = _resume_point(folder)
+        point = _resume_point(folder, experiment)
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
             timings = _work(cfg, folder, experiment, point)
@@ -101,8 +103,8 @@ def run(
             folder.finished(_outcome(folder, experiment, timings))
         except BaseException as error:
             folder.failed(error, error.report if isinstance(error, NonFiniteError) else None)
-            if isinstance(error, OSError) and (sentence := storage_failure(error, folder.path)):
-                raise StorageError(sentence) from error
+            if isinstance(error, OSError):  # a page would fail, too
+                raise
             if folder.is_first and isinstance(error, Exception):
                 show(folder, experiment.trainer.loggers)
             elif folder.is_first:  # a signal, which may leave seconds
@@ -141,27 +143,35 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
     return dict(folder.record["scores"]) if folder.is_first else {}
 
 
-def _resume_point(folder: RunFolder) -> dict[str, Any] | None:
-    """Where an unfinished run stopped; None starts it anew."""
-    path = folder.path / "resume.ckpt"
+def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
+    """Our part of the checkpoint of an unfinished run; None starts it anew.
+
+    It does so, too, where a file that it would resume from is damaged, or of another model (code
+    may have changed). That file and the checkpoint are kept under other names.
+    """
     if not folder.may_resume():
         return None
+    path = folder.path / "resume.ckpt"
     try:
-        point = load_resume_point(path)
-    except OSError as error:
-        raise CannotRunError(f"{path} cannot be opened: {error.strerror}; try again") from error
-    except Exception as error:  # whatever a damaged file makes torch raise
+        checkpoint = load_checkpoint(path)
+        point: dict[str, Any] = checkpoint[KEY]
+        if _shapes(checkpoint["state_dict"]) != _shapes(experiment.module.state_dict()):
+            raise DamagedError(
+                path, "its weights have other names or shapes than those of the model"
+            )
+        folder.check_records(point["n_bytes"], point["records_sha256"])
+        experiment.selection.kept(point["selection"], point["step"])
+    except DamagedError as error:
         if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
-            damaged = path.replace(path.with_suffix(".damaged"))
-            say(f"{path} cannot be read and is kept as {damaged.name} ({error}); starting anew")
+            kept = ", ".join(aside.name for aside in put_aside(path, error.path))
+            say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
         return None
-    if point is None:
-        return None
-    folder.check_records(point["n_bytes"])
-    best, select = folder.path / "best.ckpt", folder.cfg.training.select.value
-    if lost := lost_selection(point["selection"], best, select):
-        raise CannotRunError(f"{lost}; put it back, or delete {path} to start anew")
     return point
+
+
+def _shapes(state_dict: Mapping[str, Any]) -> dict[str, torch.Size]:
+    """Of the tensors of a state dict, by name."""
+    return {name: x.shape for name, x in state_dict.items() if isinstance(x, torch.Tensor)}
 
 
 def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
@@ -169,8 +179,10 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     code_note = folder.begin(facts, None if point is None else point["step"])
     if not folder.is_first:
         return
-    print_start(folder.path, facts["n_parameters"], facts["n_rows"])
-    print_phases(facts["phases"], facts["n_parameters"])
+    trains = 0 not in (folder.cfg.trainer.get("max_epochs"), folder.cfg.trainer.get("max_steps"))
+    print_start(folder.path, facts["n_parameters"], facts["n_rows"], trains)
+    if trains:
+        print_phases(facts["phases"], facts["n_parameters"])
     print_changes(facts["data_changes"], facts["limited_evaluation"])
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")

@@ -13,7 +13,7 @@ from torch import Tensor
 from isotrain.geometry.assignment import Anchors, Assignment, fit_anchors
 from isotrain.geometry.cluster_pca import ClusterPCAStats, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Removal
-from isotrain.geometry.spared import Protection
+from isotrain.geometry.protected import Protection
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 

@@ -88,10 +88,9 @@ def _texts(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
 
 
 def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """The table in Markdown; a bar or a line break within a cell would end it."""
+    """The table in Markdown; a line break within a cell would end it."""
     cells = [
-        [" ".join(cell.replace("|", "\\|").split()) for cell in row]
-        for row in [list(table.columns), *_texts(rows)]
+        [" ".join(cell.split()) for cell in row] for row in [list(table.columns), *_texts(rows)]
     ]
     return aligned(cells) if rows else ["Nothing was measured."]
 

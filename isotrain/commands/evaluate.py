@@ -34,14 +34,24 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         return reject(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
     result = read_result(folder)
-    if result.get("status") != "finished" or not (folder / "last.ckpt").is_file():
-        return reject(f"{folder} is no folder of a finished run with its last.ckpt")
+    if result.get("status") != "finished" or "config" not in result:
+        return reject(f"{folder} is no folder of a finished run; give runs/<task>/<arm>-<hash>")
+    if not (folder / "last.ckpt").is_file():
+        kept = result["config"]["checkpoint"].get("final")
+        why = "its last.ckpt is gone" if kept else "it kept none (checkpoint.final=false)"
+        return reject(
+            f"{folder} has no weights to evaluate: {why}; give the command of the run with "
+            "checkpoint.final=true rerun=true"
+        )
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
-    again = check_jobs(of_run, config_dir)[0][0].cfg
+    jobs, mistakes = check_jobs(of_run, config_dir)
+    if not jobs:
+        return reject(mistakes)
+    again = jobs[0].cfg
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):
         return reject(
@@ -57,6 +67,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         import torch
 
         from isotrain.build import build
+        from isotrain.model.checkpoint import load_checkpoint
         from isotrain.run import quiet
         from isotrain.training.requirements import revision
     cfg = runs[0].cfg
@@ -75,7 +86,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         cfg.output_dir, cfg.cache_dir = place, None
         try:
             experiment = build(cfg, Path(place), None)
-            weights = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
+            weights = load_checkpoint(folder / "last.ckpt")
             experiment.module.take_selected(weights["state_dict"], result["steps"])
         except (ValueError, RuntimeError, OSError) as error:
             return reject(f"{folder} cannot be evaluated so: {error}")

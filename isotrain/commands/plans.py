@@ -16,10 +16,11 @@ from typing import Any
 from isotrain.commands.shown import look, open_trials, preview, show_all, write
 from isotrain.commands.targets import Given, Named, origin, planned_search, resolve
 from isotrain.config.compose import key_of, written
-from isotrain.console import launched, say
+from isotrain.config.foreign import plan_mistakes
+from isotrain.console import counted, launched, say
 from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import Pool, call_at_work
-from isotrain.jobs.process import Backend, local, warm_up
+from isotrain.jobs.process import JOB, Backend, local, warm_up
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import COPY, PlanError, stored
 from isotrain.runs.files import read_result, replace_text
@@ -45,8 +46,9 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
             raise PlanError(f"{target} is one job, and runs as it is; give its file alone")
         from isotrain.commands.worker import run_file
 
-        return run_file(None if target == "-" else Path(target))
-    is_as_it_was = not any(named[1:])
+        is_foreign = os.environ.get(JOB) != target
+        return run_file(None if target == "-" else Path(target), is_foreign)
+    is_as_it_was, own = not any(named[1:]), {key_of(text) for text in named.overrides}
     kind, named, folder = origin(named)
     if kind in ("run", "folder"):
         raise PlanError(
@@ -54,6 +56,9 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
             "result.json of a run"
         )
     if folder is not None:
+        recorded = [o for o in named.overrides if key_of(o) not in {*own, "output_dir"}]
+        if mistakes := plan_mistakes({"overrides": recorded}):
+            raise PlanError("\n".join(mistakes))
         dirs = [text.partition("=")[2] for text in named.overrides if key_of(text) == "output_dir"]
         if Path([".", "runs", *dirs][-1]).resolve() != (home := folder.parents[1]):  # it was moved
             more = f"output_dir={written(str(home))}"
@@ -70,8 +75,9 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
     if kind == "sweep":
         own_folder = folder if is_as_it_was else None  # with other overrides it is another sweep
         return run_sweep(named.overrides, jobs, named.config_dir, folder=own_folder)
-    own = named.target, named.overrides, jobs
-    return run_study(*own, config_dir=named.config_dir, name=named.name)
+    return run_study(
+        named.target, named.overrides, jobs, config_dir=named.config_dir, name=named.name
+    )
 
 
 def run_study(
@@ -135,9 +141,9 @@ def status(
 
         below = find_runs(what.folder)
         runs = [{"folder": str(one.run.folder), "state": "finished"} for one in below.runs]
-        lines = [f"{what.folder}: {len(runs)} runs finished", *below.told]
+        lines = [f"{what.folder}: {counted(len(runs), 'run')} finished", *below.told]
         content = {"what": str(what.folder), "runs": runs, "others": below.told}
-        print(json.dumps(content, indent=2) if as_json else "\n".join(lines))
+        say(json.dumps(content, indent=2) if as_json else "\n".join(lines))
         return 0
     with open_trials(what) as trials:
         return show(lambda: look(what, trials, jobs), watch, as_json)

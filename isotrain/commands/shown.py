@@ -14,7 +14,7 @@ from rich.console import Group
 
 from isotrain.commands.targets import Given, Named
 from isotrain.config.sweep import names, text_of
-from isotrain.console import say, spinner
+from isotrain.console import counted, say, spinner
 from isotrain.jobs.archive import Archive, locate
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import PlanError, stored
@@ -65,7 +65,9 @@ def _look_at_run(folder: Path) -> Status:
     step = newest_step(folder / "metrics.jsonl") if is_running else checkpoint_step(folder)
     state = "running" if is_running else str(result.get("status", "waiting"))
     state = "interrupted" if state == "running" and not is_running else state
-    n_steps = steps_of(OmegaConf.create(result["config"]), result) if "config" in result else None
+    n_steps = (
+        steps_of(OmegaConf.create(dict(result["config"])), result) if "config" in result else None
+    )
     line = f"{folder}: {state}" + (f", step {step} of {n_steps}" if step is not None else "")
     content: dict[str, Any] = {
         "what": str(folder),
@@ -85,7 +87,7 @@ def write(given: Given) -> list[Path]:
             from isotrain.pages.report import write_report  # matplotlib takes its time
 
             page = write_report(given.folder)
-        print(page)
+        say(page)
         return [page]
     if given.study is not None:
         return _report_study(given.study, given)
@@ -134,16 +136,16 @@ def preview(kind: str, named: Named) -> int:
         plan_search(search, named.overrides, named.config_dir)
     else:
         jobs = plan_sweep(named.overrides, named.config_dir)
-        say("\n".join([f"sweep: {len(jobs)} runs", *(job.name for job in jobs)]))
+        say("\n".join([f"sweep: {counted(len(jobs), 'run')}", *(job.name for job in jobs)]))
     return 0
 
 
 def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
     """What a study would run: runs, what all have, and what each task and arm has."""
     parts = (("task", study.tasks), ("arm", study.arms), ("seed", study.seeds))
-    counts = [f"{len(own)} {name}{'s' * (len(own) != 1)}" for name, own in parts]
+    counts = [counted(len(own), name) for name, own in parts]
     lines = [
-        f"study {study.name}: {' × '.join(counts)} = {study.n_runs} runs"
+        f"study {study.name}: {' × '.join(counts)} = {counted(study.n_runs, 'run')}"
         + f"; {question}" * bool(question),
         f"every run: {_one_line(in_force((*SHARED, *study.overrides, *overrides)))}",
         *(f"task {task}: {_one_line(own)}" for task, own in study.tasks.items()),
@@ -161,9 +163,9 @@ def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ())
 def search_lines(search: Search, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
     """What a search would run: trials, what all runs have, and the options of each key."""
     n_trials, n_seeds = search.n_trials, len(search.seeds)
-    counts = f"{n_trials} trial{'s' * (n_trials != 1)} × {n_seeds} seed{'s' * (n_seeds != 1)}"
+    counts = f"{counted(n_trials, 'trial')} × {counted(n_seeds, 'seed')}"
     return [
-        f"search {search.name}: {counts} = {n_trials * n_seeds} runs"
+        f"search {search.name}: {counts} = {counted(n_trials * n_seeds, 'run')}"
         + f"; {question}" * bool(question),
         f"every run: {_one_line(in_force((*SHARED, *search.overrides, *overrides)))}",
         *(f"{parameter.key}: {parameter.text}" for parameter in search.space),

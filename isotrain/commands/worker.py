@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isotrain.config.compose import RunJob, parse_job, read_job
+from isotrain.config.foreign import job_of_file
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.jobs.process import JOB
 from isotrain.pages.show import show_run
@@ -22,10 +23,11 @@ from isotrain.training.requirements import check
 LOADING = "importing torch, Lightning and transformers"
 
 
-def run_file(file: Path | None) -> int:
-    """The exit code of the job of a file, or of the environment."""
+def run_file(file: Path | None, is_foreign: bool = False) -> int:
+    """The exit code of the job of a file, or of the environment; others may say less than ours."""
     try:
         job = parse_job(os.environ[JOB]) if file is None else read_job(file)
+        job = job_of_file(job, file) if is_foreign and file is not None else job
     except (ValueError, KeyError, TypeError) as error:
         return reject(str(error).splitlines())
     return run_job(job)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import fields
 from functools import cache, lru_cache
 from itertools import product
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -23,12 +24,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import mistakes_in
-from isotrain.config.compose import conf_folder
+from isotrain.config.compose import arm_mistakes, conf_folder
+from isotrain.config.foreign import check_size, file_mistakes
+from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import SUPPLIED, nearest
-from isotrain.config.targets import foreign_code
 from isotrain.config.validate import missing_keys
 
+MOST_RUNS = 2_000  # of one command
 MOST_JUDGED = 64  # runs of a sweep that are validated as a whole; each value is read in any case
 OTHERS = {  # groups whose files are no part of one run, and their use
     "study": "isotrain run {}",
@@ -100,7 +103,10 @@ def check_jobs(
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
     given = [] if own is None else [f"--config-dir={own}"]
-    loader, compose = _composer(own, _newest(own), root.name)
+    try:
+        loader, compose = _composer(own, _newest(own), root.name)
+    except ValueError as error:
+        return [], [str(error)]
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
     unknown: set[str] = set()  # groups whose option does not exist
@@ -116,16 +122,18 @@ def check_jobs(
             unknown.add(values[0].key_or_group)
         else:
             alternatives.append(values)
+    if too_many := refusal_of(prod(map(len, alternatives)), "runs"):
+        return [], [*mistakes, too_many]
     jobs: list[Composed] = []
     for job in product(*alternatives):
-        groups = tuple(str(o.input_line) for o in job if _is_composed(loader, o))
+        groups = tuple(str(o.input_line) for o in job if _is_group(loader, o))
         try:
             cfg, layer = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
-        values_of_job = [o for o in job if not _is_composed(loader, o)]
+        values_of_job = [o for o in job if not _is_group(loader, o)]
         found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
         mistakes += found
         is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
@@ -137,6 +145,7 @@ def check_jobs(
                 mistakes.append(f"this configuration cannot be read: {problem}")
         extra = [str(name) for name in cfg.get("objective") or ()]
         arm = "-".join([layer] * (layer != "none" or not extra) + extra)
+        mistakes += arm_mistakes(arm)
         jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
     for one, group in product(jobs, unknown):
         if group in one.cfg:
@@ -164,6 +173,13 @@ def _loader(config_dir: str | None) -> ConfigLoaderImpl:
     return _Loader(path)
 
 
+def refusal_of(n: int, what: str) -> str | None:
+    """Why so many runs are no plan; None where it can be made."""
+    if n <= MOST_RUNS:
+        return None
+    return f"{n:,} {what}, of at most {MOST_RUNS:,} in a plan; give fewer values, or several plans"
+
+
 def _newest(config_dir: str | None) -> int:
     """When a configuration file was last changed, in ns."""
     folders = [Path(name) for name in (conf_folder(), config_dir) if name]
@@ -176,16 +192,18 @@ def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
     """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
+    for file in Path(config_dir).rglob("*.yaml") if config_dir else ():
+        if file.is_file():
+            check_size(file.read_text(encoding="utf-8", errors="replace"), str(file))
     loader = _loader(config_dir)
+    own = loader.load_configuration(root, [], run_mode=RunMode.RUN) if config_dir else None
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
     def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
         if groups not in known:
             cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
-            if foreign := foreign_code(OmegaConf.to_container(cfg.hydra, resolve=False)):
-                raise HydraException(
-                    f"hydra.{foreign[0]} would run code that is not Hydra's own; leave it out"
-                )
+            if own is not None and (mistakes := _foreign_mistakes(cfg, own)):
+                raise HydraException("\n".join(mistakes))
             layer = str(cfg.hydra.runtime.choices.get("isotropy"))
             with open_dict(cfg):
                 del cfg["hydra"]
@@ -193,6 +211,19 @@ def _composer(
         return deepcopy(known[groups])
 
     return loader, compose
+
+
+def _foreign_mistakes(cfg: DictConfig, own: DictConfig) -> list[str]:
+    """What files of `--config-dir` may not say, Hydra's own node among it, which `own` has."""
+    content: Any = OmegaConf.to_container(cfg, resolve=False)
+    ours: Any = OmegaConf.to_container(own.hydra, resolve=False)
+    hydra = content.pop("hydra")
+    for node in (hydra, ours):  # without what depends on the overrides
+        node["job"] = [node["job"].get(key) for key in ("chdir", "env_copy", "env_set")]
+        node |= {"overrides": None, "runtime": None}
+    changed = [key for key in hydra if hydra[key] != ours.get(key)]
+    found = [f"hydra.{key} is set by isotrain itself; leave it out" for key in changed]
+    return found + file_mistakes(content)
 
 
 def _simple(text: str, multirun: bool, root: Root) -> list[Override]:
@@ -206,20 +237,26 @@ def _simple(text: str, multirun: bool, root: Root) -> list[Override]:
         raise HydraException(f"several values; {root.several}, or give a list: '{key}=[...]'")
     if not override.is_discrete_sweep():
         raise HydraException("a sweep needs values, such as 0,1,2 or range(3)")
+    if isinstance(swept := override.value(), RangeSweep):
+        n = ceil((float(swept.stop or 0) - float(swept.start or 0)) / swept.step)
+        if too_many := refusal_of(n, "values"):
+            raise HydraException(too_many)
     return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
 
 
 def _is_group(loader: ConfigLoaderImpl, override: Override) -> bool:
+    """Whether Hydra composes with it; other values are applied afterwards."""
     key = override.key_or_group
     return "." not in key and bool(loader.get_group_options(key, ObjectType.CONFIG))
 
 
-def _is_composed(loader: ConfigLoaderImpl, override: Override) -> bool:
-    """Whether Hydra composes with it; other values are applied afterwards."""
-    return _is_group(loader, override) or override.is_hydra_override()
-
-
 def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) -> list[str]:
+    if override.is_hydra_override():
+        return [
+            f"{override.input_line}: isotrain starts its runs itself, without Hydra's launchers, "
+            "sweepers and logging; use --jobs N for several at a time, output_dir=... for another "
+            "folder"
+        ]
     if not _is_group(loader, override) or override.is_delete():
         return []
     group, value = override.key_or_group, override.value()
@@ -228,6 +265,8 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
         return [f"{group}={value} is for another command; use: {use}"]
     options = loader.get_group_options(group, ObjectType.CONFIG)
     chosen = value if isinstance(value, list) else [value]
+    if twice(chosen):
+        return [f"{group} must have each of its names once, got {chosen}"]
     if None in chosen:
         return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
     return [

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
+from isotrain.runs.shapes import DamagedError
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
@@ -145,26 +146,34 @@ def read_job(path: Path) -> RunJob:
     """The job that `write_job` wrote, or that a `result.json` records.
 
     Raises:
-        ValueError: there is no such file, or it is none of these.
+        DamagedError: a ValueError: there is no such file, or it is none of these.
     """
     try:
-        return parse_job(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is no job ({type(error).__name__}: {error}); give a job file of a study, or "
-            "the result.json of a run"
-        ) from error
+        job = parse_job(path.read_text(encoding="utf-8"))
+        if path.name == "result.json":
+            plain(job.cfg)  # a record refers to nothing
+        return job
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = f"it is no job of a study, and no run's: {type(error).__name__}: {error}"
+        raise DamagedError(path, why) from error
 
 
 def parse_job(text: str) -> RunJob:
     """The job of a `job_text`."""
     job = json.loads(text)
-    if not re.fullmatch(r"[\w.+=-]+", arm := job["arm"]) or set(arm) == {"."}:
-        raise ValueError(f"arm names a folder: letters, digits and _.+=-, got {arm!r}")
-    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(job["config"]))
+    if mistakes := arm_mistakes(arm := job["arm"]):
+        raise ValueError(*mistakes)
+    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(job["config"])))
     assert isinstance(cfg, DictConfig)
     more = (job.get(key) or "" for key in ("search", "planned_data"))
     return RunJob(cfg, arm, job.get("overrides") or (), *more)
+
+
+def arm_mistakes(arm: str) -> list[str]:
+    """Why the name of a method, made of those of its layer and losses, names no folder."""
+    if re.fullmatch(r"[\w.+=-]{1,150}", arm) and set(arm) != {"."}:
+        return []
+    return [f"arm names a folder: 1 to 150 letters, digits and _.+=-, got {arm[:80]!r}"]
 
 
 def key_of(override: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,26 @@ def whole_evaluations(content: Content) -> Iterator[str]:
             )
 
 
+def each_once(content: Content, key: str = "") -> Iterator[str]:
+    """A list of names has each of them once."""
+    for name, value in content.items():
+        here = f"{key}{name}"
+        if isinstance(value, dict):
+            yield from each_once(value, f"{here}.")
+        elif isinstance(value, list) and twice(value):
+            yield f"{here} must have each of its names once, got {value}"
+
+
+def twice(names: Sequence[Any]) -> bool:
+    """Whether a list of texts has one of them again."""
+    return all(isinstance(one, str) for one in names) and len(set(names)) < len(names)
+
+
 def sites(content: Content) -> Iterator[str]:
-    """The sites of isotropy layers exist, each once."""
+    """The sites of isotropy layers exist."""
     site = content["site"]
-    if not site or len(set(map(str, site))) != len(site):
-        yield f"site must name at least one place, each once, got {site}"
+    if not site:
+        yield "site must name at least one place, got []"
     if odd := [str(s) for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", str(s))]:
         yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
 
@@ -88,8 +103,8 @@ def read_points(content: Content) -> Iterator[str]:
     """Objectives read points that there are."""
     for name, node in _nodes(content, "objective"):
         reads = node.get("reads", ["pooled"])
-        if not isinstance(reads, list) or not reads or len(set(map(str, reads))) != len(reads):
-            yield (f"objective.{name}.reads must be a list of read points, each once, got {reads}")
+        if not isinstance(reads, list) or not reads:
+            yield f"objective.{name}.reads must be a list of read points, got {reads}"
             continue
         for text in reads:
             try:
@@ -308,7 +323,7 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, whole_evaluations, sites, rows_of_a_site, read_points),
+    *(one_size, evaluations, whole_evaluations, each_once, sites, rows_of_a_site, read_points),
     *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
     whole_weights,
 )

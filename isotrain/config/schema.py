@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -149,6 +151,7 @@ SECTIONS = {
     "checkpoint": CheckpointConfig,
     "speed": SpeedConfig,
 }
+MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine; as many machines
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 BOUNDS = {  # of numbers; those of a part are in its annotations
     **BOUNDS_OF_ANY,
@@ -156,8 +159,8 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "data.n_train": Bounds(1),
     "data.label_skew": Bounds(0, below=1),  # the last class needs examples
     "data.label_noise": Bounds(0, 1),
-    "data.batch_size": Bounds(1),
-    "data.eval_batch_size": Bounds(1),
+    "data.batch_size": Bounds(1, 2**31),
+    "data.eval_batch_size": Bounds(1, 2**31),
     "data.n_dev": Bounds(1),
     "data.n_test": Bounds(1),
     "data.holdout": Bounds(above=0, below=1),
@@ -165,7 +168,7 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "training.refit_rows": Bounds(2),
     "training.patience": Bounds(1),
     "training.warmup_fraction": Bounds(0, 1),
-    "training.head_lr_factor": Bounds(0),
+    "training.head_lr_factor": Bounds(0, 1e9),  # so that float32 holds the products of the three
     "training.layer_decay": Bounds(above=0, most=1),
     "training.reinit_blocks": Bounds(0),
     "monitor.max_rows": Bounds(2),
@@ -173,11 +176,19 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "monitor.map_rows": Bounds(0),
     "checkpoint.every_steps": Bounds(0),
     "speed.prefix_gb": Bounds(0),
-    "optimizer.lr": Bounds(0),
-    "optimizer.weight_decay": Bounds(0),
+    "optimizer.lr": Bounds(0, 1e9),
+    "optimizer.weight_decay": Bounds(0, 1e18),
     "trainer.accumulate_grad_batches": Bounds(1),
+    "trainer.check_val_every_n_epoch": Bounds(1),
+    "trainer.fast_dev_run": Bounds(0),
     "trainer.gradient_clip_val": Bounds(0),
+    "trainer.limit_train_batches": Bounds(above=0),
     "trainer.log_every_n_steps": Bounds(1),
+    "trainer.max_epochs": Bounds(-1),
+    "trainer.max_steps": Bounds(-1),
+    "trainer.min_epochs": Bounds(0),
+    "trainer.min_steps": Bounds(0),
+    "trainer.num_nodes": Bounds(1, MOST_PROCESSES),
     "trainer.val_check_interval": Bounds(above=0),
 }
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
@@ -240,18 +251,18 @@ def number_asked_for(devices: Any) -> int | None:
     """The number of processes that `trainer.devices` names; None for `auto`.
 
     Raises:
-        ValueError: it is neither a number from 1 nor a list of device numbers nor `auto`.
+        ValueError: it is neither such a number nor a list of different devices nor `auto`.
     """
     if devices == "auto":
         return None
     if isinstance(devices, Sequence) and not isinstance(devices, str):
-        if devices and all(type(device) is int for device in devices):
+        if devices and all(type(k) is int for k in devices) and len(set(devices)) == len(devices):
             return len(devices)
-    elif str(devices).isdigit() and int(devices) > 0:
+    elif re.fullmatch("[0-9]{1,4}", str(devices)) and 0 < int(devices) <= MOST_PROCESSES:
         return int(devices)
     raise ValueError(
-        "trainer.devices must be a number of processes from 1, a list of devices, or auto, got "
-        f"{devices}"
+        f"trainer.devices must be a number of processes from 1 to {MOST_PROCESSES}, a list of "
+        f"different devices, or auto, got {str(devices)[:80]}"
     )
 
 

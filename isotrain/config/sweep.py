@@ -6,7 +6,6 @@ of one of `conf/sweep`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.resources import files
@@ -21,6 +20,8 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from isotrain.config.command import Composed, check_jobs
 from isotrain.config.compose import conf_folder, key_of, written
+from isotrain.config.foreign import check_size, plan_mistakes
+from isotrain.config.schema import BOUNDS_OF_ANY
 from isotrain.config.signatures import nearest
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # of such a file: names become file names, joined by dashes
@@ -30,20 +31,13 @@ NOUNS = {  # of a file of each group
 }
 GROUP = "sweep"  # folder of its files
 SWEEP = "sweep="
-OF_HYDRA = r"[+~]*hydra[./]"  # overrides of what starts jobs in Hydra
 
 
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
 ) -> tuple[list[Composed], list[str], list[str]]:
     """Runs, overrides with each `sweep=NAME` expanded, and mistakes: see `check_jobs`."""
-    mistakes = [
-        f"{text}: isotrain starts the jobs of -m itself, without Hydra's launchers and sweepers; "
-        "use --jobs N for several at a time, output_dir=... for another folder"
-        for text in overrides
-        if multirun and re.match(OF_HYDRA, text)
-    ]
-    overrides = [text for text in overrides if not (multirun and re.match(OF_HYDRA, text))]
+    mistakes = []
     try:
         overrides = with_sweeps(overrides, multirun, config_dir)
     except ValueError as error:
@@ -109,12 +103,15 @@ def _read(name: str, config_dir: str | None) -> dict[str, str]:
                 "or a text as on the command line, such as range(5)"
             )
     try:
-        return {
+        found = {
             str(key): values if isinstance(values, str) else ",".join(map(written, values))
             for key, values in content.items()
         }
     except ValueError as error:
         raise ValueError(f"sweep={name}: {error}") from error
+    if mistakes := plan_mistakes({"overrides": [f"{k}={values}" for k, values in found.items()]}):
+        raise ValueError(f"sweep={name}: {mistakes[0]}")
+    return found
 
 
 def shipped(group: str) -> Any:
@@ -176,19 +173,26 @@ def content_of(text: str, name: str) -> Any:
         ValueError: it is no yaml, or neither a mapping nor a list.
     """
     try:
+        check_size(text, "it")
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    except (YAMLError, OmegaConfBaseException, AssertionError) as error:  # the last of a number
+    except (YAMLError, OmegaConfBaseException, ValueError, AssertionError, RecursionError) as error:
         raise ValueError(f"{name} cannot be read: {error}") from error
 
 
 def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
     """Mistakes in the overrides and seeds of a file, which hold for every run."""
-    mistakes, seeds = [], content.get("seeds", [0])
+    mistakes, seeds = plan_mistakes(content), content.get("seeds", [0])
     if not are_overrides(content.get("overrides", [])):
         mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
-    numbers = isinstance(seeds, list) and all(type(k) is int and k >= 0 for k in seeds)
+    bounds = BOUNDS_OF_ANY["seed"]
+    numbers = isinstance(seeds, list) and all(
+        type(k) is int and not bounds.refusal(k) for k in seeds
+    )
     if not numbers or not seeds or len(set(seeds)) < len(seeds):
-        mistakes.append(f"seeds must be different whole numbers from 0, at least one, got {seeds}")
+        mistakes.append(
+            f"seeds must be different whole numbers from 0 to {bounds.most}, at least one, got "
+            f"{str(seeds)[:80]}"
+        )
     return mistakes
 
 

@@ -111,27 +111,3 @@ def _fits(target: str, rule: str) -> bool:
     pattern = re.escape(rule).replace("<module>", r"\w+")
     pattern = pattern.replace("<name>", r"[A-Za-z]\w*").replace("<Class>", r"[A-Z]\w*")
     return re.fullmatch(pattern, target) is not None
-
-
-def foreign_code(hydra: Any) -> list[str]:
-    """Paths in Hydra's own node that would run code from elsewhere, or change the environment.
-
-    >>> foreign_code({"callbacks": {"x": {"_target_": "os.mkdir"}}, "job": {"env_set": {}}})
-    ['callbacks.x']
-    """
-    own = ("hydra._internal.", "hydra_plugins.")
-    found = [path for path, node in targets(hydra) if not str(node["_target_"]).startswith(own)]
-    for name in ("job_logging", "hydra_logging"):
-        found += [f"{name}.{path}" for path in _classes(hydra.get(name))]
-    if (hydra.get("job") or {}).get("env_set"):
-        found.append("job.env_set")
-    return found
-
-
-def _classes(node: Any, path: str = "") -> Iterator[str]:
-    """Where a logging configuration names a class that is not of `logging`."""
-    for key, value in node.items() if isinstance(node, dict) else ():
-        here = f"{path}.{key}" if path else str(key)
-        if key in ("class", "()") and not re.fullmatch(r"logging\.[A-Z]\w*", str(value)):
-            yield here
-        yield from _classes(value, here)

@@ -81,6 +81,8 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
             for key in legal
             if key not in node
         ]
+        empty = [key for key in legal if node.get(key) == ""]
+        found += [f"{key} is empty; give it a value, or null" for key in empty]
     return found
 
 
@@ -125,6 +127,11 @@ def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
             mistakes.append(f"{group} must be a list of its options, {group}=[...]")
             continue
         parts |= {f"{group}.{name}": node for name, node in entries.items()}
+        mistakes += [
+            f"{group} has the name {str(name)[:80]!r}; use letters, digits, _, - and ."
+            for name in entries
+            if not re.fullmatch(r"\w[\w.-]*", str(name))
+        ]
     for path, node in parts.items():
         if path.startswith("metric."):
             if not isinstance(node, dict) or "function" not in node:

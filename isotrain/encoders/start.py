@@ -69,19 +69,11 @@ def load_start(encoder: Encoder, file: Path) -> None:
     """Load the encoder's weights from the checkpoint of a run; head and the rest stay.
 
     Raises:
-        ValueError: the file is no checkpoint, or its weights do not fit in name and shape.
+        ValueError: the file is damaged, or its weights do not fit in name and shape.
     """
-    import torch
+    from isotrain.model.checkpoint import load_weights
 
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)["state_dict"]
-        own = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
-        encoder.load_state_dict(own)
-    except Exception as error:  # whatever a file that is no checkpoint makes torch raise
-        raise ValueError(
-            f"init_from: {file} is not a checkpoint of this encoder; give that of a run of the "
-            f"same encoder: {error}"
-        ) from error
+    load_weights(encoder, file, ENCODER)
 
 
 def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:

@@ -13,7 +13,7 @@ from isotrain.resources.lexicon import WORDS
 @checked
 def build_tiny(
     width: Annotated[int, Bounds(1)],
-    n_blocks: Annotated[int, Bounds(1)],
+    n_blocks: Annotated[int, Bounds(1, 1000)],
     n_heads: Annotated[int, Bounds(1)],
     dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
 ) -> TransformerEncoder:

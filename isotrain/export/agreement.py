@@ -33,8 +33,13 @@ class Agreement(NamedTuple):
     def __str__(self) -> str:
         if not self.n_rows:
             return f"nothing was compared, since {self.where}"
+        n = (
+            f"all {self.n_rows}"
+            if self.n_same == self.n_rows
+            else f"{self.n_same} of {self.n_rows}"
+        )
         return (
-            f"{self.n_same} of {self.n_rows} examples are predicted as the run recorded them "
+            f"{n} examples are predicted as the run recorded them "
             f"(logits to {self.tolerance:.2g} of the largest one; it computed {self.where})"
         )
 

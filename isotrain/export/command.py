@@ -10,6 +10,7 @@ from isotrain.console import FAILED, print_error, reject, say, spinner
 from isotrain.export.formats import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
+from isotrain.runs.record import check_writable
 
 if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
     from isotrain.export.card import Checked
@@ -23,6 +24,8 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     2 where a run, a target or a format is refused, and nothing is written; 1 where what was
     written differed from the run, and is not kept, or storage failed.
     """
+    if to is None:
+        check_writable(folder)
     to = to or folder / "export"
     try:
         with spinner(f"looking at {folder}") as now:

@@ -16,6 +16,7 @@ from isotrain.build import isotropic_model
 from isotrain.encoders.base import Encoder
 from isotrain.export.formats import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
+from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
@@ -91,7 +92,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
             )
         task: Task = made(cfg.task)
         model = model_of(cfg, task)
-        _load(model, run)
+        load_weights(model, run.weights, "model.")
         tokenizer = model.encoder.tokenizer
         heard = _Listening(tokenizer)
         rows = dev_rows(cfg, task)
@@ -159,17 +160,6 @@ def _tried(
     double, double_ATD = model(batch), model.encoder(batch, {}).last
     model.float()  # the weights are what they were: float64 holds them exactly
     return single, double, (single_ATD, double_ATD), takes_segments
-
-
-def _load(model: nn.Module, run: SourceRun) -> None:
-    try:
-        state = torch.load(run.weights, map_location="cpu", weights_only=True)["state_dict"]
-        own = {k.removeprefix("model."): x for k, x in state.items() if k.startswith("model.")}
-        model.load_state_dict(own)
-    except Exception as error:  # whatever a file that is no checkpoint makes torch raise
-        raise CannotExportError(
-            f"{run.weights} does not hold the weights of this run: {error}"
-        ) from error
 
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:

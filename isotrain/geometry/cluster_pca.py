@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrain.geometry.assignment import KMEANS, Anchors, Assignment, fit_anchors, memberships
 from isotrain.geometry.cluster_removal import PROJECT, Removal, fit_cluster_removal
 from isotrain.geometry.levels import rms_distance
-from isotrain.geometry.spared import (
+from isotrain.geometry.protected import (
     ProtectedDirections,
     Protection,
     fit_protected,

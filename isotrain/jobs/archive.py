@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from isotrain.config.compose import RunId, RunJob, recorded, run_id
 from isotrain.jobs.progress import is_owned
 from isotrain.jobs.stored import stored
+from isotrain.runs.shapes import DamagedError
 
 
 class Job(NamedTuple):
@@ -140,11 +141,13 @@ def _read(path: Path, written_ns: int) -> Record | str | None:
     result, damage = stored(path.parent)
     if damage:
         return damage
+    if not result or "analysis" in result:
+        return None
     try:
         own = run_id(result["config"], result["arm"])
-    except (KeyError, TypeError, AttributeError, IndexError):
-        return None
+    except DamagedError as error:
+        return str(error)
     when = str(result.get("finished_at", "")), written_ns
     data, is_finished = str(result.get("data")), result["status"] == "finished"
-    seed, search = int(result["config"].get("seed", 0)), str(result.get("search") or "")
+    seed, search = result["config"].get("seed", 0), str(result.get("search") or "")
     return Record(own, path.parent, is_finished, when, data, seed, search)

@@ -32,7 +32,8 @@ from isotrain.jobs.process import (
     warm_up,
 )
 from isotrain.jobs.progress import is_owned, newest_step
-from isotrain.jobs.stored import PlanError, put_aside, stored
+from isotrain.jobs.stored import PlanError, stored
+from isotrain.runs.files import put_aside
 from isotrain.runs.locks import is_locked, take
 
 Checked = TypeVar("Checked")

@@ -27,7 +27,7 @@ from isotrain.config.schema import number_asked_for
 from isotrain.runs.secrets import redacted
 
 COMMAND = (sys.executable, "-m", "isotrain", "run")  # and a job's file
-JOB = "ISOTRAIN_JOB"  # environment of a job without a file: its text
+JOB = "ISOTRAIN_JOB"  # environment of a job of ours: its file, or its text without one
 STARTED = "isotrain: started "  # the first line of each attempt in a log
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
 WORKER = "isotrain.commands.worker"
@@ -81,7 +81,7 @@ def fresh(command: Sequence[str]) -> Backend:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env=dict(environment),
+                env={**environment, JOB: str(file)},
                 process_group=0,
                 pass_fds=tuple(locks),
             )

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.runs.files import DamagedError, read_result
+from isotrain.runs.files import read_result
+from isotrain.runs.shapes import COUNT, REST, DamagedError, parsed
 
-STATES = ("running", "finished", "failed", "interrupted")  # status of a result.json
-ASIDE = ".damaged"  # appended to the name of a file that is put aside
 STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # of a plan's folder
 DATABASE = "study.db"  # there: the trials of a search
 COPY = "plan.yaml"  # there: of the file of a study or search, for when that is gone
-TYPES: dict[str, type | tuple[type, ...]] = {
-    **{"file": str, "name": str, "overrides": list, "config_dir": (str, type(None))},
-    **{"n_trials": int, "history": list, "shared": dict, "runs": dict, "data": dict},
-}
-GIVEN = ("overrides", "config_dir")  # of the command
-ORIGINS = {
-    STUDY: (*GIVEN, "file", "name", "history", "shared", "runs"),
-    SEARCH: (*GIVEN, "file", "name", "n_trials", "objective", "direction", "monitored", "data"),
+GIVEN = {"overrides": [str], "config_dir": (str, None)}  # of the command
+RUN = {"keys": dict, "seeds": {REST: str}}
+FILES = GIVEN | {"file": str, "name": str}
+ORIGINS: dict[str, dict[str, Any]] = {
+    STUDY: FILES | {"history": [dict], "shared": dict, "runs": {REST: RUN}},
+    SEARCH: FILES
+    | {"n_trials": COUNT, "objective": str, "direction": str, "data": {REST: str}}
+    | {"monitored": (str, None)},
     SWEEP: GIVEN,
 }
 
@@ -48,16 +45,12 @@ def stored(folder: Path) -> Stored:
     Raises:
         PlanError: the file cannot be read now, and may be whole.
     """
-    path = folder / "result.json"
     try:
-        result = read_result(folder)
-        if result.get("status") in STATES or not path.is_file():
-            return Stored(result)
+        return Stored(read_result(folder))
     except OSError as error:
-        raise cannot_be_read(path, error) from error
+        raise cannot_be_read(folder / "result.json", error) from error
     except DamagedError as error:
         return Stored({}, str(error))
-    return Stored({}, f"{path} is damaged (a record has a status, one of {', '.join(STATES)})")
 
 
 def read_origin(path: Path) -> dict[str, Any] | None:
@@ -67,28 +60,13 @@ def read_origin(path: Path) -> dict[str, Any] | None:
         PlanError: it is damaged, or cannot be read now.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        for key in ORIGINS[path.name]:
-            if not isinstance(content[key], TYPES.get(key, object)):
-                raise ValueError(f"{key} is {content[key]!r}")
-        if not all(isinstance(text, str) for text in content["overrides"]):
-            raise ValueError(f"overrides are {content['overrides']!r}")
+        return parsed(path.read_bytes(), path, ORIGINS[path.name], *ORIGINS[path.name])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise cannot_be_read(path, error) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise damage(path, error) from error
-    found: dict[str, Any] = content
-    return found
-
-
-def damage(path: Path, error: Exception) -> PlanError:
-    """The error of such a file that is damaged."""
-    return PlanError(
-        f"{path} is damaged ({type(error).__name__}: {error}); move it away, and the next "
-        "`isotrain run` or `train -m` of that command writes it anew"
-    )
+    except DamagedError as error:
+        raise PlanError(str(error)) from error
 
 
 def cannot_be_read(path: Path, error: OSError) -> PlanError:
@@ -97,13 +75,3 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
         f"{path} cannot be read now ({error.strerror or error}); it stays as it is, and the same "
         "command goes on when it can be read"
     )
-
-
-def put_aside(*paths: Path) -> list[Path]:
-    """Rename those of these files that are there; the new names, which replace no file."""
-    moved = []
-    for path in paths:
-        if path.is_file():
-            asides = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
-            moved.append(path.rename(next(aside for aside in asides if not aside.exists())))
-    return moved

@@ -44,6 +44,7 @@ from isotrain.reporting.numbers import size_range
 from isotrain.runs.files import read_records, read_result, replace_text
 from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey
+from isotrain.runs.record import check_writable
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
 MOST_SNAPSHOTS = 12  # on a page, so that it stays small
@@ -64,6 +65,7 @@ def write_report(folder: Path) -> Path:
             f"{folder} is no run folder: result.json with the configuration of a run is not in it; "
             "give a folder such as runs/wic/none-0123456789"
         )
+    check_writable(folder)
     rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
     dev = str(result.get("monitor", ""))

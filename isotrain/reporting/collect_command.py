@@ -168,8 +168,9 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
         return unfinished(result)
     step = checkpoint_step(folder)
     goes_on = "no checkpoint" if step is None else f"it goes on from step {step}"
-    # A pruned trial is a run that was stopped; only its search knows that it is not to go on.
-    return f"interrupted ({goes_on}{of_a_search and f'{of_a_search}, or pruned by it'})"
+    if of_a_search:  # which alone knows whether a trial that was stopped is to go on
+        return f"stopped ({goes_on}{of_a_search}: pruned by it, or interrupted)"
+    return f"interrupted ({goes_on})"
 
 
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:

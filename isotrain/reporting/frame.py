@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 
 from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
 from isotrain.reporting.statistics import Summary, compare_paired, holm, seeds_needed, summarize
-from isotrain.runs.files import nulls_as_nan, read_result
+from isotrain.runs.files import each_record, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
 from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run
@@ -249,11 +248,11 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 def _at_step_0(run: Run) -> Mapping[str, Any]:
     """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
     try:
-        with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
-            first = [*takewhile(lambda record: record["step"] == 0, map(json.loads, lines))]
+        rows = each_record(run.folder / "metrics.jsonl")
+        first = [*takewhile(lambda record: record["step"] == 0, rows)]
     except DAMAGE:
         return {}
-    return nulls_as_nan({key: value for record in first for key, value in record.items()})
+    return {key: value for record in first for key, value in record.items()}
 
 
 def _references(
@@ -286,7 +285,7 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
         if recorded is not None:
             return MAJORITY, float(recorded)
         found = read_predictions(folder, SPLITS[stage])
-    except DAMAGE:
+    except (OSError, ValueError):
         return None
     if found is None or not len(found.label):
         return None

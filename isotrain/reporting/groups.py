@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
+from isotrain.config.sweep import names, shipped, text_of
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
@@ -41,10 +44,10 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
 
     A seed that is the run's own in every run, as that of a layer may be, is left out.
     """
-    names = dict.fromkeys(key for one in found for key in one.keys)
+    keys = dict.fromkeys(key for one in found for key in one.keys)
     kept = [
         name
-        for name in sorted(names)
+        for name in sorted(keys)
         if len({one.keys.get(name) for one in found}) > 1
         and not (
             name.split(".")[-1] == "seed"
@@ -89,7 +92,7 @@ def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """What tells one of several configurations: keys whose values differ, parts by their class."""
+    """What tells one of several configurations: keys whose values differ, parts by their file."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # of a metric
     found = []
@@ -99,10 +102,24 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
         if name.endswith("_target_"):
             if len(among) > 1 and value:
                 part = next(part for part in reversed(parts) if name.startswith(part))
-                found.append(f"{part.removesuffix('.')}={value.rpartition('.')[2]}")
+                part = part.removesuffix(".")
+                found.append(f"{part}={_yaml_names(part).get(value, value.rpartition('.')[2])}")
         elif len(among) > 1 and value and not of_a_part:
             found.append(f"{name}={value}")
     return found
+
+
+@cache
+def _yaml_names(group: str) -> dict[str, str]:
+    """Of each target of a group the file that gives it: the only one, or that of its module."""
+    found: dict[str, list[str]] = {}
+    for name in names(group) if shipped(group).is_dir() else ():
+        if target := re.search(r"^_target_: (\S+)", text_of(group, name), re.MULTILINE):
+            found.setdefault(target[1], []).append(name)
+    own = {
+        target: [n for n in of if n == target.split(".")[-2]] or of for target, of in found.items()
+    }
+    return {target: of[0] for target, of in own.items() if len(of) == 1}
 
 
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:

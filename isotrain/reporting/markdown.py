@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from textwrap import TextWrapper
 
@@ -65,13 +66,18 @@ def bullets(texts: Iterable[str]) -> list[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Markdown table lines with columns of one width; the first line is the heading."""
+    """Markdown table lines with columns of one width, first the heading; `|` and tags escaped."""
+    lines = [[_escaped(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * width for width in widths]
     return [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
         for line in [lines[0], rule, *lines[1:]]
     ]
+
+
+def _escaped(cell: str) -> str:
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", cell).replace("|", "\\|")
 
 
 def _listed(title: str, texts: Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
             score_text(trial.values[0]) if _is_good(trial) else "",
             ending(trial),
             *(_short(trial.params.get(key, "")) for key in keys),
-            str(trial.user_attrs.get("why", "")).replace("|", "\\|"),
+            str(trial.user_attrs.get("why", "")),
         )
         for trial in ordered
     ]
@@ -135,12 +135,12 @@ def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation 
     )
     if isinstance(study_to_run, str):
         return [text, study_to_run]
-    config = f" --config-dir {shlex.quote(plan.config_dir)}" if plan.config_dir else ""
+    more = [*plan.folders, *(["--config-dir", plan.config_dir] if plan.config_dir else [])]
     return [
         f"{text} To compare {', '.join(study_to_run.arms)}, on dev and test, over seeds that the "
         "search has not used:",
         "",
-        f"    isotrain run {shlex.quote(str(plan.folder / study_to_run.file))}{config}",
+        f"    isotrain run {shlex.join([str(plan.folder / study_to_run.file), *more])}",
         "",
         *(f"- {line}" for line in study_to_run.shows),
     ]

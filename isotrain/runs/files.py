@@ -1,7 +1,8 @@
-"""Files that are never half written: text, JSON, `result.json` and `metrics.jsonl`."""
+"""Files that are never half written, `result.json`, `metrics.jsonl`; what is damaged put aside."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -10,10 +11,14 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from isotrain.runs.shapes import RECORD, RESULT, DamagedError, parsed
+
 LARGE = 2**20  # bytes of a file whose digest is kept
+ASIDE = ".damaged"  # appended to the name of what is put aside
 
 
 @contextmanager
@@ -77,40 +82,34 @@ def as_json(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-class DamagedError(ValueError):
-    """A `result.json` that is no record; the message has its path, `reason` why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is damaged ({reason})")
-        self.reason = reason
+def put_aside(*paths: Path) -> list[Path]:
+    """Rename those of these files and folders that are there; the new names replace nothing."""
+    moved = []
+    for path in paths:
+        if path.exists():
+            asides = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
+            moved.append(path.rename(next(aside for aside in asides if not aside.exists())))
+    return moved
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """The `result.json` of a run folder; empty where there is none.
+    """The `result.json` of a run or analysis, of the shape that isotrain writes; else empty.
 
     A score that is null in the file is NaN: JSON has no number for it.
 
     Raises:
-        DamagedError: the file is there and is no JSON object.
+        DamagedError: it is there and is no such record, or a folder.
     """
     path = folder / "result.json"
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = parsed(path.read_bytes(), path, RESULT, "status")
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError as error:
-        reason = f"{type(error).__name__}: {error}" if path.stat().st_size else "it is empty"
-        raise DamagedError(path, reason) from error
-    if not isinstance(result, dict):
-        raise DamagedError(path, "a record is a JSON object")
-    if isinstance(result.get("scores"), dict):
+    except IsADirectoryError as error:
+        raise DamagedError(path, "it is a folder") from error
+    if "scores" in result:
         result["scores"] = nulls_as_nan(result["scores"])
     return result
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the run of a folder came to its end."""
-    return read_result(folder).get("status") == "finished"
 
 
 class RecordFile:
@@ -122,19 +121,25 @@ class RecordFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.n_records, self.n_bytes = 0, 0
+        self.digest = hashlib.sha256()  # of those bytes
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one record."""
-        line = json.dumps(as_json(dict(row)), allow_nan=False)
-        with self.path.open("ab" if self.n_bytes else "wb") as lines:
-            lines.truncate(self.n_bytes)  # of a line that a full disk cut
-            self.n_bytes += lines.write((line + "\n").encode())
+        """Write one record; an OSError where the file is gone or shorter than it was."""
+        line = (json.dumps(as_json(dict(row)), allow_nan=False) + "\n").encode()
+        with self.path.open("r+b" if self.n_bytes else "wb") as lines:
+            if lines.seek(0, os.SEEK_END) < self.n_bytes:
+                raise OSError(errno.EIO, "Records were deleted", str(self.path))
+            lines.truncate(lines.seek(self.n_bytes))  # of a line that a full disk cut
+            lines.write(line)
+        self.n_bytes += len(line)
+        self.digest.update(line)
         self.n_records += 1
 
     def cut(self, n_bytes: int) -> list[dict[str, float]]:
         """Truncate to `n_bytes`; the records that stay."""
         if n_bytes:
             os.truncate(self.path, n_bytes)
+            self.digest = hashlib.sha256(self.path.read_bytes())
         rows = read_records(self.path) if n_bytes else []
         self.n_records, self.n_bytes = len(rows), n_bytes
         return rows
@@ -149,14 +154,22 @@ def read_records(path: str | Path) -> list[dict[str, float]]:
     """The records of a `metrics.jsonl`, in order; none when nothing was logged.
 
     A last line that a killed run left unfinished is dropped, and a null is NaN.
+
+    Raises:
+        DamagedError: another line is no record; its number is named.
     """
-    rows: list[dict[str, float]] = []
-    if not Path(path).is_file():
-        return rows
-    for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            rows.append(nulls_as_nan(json.loads(line)))
-    return rows
+    return [*each_record(Path(path))]
+
+
+def each_record(path: Path) -> Iterator[dict[str, float]]:
+    """`read_records`, one at a time."""
+    if not path.is_file():
+        return
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                return
+            yield nulls_as_nan(parsed(line, f"{path}:{number}", RECORD, "step"))
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:

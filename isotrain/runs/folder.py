@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -12,14 +13,16 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import recorded, run_folder
-from isotrain.runs.files import is_finished, read_records, read_result, write_json
+from isotrain.console import say
+from isotrain.runs.files import put_aside, read_records, read_result, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
-from isotrain.runs.record import CannotRunError, code_changes, environment, owned
+from isotrain.runs.record import code_changes, environment, owned
 from isotrain.runs.secrets import redacted
+from isotrain.runs.shapes import DamagedError
 
-OF_A_TRY = (
-    *("result.json", "metrics.jsonl", "last.ckpt", "best.ckpt", "resume.ckpt"),
-    *("resume.json", "fault.json", "wandb_id", "report.html"),
+OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
+    *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),
+    *("fault.json", "wandb_id", "report.html"),
 )
 FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
 
@@ -58,7 +61,7 @@ class RunFolder:
 
     def is_finished(self) -> bool:
         """Whether the run has finished and `rerun` is off; sets `record` and `note`."""
-        result = read_result(self.path)
+        result = _earlier(self.path)
         if result.get("status") != "finished" or self.cfg.rerun:
             return False
         if self.cfg.monitor.headline is not None:
@@ -91,23 +94,22 @@ class RunFolder:
         """Whether it resumes an earlier attempt."""
         return may_resume(self.path, self.cfg.rerun)
 
-    def check_records(self, n_bytes: int) -> None:
-        """Raise a CannotRunError if `metrics.jsonl` lost some of the `n_bytes` of a checkpoint."""
+    def check_records(self, n_bytes: int, sha256: str) -> None:
+        """Raise a DamagedError unless `metrics.jsonl` begins as it was when a checkpoint was made.
+
+        What is behind may be of a run that was killed later.
+        """
         file = self.path / "metrics.jsonl"
-        found = file.stat().st_size if file.is_file() else 0
-        if found < n_bytes:
-            raise CannotRunError(
-                f"{file} has {found} bytes, and {n_bytes} when its checkpoint was written: "
-                f"records were deleted; put them back, or delete {self.path / 'resume.ckpt'} to "
-                "start anew"
-            )
+        found = file.read_bytes()[:n_bytes] if file.is_file() else b""
+        if hashlib.sha256(found).hexdigest() != sha256:
+            raise DamagedError(file, f"its first {n_bytes} bytes are not what was written")
 
     def begin(self, facts: dict[str, Any], resumed_after: int | None) -> str:
         """Write the record, with `facts` of the parts, as `running`; delete an earlier attempt.
 
         Returns a note if the run resumes after a step that other code made; else empty.
         """
-        earlier = {} if resumed_after is None else read_result(self.path)
+        earlier = {} if resumed_after is None else _earlier(self.path)
         self.record = {
             "status": "running",
             "arm": self.arm,
@@ -122,6 +124,7 @@ class RunFolder:
             **facts,
         }
         if self.is_first:
+            self._put_aside()
             for name in OF_A_TRY if resumed_after is None else ("fault.json",):
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
@@ -169,13 +172,33 @@ class RunFolder:
                     values |= {key: x for key, x in row.items() if key.startswith(prefix)}
         return values
 
+    def _put_aside(self) -> None:
+        """Rename a folder in place of a file, a file in place of a folder, a damaged record."""
+        files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
+        folders = [self.path / name for name in FOLDERS_OF_A_TRY]
+        wrong = [*(f for f in files if f.is_dir()), *(f for f in folders if f.is_file())]
+        try:
+            read_result(self.path)
+        except DamagedError as error:
+            wrong.append(error.path)
+        for aside in put_aside(*wrong):
+            say(f"{aside}: kept under this name, as it is no {aside.stem} of a run")
+
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
     """Whether an attempt there stopped before its end; `rerun=true` starts anew."""
-    return not (rerun or is_finished(folder)) and (folder / "resume.ckpt").is_file()
+    is_over = rerun or _earlier(folder).get("status") == "finished"
+    return not is_over and (folder / "resume.ckpt").exists()
+
+
+def _earlier(folder: Path) -> dict[str, Any]:
+    """The record of an earlier attempt; empty where there is none, or a damaged one."""
+    with suppress(DamagedError):
+        return read_result(folder)
+    return {}
 
 
 def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from isotrain.runs.locks import sign, taken_within
+from isotrain.runs.shapes import DamagedError
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
-STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
+STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else in its place
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE),
+)
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
@@ -25,7 +29,7 @@ class CannotRunError(ValueError):
 
 
 class StorageError(OSError):
-    """The run folder can no longer be written to."""
+    """The run folder can no longer be written to or read."""
 
 
 def code_changes(earlier: dict[str, Any], now: dict[str, Any]) -> str:
@@ -52,24 +56,32 @@ def code_state() -> dict[str, str | None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a PermissionError if a folder is read-only, or a file is in its place."""
+    """Raise a PermissionError if a folder is read-only, no folder, or has links to others."""
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise PermissionError(
             f"cannot write to {existing}; give another folder with output_dir=..."
         )
+    for path in folder.glob("*"):
+        if path.is_symlink() and path.is_dir():
+            raise PermissionError(f"{path} is a link to another folder; delete it, or copy the run")
 
 
-def storage_failure(error: OSError, folder: Path) -> str | None:
-    """A message for an error of the storage itself; None for any other."""
-    if error.errno not in STORAGE_ERRORS:
-        return None
-    intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
-    path = error.filename or folder
-    return (
-        f"{path}: {error.strerror}. {intact}make room, or make the folder writable, and give the "
-        "same command again"
-    )
+@contextmanager
+def storage_failures(folder: Path) -> Iterator[None]:
+    """A StorageError, with what to do, for a file damaged meanwhile or an error of the storage."""
+    try:
+        yield
+    except DamagedError as error:
+        raise StorageError(f"{error}; train anew with rerun=true") from error
+    except OSError as error:
+        if error.errno not in STORAGE_ERRORS:
+            raise
+        intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
+        raise StorageError(
+            f"{error.filename or folder}: {error.strerror}. {intact}make room, or put the folder "
+            "back and make it writable, and give the same command again"
+        ) from error
 
 
 @contextmanager

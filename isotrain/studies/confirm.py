@@ -77,11 +77,12 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
         f"{plan.search.name} made, chosen by {plan.objective}. The best of several scores is "
         "better than what the same values reach again, so the runs here have other seeds."
     )
+    left_out = {*task, *plan.folders}
     lines = [
         f"# Question: does what search {plan.search.name} found hold on seeds it has not used?",
         f"# Chosen:   {made}",
         *(f"# Shows:    {line}" for line in shows),
-        f"overrides: {json.dumps([text for text in plan.overrides if text not in task])}",
+        f"overrides: {json.dumps([text for text in plan.overrides if text not in left_out])}",
         f"tasks: {{{json.dumps(plan.task)}: {json.dumps(task)}}}",
         "arms:",
         *(f"  {json.dumps(arm)}: {json.dumps(own)}" for arm, own in arms.items()),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 from isotrain.config import sweep
+from isotrain.config.command import refusal_of
 from isotrain.config.compose import written
 from isotrain.config.signatures import nearest
 from isotrain.config.sweep import NAME
@@ -66,7 +68,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         raise PlanError("\n".join(f"study {path.stem}: {mistake}" for mistake in mistakes))
     assert isinstance(content, dict)
     published = content.get("published", {})
-    return Study(
+    study = Study(
         name=name or path.stem,
         overrides=tuple(content.get("overrides", ())),
         tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
@@ -79,6 +81,9 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         published=published.get("tasks", {}),
         published_source=published.get("source", ""),
     )
+    if too_many := refusal_of(study.n_runs, "runs"):
+        raise PlanError(f"study {path.stem}: {too_many}")
+    return study
 
 
 def study_text(name_or_path: str) -> str:
@@ -143,14 +148,14 @@ def grid_mistakes(grid: Any) -> list[str]:
                 written(values)
             except ValueError as error:
                 mistakes.append(f"grid.{key}: {error}")
-    if mistakes:
-        return mistakes
-    names = [name for name, _ in grid_arms(grid)]
-    return [
-        f"grid makes {names.count(name)} arms with the name {name}; give a value once, and write "
-        "arms that differ in other signs than letters, digits and . under arms, with names of yours"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+    if not mistakes and (too_many := refusal_of(prod(map(len, grid.values())), "arms of a grid")):
+        return [too_many]
+    counts = Counter(name for name, _ in grid_arms(grid)) if not mistakes else {}
+    return mistakes or [
+        f"grid makes {n} arms with the name {name}; give a value once, and write arms that differ "
+        "in other signs than letters, digits and . under arms, with names of yours"
+        for name, n in counts.items()
+        if n > 1
     ]
 
 
@@ -174,7 +179,7 @@ def _mistakes(content: Any) -> list[str]:
         twice = [name for name in made if name in arms]
         mistakes += [f"arms.{name} is an arm that grid makes, too; rename it" for name in twice]
         arms = dict.fromkeys([*arms, *made])
-    if "baseline" in content and content["baseline"] not in arms:
+    if "baseline" in content and content["baseline"] not in [*arms]:  # it may be a list
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:

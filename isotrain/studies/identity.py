@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from isotrain.config.compose import key_of, recorded, without_locations
 from isotrain.jobs.archive import Archive, Job, Record
-from isotrain.jobs.stored import STUDY, PlanError, damage, read_origin, stored
+from isotrain.jobs.stored import STUDY, PlanError, read_origin, stored
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study
@@ -308,15 +308,12 @@ def _read(folder: Path) -> _Kept:
     content = read_origin(folder / STUDY)
     if content is None:
         return _Kept()
-    try:
-        runs = {
-            name: {"keys": {**content["shared"], **run["keys"]}, "seeds": dict(run["seeds"])}
-            for name, run in content["runs"].items()
-        }
-        keys = ("margin", "baseline", *KINDS, "n_runs", "n_finished")
-        history = tuple({key: known[key] for key in keys} for known in content["history"])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damage(folder / STUDY, error) from error
+    runs = {
+        name: {"keys": {**content["shared"], **run["keys"]}, "seeds": dict(run["seeds"])}
+        for name, run in content["runs"].items()
+    }
+    keys = ("margin", "baseline", *KINDS, "n_runs", "n_finished")
+    history = tuple({key: known[key] for key in keys} for known in content["history"])
     return _Kept(runs, history, content["overrides"])
 
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
-from isotrain.runs.files import DamagedError, read_result
+from isotrain.runs.files import read_result
 from isotrain.runs.keys import SIDES, CurveKey, parse_key
+from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
 NOT_RUN = "not run"
-DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what a damaged file raises
+DAMAGE = (OSError, DamagedError)
 
 
 class Run(NamedTuple):
@@ -120,9 +121,8 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
     if result.get("status") == "finished":
         try:
             run_of(result, folder, "", "", 0)
-        except DAMAGE as error:
-            reason = f"{type(error).__name__}: {error}"
-            return f"{folder / 'result.json'} is of a finished run and lacks something ({reason})"
+        except DamagedError as error:
+            return f"{folder / 'result.json'} is of a finished run: {error.reason}"
     return ""
 
 
@@ -162,12 +162,10 @@ def unfinished(result: Mapping[str, Any]) -> str:
     return f"{result['status']}{f' ({error})' if error else ''}"
 
 
-def damaged(error: Exception) -> str:
+def damaged(error: OSError | DamagedError) -> str:
     """What is told of a `result.json` that cannot be read, without its place."""
-    if isinstance(error, DamagedError):
-        return f"damaged: result.json ({error.reason})"
-    reason = error.strerror if isinstance(error, OSError) else error
-    return f"damaged: result.json ({type(error).__name__}: {reason})"
+    reason = error.reason if isinstance(error, DamagedError) else error.strerror
+    return f"damaged: result.json ({reason})"
 
 
 def _shown(
@@ -189,7 +187,7 @@ def _shown(
         (p for p in curve_keys if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
     )
     for curve_key in [*layers[-1:], *sites]:
-        shown[curve_key.text] = int(scores[counted_by(curve_key)])
+        shown[curve_key.text] = int(scores.get(counted_by(curve_key), 0))
     return shown
 
 

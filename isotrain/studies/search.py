@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrain.config import sweep
+from isotrain.config.command import refusal_of
 from isotrain.config.signatures import nearest
 from isotrain.config.sweep import NAME
 from isotrain.jobs.stored import PlanError
@@ -98,6 +99,8 @@ def _mistakes(content: Any) -> list[str]:
         value = content.get(key, least)
         if type(value) is not int or value < least:
             mistakes.append(f"{key} must be a whole number from {least}, got {value}")
+        elif key != "seed" and (too_many := refusal_of(value, key)):
+            mistakes.append(too_many)
     if not isinstance(content.get("objective", ""), str | None):
         mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")
     if (margin := content.get("margin")) is not None:

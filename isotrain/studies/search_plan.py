@@ -41,6 +41,11 @@ class Plan(NamedTuple):
         return self.search.sampler == "grid"
 
     @property
+    def folders(self) -> list[str]:
+        """Overrides of the command that name folders to write to: no file may give them."""
+        return [o for o in self.given["overrides"] if key_of(o) in ("output_dir", "cache_dir")]
+
+    @property
     def goal(self) -> dict[str, Any]:
         """What `search.json` keeps of it beside `given`."""
         keys = ("objective", "direction", "monitored", "data")

@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from isotrain.console import counted
 from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import call_at_work, seconds_left
 from isotrain.studies.search_plan import Plan, trial_jobs
@@ -40,16 +41,17 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     n_asked = study.user_attrs.get(ASKED, plan.search.n_trials)
     n_unmade = 0 if plan.is_grid else max(0, n_asked - len(trials))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("state", "trials"):
+    for heading in ("state", "number of the trials"):
         table.add_column(heading)
     for state, own in by_state.items():
-        if own:
-            table.add_row(state, numbers_at(own))
+        unmade = f"{n_unmade} not made yet" if n_unmade and state == "waiting" else ""
+        if own or unmade:
+            table.add_row(state, ", ".join(filter(None, [numbers_at(own), unmade])))
     counts = {state: len(own) for state, own in by_state.items()}
     counts["waiting"] += n_unmade
     told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
     line, left = (
-        f"search {plan.search.name}: {sum(counts.values())} trials, {', '.join(told)}",
+        f"search {plan.search.name}: {counted(sum(counts.values()), 'trial')}, {', '.join(told)}",
         None,
     )
     shares = [one.share_left for one in at.values()] + [1.0] * n_unmade

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from isotrain.config.command import refusal_of
 from isotrain.config.compose import written
+from isotrain.jobs.stored import PlanError
 
 Value = int | float | str
 FORMS = (
@@ -68,6 +70,8 @@ class Parameter(NamedTuple):
             return None
         low, step = Decimal(str(self.low)), Decimal(str(self.step or 1))
         n_steps = int((Decimal(str(self.high)) - low) // step)
+        if too_many := refusal_of(n_steps + 1, f"values of {self.key}"):
+            raise PlanError(too_many)
         kind = int if self.is_whole else float
         return tuple(kind(low + number * step) for number in range(n_steps + 1))
 
@@ -109,6 +113,8 @@ def grid(space: Sequence[Parameter]) -> list[dict[str, Value]]:
     points: list[dict[str, Value]] = [{}]
     for parameter in space:
         values = parameter.every() or ()
+        if too_many := refusal_of(len(points) * len(values), "points of a grid"):
+            raise PlanError(too_many)
         points = [
             {**point, **value}
             for point in points

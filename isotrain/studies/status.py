@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from isotrain.console import duration, is_watched, say
+from isotrain.console import counted, duration, is_watched, say
 from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import ENDED, call_at_work, seconds_left
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
@@ -156,7 +156,7 @@ def status_table(
     reasons = [*damaged, *(f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason)]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
-    line, left_s = f"{what}: {len(states)} runs, {', '.join(told)}", None
+    line, left_s = f"{what}: {counted(len(states), 'run')}, {', '.join(told)}", None
     if left := [s for s in states if not s.is_over]:
         left_s = _seconds_left(states, left, min(n_jobs, len(left)))
         line += f"; {time_left(left_s, min(n_jobs, len(left)), is_at_work)}"

@@ -188,7 +188,7 @@ def check_sizes(
     in_an_epoch = "check_val_every_n_epoch" not in cfg.trainer and not any(
         key.startswith(("limit_", "fast_dev")) for key in cfg.trainer
     )
-    if in_an_epoch and isinstance(interval, int) and interval > n_batches:
+    if in_an_epoch and (interval or 0) > max(1, n_batches):  # 1.0 is an epoch
         raise ValueError(
             f"trainer.val_check_interval={interval} batches is more than the {n_batches} of an "
             "epoch; use 1.0, or count over epochs with +trainer.check_val_every_n_epoch=null"

@@ -12,7 +12,7 @@ from torch import Tensor
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
-from isotrain.training.callbacks.non_finite import NonFiniteGuard
+from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses, scalar
 from isotrain.training.layer_statistics import evaluating, fit_layers
@@ -148,7 +148,8 @@ class FineTuning(pl.LightningModule):
             self.extra.prepare(epoch, self._passes)
 
     def on_validation_start(self) -> None:
-        """Freeze the statistics that evaluation uses."""
+        """Freeze the statistics that evaluation uses, if the weights are finite."""
+        check_weights(self, self.weights_step)
         self._fit_layers()
 
     on_test_start = on_validation_start

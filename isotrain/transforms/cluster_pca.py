@@ -17,7 +17,7 @@ from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import PROJECT, Removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty, spherical_kmeans
-from isotrain.geometry.spared import Protection, fit_protected, without_protected
+from isotrain.geometry.protected import Protection, fit_protected, without_protected
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_removal import PROJECT, Removal
-from isotrain.geometry.spared import LEADING, Protection
+from isotrain.geometry.protected import LEADING, Protection
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.fitted import Capacity

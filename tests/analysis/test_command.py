@@ -93,12 +93,12 @@ def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
 
 
 def test_a_run_that_is_not_finished_or_of_another_encoder(refused, tmp_path):
-    config = {"encoder": {"_target_": "x", "width": 1}, "checkpoint": {"final": True}}
-    for name, status in (("stopped", "stopped"), ("other", "finished")):
+    config = {"encoder": {"_target_": "a.b", "width": 1}, "checkpoint": {"final": True}}
+    for name, status in (("stopped", "interrupted"), ("other", "finished")):
         (tmp_path / name).mkdir()
         write_json(tmp_path / name / "result.json", {"status": status, "config": config})
         (tmp_path / name / "last.ckpt").touch()
-    assert "from_run=stopped: that run is stopped, not finished" in refused(
+    assert "from_run=stopped: that run is interrupted, not finished" in refused(
         "from_run=stopped", "source=demo", "encoder=tiny"
     )
     assert "from_run=other: that run trained another encoder (encoder." in refused(

@@ -29,7 +29,9 @@ def store(tmp_path):
 
 def finish(store):
     store.keep("as given", "layers", Found([{"layer": 0}]), 1.5, CODE)
-    write_json(store.folder / "result.json", {"parts": [("as given", "layers")]})
+    write_json(
+        store.folder / "result.json", {"status": "finished", "parts": [("as given", "layers")]}
+    )
 
 
 def test_what_a_part_found_comes_back(store):

@@ -179,7 +179,7 @@ def test_what_is_no_job_is_told(tmp_path, content):
     path = tmp_path / "job.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ValueError, match=r"job\.json is no job .*result\.json of a run"):
+    with pytest.raises(ValueError, match=r"job\.json is damaged .*no job of a study"):
         read_job(path)
 
 

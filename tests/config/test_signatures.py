@@ -275,7 +275,7 @@ def test_a_name_that_a_module_lacks_has_its_nearest():
 @pytest.mark.parametrize(
     ("removal", "told"),
     [
-        ({"_target_": "isotrain.geometry.spared.Protection"}, "must be a .*Removal, got"),
+        ({"_target_": "isotrain.geometry.protected.Protection"}, "must be a .*Removal, got"),
         ({"mode": "clip"}, "must be a part with _target_="),
         ({"_target_": "isotrain.geometry.cluster_removal.Removal"}, None),
     ],

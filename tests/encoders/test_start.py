@@ -12,6 +12,7 @@ import torch
 from isotrain.build import build
 from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run, with_threads
 from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.training.requirements import file_mistakes
@@ -90,7 +91,7 @@ def test_other_weights_at_the_same_place_are_another_run(first, copy, second):
     assert folder == folder_of(second(first), "none"), "the same weights elsewhere"
     state = torch.load(copy / "last.ckpt", weights_only=True)
     state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
-    torch.save(state, copy / "last.ckpt")
+    save_checkpoint(state, copy / "last.ckpt")
     assert folder_of(cfg, "none") != folder
 
 
@@ -103,7 +104,7 @@ def test_a_path_may_follow_from_the_seed(first, copy, second):
 
 
 def _refusal(cfg):
-    with pytest.raises(ValueError, match="init_from") as caught:
+    with pytest.raises(ValueError, match=r"init_from|last\.ckpt") as caught:
         run(cfg, "none")
     return str(caught.value)
 
@@ -160,11 +161,11 @@ def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_
     state = torch.load(copy / "last.ckpt", weights_only=True)
     name = f"{ENCODER}model.embeddings.LayerNorm.bias"
     kept = state["state_dict"].pop(name)
-    torch.save(state, copy / "last.ckpt")
-    assert "is not a checkpoint of this encoder" in _refusal(second(copy))
+    save_checkpoint(state, copy / "last.ckpt")
+    assert "has no weights of this" in _refusal(second(copy))
     state["state_dict"][name] = kept[:-1]
-    torch.save(state, copy / "last.ckpt")
+    save_checkpoint(state, copy / "last.ckpt")
     assert "size mismatch" in _refusal(second(copy))
     (copy / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "is not a checkpoint of this encoder" in _refusal(second(copy))
+    assert "last.ckpt is damaged" in _refusal(second(copy))
     assert not (tmp_path / "2").exists()

@@ -29,6 +29,7 @@ from transformers import (
 from isotrain.build import isotropic_model
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import write_json
 from isotrain.training.data import collate
 from isotrain.training.requirements import data_revision
@@ -153,7 +154,7 @@ def made_run(composed, small, saved, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         state = {f"model.{key}": value for key, value in model.state_dict().items()}
-        torch.save({"state_dict": state}, folder / "last.ckpt")
+        save_checkpoint({"state_dict": state}, folder / "last.ckpt")
         write_json(folder / "result.json", record(cfg))
         return folder
 

@@ -40,8 +40,8 @@ def test_every_row_must_be_predicted_as_recorded(made_run, of_the_run, capsys):
     record(run, known, scores + 5e-5)
     code, told = exported(run, capsys)
     assert code == 0
-    assert "32 of 32 examples are predicted as the run recorded them (logits to 0.0001 of" in told
-    assert "32 of 32 examples" in (run / "export/transformers/README.md").read_text()
+    assert "all 32 examples are predicted as the run recorded them (logits to 0.0001 of" in told
+    assert "all 32 examples" in (run / "export/transformers/README.md").read_text()
     scores[7] += 1e-3
     record(run, known, scores)
     code, told = exported(run, capsys)

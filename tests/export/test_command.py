@@ -13,6 +13,7 @@ from isotrain.cli import main
 from isotrain.export import transformers_folder
 from isotrain.export.formats import CannotExportError
 from isotrain.export.target import MARK, filling
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import read_result, write_json
 
 RTE = ("task=rte", "isotropy=mean", "metric=[]")
@@ -56,9 +57,9 @@ def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     empty.mkdir()
     assert "no record of a training run" in refused(capsys, empty)
     (empty / "result.json").write_text("{")
-    assert "must be the JSON of a run" in refused(capsys, empty)
+    assert "must be the record of a run" in refused(capsys, empty)
     (empty / "result.json").write_text("[]")
-    assert "must be the JSON of a run" in refused(capsys, empty)
+    assert "must be the record of a run" in refused(capsys, empty)
     (empty / "result.json").write_text('{"status": "finished", "config": {"analysis": 1}}')
     assert "no record of a training run" in refused(capsys, empty)
     changed(run, status="running")
@@ -88,10 +89,10 @@ def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
 
 
 def test_weights_of_another_model_are_refused(run, capsys):
-    torch.save({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
-    assert "does not hold the weights of this run" in refused(capsys, run)
+    save_checkpoint({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
+    assert "has no weights of this IsotropicModel" in refused(capsys, run)
     (run / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "does not hold the weights of this run" in refused(capsys, run)
+    assert "last.ckpt is damaged" in refused(capsys, run)
 
 
 def test_data_that_changed_are_refused(run, capsys):

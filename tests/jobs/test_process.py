@@ -74,7 +74,7 @@ def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     assert second == "to stderr"
     assert given["args"] == [str(file)]
     assert (given["OMP_NUM_THREADS"], given["OWN"], given["group"]) == ("3", "yes", True)
-    assert given[JOB] is None
+    assert given[JOB] == str(file)
     assert given["PYTHONPATH"].split(os.pathsep)[0] == str(jobs.Path(jobs.__file__).parents[2])
     assert json.loads(file.read_text())["config"]["source"]["root"] == "${oc.env:NOWHERE}"
 

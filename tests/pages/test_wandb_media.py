@@ -172,7 +172,7 @@ def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     file = RecordFile(folder / "metrics.jsonl")
     for step, score in ((0, 0.9), (4, 0.6), (8, 0.5)):
         file.append({"step": step, "time_s": 1.0, "val/accuracy": score})
-    result = {"monitor": "val/accuracy", "mode": "max", "headline": []}
+    result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
     write_json(folder / "result.json", result | {"scores": {"val/accuracy": 0.6}})
     found = summary(folder)
     assert found["final/val/accuracy"] == found["best/val/accuracy"] == 0.6

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from isotrain.geometry.spared import Protection
+from isotrain.geometry.protected import Protection
 from isotrain.plugins.fit_layers import FitLayersCallback
 from isotrain.plugins.layer_isotropy import backbone_of
 from isotrain.transforms.cluster_pca import ClusterPCA

@@ -118,7 +118,7 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
         "wic/a: running (step 7)",
         "wic/b: interrupted (no checkpoint)",  # nobody is at it, whatever it says
         "wic/c: interrupted (no checkpoint)",
-        "wic/d: interrupted (no checkpoint, trial of search few, or pruned by it)",
+        "wic/d: stopped (no checkpoint, trial of search few: pruned by it, or interrupted)",
         "wic/e: running (starting)",
     ):
         assert f"- {line}\n" in text
@@ -142,7 +142,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     assert "# Runs: 2 finished" in text
     assert "- wic/none-2: failed (OSError)" in text
     assert "- wic/none-3: damaged: result.json (JSONDecodeError" in text
-    assert "- wic/none-4: damaged: result.json (KeyError: 'config')" in text
+    assert "- wic/none-4: damaged: result.json (config is missing)" in text
     assert "- 2c3d+: wic none 1" in text
     assert "hidden" not in text
     assert "tails" not in text, "an analysis is no run"

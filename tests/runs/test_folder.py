@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
 from isotrain.runs.files import read_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
-from isotrain.runs.record import CannotRunError
+from isotrain.runs.shapes import DamagedError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},
@@ -35,7 +36,7 @@ def names(folder):
 
 def litter(folder):
     for name in (*OF_A_TRY, "notes of mine.txt"):
-        (folder.path / name).write_text("{}")
+        (folder.path / name).write_text('{"status": "interrupted"}')
     for name in FOLDERS_OF_A_TRY:
         (folder.path / name).mkdir()
         (folder.path / name / "file").touch()
@@ -123,11 +124,27 @@ def test_a_fault_has_its_report(folder):
 
 
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
-    folder.check_records(0)
-    (folder.path / "metrics.jsonl").write_bytes(b"x" * 4)
-    folder.check_records(4)
-    with pytest.raises(CannotRunError, match=r"has 4 bytes, and 5 when .*: records were deleted"):
-        folder.check_records(5)
+    empty, known = (hashlib.sha256(content).hexdigest() for content in (b"", b"xxxx"))
+    folder.check_records(0, empty)
+    (folder.path / "metrics.jsonl").write_bytes(b"xxxxx")
+    folder.check_records(4, known)
+    for content in (b"xxx", b"xxyx"):
+        (folder.path / "metrics.jsonl").write_bytes(content)
+        with pytest.raises(DamagedError, match="its first 4 bytes are not what was written"):
+            folder.check_records(4, known)
+
+
+@pytest.mark.parametrize("step", [None, 4])
+def test_what_is_no_file_of_a_run_is_kept_under_another_name(folder, step, capsys):
+    wrong = ("config.yaml", "report.html", "result.json")
+    for name in wrong:
+        (folder.path / name).mkdir()
+    (folder.path / "snapshots").write_text("mine")
+    folder.begin(FACTS, step)
+    assert (folder.path / "snapshots.damaged").read_text() == "mine"
+    assert all((folder.path / f"{name}.damaged").is_dir() for name in wrong)
+    assert {"config.yaml", "result.json"} <= names(folder)
+    assert capsys.readouterr().out.count("kept") == 4
 
 
 def test_other_processes_write_nothing(composed, small, tmp_path):

@@ -66,7 +66,7 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
     assert [line["state"] for line in lines] == ["complete", "complete", "pruned", "failed"]
     assert lines[3]["why"] == "exit | code 3"
     path = few.folder / "confirm_few_1.yaml"
-    assert f"isotrain run {path}" in first
+    assert f"isotrain run {path} output_dir={few.runs}" in first
     confirm = load_study(str(path))
     assert confirm.arms == {  # without its one key the winner is the baseline
         "baseline": (),
@@ -76,7 +76,7 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
     assert confirm.margin == 0.01
     assert "chosen by val/accuracy" in path.read_text()
     assert confirm.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
-    assert f"output_dir={few.runs}" in confirm.overrides
+    assert f"output_dir={few.runs}" not in confirm.overrides, "no file may name it"
     assert confirm.tasks == {"rte": ("task=rte",)}
     assert question_of(path.read_text()) == (
         "does what search few found hold on seeds it has not used?"

@@ -56,7 +56,7 @@ def test_trials_by_state_and_the_steps_of_those_at_work(few, capsys):
             "complete": "0-2",
             "degenerate": "3",
             "running": "4 (seed 1, step 5 of 20)",
-            "waiting": "5 (seed 0)",
+            "waiting": "5 (seed 0), 3 not made yet",
         }
         assert code == 0
         assert line.startswith(

@@ -238,7 +238,7 @@ def test_watch_ends_when_nothing_is_at_work(job, studied, monkeypatch, capsys):
     at_work(studied / "lock", 1)
     assert shown([own], studied, 1, watch=True) == 0
     assert len(looks) == 2
-    assert "1 runs, 1 finished" in capsys.readouterr().out
+    assert "1 run, 1 finished" in capsys.readouterr().out
     (own.folder / "result.json").write_text(json.dumps(record("failed")))
     assert shown([own], studied, 1, watch=True) == 1
     assert len(looks) == 2

@@ -94,7 +94,7 @@ def test_rerun_trains_again(fake, overrides):
 @pytest.mark.parametrize("text", ["hydra.sweep.dir=x", "hydra/sweeper=optuna"])
 def test_hydra_starts_no_jobs(text):
     found = check_sweep(["task=rte", "seed=0,1", text], multirun=True)[2]
-    assert any(m.startswith(f"{text}: isotrain starts the jobs of -m itself") for m in found)
+    assert any(m.startswith(f"{text}: isotrain starts its runs itself") for m in found)
 
 
 def test_a_process_of_a_launcher_starts_no_sweep(monkeypatch, capsys):

@@ -158,10 +158,18 @@ BROKEN = {
     "another class": (RTE, "1\ta\tb\tmaybe", ":4: label must be one of entailment, not_.*'maybe'"),
     "a class too many": (RTE, "1\ta\tb\t2", ":4: label must be .* 0 to 1, got '2'"),
     "hidden in train": (RTE, "1\ta\tb\t-1", ":4: label must be .* got '-1'"),
-    "no number": (STSB, "1\t\t\t\t\t\t\ta\tb\thigh", ":4: score must be float, got 'high'"),
+    "no number": (
+        STSB,
+        "1\t\t\t\t\t\t\ta\tb\thigh",
+        ":4: score must be a finite number, got 'high'",
+    ),
     "above the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t5.1", ":4: score must lie in 0 to 5, got 5.1"),
     "below the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t-0.1", ":4: score must lie in 0 to 5"),
-    "no finite number": (STSB, "1\t\t\t\t\t\t\ta\tb\tnan", ":4: score must lie in 0 to 5, got nan"),
+    "no finite number": (
+        STSB,
+        "1\t\t\t\t\t\t\ta\tb\tnan",
+        ":4: score must be a finite number, got 'nan'",
+    ),
 }
 
 
@@ -179,9 +187,9 @@ def test_a_malformed_line_of_a_tsv_is_named(tmp_path, case):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("sentence1", 7, "sentence1 must be str, got 7"),
-        ("start1", "two", "start1 must be int, got 'two'"),
-        ("start1", True, "start1 must be int, got True"),
+        ("sentence1", 7, "sentence1 must be a text of whole characters, got 7"),
+        ("start1", "two", "start1 must be a whole number, got 'two'"),
+        ("start1", True, "start1 must be a whole number, got True"),
         ("label", "true", "label must be one of False, True, or 0 to 1, got 'true'"),
         ("label", 0.5, r"label must be .* got 0\.5"),
         ("start1", -1, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got -1 and 6"),

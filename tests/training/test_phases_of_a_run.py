@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.run import folder_of
-from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.callbacks.resume import KEY
 from tests.stopped_runs import finished, stopped
 
 STEPS = ("freezing=gradual", "freezing.unit=step")
@@ -42,7 +43,7 @@ def test_a_run_killed_in_every_phase_ends_the_same(
     done = 0
     for step in (4, 8, 12, 20):  # within each phase, and right where one begins
         folder = stopped(cfg, monkeypatch, "training_step", step - done)
-        assert load_resume_point(folder / "resume.ckpt")["step"] == step
+        assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
         done = step
     _, again, weights = finished(cfg)
     assert again == rows

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from isotrain.geometry.spared import Protection
+from isotrain.geometry.protected import Protection
 from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails

@@ -12,7 +12,7 @@ import torch
 from hydra.utils import instantiate
 from torch import nn
 
-from isotrain.geometry.spared import Protection
+from isotrain.geometry.protected import Protection
 from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling

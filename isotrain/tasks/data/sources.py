@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isotrain.arguments import refuse_misspelt
@@ -22,6 +26,8 @@ SPLITS = ("train", "dev", "test")
 STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
 HIDDEN = -1  # the target of a row without gold
 MARKS = (None, "-")  # how downloads write it
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: JSON can write it, UTF-8 cannot
+KINDS = {str: "a text of whole characters", int: "a whole number", float: "a finite number"}
 
 
 class DataSet(NamedTuple):
@@ -222,17 +228,27 @@ def _text_rows(file: Path) -> Iterator[Row]:
 def _json_rows(file: Path) -> Iterator[Row]:
     for at, line in _lines(file):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{at}: not JSON ({error.msg})") from error
+            row = json.loads(line, object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{at}: not JSON ({getattr(error, 'msg', error)})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{at}: a line must be one JSON object")
         yield {**row, "at": at}
 
 
+def _once(pairs: Sequence[tuple[str, Any]], at: str = "") -> dict[str, Any]:
+    """An object of JSON, or a header, with each key once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        raise ValueError(f"{at}{shortened(twice)} is given twice")
+    return found
+
+
 def _tab_rows(file: Path) -> Iterator[Row]:
     lines = _lines(file)
     names = next(lines, ("", ""))[1].split("\t")
+    _once([(name, "") for name in names], f"{file}:1: ")
     for at, line in lines:
         columns = line.split("\t")
         if len(columns) != len(names):
@@ -259,14 +275,25 @@ def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
         if str(value) in classes:  # a name, or the boolean of that name
             value = classes.index(str(value))
         elif isinstance(value, str) or (kind is float and type(value) is int):
-            with suppress(ValueError):
+            with suppress(ValueError, OverflowError):
                 value = kind(value)
         least = HIDDEN if may_hide else 0
         is_class = not classes or value in range(least, len(classes))
-        if not isinstance(value, kind) or isinstance(value, bool) or not is_class:
-            rule = f"be {kind.__name__}"
+        if not _is(value, kind) or not is_class:
+            rule = KINDS[kind]
             if classes:
-                rule = f"be one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
-            raise ValueError(f"{at}: {name} must {rule}, got {given[name]!r}")
+                rule = f"one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
+            raise ValueError(f"{at}: {name} must be {rule}, got {shortened(given[name])}")
         typed[name] = value
+    sentences = [value for name, value in typed.items() if name.startswith("sentence")]
+    if sentences and not any(map(str.strip, sentences)):
+        raise ValueError(f"{at}: a row needs a sentence that is not blank; delete it, or fill it")
     return typed
+
+
+def _is(value: Any, kind: type) -> bool:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return value.isascii() or not SURROGATE.search(value)
+    return not isinstance(value, float) or math.isfinite(value)

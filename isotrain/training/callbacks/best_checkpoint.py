@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-import torch
+
+from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
+from isotrain.runs.shapes import DamagedError
 
 Select = Literal["last", "best", "holdout"]
 
@@ -48,6 +50,25 @@ class Selection(pl.Callback):
         }
         self.is_restored = False
 
+    def kept(self, state: dict[str, Any], step: float) -> dict[str, Any] | None:
+        """The file of the best weights of a `state`; None where it needs none.
+
+        From `step` on it may be newer: a killed run got further, and its resumption writes it
+        again.
+
+        Raises:
+            DamagedError: the file is gone, not as it was written, or of another step: the run went
+                on with other code or on another machine, and to another score.
+        """
+        if self.select == "last" or state["step"] is None:
+            return None
+        kept = load_checkpoint(self.path)
+        if kept["step"] != state["step"] and kept["step"] < step:
+            raise DamagedError(
+                self.path, f"its weights are of step {kept['step']}, not of {state['step']}"
+            )
+        return kept
+
     def resume(self, state: dict[str, Any]) -> None:
         """Resume from the `state` that a checkpoint holds."""
         self.state = dict(state)
@@ -75,22 +96,13 @@ class Selection(pl.Callback):
     def restore(self, trainer: pl.Trainer, module: Any) -> bool:
         """Put the selected weights back, in every process; False where the last ones stay.
 
-        The module keeps their frozen statistics from then on, and logs at their step.
-
-        Raises:
-            RuntimeError: the file is of another step: a run that was killed got further on other
-                code or another machine, and to another score.
+        The module keeps their frozen statistics from then on, and logs at their step. Errors are
+        those of `kept`.
         """
-        if self.select == "last" or self.state["step"] is None:
-            return False
         trainer.strategy.barrier()  # rank 0 may still be writing
-        kept = torch.load(self.path, map_location="cpu", weights_only=True)
-        if kept["step"] != self.state["step"]:
-            raise RuntimeError(
-                f"{self.path} has the weights of step {kept['step']}, and this run selected step "
-                f"{self.state['step']}: it went on with other code or on another machine than it "
-                "was begun with; train it anew with rerun=true"
-            )
+        kept = self.kept(self.state, math.inf)
+        if kept is None:
+            return False
         module.take_selected(kept["state_dict"], kept["step"])
         self.is_restored = True
         return True
@@ -107,16 +119,4 @@ class Selection(pl.Callback):
     def _keep(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
             kept = {"state_dict": module.state_dict(), "step": trainer.global_step}
-            trainer.strategy.checkpoint_io.save_checkpoint(kept, self.path)
-
-
-def lost_selection(state: dict[str, Any], path: Path, select: Select) -> str | None:
-    """Why a run cannot resume from a `state`: its best weights are gone; None if they are there.
-
-    >>> lost_selection({"step": None}, Path("best.ckpt"), "best")
-    >>> lost_selection({"step": 4}, Path("nowhere/best.ckpt"), "best")
-    'nowhere/best.ckpt is gone; it has the weights of step 4, the best so far'
-    """
-    if select == "last" or state["step"] is None or path.is_file():
-        return None
-    return f"{path} is gone; it has the weights of step {state['step']}, the best so far"
+            save_checkpoint(kept, self.path)

@@ -1,4 +1,4 @@
-"""Stop on a non-finite loss or gradient, with a report of where it came from."""
+"""Stop on a non-finite loss, gradient or weight, with a report of where it came from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isotrain.model.distributed import of_all_processes
 
 
 class NonFiniteError(RuntimeError):
-    """A loss or gradient is NaN or infinite; `report` says where and on which examples."""
+    """A loss, gradient or weight is NaN or infinite; `report` says where and on which examples."""
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
         super().__init__(message)
@@ -64,6 +64,24 @@ class NonFiniteGuard:
             if not bool(torch.isfinite(micro_batch.loss)):
                 raise _error("loss", micro_batch.loss, step, [micro_batch], module)
         raise _error("gradient norm", norm[0], step, noted, module)
+
+
+def check_weights(module: nn.Module, step: int) -> None:
+    """Raise a NonFiniteError if a weight is not finite; called at checkpoints and evaluations.
+
+    Finite gradients can lead there: by a learning rate or weight decay that is too large.
+    """
+    weights = dict(module.named_parameters())
+    are_finite = torch.stack([torch.isfinite(x).all() for x in weights.values()])
+    if bool(are_finite.all()):
+        return
+    bad = [name for name, good in zip(weights, are_finite.tolist(), strict=True) if not good]
+    raise NonFiniteError(
+        f"weights must be finite, and after step {step} {len(bad)} of {len(weights)} tensors are "
+        f"not ({bad[0]}{', ...' if len(bad) > 1 else ''}); lower optimizer.lr or "
+        "optimizer.weight_decay",
+        {"what": "weights", "steps_done": step, "parameters": bad},
+    )
 
 
 def _error(

@@ -16,9 +16,11 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
-from isotrain.runs.files import replacing, write_json
+from isotrain.runs.files import write_json
 from isotrain.training.callbacks.best_checkpoint import Selection
+from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
 
 KEY = "isotrain"  # of our part of a checkpoint
@@ -34,8 +36,8 @@ class Checkpoints(pl.Callback):
     evaluation with a note that it is due.
 
     A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
-    the random states of every process and the length of `metrics.jsonl`, as plain containers and
-    tensors (`weights_only=True` loads it). `resume.json` has its step.
+    the random states of every process, the length of `metrics.jsonl` and its digest, as plain
+    containers and tensors (`weights_only=True` loads it). `resume.json` has its step.
 
     Args:
         path: the file.
@@ -165,6 +167,7 @@ class Checkpoints(pl.Callback):
         if self._loops is None:
             return False
         module: Any = trainer.lightning_module
+        records = [x.file for x in trainer.loggers if isinstance(x, RecordLog)]
         self._state = {
             "loops": self._loops,
             "epoch": self._loops["epoch_progress"]["current"]["processed"],
@@ -173,13 +176,15 @@ class Checkpoints(pl.Callback):
             "evaluation_due": evaluation_due,
             "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
-            "n_bytes": sum(x.n_bytes for x in trainer.loggers if isinstance(x, RecordLog)),
+            "n_bytes": sum(file.n_bytes for file in records),
+            "records_sha256": "".join(file.digest.hexdigest() for file in records),
             "random": _random_state(),  # of this process; a checkpoint has that of each
         }
         self._loops = None
         return True
 
     def _save(self, trainer: pl.Trainer) -> None:
+        check_weights(trainer.lightning_module, self._step)
         for logger in trainer.loggers:
             logger.save()
         trainer.save_checkpoint(self.path, weights_only=False)
@@ -189,7 +194,7 @@ class Checkpoints(pl.Callback):
 
 
 class AtomicFiles(TorchCheckpointIO):
-    """Write a checkpoint next to the older one, then replace it.
+    """Write a checkpoint by `save_checkpoint`.
 
     Lightning's own way leads through the system's temporary folder, which may be small.
     """
@@ -197,19 +202,8 @@ class AtomicFiles(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write, sync, replace; nothing stays of a file that cannot be finished."""
-        with replacing(Path(path), by_one=True) as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def load_resume_point(path: Path) -> dict[str, Any] | None:
-    """Our part of a checkpoint; None without a file. A damaged one raises torch's error."""
-    if not path.is_file():
-        return None
-    checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return dict(checkpoint[KEY])
+        """Write, sync, replace."""
+        save_checkpoint(checkpoint, Path(path))
 
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from isotrain.console import say
-from isotrain.runs.files import RecordFile, read_records
+from isotrain.runs.files import RecordFile
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.training.data import process_rank
@@ -70,7 +70,7 @@ class RecordLog(Logger):
 
         A `ResumableLogger` gets the records that it lacks; others are taken to have all.
         """
-        n_before = len(read_records(self.file.path))
+        n_before = self.file.path.read_bytes().count(b"\n") if self._held and n_bytes else 0
         records = self.file.cut(n_bytes)
         self._started -= records[-1]["time_s"] if records else 0.0
         self._held = [

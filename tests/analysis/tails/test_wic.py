@@ -198,7 +198,7 @@ def pairs_of_words(folder, n):
     (folder / "wic").mkdir(parents=True)
     for split in ("train", "dev", "test"):
         own = row("the bank", "a bank", 4, 2)
-        text = "\n".join(json.dumps(own | {"word": f"{split} {k}"}) for k in range(n))
+        text = "\n".join(json.dumps(own | {"word": f"b {split} {k}"}) for k in range(n))
         (folder / "wic" / f"{split}.jsonl").write_text(text, encoding="utf-8")
     return LocalSource(str(folder))
 

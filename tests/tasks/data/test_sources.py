@@ -120,7 +120,7 @@ def test_a_score_may_be_a_whole_number_and_no_boolean(root):
     row = STSB().load(LocalSource(str(root)))["dev"][1]
     assert (row["score"], type(row["score"])) == (5.0, float)
     edit(root / "stsb" / "dev.jsonl", 2, '{"sentence1": "a", "sentence2": "b", "score": true}')
-    with pytest.raises(ValueError, match=r"dev\.jsonl:2: score must be float, got True"):
+    with pytest.raises(ValueError, match=r"dev\.jsonl:2: score must be a finite number, got True"):
         STSB().load(LocalSource(str(root)))
 
 

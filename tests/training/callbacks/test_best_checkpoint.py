@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
+from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.best_checkpoint import Selection
-from isotrain.training.callbacks.resume import load_resume_point
+from isotrain.training.callbacks.resume import KEY
 from isotrain.training.module import FineTuning
 from tests import stopped_runs
 from tests.stopped_runs import fail, stopped, terminate
@@ -233,24 +236,24 @@ def test_a_run_that_was_stopped_selects_the_same_weights(
     assert result["stopped_by_patience"] == (more is STOPPING)
     cfg = composed(*keys)
     folder = stopped(cfg, monkeypatch, method, at, reaction)
-    assert load_resume_point(folder / "resume.ckpt")["step"] == step
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
     result2, rows2, state2 = finished(cfg)
     assert {key: result2[key] for key in FACTS} == {key: result[key] for key in FACTS}
     assert rows2 == rows
     assert differing(state, state2) == []
 
 
-def test_lost_best_weights_are_told_before_anything_runs(
-    composed, overrides, scripted, monkeypatch
+@pytest.mark.parametrize("harm", [Path.unlink, lambda file: file.write_bytes(b"PK")])
+def test_where_the_best_weights_are_lost_the_run_starts_anew(
+    composed, overrides, scripted, monkeypatch, capsys, harm
 ):
     scripted(val=DEV)
     cfg = composed(*overrides, "training.select=best")
     folder = stopped(cfg, monkeypatch, "training_step", 8, terminate)
-    (folder / "best.ckpt").unlink()
-    with pytest.raises(ValueError, match=r"best\.ckpt is gone; .* step 6, .* delete .*resume"):
-        run(cfg, "arm")
-    (folder / "resume.ckpt").unlink()
-    assert finished(cfg)[0]["selected_step"] == 6  # what it says works
+    harm(folder / "best.ckpt")
+    assert finished(cfg)[0]["selected_step"] == 6
+    assert "best.ckpt is damaged (it" in capsys.readouterr().out
+    assert (folder / "resume.ckpt.damaged").is_file()
 
 
 def test_weights_of_another_step_are_never_taken_for_the_selected_ones(
@@ -261,8 +264,9 @@ def test_weights_of_another_step_are_never_taken_for_the_selected_ones(
     cfg = composed(*overrides, "training.select=best", "trainer.max_steps=9")
     stopped(cfg, monkeypatch, "training_step", 8, fail)  # back to step 4, best.ckpt of step 6
     scripted(val={3: 0.5, 6: 0.4, 9: 0.3})
-    with pytest.raises(RuntimeError, match="weights of step 6, and this run selected step 3"):
+    with pytest.raises(StorageError, match=r"its weights are of step 6, not of 3.*rerun=true"):
         run(cfg, "arm")
+    assert finished(cfg)[0]["selected_step"] == 3, "the file is put aside"
 
 
 @pytest.mark.parametrize("select", ["best", "holdout"])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import math
+import shutil
 
 import pytest
 import torch
 from filelock import FileLock
 from pytorch_lightning.loggers import Logger
 
+from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
-from isotrain.training.callbacks.resume import Checkpoints, load_resume_point
+from isotrain.training.callbacks.resume import KEY, Checkpoints
 from isotrain.training.loggers.jsonl import RecordLog, ResumableLogger
 from isotrain.training.module import FineTuning
 
@@ -64,7 +66,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     assert any(p["weight_norm"] > 0 for p in fault["parameters"].values())
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     # The checkpoint before it is intact, and the run goes on from it.
-    point = load_resume_point(folder / "resume.ckpt")
+    point = load_checkpoint(folder / "resume.ckpt")[KEY]
     assert 0 < point["step"] <= fault["steps_done"]
     state = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
     assert all(torch.isfinite(t.float()).all() for t in state.values())
@@ -117,6 +119,42 @@ def test_the_loss_is_blamed_before_the_gradient_and_by_its_own_micro_batch():
     guard.check(None, 3, model)
 
 
+@pytest.mark.parametrize(
+    "more", [["trainer.max_steps=1"], ["checkpoint.every_steps=1"]], ids=["end", "checkpoint"]
+)
+def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch, more):
+    """A decay that is too large leaves loss and gradient of its step finite."""
+    cfg = composed(*overrides, *more)
+
+    def overflow(self, *_):
+        next(self.parameters()).data.fill_(math.inf)
+
+    monkeypatch.setattr(FineTuning, "on_train_batch_end", overflow)
+    with pytest.raises(NonFiniteError, match=r"weights must be finite, and after step \d \d+ of"):
+        run(cfg, "arm")
+    folder = folder_of(cfg, "arm")
+    assert json.loads((folder / "fault.json").read_text())["what"] == "weights"
+    assert read_result(folder)["status"] == "failed"
+    assert not (folder / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "."])
+def test_what_is_taken_away_under_a_run_is_told(composed, overrides, monkeypatch, name):
+    cfg = composed(*overrides)
+    folder, original, count = folder_of(cfg, "arm"), FineTuning.training_step, iter(range(10_000))
+
+    def take_away(self, *arguments):
+        if next(count) == 5:
+            shutil.rmtree(folder) if name == "." else (folder / name).unlink()
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuning, "training_step", take_away)
+        with pytest.raises(StorageError, match=r"No such file.* put the folder back"):
+            run(cfg, "arm")
+    assert "val/accuracy" in run(cfg, "arm")
+
+
 def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -138,7 +176,7 @@ def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
         patch.setattr(Checkpoints, "_save", save)
         with pytest.raises(StorageError, match=r"No space left.*intact.*same command"):
             run(cfg, "arm")
-    assert load_resume_point(folder / "resume.ckpt")["step"] == 4
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == 4
     assert not list(folder.glob("*.part"))
     assert "val/accuracy" in run(cfg, "arm")
 
@@ -155,6 +193,9 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
 
         def __exit__(self, *_):
             self.stream.close()
+
+        def seek(self, *where):
+            return self.stream.seek(*where)
 
         def truncate(self, n):
             self.stream.truncate(n)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.spared import N_BETWEEN, Protection, fit_protected, returned_share
+from isotrain.geometry.protected import N_BETWEEN, Protection, fit_protected, returned_share
 from tests.clouds import light, seeded
 from tests.cluster_parts import fit_with
 

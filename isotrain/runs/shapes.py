@@ -1,0 +1,181 @@
+"""What a stored JSON object must look like: one rule for every reader of records."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from math import isfinite
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import Any
+
+REST = "..."  # of a mapping's keys
+NUMBER, COUNT = float, range(2**63)
+VALUE = (NUMBER, None)  # a number, or null where it was not finite
+TARGET = re.compile(r"\w+(\.\w+)+")
+PART = {"_target_": TARGET}
+PARTS = {REST: dict}
+ENVIRONMENT = {REST: (str, NUMBER, None)}
+RULES: Mapping[Any, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    dict: "an object",
+    None: "null",
+    NUMBER: "a finite number",
+    COUNT: "a whole number from 0",
+    TARGET: "a dotted name",
+    datetime: "a date",
+}
+STATES = ("running", "finished", "failed", "interrupted")
+# fmt: off
+CONFIG = {  # what is read of it
+    "task": PART,
+    "encoder": (PART, None), "isotropy": (PART, None), "peft": (PART, None),
+    "freezing": (PART, None),
+    "objective": (PARTS, None), "metric": (PARTS, None), "logger": (PARTS, None),
+    "trainer": {
+        "max_epochs": (int, None), "max_steps": (int, None), "accumulate_grad_batches": COUNT,
+        "devices": (COUNT, "auto", str, [COUNT]), "limit_train_batches": (NUMBER, None),
+        "fast_dev_run": (bool, COUNT),
+    },
+    "data": {"batch_size": COUNT},
+    "training": {"select": str, "reinit_blocks": COUNT},
+    "monitor": {"map_rows": COUNT},
+    "checkpoint": {"final": bool},
+    "seed": COUNT, "threads": (COUNT, None), "rerun": bool, "site": [str],
+}
+RESULT = {  # of a run or an analysis
+    "status": STATES, "error": str, "finished_at": datetime,
+    "arm": re.compile(r"[\w.+=-]+"), "seed": COUNT, "overrides": [str], "search": str,
+    "config": CONFIG, "data": str,
+    "environment": ENVIRONMENT, "earlier_environments": [ENVIRONMENT],
+    "resumed_after_step": (COUNT, None), "init_from": (PARTS, dict, None), "phases": [dict],
+    "n_parameters": {"total": COUNT, "trainable": COUNT},
+    "n_rows": {"dev": COUNT, REST: COUNT}, "left_out": {REST: COUNT}, "data_changes": dict,
+    "limited_evaluation": {REST: {"scored": COUNT, "of": COUNT}},
+    "label_majority": {REST: VALUE}, "classes": [str],
+    "encoder": str, "width": COUNT, "is_causal": bool, "device": str, "n_processes": COUNT,
+    "monitor": str, "mode": str, "headline": [str],
+    "steps": COUNT, "scores": {REST: VALUE}, "timings_s": {"total": NUMBER, REST: NUMBER},
+    "select": str, "selected_step": (COUNT, None), "n_candidates": COUNT,
+    "stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str,
+    "analysis": str, "parts": [[str]],
+}
+# fmt: on
+RECORD = {"step": COUNT, REST: VALUE}
+
+
+class DamagedError(ValueError):
+    """A stored file that is not as it was written; `reason` says where, and why."""
+
+    def __init__(self, path: Path | str, reason: str | Exception) -> None:
+        is_told = isinstance(reason, str) or type(reason) is ValueError
+        self.path, self.reason = Path(path), f"{reason}"
+        if not is_told:
+            self.reason = f"{type(reason).__name__}: {reason}"
+        super().__init__(
+            f"{path} is damaged ({self.reason}); move it away and give its command again"
+        )
+
+
+class Stored(dict[str, Any]):
+    """A JSON object of a file: a key that it lacks is named with the file."""
+
+    def __init__(self, path: Path | str, pairs: Iterable[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise DamagedError(self.path, f"{key} is missing")
+
+
+def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str) -> Stored:
+    """The JSON object of a file's bytes, of this shape and with these keys.
+
+    Raises:
+        DamagedError: it is none; the message says where, and what must be there.
+    """
+    try:
+        if not text.strip():
+            raise ValueError("it is empty")
+        content = json.loads(text.decode())
+        if b"\\ud" in text.lower():
+            json.dumps(content, ensure_ascii=False).encode()  # fails for half a character
+        if reason := misfit(content, shape):
+            raise ValueError(reason)
+    except RecursionError as error:
+        raise DamagedError(path, "nested too deep") from error
+    except ValueError as error:
+        raise DamagedError(path, error) from error
+    found: Stored = _named(content, path)
+    for key in needed:
+        found[key]
+    return found
+
+
+def _named(content: Any, path: Path | str, deep: bool = True) -> Any:
+    """Objects as `Stored`; those of a configuration stay as they are, for OmegaConf."""
+    if isinstance(content, list):
+        return [_named(value, path) for value in content] if deep else content
+    if not isinstance(content, dict):
+        return content
+    pairs = ((k, _named(v, path, k != "config") if deep else v) for k, v in content.items())
+    return Stored(path, pairs)
+
+
+def misfit(content: Any, shape: Any, at: str = "") -> str:
+    """Where a value is not of a shape, and what must be there; empty where it fits.
+
+    A shape is a type, a text (itself), a range, a pattern, a tuple of alternatives, `[shape]`, or a
+    mapping of keys to shapes, where `...` is for the keys that are not named. Keys may be missing.
+
+    >>> misfit({"a": [1, "x"]}, {"a": [float], "b": str})
+    "a.1 must be a finite number, got 'x'"
+    """
+    if isinstance(shape, list) and isinstance(content, list):
+        own: Any = ((key, value, shape[0]) for key, value in enumerate(content))
+    elif isinstance(shape, dict) and isinstance(content, dict):
+        rest = shape.get(REST)
+        own = ((key, value, shape.get(key, rest)) for key, value in content.items())
+    elif _fits(content, shape):
+        return ""
+    else:
+        return f"{at.removesuffix('.') or 'it'} must be {_rule(shape)}, got {shortened(content)}"
+    for key, value, one in own:
+        is_usual = one is VALUE and type(value) is float and isfinite(value)  # most that is stored
+        if one and not is_usual and (reason := misfit(value, one, f"{at}{key}.")):
+            return reason
+    return ""
+
+
+def _fits(content: Any, shape: Any) -> bool:
+    if isinstance(shape, tuple):
+        return any(not misfit(content, one) for one in shape)
+    if isinstance(shape, str) or shape is None:
+        return bool(content == shape)
+    if isinstance(shape, re.Pattern):
+        return isinstance(content, str) and shape.fullmatch(content) is not None
+    if isinstance(content, bool) or shape is bool:
+        return isinstance(content, bool) and shape is bool
+    if isinstance(shape, range):
+        return isinstance(content, int) and content in shape
+    if shape is NUMBER:
+        return isinstance(content, int | float) and abs(content) <= sys.float_info.max
+    if shape is datetime:
+        try:
+            return bool(datetime.fromisoformat(content))
+        except (TypeError, ValueError):
+            return False
+    return isinstance(shape, type) and isinstance(content, shape)
+
+
+def _rule(shape: Any) -> str:
+    if isinstance(shape, tuple):
+        return " or ".join(map(_rule, shape))
+    if isinstance(shape, list):
+        return "a list"
+    return "an object" if isinstance(shape, dict) else RULES.get(shape) or repr(shape)

@@ -1,0 +1,84 @@
+"""Runs to damage, and the table of how the cases ended."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from isotrain.jobs.process import PRELOADED
+from isotrain.tasks.data.demo_generator import DemoSource
+from tests.hostile.harness import TINY, ended
+
+KINDS = ("refused", "ran", "traceback", "hang", "silent", "resumed")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The counts of each file of the campaign."""
+    counts = defaultdict(Counter)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, kind in getattr(report, "user_properties", ()):
+                if name == "hostile" and report.when == "call":
+                    counts[Path(report.fspath).stem.removeprefix("test_")][kind] += 1
+    if counts:
+        terminalreporter.section("damaged and hostile input")
+        terminalreporter.write_line("".join(f"{kind:>10}" for kind in ("", "cases", *KINDS)))
+        for name, found in sorted(counts.items()):
+            cells = [name, sum(found.values()) - found["resumed"], *(found[k] for k in KINDS)]
+            terminalreporter.write_line("".join(f"{cell:>10}" for cell in cells))
+
+
+def pytest_runtest_logreport(report):
+    """Tell a failure at once: the whole takes hours."""
+    if report.failed and "tests/hostile/" in report.nodeid and (file := os.environ.get("FAILURES")):
+        with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as log:
+            error = getattr(report.longrepr, "reprcrash", None)
+            log.write(f"{report.nodeid}\n{error.message if error else report.longrepr}\n\n")
+
+
+@pytest.fixture(scope="session")
+def hostile_runs(tmp_path_factory):
+    """A folder with a finished run in `whole/` and a stopped one, with checkpoint, in `stopped/`.
+
+    Of the same command, `OF_RUNS` of `test_folders`, but for the folder.
+    """
+    from tests.hostile.test_folders import OF_RUNS, stop_after
+
+    root = tmp_path_factory.mktemp("runs")
+    end = ended(["train", *OF_RUNS, "output_dir=whole"], root, limit_s=600)
+    assert end.kind == "ran", end.text
+    end = ended(lambda: stop_after([*OF_RUNS, "output_dir=stopped"], 80), root, limit_s=600)
+    assert end.code == -9, end.text
+    assert len(list(root.glob("stopped/*/*/[br]es*.ckpt"))) == 2
+    return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed_before_forks():
+    """Compositions, imports and generated rows, which every case would make again."""
+    import isotrain.commands.evaluate
+    import isotrain.commands.plans
+    import isotrain.export.command
+    import isotrain.reporting.collect_command
+    import isotrain.reporting.report
+    import isotrain.run  # noqa: F401
+    from isotrain.config.command import check_command
+
+    check_command(["task=wic", *TINY])
+    for module in PRELOADED:
+        import_module(module)
+    drawn, seed_0 = DemoSource.rows, DemoSource()
+    known = {split: drawn(seed_0, "wic", split) for split in ("train", "dev", "test")}
+
+    def rows(self, name, split):
+        if (self.revision, name) != (seed_0.revision, "wic"):
+            return drawn(self, name, split)
+        return [dict(row) for row in known[split]]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DemoSource, "rows", rows)
+        yield

@@ -1,0 +1,175 @@
+"""A thousand drawn command lines, behind those that once went wrong.
+
+A test has twenty of them, each in a fork of this process, which has everything imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from isotrain.config.compose import compose_run, conf_folder
+from tests.hostile.harness import LIMIT_S, TINY, draw, ended, judged
+
+pytestmark = pytest.mark.campaign
+RUN = ("train", "task=wic", *TINY, "output_dir=out")
+NAMED = (  # each is to be refused
+    *(["+trainer.overfit_batches=1"], ["+trainer.check_val_every_n_epoch=0"]),
+    *(["+optimizer.betas=[0.9]"], ["isotropy=cluster_pca", "isotropy.queue_rows=1000000000000"]),
+    *(["--resolve"], ["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
+    *(["--experimental-rerun", "x.pickle"], ["output_dir=" + "a" * 5000], ["output_dir="]),
+    *(["+x=" + "[" * 3000 + "]" * 3000], ["site=" + "[" * 400 + "]" * 400]),
+    *(["-m", "seed=range(0,1000000000)"], ["-m", "--jobs", "1", "seed=range(0,1e12)"]),
+    *(["+trainer.deterministic=banana"], ["+trainer.min_epochs=-5"]),
+    *(["+trainer.limit_train_batches=0"], ["metric=[isoscore,isoscore]"]),
+    *(["objective=[istar,istar]"], ["optimizer.lr=1e300"], ["+trainer.max_time=banana"]),
+    *(["optimizer.weight_decay=1e30", "trainer.max_steps=1"], ["trainer.max_steps=-7"]),
+    *(["cache_dir="], ["init_from="], ["+trainer.profiler=banana"], ["+trainer.min_steps=-1"]),
+    *(["+trainer.limit_train_batches=-1"], ["+trainer.limit_train_batches=7.5"]),
+    *(["+trainer.detect_anomaly=maybe"], ["+trainer.benchmark=maybe"], ["+optimizer.eps=nan"]),
+    *(["+trainer.gradient_clip_algorithm=x"], ["trainer.gradient_clip_val=inf"]),
+    *(["+trainer.inference_mode=7"], ["+trainer.num_nodes=100000"], ["+optimizer.eps=-1"]),
+    *(["trainer.max_epochs=-3"], ["trainer.devices=[0,0]"]),
+    *(["+trainer.barebones=true"], ["+trainer.fast_dev_run=-2"], ["optimizer.lr=inf"]),
+    *(["trainer.val_check_interval=1e9"], ["encoder.width=1000000000"], ["encoder.width=0"]),
+    *(["encoder.n_blocks=100000000"], ["encoder.n_heads=3"], ["data.batch_size=" + "9" * 400]),
+    *(["seed=\x1b]0;title\x07"], ["sede\x1b[31m=1"], ["task=\udcff"], ["task=wic\n\x01"]),
+)
+NONSENSE = ("banana", "[1,[2,{a:b}]]", "{a:1}", "1e400", "-1e400", "nan", "''", "!!python/none")
+STRANGE = (
+    *("0", "-0.0", "1e-320", "9" * 60, "-" + "9" * 60, "0x10", "1_0", "٣", "null", "true", "~"),
+    *("a" * 5000, "\x1b[2J\x1b]0;x\x07", "\u202egnp", "é" * 300, "\\", "'", '"', "${seed}"),
+    *("${oc.env:HOME}", "${oc.env:NOT_THERE}", "${a.b}", "${${seed}}", "${oc.select:seed,1}"),
+    *("$" + "{" * 90, "[" * 250 + "]" * 250, "{a:" * 120 + "1" + "}" * 120, "range(3)", "glob(*)"),
+    *("range(0,1e12)", "shuffle(range(0,1e9))", "range(0,1,0)", "range(9,1)", "&a *a", "1e39"),
+    *("choice(1,2)", "1,2", "interval(0,1)", "sort(3,2)", "cast(1)", "int(x)", " ", "\t", "\x01"),
+    *("/proc/self/mem", "..", "../..", "/", "%s%n", "<script>", "\udc80", "inf", "NaN", "1.", "!"),
+)
+OPTIONS = (*STRANGE, "[none,none]", "none")
+VALUES = (None, [], {}, -1, 10**30, float("nan"), [[["x"]]], {"a": {"b": 1}}, [None], [1] * 3000)
+TARGETS = (
+    *(".", "", "-", "no where", "out", "\x1b[1mx", "/dev/null", "smoke", "smoke_search", "whole"),
+    *("a" * 5000, "é" * 200, "\x01", "..\x07", "\udc80"),
+)
+FLAGS = (
+    *("--json", "--name", "--trials", "--jobs", "--out", "--to", "--format", "--wandb", "--"),
+    *("--config-dir", "--x", "-", "--=", "--jobs=0", f"--jobs={'9' * 400}", "--json=1"),
+)
+EACH = 20  # lines of a test
+
+
+def leaves(node, path=""):
+    """The dotted keys of a configuration with their values."""
+    for key, value in node.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{path}{key}.")
+        elif not str(key).startswith("_"):
+            yield f"{path}{key}", value
+
+
+@functools.cache
+def keys():
+    cfg = compose_run(["task=wic", *TINY, "isotropy=cluster_pca", "objective=[istar]"])
+    return dict(leaves(OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)))
+
+
+def drawn_overrides(one):
+    """Overrides of `train` and, where all must be refused, why."""
+    found, why = [], ""
+    groups = sorted({key.partition(".")[0] for key in keys() if "." in key})
+    for _ in range(one.choice((1, 1, 1, 2, 3, 6))):
+        key = one.choice(list(keys()))
+        value = keys()[key]
+        kind = one.choice(("type", "strange", "sign", "unknown", "group", "double", "delete"))
+        place, more = one.randrange(len(key) + 1), one.choice(("", "", "+", "++"))
+        wrong = {
+            "type": f"{key}={one.choice(NONSENSE)}" if isinstance(value, int | float) else "",
+            "sign": f"{key}=-{one.randrange(2, 10**9)}" if type(value) is int else "",
+            "unknown": f"{more}{key[:place]}{one.choice('xq_9é')}{key[place:]}=1",
+            "double": f"{key}=[{value[0]},{value[0]}]"
+            if isinstance(value, list) and isinstance(next(iter(value), 1), str)
+            else "",
+        }.get(kind)
+        why = wrong or why
+        other = {"delete": f"~{key}", "group": f"{one.choice(groups)}={one.choice(OPTIONS)}"}
+        found.append(wrong or other.get(kind, f"{more}{key}={one.choice(STRANGE)}"))
+    return found, why
+
+
+def drawn_train(one):
+    overrides, why = drawn_overrides(one)
+    if one.random() < 0.15:
+        swept = f"{one.choice(list(keys()))}={','.join(one.sample(STRANGE, 3))}"
+        return ["train", "-m", "--keys", *RUN[1:], swept, *overrides], ""
+    return [*RUN, "isotropy=cluster_pca", "objective=[istar]", *overrides], why
+
+
+def drawn_run(one):
+    """A study, a search or a job file, damaged; the file is `mine.*`."""
+    kind = one.choice(("study", "tune", "job"))
+    if kind == "job":
+        content = json.loads(next(Path().glob("whole/*/*/result.json")).read_text())
+        file, content["config"]["output_dir"] = Path("mine.json"), "out"
+    else:
+        name = "smoke" if kind == "study" else "smoke_search"
+        file = Path("mine.yaml")
+        content = yaml.safe_load(Path(conf_folder(), kind, f"{name}.yaml").read_text())
+    for _ in range(one.choice((1, 1, 2))):
+        node, name = content, one.choice(list(content))
+        while isinstance(node[name], dict) and node[name] and one.random() < 0.6:
+            node, name = node[name], one.choice(list(node[name]))
+        how = one.randrange(5)
+        if how == 0:
+            del node[name]
+        elif how == 1:
+            node[f"{name}q\x07"] = node.pop(name)
+        else:
+            node[name] = one.choice([*VALUES, *STRANGE])
+    text = json.dumps(content) if kind == "job" else yaml.safe_dump(content)
+    if one.random() < 0.2:
+        place = one.randrange(len(text))
+        text = text[:place] + one.choice(["\x00", "\t", "{[", "&a [*a]", ""]) + text[place + 1 :]
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return ["run", file.name, *([] if kind == "job" else ["--list"])], ""
+
+
+def drawn_folder_command(one):
+    """A command of what is no run, or of one with odd options."""
+    whole = str(next(Path().glob("whole/*/*/result.json")))
+    words = [one.choice([whole, whole.removesuffix("/result.json"), *TARGETS])]
+    for _ in range(one.randrange(4)):
+        words.append(one.choice(FLAGS))
+        words += [one.choice([*STRANGE, "x", "1"])] * one.randrange(2)
+    words += drawn_overrides(one)[0][: one.randrange(2)]
+    if one.random() < 0.3:
+        one.shuffle(words)
+    return [one.choice(("evaluate", "report", "collect", "status", "export")), *words], ""
+
+
+def line(number):
+    """A command line and, where it must be refused, why."""
+    if number < len(NAMED):
+        return [*RUN, *NAMED[number]], "to be refused"
+    one = draw("line", number - len(NAMED))
+    return one.choices((drawn_train, drawn_run, drawn_folder_command), (5, 2, 3))[0](one)
+
+
+@pytest.mark.parametrize("first", range(0, len(NAMED) + 1000, EACH))
+def test_command_lines(first, hostile_runs, tmp_path, monkeypatch, record_property):
+    place, failed = tmp_path / "place", []
+    shutil.copytree(hostile_runs / "whole", place / "whole")
+    monkeypatch.chdir(place)
+    for number in range(first, min(first + EACH, len(NAMED) + 1000)):
+        command, why = line(number)
+        end = ended(command, place, {"HOME": str(tmp_path), "ISOTRAIN_DATA_DIR": ""}, LIMIT_S)
+        try:
+            judged(record_property, command, end, why)
+        except AssertionError as error:
+            failed.append(f"{number}: {error}")
+    assert not failed, "\n\n".join(failed)

@@ -1,0 +1,86 @@
+"""Two hundred damaged records of runs, as the commands that read them show them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.hostile.harness import TINY, draw, ended, judged
+
+pytestmark = pytest.mark.campaign
+OF_RUN = ("task=wic", *TINY, "isotropy=clip", "trainer.log_every_n_steps=1", "cache_dir=null")
+READERS = ("report", "collect", "status", "export", "analyze", "train", "evaluate")
+FOREIGN = (None, [], {}, "x", "<b>\x1b[31m", "\u202e", -1, 10**400, True, [[]], {"a": 1}, "\ud800")
+FOREIGN += (1e308, float("nan"), float("inf"), 2.5, 2**63, ["x", 1], {"_target_": "os.system"})
+BYTES = {
+    "cut": lambda one, whole: whole[: one.randrange(len(whole))],
+    "flipped": lambda one, whole: _flipped(whole, one.randrange(8 * len(whole))),
+    "empty": lambda one, whole: b"",
+    "zeros": lambda one, whole: bytes(len(whole)),
+    "noise": lambda one, whole: one.randbytes(500),
+    "nested": lambda one, whole: b"[" * 100_000 + b"\n",
+    "digits": lambda one, whole: b'{"step": ' + b"9" * 5000 + b"}\n",
+    "no object": lambda one, whole: b"[1]\n",
+    "UTF-16": lambda one, whole: whole.decode().encode("utf-16"),
+}
+
+
+def _flipped(whole, bit):
+    return whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :]
+
+
+def foreign(one, whole):
+    """One value of a JSON line replaced, lost or renamed; what was done, and the bytes."""
+    lines = whole.decode().splitlines() if whole.startswith(b'{"step"') else [whole.decode()]
+    number, value = one.randrange(len(lines)), one.choice(FOREIGN)
+    content = json.loads(lines[number])
+    node, name = content, one.choice(list(content))
+    while isinstance(node[name], dict) and node[name] and one.random() < 0.7:
+        node, name = node[name], one.choice(list(node[name]))
+    if one.random() < 0.3:
+        del node[name]
+    else:
+        node[name] = value
+    lines[number] = json.dumps(content)
+    return f"line {number + 1}, {name}: {ascii(value)[:40]}", ("\n".join(lines) + "\n").encode()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two finished runs in `out/`."""
+    root = tmp_path_factory.mktemp("records") / "place"
+    root.mkdir()
+    for seed in (0, 1):
+        end = ended(["train", *OF_RUN, f"seed={seed}", "output_dir=out"], root, limit_s=600)
+        assert end.kind == "ran", end.text
+    return root
+
+
+@pytest.mark.parametrize("number", range(200))
+def test_a_damaged_record(number, runs, tmp_path, record_property):
+    one, place = draw("records", number), tmp_path / "place"
+    shutil.copytree(runs, place)
+    run, neighbour = sorted(place.glob("out/wic/*"))
+    file = run / one.choice(("result.json",) * 4 + ("metrics.jsonl",) * 2 + ("config.yaml",))
+    what = one.choice([*BYTES, *["foreign"] * 12 * (file.suffix != ".yaml")])
+    whole = file.read_bytes()
+    if what == "foreign":
+        what, content = foreign(one, whole)
+    else:
+        content = BYTES[what](one, whole)
+    file.write_bytes(content)
+    reader = READERS[number % len(READERS)]
+    command = {
+        "collect": ["collect", "out"],
+        "export": ["export", str(run), "--format", "transformers"],
+        "analyze": ["analyze", "analysis=clusters", f"from_run={run}", "source=demo", "threads=1"],
+        "train": ["train", *OF_RUN, "output_dir=out"],
+    }.get(reader, [reader, str(run)])
+    end, why = ended(command, place), ""
+    if reader == "collect" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
+        why = "an intact neighbour is not shown"
+    if end.kind == "refused" and "is damaged" in end.text and str(file.name) not in end.text:
+        end = end._replace(kind="silent")
+    judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
