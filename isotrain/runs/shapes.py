@@ -61,6 +61,7 @@ RESULT = {  # of a run or an analysis
     "encoder": str, "width": COUNT, "is_causal": bool, "device": str, "n_processes": COUNT,
     "monitor": str, "mode": str, "headline": [str],
     "steps": COUNT, "scores": {REST: VALUE}, "timings_s": {"total": NUMBER, REST: NUMBER},
+    "speed": {REST: str},
     "select": str, "selected_step": (COUNT, None), "n_candidates": COUNT,
     "stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str,
     "analysis": str, "parts": [[str]],
