@@ -1,9 +1,15 @@
-"""Training throughput of isotrain beside the Hugging Face Trainer and a bare PyTorch loop.
+"""Training throughput: isotrain, a bare PyTorch loop, and the Trainers of two libraries.
 
-RTE, MiniLM, batch 32, max_length 128, isotropy layer and monitor off. Every contender trains one
-epoch on the same rows; the contenders take turns, and ratios are medians over the rounds.
+MiniLM, batch 32, max_length 128, isotropy layer, monitor and evaluations off. Each contender trains
+on the same first examples; they take turns, and ratios are medians over the rounds. Measured is the
+last epoch, which is the second where blocks are frozen (the first one computes their states).
 
-    ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_training.py [--rounds 5] [--rows 384]
+The bare loop is float32, with batches of similar length and fused AdamW, and with the modules of
+torch and transformers: what one would write by hand. `exact` is isotrain with speed=exact.
+
+    ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work rte wic stsb
+    ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work rte --precision bf16-mixed
+    ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work random first_n head_only
 """
 
 from __future__ import annotations
@@ -13,11 +19,19 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer import modules
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+from sentence_transformers.sentence_transformer.training_args import (
+    SentenceTransformerTrainingArguments,
+)
 from timing import head, interleaved, ms, ratio, row, setting
 from transformers import (
     AutoModelForSequenceClassification,
@@ -36,29 +50,45 @@ from isotrain.training.optim import parameter_groups
 BATCH, LR = 32, 5e-5
 
 
-def built(n_rows: int, folder: Path) -> Experiment:
-    """A fresh experiment on the first rows of RTE, with nothing but training in it."""
-    overrides = ["task=rte", "encoder=minilm", "source=local", "isotropy=none", "metric=[]"]
-    overrides += ["trainer.max_epochs=1", "+trainer.limit_val_batches=0", f"output_dir={folder}"]
-    cfg = compose_run(overrides)
+class Work(NamedTuple):
+    """What is trained, for how many epochs, and what the bare loop does otherwise."""
+
+    overrides: tuple[str, ...]
+    n_epochs: int = 1
+    bare: tuple[str, ...] = ()
+
+
+WORKS = {
+    "rte": Work(("task=rte",)),
+    "wic": Work(("task=wic",)),
+    "stsb": Work(("task=stsb", "task.form=bi", "pooling=mean")),
+    "random": Work(("task=rte", "data.batching=random"), bare=("data.batching=length",)),
+    "first_n": Work(("task=rte", "freezing=first_n"), 2, ("freezing=none",)),
+    "head_only": Work(("task=rte", "freezing=head_only"), 2, ("freezing=none",)),
+}
+
+
+def built(overrides: tuple[str, ...], n_rows: int, folder: Path) -> Experiment:
+    """A fresh experiment on the first examples, with nothing but training in it."""
+    common = ["encoder=minilm", "source=local", "isotropy=none", "metric=[]"]
+    common += ["+trainer.limit_val_batches=0", f"output_dir={folder}", "checkpoint.every_steps=0"]
+    cfg = compose_run([*common, f"data.n_train={n_rows}", *overrides])
     pl.seed_everything(0, verbose=False)
-    experiment = build(cfg, folder, None)
-    experiment.data.examples["train"] = experiment.data.examples["train"][:n_rows]
-    return experiment
+    return build(cfg, folder, None)
 
 
 class Clock(pl.Callback):
-    """Seconds between the first and the last training step."""
+    """Seconds of the last epoch's training steps."""
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_epoch_start(self, *_: Any) -> None:
         self.started = time.perf_counter()
 
-    def on_train_end(self, *_: Any) -> None:
+    def on_train_epoch_end(self, *_: Any) -> None:
         self.seconds = time.perf_counter() - self.started
 
 
 class TrainerClock(TrainerCallback):
-    """The same for the Hugging Face Trainer."""
+    """The same for the Trainers."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self.started = time.perf_counter()
@@ -67,19 +97,21 @@ class TrainerClock(TrainerCallback):
         self.seconds = time.perf_counter() - self.started
 
 
-def isotrain_seconds(n_rows: int) -> float:
+def isotrain_seconds(work: Work, n_rows: int, *more: str) -> float:
+    epochs = f"trainer.max_epochs={work.n_epochs}"
     with tempfile.TemporaryDirectory() as folder:
-        experiment = built(n_rows, Path(folder))
+        experiment = built((*work.overrides, epochs, *more), n_rows, Path(folder))
         clock = Clock()
         experiment.trainer.callbacks.append(clock)
         experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     return clock.seconds
 
 
-def bare_seconds(n_rows: int) -> float:
+def bare_seconds(work: Work, n_rows: int) -> float:
     """The same model, batches, optimizer and schedule, in a loop of eight lines."""
     with tempfile.TemporaryDirectory() as folder:
-        experiment = built(n_rows, Path(folder))
+        overrides = {o.partition("=")[0]: o for o in (*work.overrides, *work.bare)}
+        experiment = built((*overrides.values(), "speed=exact"), n_rows, Path(folder))
         module, loader = experiment.module, experiment.data.train_dataloader()
         model = module.model
         optimizer = module.optimizer(parameter_groups(model))
@@ -97,9 +129,27 @@ def bare_seconds(n_rows: int) -> float:
         return time.perf_counter() - started
 
 
-def trainer_seconds(n_rows: int, sampling: str) -> float:
+def arguments_of(folder: str, precision: str, sampling: str) -> dict[str, Any]:
+    """Arguments of either Trainer."""
+    return {
+        "output_dir": folder,
+        "per_device_train_batch_size": BATCH,
+        "num_train_epochs": 1,
+        "learning_rate": LR,
+        "weight_decay": 0.01,
+        "train_sampling_strategy": sampling,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": not torch.cuda.is_available(),
+        "bf16": precision.startswith("bf16"),
+    }
+
+
+def trainer_seconds(work: Work, n_rows: int, precision: str, sampling: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        experiment = built(n_rows, Path(folder))
+        experiment = built(work.overrides, n_rows, Path(folder))
         rows = [
             {
                 "input_ids": e.input_ids[0],
@@ -111,23 +161,10 @@ def trainer_seconds(n_rows: int, sampling: str) -> float:
         model = AutoModelForSequenceClassification.from_pretrained(
             packaged_folder(), num_labels=2, dtype=torch.float32
         )
-        arguments = TrainingArguments(
-            folder,
-            per_device_train_batch_size=BATCH,
-            num_train_epochs=1,
-            learning_rate=LR,
-            weight_decay=0.01,
-            train_sampling_strategy=sampling,
-            save_strategy="no",
-            logging_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            use_cpu=not torch.cuda.is_available(),
-        )
         clock = TrainerClock()
         trainer = Trainer(
             model=model,
-            args=arguments,
+            args=TrainingArguments(**arguments_of(folder, precision, sampling)),
             train_dataset=rows,  # type: ignore[arg-type]
             data_collator=DataCollatorWithPadding(experiment.data.tokenizer),
             callbacks=[clock],
@@ -136,25 +173,77 @@ def trainer_seconds(n_rows: int, sampling: str) -> float:
     return clock.seconds
 
 
+def sentence_seconds(work: Work, n_rows: int, precision: str) -> float:
+    """The Trainer of sentence-transformers, which tokenises in its steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = built(work.overrides, n_rows, Path(folder))
+        decode = partial(experiment.data.tokenizer.decode, skip_special_tokens=True)
+        examples = experiment.data.examples["train"]
+        rows = {
+            **{f"sentence{i + 1}": [decode(e.input_ids[i]) for e in examples] for i in (0, 1)},
+            "score": [float(e.label) / 5 for e in examples],
+        }
+        transformer = modules.Transformer(str(packaged_folder()), max_seq_length=128)
+        pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
+        model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
+        given = arguments_of(folder, precision, "random")
+        clock = TrainerClock()
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=SentenceTransformerTrainingArguments(**given),
+            train_dataset=Dataset.from_dict(rows),
+            loss=CosineSimilarityLoss(model),
+            callbacks=[clock],
+        )
+        trainer.train()
+    return clock.seconds
+
+
+def contenders_of(name: str, n_rows: int, precision: str) -> dict[str, Callable[[], float]]:
+    """What is measured beside the bare loop, by name."""
+    work = WORKS[name]
+    own = f"trainer.precision={precision}"
+    found: dict[str, Callable[[], float]] = {
+        "bare loop": partial(bare_seconds, work, n_rows),
+        "isotrain": partial(isotrain_seconds, work, n_rows, own),
+        "isotrain, speed=exact": partial(isotrain_seconds, work, n_rows, own, "speed=exact"),
+    }
+    if name in ("first_n", "head_only"):
+        whole = Work(("task=rte",))
+        found["isotrain, nothing frozen"] = partial(isotrain_seconds, whole, n_rows, own)
+    if name == "random":
+        found["isotrain, by length"] = partial(isotrain_seconds, WORKS["rte"], n_rows, own)
+        found["Trainer"] = partial(trainer_seconds, work, n_rows, precision, "random")
+    if name in ("rte", "wic"):
+        for sampling, said in (("group_by_length", "by length"), ("random", "random")):
+            found[f"Trainer, {said}"] = partial(trainer_seconds, work, n_rows, precision, sampling)
+    if name == "stsb":
+        said = "sentence-transformers Trainer"
+        found[said] = partial(sentence_seconds, work, n_rows, precision)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", nargs="+", choices=list(WORKS), default=["rte"])
+    parser.add_argument("--precision", default="32-true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=384)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     quiet()
-    contenders: dict[str, Callable[[], float]] = {
-        "isotrain": lambda: isotrain_seconds(arguments.rows),
-        "bare PyTorch loop, same batches": lambda: bare_seconds(arguments.rows),
-        "Trainer, group by length": lambda: trainer_seconds(arguments.rows, "group_by_length"),
-        "Trainer, dynamic padding": lambda: trainer_seconds(arguments.rows, "random"),
-    }
-    times = interleaved(arguments.rounds, contenders, seconds=lambda contender: contender())
-    setting(f"RTE, MiniLM, batch {BATCH}, {arguments.rows} rows", arguments.rounds)
-    head("contender", "examples/s (median)", "isotrain is faster by (median of ratios, quartiles)")
-    for name in contenders:
-        rate = 1e3 * arguments.rows / ms(times, name)
-        row(name, f"{rate:.1f}", ratio(times, name, "isotrain"))
+    for name in given.work:
+        contenders = contenders_of(name, given.rows, given.precision)
+        times = interleaved(given.rounds, contenders, seconds=lambda contender: contender())
+        setting(f"{name}, batch {BATCH}, {given.rows} rows, {given.precision}", given.rounds)
+        head("contender", "examples/s (median)", "times as fast as the bare loop (quartiles)")
+        for contender in contenders:
+            rate = 1e3 * given.rows / ms(times, contender)
+            row(contender, f"{rate:.1f}", ratio(times, "bare loop", contender))
+        if name == "random":
+            faster = ratio(times, "isotrain, by length", "isotrain")
+            print(f"\nrandom over by length: {faster}")
+        print(flush=True)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,7 @@ KEYS: dict[str, str] = {  # renamed overrides: "key" or "key=value" -> the same 
     "isotropy.assign": "isotropy.assign.method",
     "isotropy.removal": "isotropy.removal.mode",
 }
+AS_BEFORE = ("speed=exact", "training.frozen_dropout=true")  # defaults that changed
 STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the newer side
 LOGGED: dict[str, str] = {
     "val/majority_share": "val/predicted_majority_share",
@@ -211,6 +212,8 @@ def arguments(configuration: Configuration, is_new: bool, first: bool = False) -
         given[word.partition("=")[0]] = word.replace("{metrics}", f"[{METRICS.replace(' ', ',')}]")
     if not is_new:
         return list(given.values())
+    for word in AS_BEFORE:
+        given.setdefault(word.partition("=")[0], word)
     return [KEYS.get(word, KEYS.get(k, k) + word[len(k) :]) for k, word in given.items()]
 
 

@@ -76,7 +76,6 @@ def check_experiment(
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
     warn_of_data(cfg, data)
     warn_of_rates(plan, encoder, module)
-    warn_of_dropout(plan, encoder, level, cfg.training.frozen_dropout)
     refits = any(layer.eval_stats == "refit" for layer in model.transforms.values())
     if (rows := cfg.training.refit_rows) != TrainingConfig.refit_rows and not refits:
         rank_zero_warn(
@@ -345,16 +344,4 @@ def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:
         rank_zero_warn(
             f"training.head_lr_factor={factor} changes nothing: with {given} only the encoder "
             "trains; leave it out"
-        )
-
-
-def warn_of_dropout(plan: Plan, encoder: Encoder, level: int, frozen_dropout: bool) -> None:
-    """Warn of `frozen_dropout` where all up to `level`, the highest read, trains in all stages."""
-    level_of = levels(encoder)
-    parts = set(range(min(level, encoder.n_blocks) + 1))
-    is_frozen = [parts - {level_of[name] for name in names} for names in plan.values()]
-    if not frozen_dropout and not any(is_frozen):
-        rank_zero_warn(
-            "training.frozen_dropout=false changes nothing: no block and no embedding layer is "
-            "frozen as a whole; leave it out"
         )

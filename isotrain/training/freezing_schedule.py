@@ -30,7 +30,7 @@ class Freezing(pl.Callback):
         frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
     """
 
-    def __init__(self, plan: Plan, frozen_dropout: bool = True) -> None:
+    def __init__(self, plan: Plan, frozen_dropout: bool = False) -> None:
         super().__init__()
         self.plan, self.frozen_dropout = plan, frozen_dropout
         self._applied: frozenset[str] | None = None  # what of the encoder trains now

@@ -306,7 +306,7 @@ ISTAR = ("task.form=bi", "objective=[istar]")
         ),
         (("data.fraction=1", "data.n_train=100"), []),
         # what trains
-        (("peft=ia3", "training.frozen_dropout=false", "training.layer_decay=0.9"), []),
+        (("peft=ia3", "training.layer_decay=0.9"), []),
         (("freezing=only", "freezing.patterns=[*.bias,*.LayerNorm.*]"), []),
         (("freezing=first_n", "peft=lora"), ["peft trains its adapters and freezes the rest"]),
         (("freezing=only", "freezing.patterns=bias"), ["freezing.patterns is a list"]),

@@ -20,7 +20,7 @@ def overrides(small, tmp_path):
     return (
         *small,
         *("task=wic", *STEPS, "freezing.every=8", "trainer.max_epochs=2"),
-        *("training.layer_decay=0.7", "training.frozen_dropout=false", "training.reinit_blocks=1"),
+        *("training.layer_decay=0.7", "training.reinit_blocks=1"),
         *("trainer.val_check_interval=6", "checkpoint.every_steps=3", "cache_dir=null"),
         *("metric=[]", f"output_dir={tmp_path / 'runs'}"),
     )
@@ -68,7 +68,6 @@ def test_adapters_through_the_whole_command(composed, overrides, tmp_path, monke
     assert [name for name in state if not state[name].equal(weights[name])] == []
     # The start is that of a run without: the adapters are drawn behind all else.
     start = composed(*without, "trainer.max_epochs=0", f"output_dir={tmp_path / 'start'}")
-    start.training.frozen_dropout = True
     _, _, plain = finished(start)
     base = {name.replace(".base_layer", ""): value for name, value in state.items()}
     same = {n for n, value in plain.items() if n.startswith("model.encoder.")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 TASK = ("task=rte", "metric=[]")
-REST = "training.frozen_dropout=false"
 TEXT = ("task=text", "metric=[]", "objective=[simcse]", "objective.simcse.reads=[layer_1/mean]")
 
 
@@ -72,34 +71,6 @@ def test_fresh_blocks_whose_phase_is_never_reached_are_refused(built, overrides,
     told = rf"reinit_blocks=2 .* within {n_steps} optimizer steps freezing .* block 1 untrained"
     with pytest.raises(ValueError, match=told):
         built(*TASK, "training.reinit_blocks=2", *overrides)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        (*TASK, *freezing("bitfit")),
-        (*TASK, *freezing("layer_norm_only")),
-        (*TASK, *freezing("only", "patterns=[*]")),
-        (*TEXT, *freezing("only", "patterns=['*embeddings*','*.0.*']")),  # block 2 is not read
-    ],
-)
-def test_no_dropout_to_rest(built, overrides):
-    with pytest.warns(UserWarning, match=r"training\.frozen_dropout=false changes nothing"):
-        built(*overrides, REST)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        freezing("head_only"),
-        freezing("embeddings"),
-        freezing("gradual"),  # its last phase trains all
-        freezing("only", "patterns=['*.layer.*.bias']"),
-        ("peft=lora",),
-    ],
-)
-def test_dropout_to_rest(built, overrides):
-    assert built(*TASK, *overrides, REST).plan
 
 
 @pytest.mark.parametrize(

@@ -57,16 +57,16 @@ def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built)
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
-FROZEN = ("freezing=first_n", "freezing.n_blocks=1", "training.frozen_dropout=false")
+FROZEN = ("freezing=first_n", "freezing.n_blocks=1")
 
 
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
         (FROZEN, "taken"),
-        (("freezing=gradual", "training.frozen_dropout=false"), "taken"),
+        (("freezing=gradual",), "taken"),
         ((), "no block is frozen"),
-        (FROZEN[:2], "training.frozen_dropout=true"),
+        ((*FROZEN, "training.frozen_dropout=true"), "training.frozen_dropout=true"),
         ((*FROZEN, "cache_dir=null"), "cache_dir=null"),
         ((*FROZEN, "isotropy=mean", "site=[layer_1]"), "taken"),
         (
@@ -101,7 +101,6 @@ def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
         trained(
             *freezing,
             f"data.batching={batching}",
-            "training.frozen_dropout=false",
             "trainer.max_steps=6",
             "trainer.max_epochs=3",
             f"speed.frozen_prefix={is_taken}",
