@@ -26,7 +26,7 @@ def test_parts_are_judged_in_another_process_which_imports_torch(tmp_path):
     assert not imported
     mistakes, monitor, mode, data = sound
     assert (mistakes, monitor, mode) == ([], "accuracy", "max")
-    assert data.startswith("wic")
+    assert data.startswith("demo")
     assert "isotropy.colour" in of_part[0][0]
     assert "nowhere" in of_data[0][0]
     assert of_part[1:] == of_data[1:] == [None, None, ""]
