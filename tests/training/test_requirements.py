@@ -11,7 +11,8 @@ import json, sys
 from isotrain.config.compose import compose_run
 from isotrain.training.requirements import late_mistakes_apart
 common = ["task=wic", "encoder=tiny", "source=demo"]
-own = (["isotropy=zca"], ["isotropy=zca", "+isotropy.colour=red"], ["source=local", "source.root=nowhere"])
+no_data = ["source=local", "source.root=nowhere"]
+own = ([], ["isotropy=zca", "+isotropy.colour=red"], no_data)
 configs = [compose_run([*common, *more]) for more in own]
 found = late_mistakes_apart(configs)
 print(json.dumps([found, "torch" in sys.modules]))
