@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from scipy.stats import bootstrap, spearmanr
 
 from isotrain.cli import main
 from isotrain.export.card import citations, isotropy_table, score_table, scored
@@ -49,6 +50,25 @@ def test_the_interval_of_a_score_is_that_of_its_rows(run):
     assert found["test", "accuracy"].interval == accuracy_interval("test/accuracy", 0.7, 50)
     assert found["test", "accuracy"].n_examples == 50
     assert "accuracy | 75.0 points | 70.5 to 79.0 | 400" in score_table([dev])
+
+
+def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
+    generator = np.random.default_rng(0)
+    label = generator.normal(size=300)
+    prediction = label + generator.normal(size=300)
+    write_predictions(run.folder, "dev", Predictions(np.arange(300), label, prediction))
+    value = spearmanr(label, prediction).statistic
+    run.result["scores"] = {"val/spearman": value, "test/spearman": 0.5}
+    dev, test = scored(run, ("spearman",))
+    own = bootstrap((label, prediction), _spearman, paired=True, n_resamples=2000, rng=0)
+    assert dev.interval == pytest.approx(own.confidence_interval, abs=0.02)
+    assert test.interval is None, "its predictions are not kept"
+    write_predictions(run.folder, "dev", Predictions(np.arange(300), label, np.zeros(300)))
+    assert scored(run, ("spearman",))[0].interval is None, "constant predictions have no rank"
+
+
+def _spearman(label, prediction):
+    return spearmanr(label, prediction).statistic
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):

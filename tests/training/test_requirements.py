@@ -1,0 +1,33 @@
+"""What only imported parts can tell of a plan, found in another process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+TELL = """
+import json, sys
+from isotrain.config.compose import compose_run
+from isotrain.training.requirements import late_mistakes_apart
+common = ["task=wic", "encoder=tiny", "source=demo"]
+no_data = ["source=local", "source.root=nowhere"]
+own = ([], ["isotropy=zca", "+isotropy.colour=red"], no_data)
+configs = [compose_run([*common, *more]) for more in own]
+found = late_mistakes_apart(configs)
+print(json.dumps([found, "torch" in sys.modules]))
+"""
+
+
+def test_parts_are_judged_in_another_process_which_imports_torch(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", TELL], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    (sound, of_part, of_data), imported = json.loads(done.stdout.splitlines()[-1])
+    assert not imported
+    mistakes, monitor, mode, data = sound
+    assert (mistakes, monitor, mode) == ([], "accuracy", "max")
+    assert data.startswith("demo")
+    assert "isotropy.colour" in of_part[0][0]
+    assert "nowhere" in of_data[0][0]
+    assert of_part[1:] == of_data[1:] == [None, None, ""]
