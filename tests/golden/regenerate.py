@@ -38,6 +38,7 @@ OVERRIDES = (
     "trainer.accelerator=cpu",
     "threads=1",
     "report=false",
+    "speed=exact",  # dropout masks of torch
 )
 
 
