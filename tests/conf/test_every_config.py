@@ -63,7 +63,8 @@ NEEDED = {
 OPTIONS = sorted(
     f"{file.parent.name}/{file.stem}"
     for file in CONF.glob("*/*.yaml")
-    if file.parent.name not in ("study", "tune", "sweep", "analysis")  # no part of one run
+    # no part of one run, and a section of keys
+    if file.parent.name not in ("study", "tune", "sweep", "analysis", "speed")
 )
 
 
