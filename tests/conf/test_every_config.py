@@ -121,7 +121,7 @@ def component(cfg, name):
     return node["function"] if group == "metric" else node
 
 
-BOUND = [name for name in OPTIONS if name.split("/")[0] not in ("experiment", "trainer")]
+BOUND = [name for name in OF_PARTS if name.split("/")[0] not in ("experiment", "trainer")]
 
 
 def of_file(value):
