@@ -9,8 +9,9 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from benchmarks.kill_points import untimed
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
+from isotrain.runs.files import read_records
 from isotrain.training.module import FineTuning
 
 
