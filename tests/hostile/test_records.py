@@ -1,4 +1,4 @@
-"""Two hundred damaged records of runs, as the commands that read them show them."""
+"""Damaged records of runs, studies and searches, as the commands that read them show them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,28 @@ BYTES = {
 }
 
 
+LOST = ("empty", "zeros", "noise", "nested", "digits", "no object", "UTF-16")  # nothing to read
+PLANS = {  # the folder of a plan, and the files below the output folder that are damaged
+    "studies/mine": ("study.json",) * 6 + ("runs.parquet", "table.md"),
+    "tune/mine": ("search.json",) * 5 + ("study.db",) * 3 + ("trials.csv",),
+}
+KNOWN_BY = ("study.json", "search.json", "study.db")
+SHARED = ("plan.yaml", "lock", "jobs/*.json", "logs/*", "../../wic/*/result.json")
+SHARED += ("../../wic/*/result.json", "../../wic/*/metrics.jsonl", "../../.cache/*.json")
+LOOKS = ("status", "report", "collect", "cancel", "run")
+STUDY = """overrides: [OVERRIDES]
+tasks: {wic: [task=wic]}
+arms: {none: [isotropy=none], clip: [isotropy=clip]}
+baseline: none
+seeds: [0]
+"""
+SEARCH = """overrides: [OVERRIDES, task=wic]
+space: {optimizer.lr: [0.1, 0.01]}
+sampler: grid
+n_trials: 2
+"""
+
+
 def _flipped(whole, bit):
     return whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :]
 
@@ -47,6 +69,18 @@ def foreign(one, whole):
     return f"line {number + 1}, {name}: {ascii(value)[:40]}", ("\n".join(lines) + "\n").encode()
 
 
+def damage(one, file):
+    """Damage a file; what was done."""
+    whole, is_json = file.read_bytes(), "json" in file.suffix and file.parent.name != ".cache"
+    what = one.choice([*BYTES, *["foreign"] * 12 * is_json])
+    if what == "foreign":
+        what, content = foreign(one, whole)
+    else:
+        content = BYTES[what](one, whole)
+    file.write_bytes(content)
+    return what
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two finished runs in `out/`."""
@@ -64,13 +98,7 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     shutil.copytree(runs, place)
     run, neighbour = sorted(place.glob("out/wic/*"))
     file = run / one.choice(("result.json",) * 4 + ("metrics.jsonl",) * 2 + ("config.yaml",))
-    what = one.choice([*BYTES, *["foreign"] * 12 * (file.suffix != ".yaml")])
-    whole = file.read_bytes()
-    if what == "foreign":
-        what, content = foreign(one, whole)
-    else:
-        content = BYTES[what](one, whole)
-    file.write_bytes(content)
+    what = damage(one, file)
     reader = READERS[number % len(READERS)]
     command = {
         "collect": ["collect", "out"],
@@ -81,6 +109,47 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     end, why = ended(command, place), ""
     if reader == "collect" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
         why = "an intact neighbour is not shown"
-    if end.kind == "refused" and "is damaged" in end.text and str(file.name) not in end.text:
+    if "is damaged" in end.text and file.name not in end.text:
         end = end._replace(kind="silent")
+    if what in LOST and file.name == "result.json" and file.name not in end.text:
+        why = "the damage is not told"
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """A study of two runs and a search of two trials, each in `out/` of its own folder."""
+    root = tmp_path_factory.mktemp("plans")
+    overrides = ", ".join(f"'{text}'" for text in (*TINY, "output_dir=out"))
+    for folder, text in zip(PLANS, (STUDY, SEARCH), strict=True):
+        (place := root / folder.partition("/")[0]).mkdir()
+        (place / "mine.yaml").write_text(text.replace("OVERRIDES", overrides))
+        end = ended(["run", "mine.yaml"], place, limit_s=600)
+        assert end.kind == "ran", end.text
+    return root
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """No figures, and no process before there is a run to start."""
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+    monkeypatch.setattr("isotrain.commands.plans.warm_up", lambda: None)
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_a_damaged_plan(number, plans, quick, tmp_path, record_property):
+    one, place = draw("plans", number), tmp_path / "place"
+    folder = list(PLANS)[number % 2]
+    shutil.copytree(plans / folder.partition("/")[0], place)
+    own = place / "out" / folder
+    file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
+    what, reader = damage(one, file), LOOKS[number // 2 % len(LOOKS)]
+    target = f"out/{folder}" if reader != "collect" else "out"
+    if reader == "run" and file.parent.name == "jobs":
+        target = str(file)
+    end, why = ended([reader, target], place, limit_s=120), ""
+    if what in LOST and file.name == "result.json" and reader != "cancel":
+        why = "the damage is not told" * (file.name not in end.text)
+    if what in LOST and file.name in KNOWN_BY and reader != "collect":
+        why = "what a plan is known by is damaged, and it goes on"
+    judged(record_property, f"{file.name} {what}; {reader} {target}", end, why)
