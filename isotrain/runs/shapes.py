@@ -109,6 +109,8 @@ def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str
             raise ValueError(reason)
     except RecursionError as error:
         raise DamagedError(path, "nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise DamagedError(path, f"half a character, {error.object[error.start]!a}") from error
     except ValueError as error:
         raise DamagedError(path, error) from error
     found: StoredObject = _named(content, path)
