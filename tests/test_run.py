@@ -104,6 +104,7 @@ def test_result(finished):
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),
         *("stopped_by_patience", "degenerate", "degenerate_reason", "timings_s", "speed"),
+        "weights_sha256",
     }
     assert result["status"] == "finished"
     assert result["steps"] == 5

@@ -84,7 +84,7 @@ class RunFolder:
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
-        if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
+        if self.cfg.checkpoint.final and not result.get("weights_sha256"):
             note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
         if self.cfg.logger:
             note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
@@ -100,8 +100,8 @@ class RunFolder:
         What is behind may be of a run that was killed later.
         """
         file = self.path / "metrics.jsonl"
-        found = file.read_bytes()[:n_bytes] if file.is_file() else b""
-        if hashlib.sha256(found).hexdigest() != sha256:
+        content = file.read_bytes()[:n_bytes] if file.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != sha256:
             raise DamagedError(file, f"its first {n_bytes} bytes are not what was written")
 
     def begin(self, facts: dict[str, Any], resumed_after: int | None) -> str:
@@ -177,12 +177,14 @@ class RunFolder:
         files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
         folders = [self.path / name for name in FOLDERS_OF_A_TRY]
         wrong = [*(f for f in files if f.is_dir()), *(f for f in folders if f.is_file())]
+        reasons = dict.fromkeys(wrong, "")
         try:
             read_result(self.path)
         except DamagedError as error:
-            wrong.append(error.path)
-        for aside in put_aside(*wrong):
-            say(f"{aside}: kept under this name, as it is no {aside.stem} of a run")
+            reasons[error.path] = f" ({error.reason})"
+        for path, reason in reasons.items():
+            for aside in put_aside(path):
+                say(f"{aside}: kept under this name, as it is no {path.name} of a run{reason}")
 
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)
