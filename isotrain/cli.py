@@ -33,11 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(getattr(import_module(f"isotrain.{module}"), name)(**given))
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return 128 + SIGINT
-    except BrokenPipeError:  # `| head` has what it wants
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + SIGPIPE
+    except (KeyboardInterrupt, BrokenPipeError, SystemExit) as end:
+        return ended_by(end)
     except (ValueError, OSError) as error:
         from isotrain.console import reject
         from isotrain.jobs.stored import PlanError
@@ -46,6 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, PlanError | DamagedError | OSError):
             return reject(str(error))
         raise
+
+
+def ended_by(end: BaseException) -> int:
+    """The exit code of a command that Ctrl-C or a closed pipe has ended; libraries exit then."""
+    causes = type(end), type(end.__context__)
+    if KeyboardInterrupt in causes:  # Lightning exits with 1
+        return 128 + SIGINT
+    if BrokenPipeError in causes:  # `| head` has what it wants; rich exits with 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + SIGPIPE
+    raise end
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrain.cli import parsers
+from isotrain.cli import main, parsers
+from isotrain.commands import plans
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,6 +99,41 @@ def test_elsewhere_than_linux_and_macos_one_sentence_says_so():
     assert found.stderr == (
         "isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)\n"
     )
+
+
+@pytest.mark.parametrize("command", [["run"], ["analyze", "list"]], ids=["rich", "print"])
+def test_a_closed_pipe_ends_a_command_without_a_word(command):
+    """As `isotrain run | head -1` does."""
+    looker, ours = os.pipe()
+    os.close(looker)
+    line = [sys.executable, "-m", "isotrain", *command]
+    found = subprocess.run(line, stdout=ours, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+    os.close(ours)
+    assert (found.returncode, found.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_ctrl_c_is_told_by_the_exit_code_where_a_library_exits(monkeypatch):
+    """Lightning makes an exit with 1 of it; any other exit stays as it is."""
+    causes = [KeyboardInterrupt(), ValueError()]
+
+    def exit_as_lightning_does(target, **_):
+        try:
+            raise causes.pop(0)
+        except BaseException:
+            sys.exit(3)
+
+    monkeypatch.setattr(plans, "run", exit_as_lightning_does)
+    assert main(["run"]) == 128 + signal.SIGINT
+    with pytest.raises(SystemExit, match="3"):
+        main(["run"])
+
+
+@pytest.mark.parametrize("command", ["run", "status", "export", "collect"])
+def test_control_characters_of_a_command_line_are_escaped(command, capsys):
+    assert main([command, "no\x1b]0;title\x07where\u202e"]) == 2
+    error = capsys.readouterr().err
+    assert "no\\x1b]0;title\\x07where\\u202e" in error
+    assert not {"\x1b", "\x07", "\u202e"} & set(error)
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ import sys
 import termios
 
 import pytest
+from rich.table import Table
 
-from isotrain.console import launched
+from isotrain.console import launched, reject, say
 
 WIDTH = 70
 HEAD = (
@@ -185,3 +186,15 @@ def test_whether_a_launcher_started_this_process(monkeypatch, environment, expec
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert launched() is expected
+
+
+def test_control_characters_are_escaped_in_messages_and_tables(capsys):
+    reject("no \x1b]0;title\x07\n\u202ehere\x9b2J")
+    table = Table("na\x1b[31mme")
+    table.add_row("a\x9b2J\u202e")
+    say(table)
+    say("b\x1b[2J\ttab")
+    out, error = capsys.readouterr()
+    assert error == "isotrain: this cannot run\n  no \\x1b]0;title\\x07\n  \\u202ehere\\x9b2J\n"
+    assert all(text in out for text in ("na\\x1b[31mme", "a\\x9b2J\\u202e", "b\\x1b[2J"))
+    assert not {"\x1b", "\x9b", "\u202e"} & set(out)

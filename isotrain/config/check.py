@@ -15,7 +15,6 @@ from isotrain.config.validate import (
     resolved,
     secret_mistakes,
     target_mistakes,
-    with_defaults,
     wrong_keys,
     wrong_shapes,
 )
@@ -28,7 +27,6 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
     content, mistakes = resolved(cfg)
     mistakes += wrong_keys(content, schema)
     mistakes += secret_mistakes(cfg)
-    content = with_defaults(content, schema)  # a key that was deleted hides no other mistake
     mistakes += wrong_shapes(content, schema)
     mistakes += target_mistakes(content)
     if is_whole(content, schema):  # the facts read its parts

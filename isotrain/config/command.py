@@ -134,7 +134,7 @@ def check_jobs(
             mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
         values_of_job = [o for o in job if not _is_group(loader, o)]
-        found = [m for o in values_of_job if (m := _apply(o, cfg, unknown))]
+        found = [m for o in values_of_job if (m := _apply(o, cfg, unknown, root.schema))]
         mistakes += found
         is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
         if not is_missing and len(jobs) < MOST_JUDGED:
@@ -267,11 +267,15 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     ]
 
 
-def _apply(override: Override, cfg: DictConfig, unknown: set[str]) -> str | None:
+def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schema) -> str | None:
     """Apply an override in place; the mistake if it does not apply (known groups only)."""
     key = override.key_or_group
     if key.partition(".")[0] in unknown:
         return None
+    section, _, leaf = key.rpartition(".")
+    keys = schema.sections.get(section)
+    if override.is_delete() and keys and leaf in keys.__dataclass_fields__:
+        return f"{key} was deleted, and {schema.what} needs it; leave it in"
     try:
         ConfigLoaderImpl._apply_overrides_to_config([override], cfg)
     except Exception as error:

@@ -16,10 +16,11 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.runs.files import as_json, read_result, replace_text
 from isotrain.runs.secrets import redacted
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.shapes import DamagedError, misfit
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
+JOB = {"arm": str, "config": dict, "overrides": [str], "search": str, "planned_data": str}
 
 
 def conf_folder() -> str:
@@ -160,6 +161,8 @@ def read_job(path: Path) -> RunJob:
 def parse_job(text: str) -> RunJob:
     """The job of a `job_text`."""
     job = json.loads(text)
+    if reason := misfit(job, JOB):
+        raise ValueError(reason)
     if mistakes := arm_mistakes(arm := job["arm"]):
         raise ValueError(*mistakes)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(job["config"])))

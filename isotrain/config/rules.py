@@ -22,9 +22,7 @@ Parts = Mapping[str, Any]  # path of a node to its imported class or function
 OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
 NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
 NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
-CLUSTER_PCA = "isotrain.transforms.cluster_pca.ClusterPCA"
 REMOVAL = "isotrain.geometry.cluster_removal.Removal"
-OF_CLUSTERS = {"stats", "n_clusters", "n_components", "removal"}
 
 
 # Of the keys
@@ -66,14 +64,14 @@ def whole_evaluations(content: Content) -> Iterator[str]:
             )
 
 
-def each_once(content: Content, key: str = "") -> Iterator[str]:
-    """A list of names has each of them once."""
-    for name, value in content.items():
-        here = f"{key}{name}"
-        if isinstance(value, dict):
-            yield from each_once(value, f"{here}.")
-        elif isinstance(value, list) and twice(value):
-            yield f"{here} must have each of its names once, got {value}"
+def each_once(content: Content) -> Iterator[str]:
+    """Sites, views, headline values and read points are named once."""
+    lists = {"site": content["site"], "monitor.views": content["monitor"]["views"]}
+    lists["monitor.headline"] = content["monitor"]["headline"] or []
+    lists |= {f"objective.{n}.reads": o.get("reads") for n, o in _nodes(content, "objective")}
+    for key, names in lists.items():
+        if isinstance(names, list) and twice(names):
+            yield f"{key} must have each of its names once, got {names}"
 
 
 def twice(names: Sequence[Any]) -> bool:
@@ -278,15 +276,14 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
 
 def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
     """Statistics of the batch have embeddings enough: two, or enough for each cluster."""
-    layer_class = parts["isotropy"]
-    defaults = {name: p.default for name, p in parameters_of(layer_class).items()}
+    defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
     layer = {**defaults, **content["isotropy"]}
     if layer.get("stats") != "batch" or "pooled" not in content["site"]:
         return
     per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
     shares = 1 if content["sync"] else n_processes(content["trainer"])
     batch = content["data"]["batch_size"] // shares
-    if not set(defaults) >= OF_CLUSTERS:
+    if not {"n_clusters", "n_components", "removal"} <= defaults.keys():
         if batch * per_example < 2:
             yield (
                 f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
@@ -294,31 +291,22 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
                 "data.batch_size, or isotropy.stats=queue"
             )
         return
-    lineage = [f"{c.__module__}.{c.__qualname__}" for c in getattr(layer_class, "__mro__", ())]
-    if CLUSTER_PCA not in lineage:
-        return
     removal = {name: p.default for name, p in parameters_of(load(REMOVAL)).items()}
     removal |= layer["removal"] if isinstance(layer["removal"], Mapping) else {}
     k, components = layer["n_clusters"], layer["n_components"]
     rho, needed = removal["rho"], removal["min_rows"]
     rows = batch * per_example / k
-    removed = math.floor(rho * (rows - 1) + 1e-9)
-    least = max(needed, 1 / rho + 1 if components > 0 else 0)
+    least = max(needed, 1 / rho + 1 if components > 0 else 0)  # floor(rho·(n−1)) is at least 1
     enough = math.ceil(math.ceil(least * k - 1e-9) / per_example) * shares
     sizes = f"data.batch_size={batch * shares}"
     sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
     sizes += f" × {per_example} vectors" if per_example > 1 else ""
-    shared = f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} embeddings a cluster"
-    ways = f"use data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
-    if rows < needed:
+    if rows < least - 1e-9:
         yield (
-            f"{shared}, fewer than isotropy.removal.min_rows={needed}: clusters would fall back to "
-            f"global statistics; {ways}"
-        )
-    elif components > 0 and removed < 1:
-        yield (
-            f"{shared}, of which floor(rho·(n−1)) = floor({rho}·{rows - 1:.3g}) = {removed} "
-            f"directions may be removed; {ways}"
+            f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} embeddings a cluster, and "
+            f"isotropy.removal.min_rows={needed}, rho={rho:g} need {math.ceil(least - 1e-9)} (with "
+            "fewer, no direction may be removed, or clusters fall back to global statistics); use "
+            f"data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
         )
 
 

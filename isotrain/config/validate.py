@@ -62,7 +62,7 @@ def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
 
 
 def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
-    """Keys that `+key=value` added to the schema, and those that `~key` deleted."""
+    """Keys that `+key=value` added to the schema, and empty ones."""
     found = []
     for section, keys in schema.sections.items():
         if section and section not in content:
@@ -76,25 +76,9 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
             f"{section or schema.what} has no key {key}; {nearest(str(key), legal)}"
             for key in sorted(set(node) - set(legal), key=str)
         ]
-        found += [
-            f"{section and section + '.'}{key} was deleted, and {schema.what} needs it; leave it in"
-            for key in legal
-            if key not in node
-        ]
         empty = [key for key in legal if node.get(key) == ""]
         found += [f"{key} is empty; give it a value, or null" for key in empty]
     return found
-
-
-def with_defaults(content: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The content with the schema's value for every key that is absent."""
-    defaults = OmegaConf.to_container(OmegaConf.structured(schema.sections[""]), enum_to_str=True)
-    assert isinstance(defaults, dict)
-    whole = {**defaults, **content}
-    for section in filter(None, schema.sections):
-        if isinstance(whole[section], dict):
-            whole[section] = {**defaults[section], **whole[section]}
-    return whole
 
 
 def is_part(node: Any) -> bool:
@@ -105,11 +89,9 @@ def is_part(node: Any) -> bool:
 
 
 def is_whole(content: dict[str, Any], schema: Schema) -> bool:
-    """Whether every needed group is a part and every section has its keys."""
-    return all(is_part(content.get(group)) for group in schema.needed) and not any(
-        not isinstance(node := content.get(section) if section else content, dict)
-        or any(f.name not in node for f in fields(keys))
-        for section, keys in schema.sections.items()
+    """Whether every needed group is a part and every section a mapping."""
+    return all(is_part(content.get(group)) for group in schema.needed) and all(
+        isinstance(content.get(section), dict) for section in filter(None, schema.sections)
     )
 
 

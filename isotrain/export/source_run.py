@@ -34,16 +34,15 @@ def read_run(folder: Path) -> SourceRun:
     """The run of a folder; what its record names is judged as `isotrain train` judges it.
 
     Raises:
-        CannotExportError: no run, not a training run, not finished, a damaged record, without
-            weights, or a configuration that names what may not be called, or data or weights that
-            are not here.
+        CannotExportError: no run, not a training run, not finished, without weights, or a
+            configuration that names what may not be called, or data or weights that are not here.
+        DamagedError: the record is no longer as it was written.
     """
     path = folder / "result.json"
-    with refusing(f"{path} must be the record of a run; {WANTED}"):
-        result = read_result(folder)
-        config = result.get("config", {})
-        for key in NEEDED if result.get("status") == "finished" and "checkpoint" in config else ():
-            result[key]
+    result = read_result(folder)
+    config = result.get("config", {})
+    for key in NEEDED if result.get("status") == "finished" and "checkpoint" in config else ():
+        result[key]
     if "checkpoint" not in config:
         raise CannotExportError(f"there is no record of a training run in {folder}; {WANTED}")
     if result["status"] != "finished":

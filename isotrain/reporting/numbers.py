@@ -15,8 +15,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def number(value: float | None, digits: int = 3) -> str:
     """A value with some digits; whole numbers as they are, a dash for none.
 
-    >>> [number(v) for v in (0.61, -12.345, 123.4, 999.6, 8.77e-5, 24.0, float("nan"))]
-    ['0.610', '−12.3', '123', '1,000', '8.77·10⁻⁵', '24', '–']
+    >>> [number(v) for v in (-12.345, 123.4, 999.6, 1e-4 + 1e-9, 8.77e-5, 24.0, float("nan"))]
+    ['−12.3', '123', '1,000', '0.000100', '8.77·10⁻⁵', '24', '–']
     >>> number(0.123456, digits=4), number(1234.5, digits=4)
     ('0.1235', '1,234')
     """

@@ -178,12 +178,14 @@ class RunFolder:
         files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
         folders = [self.path / name for name in FOLDERS_OF_A_TRY]
         wrong = [*(f for f in files if f.is_dir()), *(f for f in folders if f.is_file())]
+        reasons = dict.fromkeys(wrong, "")
         try:
             read_result(self.path)
         except DamagedError as error:
-            wrong.append(error.path)
-        for aside in put_aside(*wrong):
-            say(f"{aside}: kept under this name, as it is no {aside.stem} of a run")
+            reasons[error.path] = f" ({error.reason})"
+        for path, reason in reasons.items():
+            for aside in put_aside(path):
+                say(f"{aside}: kept under this name, as it is no {path.name} of a run{reason}")
 
     def _write(self) -> None:
         write_json(self.path / "result.json", self.record)

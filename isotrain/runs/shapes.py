@@ -82,7 +82,7 @@ class DamagedError(ValueError):
         )
 
 
-class Stored(dict[str, Any]):
+class StoredObject(dict[str, Any]):
     """A JSON object of a file: a key that it lacks is named with the file."""
 
     def __init__(self, path: Path | str, pairs: Iterable[tuple[str, Any]]) -> None:
@@ -93,7 +93,7 @@ class Stored(dict[str, Any]):
         raise DamagedError(self.path, f"{key} is missing")
 
 
-def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str) -> Stored:
+def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str) -> StoredObject:
     """The JSON object of a file's bytes, of this shape and with these keys.
 
     Raises:
@@ -109,22 +109,24 @@ def parsed(text: bytes, path: Path | str, shape: Mapping[str, Any], *needed: str
             raise ValueError(reason)
     except RecursionError as error:
         raise DamagedError(path, "nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise DamagedError(path, f"half a character, {error.object[error.start]!a}") from error
     except ValueError as error:
         raise DamagedError(path, error) from error
-    found: Stored = _named(content, path)
+    found: StoredObject = _named(content, path)
     for key in needed:
         found[key]
     return found
 
 
 def _named(content: Any, path: Path | str, deep: bool = True) -> Any:
-    """Objects as `Stored`; those of a configuration stay as they are, for OmegaConf."""
+    """Objects as `StoredObject`; those of a configuration stay as they are, for OmegaConf."""
     if isinstance(content, list):
         return [_named(value, path) for value in content] if deep else content
     if not isinstance(content, dict):
         return content
     pairs = ((k, _named(v, path, k != "config") if deep else v) for k, v in content.items())
-    return Stored(path, pairs)
+    return StoredObject(path, pairs)
 
 
 def misfit(content: Any, shape: Any, at: str = "") -> str:

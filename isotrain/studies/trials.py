@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from isotrain.console import say
 from isotrain.jobs.stored import DATABASE, PlanError
 from isotrain.runs.files import check_inside
+from isotrain.runs.shapes import COUNT, misfit
 from isotrain.studies.search import Search
 from isotrain.studies.search_plan import Plan
 from isotrain.studies.space import Parameter, Value, grid
@@ -27,6 +28,9 @@ from isotrain.studies.space import Parameter, Value, grid
 IDENTITY = "identity"
 ASKED = "n_trials"  # of the storage: how many trials the last call asked for
 POINT = "point"  # of a grid, that a trial was made for
+VALUES = "values"  # of a complete trial
+OF_SEARCH = {IDENTITY: dict, ASKED: COUNT}  # attributes in the storage
+OF_TRIAL = {"bad": str, "why": str, "scores": [float], "code": [str], POINT: dict, VALUES: [float]}
 WAIT_S = 60.0  # for another process that writes to the storage
 NAMES = {
     TrialState.COMPLETE: "complete",
@@ -69,6 +73,8 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
                 f"{path} cannot be opened ({type(error).__name__}: "
                 f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
             ) from error
+        if damage := _damage(study):
+            raise PlanError(f"{path} is damaged ({damage}); move it away, or give --name OTHER")
         if another := difference(study, plan):
             if not to_read:
                 raise PlanError(another)
@@ -85,6 +91,19 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
         if storage is not None:
             storage.remove_session()
             storage.engine.dispose()
+
+
+def _damage(study: optuna.Study) -> str:
+    """What in a storage no search has written, and where; empty if nothing."""
+    try:
+        parts = [("the search", study.user_attrs, OF_SEARCH)]
+        for t in study.get_trials():
+            values = {VALUES: t.values} if t.state == TrialState.COMPLETE else {}
+            parts.append((f"trial {t.number}", t.user_attrs | values, OF_TRIAL))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # of Optuna's reading
+        return f"{type(error).__name__}: {error}"
+    found = (f"{name}: {reason}" for name, own, shape in parts if (reason := misfit(own, shape)))
+    return next(found, "")
 
 
 def trials_of(study: optuna.Study) -> list[FrozenTrial]:

@@ -163,12 +163,9 @@ def encoder_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def _peft_mistakes(cfg: DictConfig) -> list[str]:
-    target = _target(cfg, "peft")
-    if not target.startswith("isotrain.encoders.adapters.") or target.endswith(".no_adapters"):
-        return []
-    if find_spec("peft"):
-        return []
-    return [NO_PEFT.format(target.rpartition(".")[2])]
+    module, _, name = _target(cfg, "peft").rpartition(".")
+    needs_it = module == "isotrain.encoders.adapters" and name != "no_adapters"
+    return [NO_PEFT.format(name)] if needs_it and not find_spec("peft") else []
 
 
 def _logger_mistakes(cfg: DictConfig) -> list[str]:

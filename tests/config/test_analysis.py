@@ -159,9 +159,10 @@ def test_a_value_that_cannot_be(composed, key, value, told):
 def test_a_key_that_is_gone_and_one_too_many(composed):
     cfg = deepcopy(composed())
     with open_dict(cfg):
-        del cfg["seed"]
         cfg["sede"] = 1
-    assert mistakes_in(cfg, ANALYSIS) == [
-        "an analysis has no key sede; did you mean seed?",
+    assert mistakes_in(cfg, ANALYSIS) == ["an analysis has no key sede; did you mean seed?"]
+    told = check_command(["analysis=clusters", "~seed", "+sede=1"], root=ANALYZE)[1]
+    assert told == [
         "seed was deleted, and an analysis needs it; leave it in",
+        "an analysis has no key sede; did you mean seed?",
     ]

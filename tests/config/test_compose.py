@@ -174,7 +174,14 @@ def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("content", [None, "", "no json", "[]", "{}", '{"arm": "a"}'])
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "no json", "[]", "{}", '{"arm": "a"}']
+    + [
+        json.dumps({"arm": "a", "config": {"seed": 0}} | wrong)
+        for wrong in ({"overrides": 2.5}, {"overrides": [1]}, {"search": [1]}, {"planned_data": 1})
+    ],
+)
 def test_what_is_no_job_is_told(tmp_path, content):
     path = tmp_path / "job.json"
     if content is not None:

@@ -110,7 +110,7 @@ def test_the_batch_size_of_the_message_is_enough_and_the_smallest(layered, **key
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("data.batch_size=8",), "floor(rho·(n−1)) = floor(0.25·3) = 0 directions"),
+        (("data.batch_size=8",), "a cluster, and isotropy.removal.min_rows=4, rho=0.25 need 5"),
         (
             ("data.batch_size=4", "pooling=spans"),
             "data.batch_size=4 × 2 vectors over isotropy.n_clusters=2 leaves 4 embeddings",

@@ -1,4 +1,4 @@
-"""Two hundred damaged records of runs, as the commands that read them show them."""
+"""Damaged records of runs, studies and searches, as the commands that read them show them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ OF_RUN = ("task=wic", *TINY, "isotropy=clip", "trainer.log_every_n_steps=1", "ca
 READERS = ("report", "collect", "status", "export", "analyze", "train", "evaluate")
 FOREIGN = (None, [], {}, "x", "<b>\x1b[31m", "\u202e", -1, 10**400, True, [[]], {"a": 1}, "\ud800")
 FOREIGN += (1e308, float("nan"), float("inf"), 2.5, 2**63, ["x", 1], {"_target_": "os.system"})
+ANALYSIS = ("analysis=clusters", "analysis.max_tokens=2000", "analysis.max_rows=200", "threads=1")
+ANALYSIS += ("analysis.k_max=3", "analysis.silhouette_rows=100", "analysis.n_neighbors=10")
+ANALYSIS += ("analysis.lid_queries=50", "analysis.map_rows=50", "source=demo")
 BYTES = {
     "cut": lambda one, whole: whole[: one.randrange(len(whole))],
     "flipped": lambda one, whole: _flipped(whole, one.randrange(8 * len(whole))),
@@ -23,8 +26,28 @@ BYTES = {
     "nested": lambda one, whole: b"[" * 100_000 + b"\n",
     "digits": lambda one, whole: b'{"step": ' + b"9" * 5000 + b"}\n",
     "no object": lambda one, whole: b"[1]\n",
-    "UTF-16": lambda one, whole: whole.decode().encode("utf-16"),
+    "UTF-16": lambda one, whole: whole.decode(errors="replace").encode("utf-16"),
 }
+LOST = ("empty", "zeros", "noise", "nested", "digits", "no object", "UTF-16")  # nothing to read
+PLANS = {  # the folder of a plan, and the files below the output folder that are damaged
+    "studies/mine": ("study.json",) * 6 + ("runs.parquet", "table.md"),
+    "tune/mine": ("search.json",) * 5 + ("study.db",) * 3 + ("trials.csv",),
+}
+KNOWN_BY = ("study.json", "search.json", "study.db")
+SHARED = ("plan.yaml", "lock", "jobs/*.json", "logs/*", "../../*/*/result.json")
+SHARED += ("../../*/*/result.json", "../../*/*/metrics.jsonl", "../../.cache/*.json")
+LOOKS = ("status", "report", "collect", "cancel", "run")
+STUDY = """overrides: [OVERRIDES]
+tasks: {wic: [task=wic]}
+arms: {none: [isotropy=none], clip: [isotropy=clip]}
+baseline: none
+seeds: [0]
+"""
+SEARCH = """overrides: [OVERRIDES, task=stsb, task.form=bi, pooling=mean]
+space: {optimizer.lr: [0.1, 0.01]}
+sampler: grid
+n_trials: 2
+"""
 
 
 def _flipped(whole, bit):
@@ -47,6 +70,23 @@ def foreign(one, whole):
     return f"line {number + 1}, {name}: {ascii(value)[:40]}", ("\n".join(lines) + "\n").encode()
 
 
+def damage(one, file):
+    """Damage a file; what was done."""
+    whole, is_json = file.read_bytes(), "json" in file.suffix and file.parent.name != ".cache"
+    what = one.choice([*BYTES, *["foreign"] * 12 * is_json])
+    if what == "foreign":
+        what, content = foreign(one, whole)
+    else:
+        content = BYTES[what](one, whole)
+    file.write_bytes(content)
+    return what
+
+
+def tells(text, file):
+    """Whether a command has said that a file is damaged."""
+    return "damaged" in text and file.name in text
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two finished runs in `out/`."""
@@ -64,23 +104,59 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     shutil.copytree(runs, place)
     run, neighbour = sorted(place.glob("out/wic/*"))
     file = run / one.choice(("result.json",) * 4 + ("metrics.jsonl",) * 2 + ("config.yaml",))
-    what = one.choice([*BYTES, *["foreign"] * 12 * (file.suffix != ".yaml")])
-    whole = file.read_bytes()
-    if what == "foreign":
-        what, content = foreign(one, whole)
-    else:
-        content = BYTES[what](one, whole)
-    file.write_bytes(content)
+    seed = json.loads((run / "result.json").read_text())["seed"]
+    what = damage(one, file)
     reader = READERS[number % len(READERS)]
     command = {
         "collect": ["collect", "out"],
         "export": ["export", str(run), "--format", "transformers"],
-        "analyze": ["analyze", "analysis=clusters", f"from_run={run}", "source=demo", "threads=1"],
-        "train": ["train", *OF_RUN, "output_dir=out"],
+        "analyze": ["analyze", *ANALYSIS, f"from_run={run}"],
+        "train": ["train", *OF_RUN, f"seed={seed}", "output_dir=out"],
     }.get(reader, [reader, str(run)])
     end, why = ended(command, place), ""
     if reader == "collect" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
         why = "an intact neighbour is not shown"
-    if end.kind == "refused" and "is damaged" in end.text and str(file.name) not in end.text:
-        end = end._replace(kind="silent")
+    if what in LOST and file.name == "result.json" and not tells(end.text, file):
+        why = "the damage is not told"
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """A study of two runs and a search of two trials, each in `out/` of its own folder."""
+    root = tmp_path_factory.mktemp("plans")
+    overrides = ", ".join(f"'{text}'" for text in (*TINY, "output_dir=out"))
+    for folder, text in zip(PLANS, (STUDY, SEARCH), strict=True):
+        (place := root / folder.partition("/")[0]).mkdir()
+        (place / "mine.yaml").write_text(text.replace("OVERRIDES", overrides))
+        end = ended(["run", "mine.yaml"], place, limit_s=600)
+        assert end.kind == "ran", end.text
+    return root
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """No figures, and no process before there is a run to start."""
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+    monkeypatch.setattr("isotrain.commands.plans.warm_up", lambda: None)
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_a_damaged_plan(number, plans, quick, tmp_path, record_property):
+    one, place = draw("plans", number), tmp_path / "place"
+    folder = list(PLANS)[number % 2]
+    shutil.copytree(plans / folder.partition("/")[0], place)
+    own = place / "out" / folder
+    file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
+    what, reader = damage(one, file), LOOKS[number // 2 % len(LOOKS)]
+    target = f"out/{folder}" if reader != "collect" else "out"
+    if reader == "run" and file.parent.name == "jobs":
+        target = str(file)
+    end, why = ended([reader, target], place, limit_s=120), ""
+    reads_runs = reader == "collect" or (number % 2 == 0 and reader != "cancel")  # of a study
+    if what in LOST and file.name == "result.json" and reads_runs:
+        why = "the damage is not told" * (not tells(end.text, file))
+    has_begun = (what, file.name) == ("empty", "study.db")  # as a kill may leave it
+    if what in LOST and file.name in KNOWN_BY and reader != "collect" and not has_begun:
+        why = "what a plan is known by is damaged, and it goes on"
+    judged(record_property, f"{file.name} {what}; {reader} {target}", end, why)

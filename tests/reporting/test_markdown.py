@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from isotrain.reporting.markdown import markdown
+from isotrain.reporting.markdown import aligned, markdown
 from isotrain.studies.results import Gap
 from tests.reporting.small_tables import (
     columns,
@@ -95,3 +95,11 @@ def test_a_method_whose_predictions_are_all_collapsed_has_a_row_without_them():
     line = columns(next(line for line in part.splitlines() if line.startswith("| protect")))
     assert line[:3] == ["protect_labels_1.0", "0", ""]
     assert "- protect_labels_1.0: every run has collapsed predictions and is left out" in part
+
+
+def test_bars_and_tags_of_a_cell_are_escaped():
+    lines = aligned([["a|b", "p < .05"], ["<script>x</script>", "x <!-- y"]])
+    assert [line.split(" | ") for line in lines[::2]] == [
+        [r"| a\|b                    ", "p < .05     |"],
+        ["| &lt;script>x&lt;/script>", "x &lt;!-- y |"],
+    ]

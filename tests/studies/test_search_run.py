@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -103,6 +106,24 @@ def test_a_damaged_storage_is_told(few):
     few.folder.mkdir(parents=True)
     (few.folder / "study.db").write_text("no database" * 100)
     with pytest.raises(PlanError, match=r"study.db cannot be opened .*--name OTHER"):
+        few.run()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("study_user_attributes set value_json = '[1]'", "the search: identity must be an object"),
+        ("trial_user_attributes set value_json = '7'", "trial 0: code must be a list, got 7"),
+        ("trial_user_attributes set value_json = '{'", "JSONDecodeError: "),
+        ("trial_values set value = 'x'", "trial 0: values.0 must be a finite number, got 'x'"),
+        ("trials set state = 'x'", "LookupError: 'x' is not"),
+    ],
+)
+def test_what_no_search_has_written_into_the_storage_is_told(few, change, told):
+    few.says(n_trials=1).run()
+    with closing(sqlite3.connect(few.folder / "study.db")) as database, database:
+        database.execute(f"update {change}")
+    with pytest.raises(PlanError, match=rf"study\.db is damaged \({re.escape(told)}.*--name OTHER"):
         few.run()
 
 

@@ -17,17 +17,17 @@ from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
 
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
-DAMAGED = [
-    "",
-    json.dumps(WHOLE)[:-20],
-    "[1, 2]",
-    '{"status": "done"}',
-    '{"scores": {}}',
-    "[" * 100_000,
-    json.dumps({**WHOLE, "scores": {"val/a": "high"}}),
-    json.dumps({**WHOLE, "data": "\ud800"}),
-    json.dumps({**WHOLE, "n_rows": {"dev": 10**400}}),
-]
+DAMAGED = {  # the text of a file: what is told of it
+    "": "it is empty",
+    json.dumps(WHOLE)[:-20]: "JSONDecodeError: ",
+    "[1, 2]": "it must be an object",
+    '{"status": "done"}': "status must be 'running' or ",
+    '{"scores": {}}': "status is missing",
+    "[" * 100_000: "nested too deep",
+    json.dumps({**WHOLE, "scores": {"val/a": "high"}}): "scores.val/a must be a finite number",
+    json.dumps({**WHOLE, "data": "\ud800"}): "half a character, '\\ud800'",
+    json.dumps({**WHOLE, "n_rows": {"dev": 10**400}}): "n_rows.dev must be a whole number",
+}
 
 
 @pytest.mark.parametrize("text", DAMAGED)
@@ -36,7 +36,8 @@ def test_what_is_no_result_is_named(tmp_path, text):
     found = stored(tmp_path)
     assert found.result == {}
     assert not found.is_finished
-    assert found.damage.startswith(f"{tmp_path / 'result.json'} is damaged (")
+    told = f"{tmp_path / 'result.json'} is damaged ({DAMAGED[text]}"
+    assert found.damage.startswith(told)
 
 
 def test_what_a_finished_run_lacks_is_named_and_it_stays_finished(tmp_path):

@@ -194,6 +194,11 @@ def test_a_malformed_line_of_a_tsv_is_named(tmp_path, case):
         ("label", 0.5, r"label must be .* got 0\.5"),
         ("start1", -1, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got -1 and 6"),
         ("end2", 0, r"start2 and end2 must be .*sentence2 \(0 to 10, .* got 0 and 0"),
+        ("end1", 8, r"start1 and end1 must be .* got 2 and 8 \(''\)"),  # sentence1 ends before
+        ("end1", 5, r"start1 and end1 must be .* whole words .* got 2 and 5 \('ban'\)"),
+        ("start1", 3, r"start1 and end1 must be .* whole words .* got 3 and 6 \('ank'\)"),
+        ("start1", 1, r"start1 and end1 must be .* got 1 and 6 \(' bank'\)"),
+        ("end2", 5, r"start2 and end2 must be .* got 0 and 5 \('Bank '\)"),
     ],
 )
 def test_a_wrong_value_in_json_is_named(tmp_path, field, value, message):
@@ -202,3 +207,38 @@ def test_a_wrong_value_in_json_is_named(tmp_path, field, value, message):
     path.write_text(lines_of(good, {**good, field: value}))
     with pytest.raises(ValueError, match=rf"val\.jsonl:2: {message}"):
         WiC().load(LocalSource(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence", "form"),
+    [
+        *(("be", "I am here.", "am"), ("have", "I've got it", "'ve"), ("do", "He don't", "do")),
+        *(("anfangen", "Es fängt an.", "fängt"), ("übergehen", "Er ging über", "ging")),
+        *(("학교", "나는 학교에 간다", "학교"), ("银行", "我去银行取钱", "银行")),
+        *(("carry out", "He carried it out", "carried it out"), ("école", "l'école", "école")),
+    ],
+)
+def test_a_target_of_any_language_and_form_is_read(tmp_path, word, sentence, form):
+    """Whose form a span holds is not judged: forms share no letter with their word."""
+    start = sentence.index(form)
+    row = WIC | {"word": word, "sentence1": sentence, "start1": start, "end1": start + len(form)}
+    path = write_folder(tmp_path / "WiC", superglue_wic, SUPERGLUE) / "val.jsonl"
+    path.write_text(lines_of({**row, "label": True}), encoding="utf-8")
+    assert [one["word"] for one in WiC().load(LocalSource(str(tmp_path)))["dev"]] == [word]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"), [('{"word": "a", "word": "b"}', "'word'"), ('{"a": {"b": 1, "b": 1}}', "'b'")]
+)
+def test_a_doubled_key_in_json_is_named(tmp_path, line, key):
+    path = write_folder(tmp_path / "WiC", superglue_wic, SUPERGLUE) / "val.jsonl"
+    path.write_text(lines_of({**WIC, "label": True}) + line)
+    with pytest.raises(ValueError, match=rf"val\.jsonl:2: .*{key} is given twice"):
+        WiC().load(LocalSource(str(tmp_path)))
+
+
+def test_a_doubled_column_of_a_tsv_is_named(tmp_path):
+    path = write_folder(tmp_path / "RTE", glue_rte, GLUE) / "train.tsv"
+    path.write_text("label\t" + path.read_text())
+    with pytest.raises(ValueError, match=r"train\.tsv:1: 'label' is given twice"):
+        RTE().load(LocalSource(str(tmp_path)))

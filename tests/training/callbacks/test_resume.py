@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,7 @@ def test_a_damaged_record_and_a_damaged_end_of_the_metrics_cost_no_checkpoint(
     said = capsys.readouterr().out
     assert "resuming after step 12" in said
     assert "result.json.damaged: kept" in said
+    assert "no result.json of a run (JSON" in said
     assert (folder / "result.json.damaged").read_text() == "{"
 
 
@@ -210,3 +212,17 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     saved.clear()
     run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
     assert saved == [24]  # only what is trained, for the evaluations that follow
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(tmp_path, capfd):
+    before = signal.getsignal(signal.SIGINT)
+    callback = Checkpoints(tmp_path / "resume.ckpt", 0, None)
+    callback.listen()
+    try:
+        signal.raise_signal(signal.SIGINT)
+        assert "Ctrl-C again stops without" in capfd.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        callback.listen(False)
+    assert signal.getsignal(signal.SIGINT) is before
