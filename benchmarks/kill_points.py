@@ -28,7 +28,7 @@ import torch
 
 from isotrain.config.compose import compose_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import RecordFile, read_records, read_result, untimed
+from isotrain.runs.files import RecordFile, read_records, read_result
 from isotrain.training.module import FineTuning
 
 SHARED = (
@@ -136,6 +136,11 @@ def differences(whole: Path, stopped: Path) -> list[str]:
     if len(rows[0]) != len(rows[1]):
         found.append(f"{len(rows[0])} rows and {len(rows[1])}")
     return found
+
+
+def untimed(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without times and rates, which no two runs share."""
+    return {k: v for k, v in record.items() if k != "time_s" and not k.endswith("_per_second")}
 
 
 def on_events(react: Callable[[str], Any]) -> None:

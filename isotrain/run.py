@@ -20,7 +20,7 @@ from isotrain.config.compose import run_folder
 from isotrain.config.signatures import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
-from isotrain.model.checkpoint import load_checkpoint
+from isotrain.model.checkpoint import load_checkpoint, stored_digest
 from isotrain.runs.files import put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
@@ -75,13 +75,13 @@ def run(
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = start_file(cfg.init_from, cfg.encoder)
         init_from = start and {"path": cfg.init_from, "sha256": sha256_of(start)}
-        found = revision(cfg)
-        if data and found != data:
+        current = revision(cfg)
+        if data and current != data:
             raise ValueError(
-                f"the run was planned on {data}, and there is {found} now; give the command of its "
-                "study, search or sweep again, which plans it anew"
+                f"the run was planned on {data}, and there is {current} now; give the command of "
+                "its study, search or sweep again, which plans it anew"
             )
-        folder = RunFolder(cfg, arm, found, overrides, search, process_rank() == 0)
+        folder = RunFolder(cfg, arm, current, overrides, search, process_rank() == 0)
         if folder.is_finished():
             return _stored(folder, show)
         quiet()
@@ -146,8 +146,8 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
 def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
     """Our part of the checkpoint of an unfinished run; None starts it anew.
 
-    It does so, too, where a file that it would resume from is damaged, or of another model (code
-    may have changed). That file and the checkpoint are kept under other names.
+    It does so, too, where a file that it would resume from is damaged, or of other parts (code may
+    have changed). That file and the checkpoint are kept under other names.
     """
     if not folder.may_resume():
         return None
@@ -155,13 +155,17 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
     try:
         checkpoint = load_checkpoint(path)
         point: dict[str, Any] = checkpoint[KEY]
-        if _shapes(checkpoint["state_dict"]) != _shapes(experiment.module.state_dict()):
-            raise DamagedError(
-                path, "its weights have other names or shapes than those of the model"
-            )
+        own = _own_parts(experiment)
+        _check(own, checkpoint, path)
+        if [len(optimizer["state"]) for optimizer in checkpoint["optimizer_states"]] != (
+            point["n_states"]
+        ):
+            raise DamagedError(path, "states of its optimizer are missing")
         folder.check_records(point["n_bytes"], point["records_sha256"])
-        experiment.selection.kept(point["selection"], point["step"])
-    except DamagedError as error:
+        if best := experiment.selection.kept(point["selection"], point["step"]):
+            _check({"state_dict": own["state_dict"]}, best, experiment.selection.path)
+    except (DamagedError, LookupError, TypeError) as cause:
+        error = cause if isinstance(cause, DamagedError) else DamagedError(path, cause)
         if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
             kept = ", ".join(aside.name for aside in put_aside(path, error.path))
             say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
@@ -169,9 +173,36 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
     return point
 
 
-def _shapes(state_dict: Mapping[str, Any]) -> dict[str, torch.Size]:
-    """Of the tensors of a state dict, by name."""
-    return {name: x.shape for name, x in state_dict.items() if isinstance(x, torch.Tensor)}
+def _own_parts(experiment: Experiment) -> dict[str, Any]:
+    """What a checkpoint of a run must hold, with its names, lengths and shapes."""
+    module, trainer = experiment.module, experiment.trainer
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    groups = module.new_optimizer().state_dict()["param_groups"]
+    names = ("epoch", "batches", "evaluated_step", "evaluation_due", "random")
+    return {
+        "state_dict": module.state_dict(),
+        "loops": {"fit_loop": trainer.fit_loop.state_dict()},
+        "callbacks": {x.state_key: x.state_dict() for x in callbacks if x.state_dict()},
+        "optimizer_states": [{"param_groups": [{"params": group["params"]} for group in groups]}],
+        "lr_schedulers": [{}],
+        **dict.fromkeys(("global_step", "pytorch-lightning_version")),
+        KEY: dict.fromkeys(names) | {"selection": experiment.selection.state},
+    }
+
+
+def _check(own: dict[str, Any], checkpoint: dict[str, Any], path: Path) -> None:
+    """Raise a DamagedError or LookupError unless a checkpoint has the run's own parts."""
+    n_more = len(checkpoint["state_dict"]) - len(own["state_dict"])
+    if n_more or not _fits(own, checkpoint):
+        raise DamagedError(path, "its names or shapes are not those of this model and optimizer")
+
+
+def _fits(own: Any, stored: Any) -> bool:
+    if isinstance(own, Mapping):
+        return all(_fits(part, stored[key]) for key, part in own.items())
+    if isinstance(own, list):
+        return len(own) == len(stored) and all(map(_fits, own, stored))
+    return bool(getattr(own, "shape", None) == getattr(stored, "shape", None))
 
 
 def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
@@ -257,9 +288,11 @@ def _outcome(
     """Steps, scores and times of a finished run, for its record."""
     n_steps, scores = experiment.trainer.global_step, folder.scores()
     reason = degenerate(scores, folder.record["monitor"])
+    keeps = folder.is_first and folder.cfg.checkpoint.final
     return {
         "steps": n_steps,
         "scores": scores,
+        "weights_sha256": stored_digest(folder.path / "last.ckpt") if keeps else None,
         "timings_s": timings_s,
         **experiment.selection.facts(n_steps),
         "degenerate": bool(reason),

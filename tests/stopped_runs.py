@@ -1,4 +1,4 @@
-"""Runs that are stopped at a call of their module, and runs to their end."""
+"""Runs that are stopped at a call of their module, runs to their end, and weights put in one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from benchmarks.kill_points import untimed
+from isotrain.model.checkpoint import save_checkpoint, stored_digest
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
+from isotrain.runs.files import read_records, read_result, write_json
 from isotrain.training.module import FineTuning
 
 
@@ -48,3 +50,10 @@ def finished(cfg, **options):
     folder = folder_of(cfg, "arm")
     rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def save_weights(state, folder):
+    """Write `last.ckpt` as if the run of a folder had ended with it."""
+    save_checkpoint(state, folder / "last.ckpt")
+    digest = stored_digest(folder / "last.ckpt")
+    write_json(folder / "result.json", read_result(folder) | {"weights_sha256": digest})

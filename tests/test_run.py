@@ -103,7 +103,7 @@ def test_result(finished):
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),
-        *("stopped_by_patience", "degenerate", "degenerate_reason", "timings_s"),
+        *("stopped_by_patience", "degenerate", "degenerate_reason", "timings_s", "weights_sha256"),
     }
     assert result["status"] == "finished"
     assert result["steps"] == 5

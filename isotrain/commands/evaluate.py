@@ -75,7 +75,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         import torch
 
         from isotrain.build import build
-        from isotrain.model.checkpoint import load_checkpoint
+        from isotrain.model.checkpoint import load_weights
         from isotrain.run import quiet
         from isotrain.training.requirements import revision
     cfg = runs[0].cfg
@@ -94,14 +94,14 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         cfg.output_dir, cfg.cache_dir = place, None
         try:
             experiment = build(cfg, Path(place), None)
-            weights = load_checkpoint(folder / "last.ckpt")
-            experiment.module.take_selected(weights["state_dict"], result["steps"])
+            module, data, trainer = experiment.module, experiment.data, experiment.trainer
+            load_weights(module, folder / "last.ckpt")
+            module.selected_step = result["steps"]
+            scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
+            if data.n_rows["test"]:
+                scores |= trainer.test(module, datamodule=data, verbose=False)[0]
         except (ValueError, RuntimeError, OSError) as error:
             return reject(f"{folder} cannot be evaluated so: {error}")
-        module, data, trainer = experiment.module, experiment.data, experiment.trainer
-        scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
-        if data.n_rows["test"]:
-            scores |= trainer.test(module, datamodule=data, verbose=False)[0]
     if as_json:
         print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
     else:

@@ -70,7 +70,7 @@ def read_origin(path: Path) -> dict[str, Any] | None:
 
 
 def cannot_be_read(path: Path, error: OSError) -> PlanError:
-    """What is told of a file whose storage fails: it may be whole, and stays as it is."""
+    """Error for a file on failing storage."""
     return PlanError(
         f"{path} cannot be read now ({error.strerror or error}); it stays as it is, and the same "
         "command goes on when it can be read"

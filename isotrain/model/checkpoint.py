@@ -1,82 +1,100 @@
-"""Checkpoint files: written in one step with a digest, which is compared before they are loaded."""
+"""Checkpoint files: written atomically with a digest, which is compared before they are loaded."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import nn
 
-from isotrain.runs.files import replacing
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.files import read_result, replacing, sync
+from isotrain.runs.shapes import SHA256, DamagedError
 
 DIGEST = 64  # bytes at the end: SHA-256 of those before, as hex digits
-
-
-class _Hashed:
-    """A file that is open for writing, and the digest of what was written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.digest = file, hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self.file.write(data)
-
-    def flush(self) -> None:
-        self.file.flush()
+CHUNK = 2**20  # bytes read at a time
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
-    """Write, sync, replace; `torch.load` reads the file, whose digest follows torch's archive.
+    """Write a checkpoint atomically, followed by its SHA-256.
+
+    The digest is of what torch wrote, whatever the disk kept of it. `torch.load` reads the file.
 
     Raises:
         OSError: the storage fails; the older file is intact.
     """
+    digest = hashlib.sha256()
     with replacing(path, by_one=True) as file:
-        hashed = _Hashed(file)
+
+        def write(data: bytes) -> int:
+            digest.update(data)
+            return file.write(data)
+
         try:
-            torch.save(state, hashed)  # type: ignore[arg-type]
+            torch.save(state, SimpleNamespace(write=write, flush=file.flush))
         except RuntimeError as error:  # torch ends its archive, which fails too and is told instead
             raise error.__context__ or error from None
-        file.write(hashed.digest.hexdigest().encode())
+        file.write(digest.hexdigest().encode())
         file.flush()
         os.fsync(file.fileno())
+    with suppress(OSError):  # some network file systems cannot
+        sync(path.parent)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """What `save_checkpoint` wrote, on the CPU; no pickle is trusted.
 
     Raises:
-        DamagedError: there is no such file, or it is not as it was written.
+        DamagedError: there is no such file, it is not as it was written, or has no `state_dict`.
     """
     if not path.is_file():
         raise DamagedError(path, "it is no file" if path.exists() else "it is gone")
-    digest, left = hashlib.sha256(), path.stat().st_size - DIGEST
+    digest, size = hashlib.sha256(), path.stat().st_size - DIGEST
     with path.open("rb") as file:
-        while left > 0 and (chunk := file.read(min(left, 2**20))):
-            digest.update(chunk)
-            left -= len(chunk)
-        if file.read() != digest.hexdigest().encode():
-            raise DamagedError(path, "its content is not what was written")
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        for start in range(0, size, CHUNK):
+            digest.update(file.read(min(CHUNK, size - start)))
+    if stored_digest(path) != digest.hexdigest():
+        raise DamagedError(path, "its content is not what was written")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError:
+        raise
+    except Exception as error:  # of torch and pickle: of many kinds, with advice to trust the file
+        raise DamagedError(path, "torch cannot load it as plain tensors") from error
+    if not (isinstance(state, dict) and isinstance(state.get("state_dict"), dict)):
+        raise DamagedError(path, "it has no state_dict")
     return state
 
 
-def load_weights(part: nn.Module, path: Path, prefix: str) -> None:
-    """Load a part of a run's module, whose weights have a prefix in the checkpoint.
+def stored_digest(path: Path) -> str:
+    """The digest at the end of a checkpoint; a DamagedError where there is none."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - DIGEST))
+        digest = file.read().decode(errors="replace")
+    if not SHA256.fullmatch(digest):
+        raise DamagedError(path, "it has no digest: it is of an earlier version, or was cut off")
+    return digest
+
+
+def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
+    """Load a module, or a part of it with a prefix, from the checkpoint of a finished run.
 
     Raises:
-        ValueError: the file is damaged, or its weights do not fit in name and shape.
+        ValueError: the file is damaged or not that of its run, or its weights do not fit in name
+            and shape.
     """
     state = load_checkpoint(path)["state_dict"]
-    own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
+    if stored_digest(path) != read_result(path.parent).get("weights_sha256"):
+        raise DamagedError(path, "result.json beside it has the digest of another, or none")
     try:
+        own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
         part.load_state_dict(own)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path} has no weights of this {type(part).__name__}; give a run of the same: {error}"
+            f"{path} does not match this {type(part).__name__}; give a run with the same encoder: "
+            f"{error}"
         ) from error

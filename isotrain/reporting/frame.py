@@ -6,7 +6,6 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
@@ -15,7 +14,7 @@ import numpy as np
 
 from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
 from isotrain.reporting.statistics import Summary, compare_paired, holm, seeds_needed, summarize
-from isotrain.runs.files import each_record, read_result
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
 from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run
@@ -248,8 +247,7 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 def _at_step_0(run: Run) -> Mapping[str, Any]:
     """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
     try:
-        rows = each_record(run.folder / "metrics.jsonl")
-        first = [*takewhile(lambda record: record["step"] == 0, rows)]
+        first = read_records(run.folder / "metrics.jsonl", last_step=0)
     except DAMAGE:
         return {}
     return {key: value for record in first for key, value in record.items()}

@@ -1,4 +1,4 @@
-"""Files that are never half written, `result.json`, `metrics.jsonl`; what is damaged put aside."""
+"""Files that are never half written, records of runs, and quarantine of damaged files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 
 from isotrain.runs.shapes import RECORD, RESULT, DamagedError, parsed
 
-LARGE = 2**20  # bytes of a file whose digest is kept
 ASIDE = ".damaged"  # appended to the name of what is put aside
 
 
@@ -74,17 +73,24 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def sha256_of(file: Path) -> str:
-    """Hex digits of a file's SHA-256; of a large one computed once while it does not change."""
+    """Hex digits of a file's SHA-256, computed once while it does not change."""
     state = file.stat()
-    return (_digest if state.st_size < LARGE else _known_digest)(file, state.st_mtime_ns)
+    return _digest(file, state.st_mtime_ns, state.st_size, state.st_ino)
 
 
-def _digest(file: Path, _: int) -> str:
+@cache
+def _digest(file: Path, *_: int) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-_known_digest = cache(_digest)
+def sync(path: Path) -> None:
+    """Wait until the storage holds the bytes of a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -161,36 +167,31 @@ class RecordFile:
         if n_bytes:
             os.truncate(self.path, n_bytes)
             self.digest = hashlib.sha256(self.path.read_bytes())
-        rows = read_records(self.path) if n_bytes else []
-        self.n_records, self.n_bytes = len(rows), n_bytes
-        return rows
+        records = read_records(self.path) if n_bytes else []
+        self.n_records, self.n_bytes = len(records), n_bytes
+        return records
 
 
-def untimed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without times and rates, which no two runs share."""
-    return {k: v for k, v in record.items() if k != "time_s" and not k.endswith("_per_second")}
-
-
-def read_records(path: str | Path) -> list[dict[str, float]]:
-    """The records of a `metrics.jsonl`, in order; none when nothing was logged.
+def read_records(path: str | Path, last_step: float = math.inf) -> list[dict[str, float]]:
+    """The records of a `metrics.jsonl` up to a step, in order; none when nothing was logged.
 
     A last line that a killed run left unfinished is dropped, and a null is NaN.
 
     Raises:
         DamagedError: another line is no record; its number is named.
     """
-    return [*each_record(Path(path))]
-
-
-def each_record(path: Path) -> Iterator[dict[str, float]]:
-    """`read_records`, one at a time."""
-    if not path.is_file():
-        return
-    with path.open("rb") as lines:
+    records: list[dict[str, float]] = []
+    if not Path(path).is_file():
+        return records
+    with Path(path).open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
-                return
-            yield nulls_as_nan(parsed(line, f"{path}:{number}", RECORD, "step"))
+                break
+            record = nulls_as_nan(parsed(line, f"{path}:{number}", RECORD, "step"))
+            if record["step"] > last_step:
+                break
+            records.append(record)
+    return records
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:

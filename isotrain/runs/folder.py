@@ -84,7 +84,7 @@ class RunFolder:
         note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
-        if self.cfg.checkpoint.final and not result["config"]["checkpoint"]["final"]:
+        if self.cfg.checkpoint.final and not result.get("weights_sha256"):
             note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
         if self.cfg.logger:
             note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
@@ -100,8 +100,8 @@ class RunFolder:
         What is behind may be of a run that was killed later.
         """
         file = self.path / "metrics.jsonl"
-        found = file.read_bytes()[:n_bytes] if file.is_file() else b""
-        if hashlib.sha256(found).hexdigest() != sha256:
+        content = file.read_bytes()[:n_bytes] if file.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != sha256:
             raise DamagedError(file, f"its first {n_bytes} bytes are not what was written")
 
     def begin(self, facts: dict[str, Any], resumed_after: int | None) -> str:

@@ -16,6 +16,7 @@ REST = "..."  # of a mapping's keys
 NUMBER, COUNT = float, range(2**63)
 VALUE = (NUMBER, None)  # a number, or null where it was not finite
 TARGET = re.compile(r"\w+(\.\w+)+")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 PART = {"_target_": TARGET}
 PARTS = {REST: dict}
 ENVIRONMENT = {REST: (str, NUMBER, None)}
@@ -28,6 +29,7 @@ RULES: Mapping[Any, str] = {
     NUMBER: "a finite number",
     COUNT: "a whole number from 0",
     TARGET: "a dotted name",
+    SHA256: "a SHA-256 in hex digits",
     datetime: "a date",
 }
 STATES = ("running", "finished", "failed", "interrupted")
@@ -63,7 +65,7 @@ RESULT = {  # of a run or an analysis
     "steps": COUNT, "scores": {REST: VALUE}, "timings_s": {"total": NUMBER, REST: NUMBER},
     "select": str, "selected_step": (COUNT, None), "n_candidates": COUNT,
     "stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str,
-    "analysis": str, "parts": [[str]],
+    "weights_sha256": (SHA256, None), "analysis": str, "parts": [[str]],
 }
 # fmt: on
 RECORD = {"step": COUNT, REST: VALUE}
@@ -78,7 +80,8 @@ class DamagedError(ValueError):
         if not is_told:
             self.reason = f"{type(reason).__name__}: {reason}"
         super().__init__(
-            f"{path} is damaged ({self.reason}); move it away and give its command again"
+            f"{path} is damaged ({self.reason}); move it away and give its command again, with "
+            "rerun=true if it had finished"
         )
 
 

@@ -41,7 +41,7 @@ def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None)
     n_asked = study.user_attrs.get(ASKED, plan.search.n_trials)
     n_unmade = 0 if plan.is_grid else max(0, n_asked - len(trials))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("state", "number of the trials"):
+    for heading in ("state", "trial numbers"):
         table.add_column(heading)
     for state, own in by_state.items():
         unmade = f"{n_unmade} not made yet" if n_unmade and state == "waiting" else ""

@@ -17,11 +17,11 @@ from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
 from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
-from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.analysis.toy import N_SENTENCES, Toy
+from tests.stopped_runs import save_weights
 
 LOAD = "isotrain.encoders.huggingface.load_encoder"
 
@@ -199,9 +199,6 @@ def finished_run(cfg_of, tmp_path, tiny_encoder):
         folder.mkdir()
         encoder = tiny_encoder(seed=99)
         state = {f"{ENCODER}{key}": value * scale for key, value in encoder.state_dict().items()}
-        save_checkpoint(
-            {"state_dict": {**state, "model.head.weight": torch.zeros(2)}}, folder / "last.ckpt"
-        )
         config = {
             "seed": seed,
             "encoder": OmegaConf.to_container(cfg_of().encoder),
@@ -212,6 +209,7 @@ def finished_run(cfg_of, tmp_path, tiny_encoder):
             folder / "result.json",
             {"status": "finished", "config": config, "init_from": init_from},
         )
+        save_weights({"state_dict": {**state, "model.head.weight": torch.zeros(2)}}, folder)
         return folder
 
     return write
@@ -282,7 +280,7 @@ def test_before_a_run_that_started_from_another_is_the_end_of_that_one(cfg_of, f
     of_first, _ = analyze(cfg_of(f"from_run={first}"))
     of_second, _ = analyze(cfg_of(f"from_run={second}"))
     np.testing.assert_array_equal(arrays_of(of_second)["before"], arrays_of(of_first)["after"])
-    save_checkpoint({"state_dict": {}}, first / "last.ckpt")  # another by now
+    save_weights({"state_dict": {}}, first)  # another by now
     with pytest.raises(CannotRunError, match="which is gone, or is another by now"):
         analyze(cfg_of(f"from_run={second}", "rerun=true"))
 
@@ -291,9 +289,7 @@ def test_a_run_that_changed_is_measured_again(cfg_of, finished_run, capsys):
     run = finished_run()
     analyze(cfg_of(f"from_run={run}"))
     state = torch.load(run / "last.ckpt", weights_only=True)
-    save_checkpoint(
-        {"state_dict": {k: v * 1.01 for k, v in state["state_dict"].items()}}, run / "last.ckpt"
-    )
+    save_weights({"state_dict": {k: v * 1.01 for k, v in state["state_dict"].items()}}, run)
     Toy.calls = []
     analyze(cfg_of(f"from_run={run}"))
     assert Toy.calls == ["first", "second"] * 2

@@ -6,10 +6,13 @@ import json
 import shutil
 
 import pytest
+import torch
 
 from isotrain.cli import main
 from isotrain.config.compose import compose_run
+from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run
+from tests.stopped_runs import save_weights
 
 RUN = [
     *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "report=false"),
@@ -85,6 +88,46 @@ def test_a_report_as_json_names_its_files_and_the_record(finished, capsys):
 def test_evaluate_says_what_it_takes(finished, capsys, words, why):
     assert main(["evaluate", *(str(finished) if w == "FOLDER" else w for w in words)]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
+
+
+def not_finite(state):
+    state["state_dict"]["model.head.linear.bias"] *= float("nan")
+
+
+def no_weights(state):
+    del state["state_dict"]
+
+
+def lost_head(state):
+    del state["state_dict"]["model.head.linear.bias"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (not_finite, "weights must be finite"),
+        (no_weights, "last.ckpt is damaged (it has no state_dict)"),
+        (lost_head, "does not match this FineTuning; give a run with the same encoder"),
+    ],
+)
+def test_weights_that_are_none_of_the_run_are_told_in_a_sentence(
+    finished, tmp_path, capsys, change, why
+):
+    folder = shutil.copytree(finished, tmp_path / finished.name)
+    state = torch.load(folder / "last.ckpt", weights_only=True)
+    change(state)
+    save_weights(state, folder)
+    assert main(["evaluate", str(folder)]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_weights_of_another_run_are_not_scored(finished, tmp_path, capsys):
+    folder = shutil.copytree(finished, tmp_path / finished.name)
+    state = torch.load(folder / "last.ckpt", weights_only=True)
+    save_checkpoint(state | {"epoch": 99}, folder / "last.ckpt")
+    assert main(["evaluate", str(folder)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "result.json beside it has the digest of another, or none); move it away" in told
 
 
 def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):

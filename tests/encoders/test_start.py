@@ -12,10 +12,10 @@ import torch
 from isotrain.build import build
 from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
-from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run, with_threads
 from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.training.requirements import file_mistakes
+from tests.stopped_runs import save_weights
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_other_weights_at_the_same_place_are_another_run(first, copy, second):
     assert folder == folder_of(second(first), "none"), "the same weights elsewhere"
     state = torch.load(copy / "last.ckpt", weights_only=True)
     state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
-    save_checkpoint(state, copy / "last.ckpt")
+    save_weights(state, copy)
     assert folder_of(cfg, "none") != folder
 
 
@@ -161,10 +161,10 @@ def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_
     state = torch.load(copy / "last.ckpt", weights_only=True)
     name = f"{ENCODER}model.embeddings.LayerNorm.bias"
     kept = state["state_dict"].pop(name)
-    save_checkpoint(state, copy / "last.ckpt")
-    assert "has no weights of this" in _refusal(second(copy))
+    save_weights(state, copy)
+    assert "does not match this" in _refusal(second(copy))
     state["state_dict"][name] = kept[:-1]
-    save_checkpoint(state, copy / "last.ckpt")
+    save_weights(state, copy)
     assert "size mismatch" in _refusal(second(copy))
     (copy / "last.ckpt").write_bytes(b"no checkpoint")
     assert "last.ckpt is damaged" in _refusal(second(copy))

@@ -29,11 +29,11 @@ from transformers import (
 from isotrain.build import isotropic_model
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
-from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import write_json
 from isotrain.training.data import collate
 from isotrain.training.requirements import data_revision
 from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
+from tests.stopped_runs import save_weights
 
 
 def sentence_pieces(tokenizer_class, config_class, model_class):
@@ -154,8 +154,8 @@ def made_run(composed, small, saved, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         state = {f"model.{key}": value for key, value in model.state_dict().items()}
-        save_checkpoint({"state_dict": state}, folder / "last.ckpt")
         write_json(folder / "result.json", record(cfg))
+        save_weights({"state_dict": state}, folder)
         return folder
 
     return make

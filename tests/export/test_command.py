@@ -13,8 +13,8 @@ from isotrain.cli import main
 from isotrain.export import transformers_folder
 from isotrain.export.formats import CannotExportError
 from isotrain.export.target import MARK, filling
-from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import read_result, write_json
+from tests.stopped_runs import save_weights
 
 RTE = ("task=rte", "isotropy=mean", "metric=[]")
 ONE = ("--format", "transformers")
@@ -93,8 +93,8 @@ def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
 
 
 def test_weights_of_another_model_are_refused(run, capsys):
-    save_checkpoint({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run / "last.ckpt")
-    assert "has no weights of this IsotropicModel" in refused(capsys, run)
+    save_weights({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run)
+    assert "does not match this IsotropicModel" in refused(capsys, run)
     (run / "last.ckpt").write_bytes(b"no checkpoint")
     assert "last.ckpt is damaged" in refused(capsys, run)
 

@@ -16,7 +16,10 @@ import torch
 
 from benchmarks import kill_points
 from isotrain import cli
+from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
+from isotrain.training.callbacks.resume import KEY
 from tests.hostile.harness import TINY, draw, ended, judged
+from tests.stopped_runs import save_weights
 
 pytestmark = pytest.mark.campaign
 OF_RUNS = (
@@ -71,6 +74,9 @@ OTHER_BYTES = {
 }
 
 
+OTHER_STATES = ["key", "shape", "emptied", "no dict"]
+
+
 def harm(path, one, how=None):
     """Damage a file, or put one where there is a folder or nothing; what was done."""
     if not path.is_file():
@@ -78,11 +84,11 @@ def harm(path, one, how=None):
         path.write_bytes(b"mine")
         return f"{path.name}: a file"
     hows = [*OTHER_BYTES, "flip", "flip", "gone", "folder", "loop"]
-    hows += ["key", "shape", "emptied", "moved"] if path.suffix == ".ckpt" else []
+    hows += OTHER_STATES if path.suffix == ".ckpt" else []
     how = how or one.choice(hows)
     if how in OTHER_BYTES:
         path.write_bytes(OTHER_BYTES[how](path.read_bytes(), one))
-    elif how in ("key", "shape", "emptied", "moved"):
+    elif how in OTHER_STATES:
         how += f" {_other_state(how, path, one)}"
     else:
         path.unlink()
@@ -94,20 +100,28 @@ def harm(path, one, how=None):
 
 
 def _other_state(how, path, one):
-    """A checkpoint with other content, which torch has written."""
-    state = torch.load(path, weights_only=True)
-    node, name = state, one.choice(list(state))
-    weights = state["state_dict"]
+    """A checkpoint with other content and the digest of that, which the record of a run has, too.
+
+    Of weights that a run ended with those of the encoder, which every reader needs.
+    """
+    state, is_last = torch.load(path, weights_only=True), path.name == "last.ckpt"
+    weights, name = state["state_dict"], "state_dict"
+    names = [key for key in weights if not is_last or key.startswith("model.encoder.")]
     if how == "key":
+        node, name = (weights, one.choice(names)) if is_last else (state, one.choice(list(state)))
         while isinstance(node[name], dict) and node[name] and one.random() < 0.7:
             node, name = node[name], one.choice(list(node[name]))
         del node[name]
-    elif how == "emptied" and state.get("optimizer_states"):
+    elif how == "emptied" and "optimizer_states" in state:
         state[name := "optimizer_states"][0]["state"] = {}
+    elif how == "emptied":
+        state[name] = {}
+    elif how == "no dict":
+        state[name] = [*weights.values()]
     else:
-        name = one.choice([key for key, x in weights.items() if x.is_floating_point()])
-        weights[name] = weights[name][..., None] if how == "shape" else weights[name] + 1e-3
-    torch.save(state, path)
+        name = one.choice([key for key in names if weights[key].is_floating_point()])
+        weights[name] = weights[name][..., None]
+    save_weights(state, path.parent) if is_last else save_checkpoint(state, path)
     return name
 
 
@@ -137,6 +151,55 @@ def test_damaged_weights(number, hostile_runs, tmp_path, record_property):
         command = [*TRAIN, "output_dir=new", f"init_from={file.parent}"]
     end = ended(command, tmp_path / "place")
     judged(record_property, f"{what}; {command}", end, "goes on with weights not of the run")
+
+
+@pytest.fixture(scope="module")
+def other_run(tmp_path_factory):
+    """The folder of a finished run with another seed, with its `resume.ckpt` of a stop."""
+    root = tmp_path_factory.mktemp("other")
+    seed = [*OF_RUNS, "output_dir=out", "seed=1"]
+    ended(lambda: stop_after(seed, 80), root, limit_s=600)
+    (file,) = root.glob("out/*/*/resume.ckpt")
+    content = file.read_bytes()
+    assert ended(["train", *seed], root, limit_s=600).kind == "ran"
+    file.write_bytes(content)
+    return file.parent
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader[0])
+def test_the_weights_of_another_run(reader, hostile_runs, other_run, tmp_path, record_property):
+    (place := tmp_path / "place").mkdir()
+    (run,) = hostile_runs.glob("whole/*/*/")
+    run = shutil.copytree(run, place / "run")
+    shutil.copy(other_run / "last.ckpt", run)
+    name, *more = reader
+    command = [name, str(run), *more]
+    if name == "init_from":
+        command = [*TRAIN, "output_dir=new", f"init_from={run}"]
+    end = judged(record_property, command, ended(command, place), "took the weights of another run")
+    assert "result.json beside it has the digest of another" in " ".join(end.text.split())
+
+
+def test_a_checkpoint_of_another_run(hostile_runs, other_run, tmp_path, given):
+    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
+    (file,) = tmp_path.glob("place/out/*/*/resume.ckpt")
+    shutil.copy(other_run / "resume.ckpt", file)
+    assert "starting anew" in given(TRAIN, "resume.ckpt of another run").text
+    assert file.with_name("resume.ckpt.damaged").is_file()
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_records_that_a_crash_cut(number, hostile_runs, tmp_path, given):
+    """Shorter than the checkpoint knows, or padded: from the start, with both files kept."""
+    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
+    (file,) = tmp_path.glob("place/out/*/*/resume.ckpt")
+    records = file.with_name("metrics.jsonl")
+    whole, known = records.read_bytes(), load_checkpoint(file)[KEY]["n_bytes"]
+    cut = whole[: draw("crash", number).randrange(known)]
+    records.write_bytes(cut if number % 2 else cut + bytes(len(whole) - len(cut)))
+    kept = {f"{path.name}.damaged": path.read_bytes() for path in (file, records)}
+    assert "starting anew" in given(TRAIN, f"records cut at {len(cut)} of {known} bytes").text
+    assert kept == {name: file.with_name(name).read_bytes() for name in kept}
 
 
 @pytest.fixture

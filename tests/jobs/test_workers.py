@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.kill_points import untimed
 from isotrain.config.compose import write_job
 from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool
@@ -26,7 +27,6 @@ from isotrain.jobs.process import (
     stop_job,
 )
 from isotrain.run import folder_of
-from isotrain.runs.files import untimed
 from isotrain.runs.locks import is_locked, owner, take
 
 LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import os
+import pickle
 import random
 
 import pytest
 import torch
 
-from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
+from isotrain.model.checkpoint import (
+    load_checkpoint,
+    load_weights,
+    save_checkpoint,
+    stored_digest,
+)
+from isotrain.runs.files import write_json
 from isotrain.runs.shapes import DamagedError
 
 STATE = {"state_dict": {"x": torch.arange(300.0)}, "step": 3, "list": [1, "two"]}
@@ -35,10 +44,10 @@ def test_any_other_content_is_damage(file):
     cut = [whole[:n] for n in (0, 1, 63, 64, 65, len(whole) - 64, len(whole) - 1)]
     for content in (*flipped, *cut, whole + b"x", bytes(len(whole)), draw.randbytes(999)):
         file.write_bytes(content)
-        with pytest.raises(DamagedError, match="not what was written"):
+        with pytest.raises(DamagedError, match=r"not what was written|it has no digest"):
             load_checkpoint(file)
     torch.save(STATE, file)
-    with pytest.raises(DamagedError, match="not what was written"):
+    with pytest.raises(DamagedError, match=r"no digest: it is of an earlier .* rerun=true if"):
         load_checkpoint(file)
     file.unlink()
     with pytest.raises(DamagedError, match="it is gone"):
@@ -46,6 +55,64 @@ def test_any_other_content_is_damage(file):
     file.mkdir()
     with pytest.raises(DamagedError, match="it is no file"):
         load_checkpoint(file)
+
+
+class Foreign:
+    """What no plain tensor is."""
+
+
+@pytest.mark.parametrize(
+    "state", [{"state_dict": Foreign()}, {"state_dict": [1]}, {"weights": {}}, [1], torch.ones(1)]
+)
+def test_other_content_with_its_digest_is_damage(file, state):
+    save_checkpoint(state, file)
+    with pytest.raises(DamagedError, match=r"as plain tensors|has no state_dict") as caught:
+        load_checkpoint(file)
+    assert "weights_only" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(STATE), b"", b"PK\3\4 and no archive"])
+def test_what_is_no_archive_is_damage(file, content):
+    file.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
+    with pytest.raises(DamagedError, match=r"torch cannot load it as plain tensors\)"):
+        load_checkpoint(file)
+
+
+def test_storage_that_fails_just_now_is_no_damage(file, monkeypatch):
+    def busy(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(torch, "load", busy)
+    with pytest.raises(OSError, match="Input/output error"):
+        load_checkpoint(file)
+
+
+def test_weights_are_those_that_the_record_of_their_run_names(tmp_path):
+    own, other = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    file, record = tmp_path / "last.ckpt", tmp_path / "result.json"
+    save_checkpoint({"state_dict": {f"head.{k}": x for k, x in own.state_dict().items()}}, file)
+    write_json(record, {"status": "finished", "weights_sha256": stored_digest(file)})
+    load_weights(other, file, "head.")
+    assert torch.equal(own.weight, other.weight)
+    with pytest.raises(ValueError, match="does not match this Bilinear; give a run with the same"):
+        load_weights(torch.nn.Bilinear(2, 1, 1), file, "head.")
+    save_checkpoint({"state_dict": {1: 1}}, file)  # of another run
+    for known in ("0" * 64, None):
+        write_json(record, {"status": "finished", "weights_sha256": known})
+        with pytest.raises(DamagedError, match=r"result\.json beside it .* another, or none"):
+            load_weights(other, file)
+    write_json(record, {"status": "finished", "weights_sha256": stored_digest(file)})
+    with pytest.raises(ValueError, match="does not match this Linear"):
+        load_weights(other, file)
+
+
+def test_what_is_written_is_kept_through_a_power_cut(file, monkeypatch):
+    """Contents before the name, the name before what comes next."""
+    calls, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_ino))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    save_checkpoint(STATE, file)
+    assert calls == [file.stat().st_ino, "replace", file.parent.stat().st_ino]
 
 
 @pytest.mark.parametrize("room", [0, 100, 700, 1500, 2500])

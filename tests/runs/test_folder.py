@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from isotrain.runs.files import read_result
+from isotrain.runs.files import read_result, write_json
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.shapes import DamagedError
 
@@ -121,6 +121,18 @@ def test_a_fault_has_its_report(folder):
     folder.begin(FACTS, None)
     folder.failed(RuntimeError("the loss is nan"), {"rows": [3]})
     assert json.loads((folder.path / "fault.json").read_text()) == {"rows": [3]}
+
+
+def test_a_finished_record_says_itself_whether_weights_were_kept(folder):
+    """Its configuration may be of any version."""
+    folder.begin(FACTS, None)
+    folder.finished(OUTCOME)
+    result = read_result(folder.path)
+    result["config"]["checkpoint"] = {}
+    for sha256, said in ((None, True), ("0" * 64, False)):
+        write_json(folder.path / "result.json", result | {"weights_sha256": sha256})
+        assert folder.is_finished()
+        assert ("it kept no last.ckpt" in folder.note) == said
 
 
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):

@@ -7,8 +7,9 @@ import json
 import pytest
 import torch
 
+from benchmarks.kill_points import untimed
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, untimed
+from isotrain.runs.files import read_records
 from isotrain.tasks.contrastive import FirstPairCosine
 from tests.processes import train_on_ranks
 

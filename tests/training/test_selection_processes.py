@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from isotrain.runs.files import read_records, untimed
+from benchmarks.kill_points import untimed
+from isotrain.runs.files import read_records
 from tests.processes import train_on_ranks
 
 KEYS = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.kill_points import untimed
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result, untimed
+from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 
 

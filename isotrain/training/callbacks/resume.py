@@ -18,7 +18,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
-from isotrain.runs.files import write_json
+from isotrain.runs.files import sync, write_json
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
@@ -176,6 +176,7 @@ class Checkpoints(pl.Callback):
             "evaluation_due": evaluation_due,
             "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
+            "n_states": [len(optimizer.state) for optimizer in trainer.optimizers],
             "n_bytes": sum(file.n_bytes for file in records),
             "records_sha256": "".join(file.digest.hexdigest() for file in records),
             "random": _random_state(),  # of this process; a checkpoint has that of each
@@ -187,6 +188,8 @@ class Checkpoints(pl.Callback):
         check_weights(trainer.lightning_module, self._step)
         for logger in trainer.loggers:
             logger.save()
+            if isinstance(logger, RecordLog) and logger.file.n_bytes:
+                sync(logger.file.path)  # else a power cut leaves less than the checkpoint knows
         trainer.save_checkpoint(self.path, weights_only=False)
         if trainer.is_global_zero:  # for who looks at the run without torch
             write_json(self.path.with_suffix(".json"), {"step": self._step})
@@ -202,7 +205,7 @@ class AtomicFiles(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write, sync, replace."""
+        """Write it atomically, with its digest."""
         save_checkpoint(checkpoint, Path(path))
 
 

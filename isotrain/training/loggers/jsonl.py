@@ -59,11 +59,6 @@ class RecordLog(Logger):
         """One file per run folder."""
         return 0
 
-    @property
-    def n_bytes(self) -> int:
-        """Of the file; a checkpoint keeps it."""
-        return self.file.n_bytes
-
     @rank_zero_only
     def resume(self, n_bytes: int) -> None:
         """Truncate the file to the `n_bytes` of a checkpoint, and append from there.

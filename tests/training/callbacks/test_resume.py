@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from isotrain.build import build
 from isotrain.jobs.progress import checkpoint_step
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.run import folder_of, run
+from isotrain.run import _resume_point, folder_of, run
+from isotrain.runs.folder import RunFolder
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import KEY, Checkpoints
+from isotrain.training.requirements import revision
 from tests.stopped_runs import fail, finished, stopped, terminate
 
 
@@ -105,17 +108,28 @@ def flipped(file):
     file.write_bytes(content)
 
 
-def without_optimizer_state(file):
-    state = torch.load(file, weights_only=True)
+def rewritten(change):
+    """Damage with a digest that is right: the content is judged."""
+
+    def harm(file):
+        state = torch.load(file, weights_only=True)
+        change(state)
+        save_checkpoint(state, file)
+
+    return harm
+
+
+def emptied(state):
     state["optimizer_states"][0]["state"] = {}
-    torch.save(state, file)
 
 
-def of_another_model(file):
-    state = torch.load(file, weights_only=True)
-    weights = state["state_dict"]
-    weights["model.head.linear.bias"] = weights["model.head.linear.bias"][:, None]
-    save_checkpoint(state, file)
+def of_an_earlier_version(file):
+    file.write_bytes(file.read_bytes()[:-64])
+
+
+def cut_by_a_crash(file):
+    """As a power cut leaves records that were not synced."""
+    file.write_bytes(file.read_bytes()[:-300])
 
 
 def folder_in_its_place(file):
@@ -127,11 +141,12 @@ def folder_in_its_place(file):
     ("name", "harm", "said"),
     [
         ("resume.ckpt", flipped, "its content is not what was written"),
-        ("resume.ckpt", without_optimizer_state, "its content is not what was written"),
-        ("resume.ckpt", of_another_model, "its weights have other names or shapes than .*"),
+        ("resume.ckpt", of_an_earlier_version, "it has no digest: .*"),
+        ("resume.ckpt", rewritten(emptied), "states of its optimizer are missing"),
         ("resume.ckpt", folder_in_its_place, "it is no file"),
         ("metrics.jsonl", flipped, "its first .* bytes are not what was written"),
         ("metrics.jsonl", Path.unlink, "its first .* bytes are not what was written"),
+        ("metrics.jsonl", cut_by_a_crash, "its first .* bytes are not what was written"),
     ],
 )
 def test_a_damaged_file_is_put_aside_and_the_run_starts_anew(
@@ -149,6 +164,92 @@ def test_a_damaged_file_is_put_aside_and_the_run_starts_anew(
     assert asides == {"resume.ckpt.damaged"} | {f"{name}.damaged"} - (
         {f"{name}.damaged"} if harm is Path.unlink else set()
     )
+
+
+def lost(*path):
+    """A change that deletes a part."""
+
+    def change(state):
+        *above, last = path
+        for key in above:
+            state = state[key]
+        del state[last]
+
+    return change
+
+
+FIT, BIAS = ("loops", "fit_loop"), "model.head.linear.bias"
+CHANGES = {
+    **{
+        " ".join(map(str, path)): lost(*path)
+        for path in (
+            *(("global_step",), ("loops",), FIT, (*FIT, "epoch_progress", "current", "ready")),
+            *(("callbacks", "IsotropyMonitor"), ("state_dict",), ("state_dict", BIAS)),
+            *(("lr_schedulers",), ("lr_schedulers", 0), ("optimizer_states",)),
+            *(("optimizer_states", 0), ("optimizer_states", 0, "state", 0)),
+            *(("optimizer_states", 0, "param_groups", 1), (KEY,), (KEY, "records_sha256")),
+            *(("optimizer_states", 0, "param_groups", 1, "params", 0), (KEY, "random")),
+            *((KEY, "n_bytes"), (KEY, "epoch"), (KEY, "selection", "n_waited")),
+        )
+    },
+    "one more weight": lambda state: state["state_dict"].update(more=torch.zeros(1)),
+    "other shape": lambda state: state["state_dict"].update({BIAS: torch.zeros(2, 1)}),
+    "a number for a part": lambda state: state.update(loops=3),
+    "of another run": lambda state: state[KEY].update(records_sha256="0" * 64),
+    "as many bytes as words": lambda state: state[KEY].update(n_bytes="all"),
+}
+
+
+@pytest.fixture(scope="module")
+def stopped_run(composed, keys, tmp_path_factory):
+    """The folder of a stopped run, and what the same command would resume in it."""
+    cfg = composed(*keys, f"output_dir={tmp_path_factory.mktemp('stopped')}", "threads=1")
+    with pytest.MonkeyPatch.context() as patch:
+        path = stopped(cfg, patch, "training_step", 7, terminate)
+    return RunFolder(cfg, "arm", revision(cfg)), build(cfg, path, None)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_checkpoint_of_other_parts_is_damage_before_anything_is_loaded(
+    stopped_run, capsys, change
+):
+    folder, experiment = stopped_run
+    file = folder.path / "resume.ckpt"
+    whole, weights = file.read_bytes(), experiment.module.state_dict()
+    before = {name: x.clone() for name, x in weights.items()}
+    assert _resume_point(folder, experiment)["step"] == 7
+    rewritten(change)(file)
+    records = (folder.path / "metrics.jsonl").read_bytes()
+    assert _resume_point(folder, experiment) is None
+    assert "is damaged (" in capsys.readouterr().out
+    assert all(torch.equal(weights[name], x) for name, x in before.items())
+    (folder.path / "resume.ckpt.damaged").unlink()
+    file.write_bytes(whole)
+    (folder.path / "metrics.jsonl").write_bytes(records)
+    (folder.path / "metrics.jsonl.damaged").unlink(missing_ok=True)
+
+
+def test_an_optimizer_without_states_resumes(composed, overrides, monkeypatch, capsys):
+    """SGD without momentum keeps none."""
+    without = [f"~optimizer.{key}" for key in ("betas", "eps", "fused")]
+    cfg = composed(*overrides, *without, "optimizer._target_=torch.optim.SGD", "metric=[]")
+    stopped(cfg, monkeypatch, "training_step", 7, terminate)
+    run(cfg, "arm")
+    assert "resuming after step 7" in capsys.readouterr().out
+
+
+def test_records_are_synced_before_the_checkpoint_that_counts_them(
+    composed, overrides, monkeypatch
+):
+    events = []
+    monkeypatch.setattr(checkpoints, "sync", lambda path: events.append(path.name))
+    write = checkpoints.save_checkpoint
+    monkeypatch.setattr(
+        checkpoints, "save_checkpoint", lambda *parts: events.append(parts[1].name) or write(*parts)
+    )
+    run(composed(*overrides, "trainer.max_steps=4", "metric=[]"), "arm")
+    pair = ["metrics.jsonl", "resume.ckpt"]
+    assert events in ([*pair, "last.ckpt"], [*pair, *pair, "last.ckpt"])
 
 
 def test_a_damaged_record_and_a_damaged_end_of_the_metrics_cost_no_checkpoint(

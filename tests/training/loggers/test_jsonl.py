@@ -9,7 +9,8 @@ import pytest
 import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from isotrain.runs.files import read_records, untimed
+from benchmarks.kill_points import untimed
+from isotrain.runs.files import read_records
 from isotrain.runs.keys import few
 from isotrain.training.loggers.jsonl import RecordLog
 
