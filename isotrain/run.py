@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
-from isotrain.training.callbacks.resume import KEY
+from isotrain.training.callbacks.resume import KEY, check_content
 from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
@@ -154,16 +154,9 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
     path = folder.path / "resume.ckpt"
     try:
         checkpoint = load_checkpoint(path)
+        check_content(checkpoint, path, experiment.module, experiment.trainer, experiment.selection)
         point: dict[str, Any] = checkpoint[KEY]
-        own = _own_parts(experiment)
-        _check(own, checkpoint, path)
-        if [len(optimizer["state"]) for optimizer in checkpoint["optimizer_states"]] != (
-            point["n_states"]
-        ):
-            raise DamagedError(path, "states of its optimizer are missing")
         folder.check_records(point["n_bytes"], point["records_sha256"])
-        if best := experiment.selection.kept(point["selection"], point["step"]):
-            _check({"state_dict": own["state_dict"]}, best, experiment.selection.path)
     except (DamagedError, LookupError, TypeError) as cause:
         error = cause if isinstance(cause, DamagedError) else DamagedError(path, cause)
         if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
@@ -171,38 +164,6 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
             say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
         return None
     return point
-
-
-def _own_parts(experiment: Experiment) -> dict[str, Any]:
-    """What a checkpoint of a run must hold, with its names, lengths and shapes."""
-    module, trainer = experiment.module, experiment.trainer
-    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    groups = module.new_optimizer().state_dict()["param_groups"]
-    names = ("epoch", "batches", "evaluated_step", "evaluation_due", "random")
-    return {
-        "state_dict": module.state_dict(),
-        "loops": {"fit_loop": trainer.fit_loop.state_dict()},
-        "callbacks": {x.state_key: x.state_dict() for x in callbacks if x.state_dict()},
-        "optimizer_states": [{"param_groups": [{"params": group["params"]} for group in groups]}],
-        "lr_schedulers": [{}],
-        **dict.fromkeys(("global_step", "pytorch-lightning_version")),
-        KEY: dict.fromkeys(names) | {"selection": experiment.selection.state},
-    }
-
-
-def _check(own: dict[str, Any], checkpoint: dict[str, Any], path: Path) -> None:
-    """Raise a DamagedError or LookupError unless a checkpoint has the run's own parts."""
-    n_more = len(checkpoint["state_dict"]) - len(own["state_dict"])
-    if n_more or not _fits(own, checkpoint):
-        raise DamagedError(path, "its names or shapes are not those of this model and optimizer")
-
-
-def _fits(own: Any, stored: Any) -> bool:
-    if isinstance(own, Mapping):
-        return all(_fits(part, stored[key]) for key, part in own.items())
-    if isinstance(own, list):
-        return len(own) == len(stored) and all(map(_fits, own, stored))
-    return bool(getattr(own, "shape", None) == getattr(stored, "shape", None))
 
 
 def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:

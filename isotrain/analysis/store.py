@@ -26,7 +26,7 @@ class Store:
     def owned(self) -> Iterator[None]:
         """Lock the folder; a block that fails before anything is kept leaves no new folder."""
         is_new = not self.folder.exists()
-        with owned(self.folder, "analysis"):
+        with owned(self.folder, self.folder.absolute().parents[2], "analysis"):
             try:
                 yield
             except BaseException:

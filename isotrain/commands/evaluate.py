@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from isotrain.commands.train import train
 from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_jobs
-from isotrain.config.compose import content_hash, key_of, read_job
+from isotrain.config.compose import content_hash, key_of, read_job, written
+from isotrain.config.foreign import reference_mistakes
 from isotrain.config.sweep import check_sweep
 from isotrain.console import reject, spinner
 from isotrain.pages.summary import print_scores
@@ -46,6 +48,12 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)
+    try:
+        of_run = [as_recorded(text, result["config"]) for text in of_run]
+    except (KeyError, TypeError, ValueError) as error:
+        return reject(
+            f"{folder} cannot be evaluated: its overrides and configuration differ: {error}"
+        )
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = read_job(folder / "result.json").cfg
     jobs, mistakes = check_jobs(of_run, config_dir)
@@ -99,3 +107,17 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     else:
         print_scores(str(folder), scores, data.n_rows)
     return 0
+
+
+def as_recorded(override: str, config: Mapping[str, Any]) -> str:
+    """An override of a record with the value on record, where it refers to the environment.
+
+    >>> as_recorded("optimizer.lr=${oc.env:LR}", {"optimizer": {"lr": 0.1}})
+    'optimizer.lr=0.1'
+    """
+    if not reference_mistakes([override]):
+        return override
+    value: Any = config
+    for name in key_of(override).split("."):
+        value = value[name]
+    return f"{override.partition('=')[0]}={written(value)}"

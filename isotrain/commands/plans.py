@@ -16,7 +16,6 @@ from typing import Any
 from isotrain.commands.shown import look, open_trials, preview, show_all, write
 from isotrain.commands.targets import Given, Named, origin, planned_search, resolve
 from isotrain.config.compose import key_of, written
-from isotrain.config.foreign import plan_mistakes
 from isotrain.console import counted, launched, say
 from isotrain.jobs.archive import Archive, Job, locate
 from isotrain.jobs.pool import Pool, call_at_work
@@ -48,7 +47,7 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
 
         is_foreign = os.environ.get(JOB) != target
         return run_file(None if target == "-" else Path(target), is_foreign)
-    is_as_it_was, own = not any(named[1:]), {key_of(text) for text in named.overrides}
+    is_as_it_was = not any(named[1:])
     kind, named, folder = origin(named)
     if kind in ("run", "folder"):
         raise PlanError(
@@ -56,9 +55,6 @@ def run(target: str | None, jobs: int = 1, only_list: bool = False, **given: Any
             "result.json of a run"
         )
     if folder is not None:
-        recorded = [o for o in named.overrides if key_of(o) not in {*own, "output_dir"}]
-        if mistakes := plan_mistakes({"overrides": recorded}):
-            raise PlanError("\n".join(mistakes))
         dirs = [text.partition("=")[2] for text in named.overrides if key_of(text) == "output_dir"]
         if Path([".", "runs", *dirs][-1]).resolve() != (home := folder.parents[1]):  # it was moved
             more = f"output_dir={written(str(home))}"

@@ -18,7 +18,7 @@ from isotrain.console import counted, say, spinner
 from isotrain.jobs.archive import Archive, locate
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.jobs.stored import PlanError, stored
-from isotrain.runs.files import read_result
+from isotrain.runs.files import check_inside, read_result
 from isotrain.runs.locks import take
 from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study, load_study, question_of, study_text
@@ -89,6 +89,8 @@ def write(given: Given) -> list[Path]:
             page = write_report(given.folder)
         say(page)
         return [page]
+    if given.kind != "folder":
+        check_inside(given.folder.absolute().parents[1], given.folder)
     if given.study is not None:
         return _report_study(given.study, given)
     if given.search is not None:

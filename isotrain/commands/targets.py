@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from isotrain.config.compose import key_of
+from isotrain.config.foreign import plan_mistakes, reference_mistakes
 from isotrain.config.sweep import names, read
 from isotrain.console import install
 from isotrain.jobs.archive import Job
@@ -69,6 +71,11 @@ def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None
     for kind, name in (("study", STUDY), ("search", SEARCH), ("sweep", SWEEP)):
         if (content := read_origin(path / name)) is not None:
             _reject(named, f"{kind}'s folder", "name", *["trials"] * (kind != "search"))
+            free = {*map(key_of, named.overrides)} | (set() if to_read else {"output_dir"})
+            recorded = [text for text in content["overrides"] if key_of(text) not in free]
+            check = reference_mistakes if to_read else plan_mistakes  # reading writes no run
+            if mistakes := check({"overrides": recorded}):
+                raise PlanError("\n".join(mistakes))
             named = named._replace(
                 overrides=[*content["overrides"], *named.overrides],
                 config_dir=named.config_dir or content["config_dir"],

@@ -24,7 +24,9 @@ LOADING = "importing torch, Lightning and transformers"
 
 
 def run_file(file: Path | None, is_foreign: bool = False) -> int:
-    """The exit code of the job of a file, or of the environment; others may say less than ours."""
+    """The exit code of a job, by default of the environment. Foreign job files are restricted."""
+    if file is None and JOB not in os.environ:
+        return reject("- is for processes that isotrain starts; give the file of a job")
     try:
         job = parse_job(os.environ[JOB]) if file is None else read_job(file)
         job = job_of_file(job, file) if is_foreign and file is not None else job
@@ -57,7 +59,7 @@ def errors_printed(codes: list[int]) -> Iterator[None]:
 
     try:
         yield
-    except CannotRunError as error:
+    except (CannotRunError, PermissionError) as error:
         codes.append(reject(str(error)))
     except KeyboardInterrupt:  # before training could listen, or the second one
         codes.append(128 + signal.SIGINT)

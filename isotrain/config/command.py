@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import arm_mistakes, conf_folder
-from isotrain.config.foreign import check_size, file_mistakes
+from isotrain.config.foreign import ForeignSource, file_mistakes
 from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import SUPPLIED, nearest
@@ -170,7 +170,12 @@ def _loader(config_dir: str | None) -> ConfigLoaderImpl:
     if config_dir is not None:
         path.append("command-line", f"file://{config_dir}")
     path.append("schema", "structured://")
-    return _Loader(path)
+    loader = _Loader(path)
+    loader.repository.sources = [
+        ForeignSource(one.provider, one.path) if one.provider == "command-line" else one
+        for one in loader.get_sources()
+    ]
+    return loader
 
 
 def refusal_of(n: int, what: str) -> str | None:
@@ -192,38 +197,22 @@ def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
     """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
-    for file in Path(config_dir).rglob("*.yaml") if config_dir else ():
-        if file.is_file():
-            check_size(file.read_text(encoding="utf-8", errors="replace"), str(file))
     loader = _loader(config_dir)
-    own = loader.load_configuration(root, [], run_mode=RunMode.RUN) if config_dir else None
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
     def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
         if groups not in known:
             cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
-            if own is not None and (mistakes := _foreign_mistakes(cfg, own)):
-                raise HydraException("\n".join(mistakes))
             layer = str(cfg.hydra.runtime.choices.get("isotropy"))
             with open_dict(cfg):
                 del cfg["hydra"]
+            content = OmegaConf.to_container(cfg, resolve=False)
+            if config_dir is not None and (mistakes := file_mistakes(content)):
+                raise HydraException("\n".join(mistakes))
             known[groups] = cfg, layer
         return deepcopy(known[groups])
 
     return loader, compose
-
-
-def _foreign_mistakes(cfg: DictConfig, own: DictConfig) -> list[str]:
-    """What files of `--config-dir` may not say, Hydra's own node among it, which `own` has."""
-    content: Any = OmegaConf.to_container(cfg, resolve=False)
-    ours: Any = OmegaConf.to_container(own.hydra, resolve=False)
-    hydra = content.pop("hydra")
-    for node in (hydra, ours):  # without what depends on the overrides
-        node["job"] = [node["job"].get(key) for key in ("chdir", "env_copy", "env_set")]
-        node |= {"overrides": None, "runtime": None}
-    changed = [key for key in hydra if hydra[key] != ours.get(key)]
-    found = [f"hydra.{key} is set by isotrain itself; leave it out" for key in changed]
-    return found + file_mistakes(content)
 
 
 def _simple(text: str, multirun: bool, root: Root) -> list[Override]:

@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
-from isotrain.runs.files import as_json
+from isotrain.runs.files import as_json, read_result, replace_text
 from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import DamagedError, misfit
 
@@ -133,7 +133,7 @@ class RunJob(NamedTuple):
 
 def write_job(job: RunJob, path: Path) -> None:
     """Write what `isotrain run PATH` runs."""
-    path.write_text(job_text(job), encoding="utf-8")
+    replace_text(path, job_text(job))
 
 
 def job_text(job: RunJob) -> str:
@@ -149,11 +149,10 @@ def read_job(path: Path) -> RunJob:
     Raises:
         DamagedError: a ValueError: there is no such file, or it is none of these.
     """
+    if path.name == "result.json":
+        read_result(path.parent)
     try:
-        job = parse_job(path.read_text(encoding="utf-8"))
-        if path.name == "result.json":
-            plain(job.cfg)  # a record refers to nothing
-        return job
+        return parse_job(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = f"it is no job of a study, and no run's: {type(error).__name__}: {error}"
         raise DamagedError(path, why) from error

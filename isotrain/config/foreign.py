@@ -1,4 +1,4 @@
-"""What a file may say, whoever wrote it; a command line may say more.
+"""Restrictions on configuration files that do not apply to the command line.
 
 A file is a configuration of `--config-dir`, a study, search or sweep, or a job. It names folders
 outside of the working directory only to read data and weights, and reads no variable of the
@@ -14,46 +14,71 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from isotrain.config.compose import RunJob
+from isotrain.config.targets import is_of_user
 
 READ_ONLY = ("analysis", "encoder", "from_run", "init_from", "source", "task")
-REFERENCE = r"\$\{(oc\.env:ISOTRAIN_\w+(,[^${}]*)?|\w[\w.]*)\}"
-TO_READ = rf"\$\{{({'|'.join(READ_ONLY)})\b"
+REFERENCE = r"\$\{(oc\.env:ISOTRAIN_\w+(,[^${}]*)?|(?!hydra\b)\w[\w.]*)\}"
+# Of a value that is a path below the output folder at most
+OF_USER = r"oc\.env:ISOTRAIN_(?!ALLOW|DATA_DIR|JOB)\w+"
+ROOT = rf"^\$\{{(output_dir|{OF_USER})\}}(/|$)"
+BELOW = rf"\$\{{({OF_USER}(,[\w+-]+(\.\w+)*)?|(?!oc\.|({'|'.join(READ_ONLY)})\b)\w[\w.]*)\}}"
+# A folder or address elsewhere, or what could become one with a value in place of each $
+ELSEWHERE = r"^[~/]|(^|/)\.\.(/|$)|://|^file:|\$\{|^\$.|\.\$|\$[.~$]|:.*\$|\$.*:"
 OVERRIDES = ("overrides", "tasks", "arms")  # of a plan, in lists
 BY_KEY = ("grid", "space")  # of a plan: values of dotted keys
 MOST_NODES = 100_000  # of a yaml file
 SHOWN = 80  # letters of a text in a message
+GIVE = "give it on the command line"
+CHANGE = "change it in the file"
 
 
-def file_mistakes(content: Any) -> list[str]:
-    """What a configuration from a file says and may not, by its unresolved content.
+def file_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
+    """What a configuration from a file has and may not, by its unresolved content.
 
     >>> file_mistakes({"output_dir": "../x", "source": {"root": "/data"}})
-    ['output_dir=../x: only the command line names such a folder; give it there']
+    ['output_dir=../x: a file names no folder or address elsewhere; give it on the command line']
     """
-    return [m for key, text in texts(content) if (m := _mistake(key, text))]
+    found = reference_mistakes(content, remedy)
+    return found or [
+        f"{key}={text[:SHOWN]}: a file names no folder or address elsewhere; {remedy}"
+        for key, text, is_read in texts(content)
+        if not is_read and re.search(ELSEWHERE, re.sub(BELOW, "$", re.sub(ROOT, "./", text)))
+    ]
+
+
+def reference_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
+    """References of unresolved content to anything but keys and variables `ISOTRAIN_*`."""
+    return [
+        f"{key}={text[:SHOWN]}: a file may refer to keys, and to ${{oc.env:ISOTRAIN_...}}; {remedy}"
+        for key, text, _ in texts(content)
+        if "$" in re.sub(REFERENCE, "", text)
+    ]
 
 
 def plan_mistakes(content: Any) -> list[str]:
     """`file_mistakes` of a study, search or sweep: of its overrides and of its values by key."""
     found: list[str] = []
     parser = OverridesParser.create()
-    for key, text in texts(content):
+    for key, text, _ in texts(content):
         top, _, below = key.partition(".")
-        if top in OVERRIDES:
-            with suppress(HydraException):  # what cannot be read is rejected where it is composed
-                override = parser.parse_override(text)
-                value = override.value()
-                if override.is_choice_sweep():
-                    choices = override.sweep_string_iterator()
-                    value = [parser.parse_override(f"x={choice}").value() for choice in choices]
-                found += file_mistakes({override.key_or_group: value})
-        elif mistake := _mistake((below if top in BY_KEY else key).lstrip("+"), text):
-            found.append(mistake)
+        if top not in OVERRIDES:
+            found += file_mistakes({(below if top in BY_KEY else key).lstrip("+"): text})
+            continue
+        with suppress(HydraException):  # what cannot be read is rejected where it is composed
+            override = parser.parse_override(text)
+            value = override.value()
+            if override.is_choice_sweep():
+                choices = override.sweep_string_iterator()
+                value = [parser.parse_override(f"x={choice}").value() for choice in choices]
+            found += file_mistakes({override.key_or_group: value})
     return found
 
 
@@ -66,19 +91,50 @@ def job_of_file(job: RunJob, file: Path) -> RunJob:
     content = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     assert isinstance(content, dict)
     output_dir = str(content.pop("output_dir"))
-    mistakes = file_mistakes({k: v for k, v in content.items() if k != "cache_dir"})
+    mistakes = file_mistakes({k: v for k, v in content.items() if k != "cache_dir"}, CHANGE)
     folder, above = Path(output_dir).resolve(), file.resolve().parents
     # <output_dir>/<task>/<run>/result.json, <output_dir>/studies/<name>/jobs/<run>.json
     is_own = folder in above[2:4] or {above[0], Path.cwd()} & {folder, *folder.parents}
     if not is_own or "${" in output_dir:
         mistakes.append(
             f"output_dir={output_dir[:SHOWN]} is neither below {Path.cwd()} nor that of {file}; "
-            "start the command in a folder above it, or change it in the file"
+            f"start the command in a folder above it, or {CHANGE}"
         )
     if mistakes:
         raise ValueError("\n".join(mistakes))
     job.cfg.cache_dir = job.cfg.cache_dir and "${output_dir}/.cache"
     return job
+
+
+class ForeignSource(FileConfigSource):
+    """Hydra's files of `--config-dir`, each restricted before anything in it is resolved."""
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The file, as Hydra reads it."""
+        file = Path(self.path, self._normalize_file_name(config_path))
+        content = content_of(file.read_text(encoding="utf-8"), str(file))
+        found = reference_mistakes(content)
+        if "hydra" in content or re.search(
+            r"hydra\b|[.]{2}|//|\$", str(dict(content).get("defaults"))
+        ):
+            found.append(f"{file}: hydra is set by isotrain itself, and defaults are its options")
+        if found:
+            raise HydraException("\n".join(found))
+        return super().load_config(config_path)
+
+
+def content_of(text: str, name: str) -> Any:
+    """The unresolved content of a yaml text; `name` is that of its file in messages.
+
+    Raises:
+        ValueError: it is no yaml, or neither a mapping nor a list, or too large.
+    """
+    errors = yaml.YAMLError, OmegaConfBaseException, ValueError, AssertionError, RecursionError
+    try:
+        check_size(text, "it")
+        return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    except errors as error:
+        raise ValueError(f"{name} cannot be read: {error}") from error
 
 
 def check_size(text: str, name: str) -> None:
@@ -109,32 +165,19 @@ def check_size(text: str, name: str) -> None:
         )
 
 
-def texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of plain content with its dotted key; those of a list have the key of the list."""
+def texts(node: Any, key: str = "", is_read: bool = False) -> Iterator[tuple[str, str, bool]]:
+    """Every text of plain content with its dotted key, and whether it may name what is read.
+
+    Texts in a list have the key of the list. Parts of the user's packages read what they like.
+    """
     if isinstance(node, dict):
+        if key.partition(".")[0] not in READ_ONLY and "_target_" in node:
+            is_read = is_of_user(str(node["_target_"]))
         for name, value in node.items():
-            yield from texts(value, f"{key}.{name}" if key else str(name))
+            is_top = not key and str(name).partition(".")[0] in READ_ONLY
+            yield from texts(value, f"{key}.{name}" if key else str(name), is_read or is_top)
     elif isinstance(node, list):
         for value in node:
-            yield from texts(value, key)
+            yield from texts(value, key, is_read)
     elif isinstance(node, str):
-        yield key, node
-
-
-def _mistake(key: str, text: str) -> str | None:
-    """Why a file may not give a key this text."""
-    shown = f"{key}={text[:SHOWN]}"
-    text = text.removeprefix("${output_dir}/")
-    is_read = key.partition(".")[0] in READ_ONLY
-    # elsewhere a reference is the whole text: pieces that are joined could make any path
-    plain = re.sub(REFERENCE, "", text, count=0 if is_read else 1)
-    is_joined = "${" in text and not is_read and (plain or re.search(TO_READ, text))
-    if "${" in plain or is_joined:
-        return (
-            f"{shown}: a file may refer to one key, or to ${{oc.env:ISOTRAIN_...}}; give it on the "
-            "command line"
-        )
-    path = Path(text)
-    if not is_read and (path.is_absolute() or ".." in path.parts or text.startswith("file:")):
-        return f"{shown}: only the command line names such a folder; give it there"
-    return None
+        yield key, node, is_read

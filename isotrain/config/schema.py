@@ -151,7 +151,7 @@ SECTIONS = {
     "checkpoint": CheckpointConfig,
     "speed": SpeedConfig,
 }
-MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine; as many machines
+MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine
 BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
 BOUNDS = {  # of numbers; those of a part are in its annotations
     **BOUNDS_OF_ANY,
@@ -185,7 +185,7 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "trainer.log_every_n_steps": Bounds(1),
     "trainer.min_epochs": Bounds(0),
     "trainer.min_steps": Bounds(0),
-    "trainer.num_nodes": Bounds(1, MOST_PROCESSES),
+    "trainer.num_nodes": Bounds(1, 4096),
     "trainer.val_check_interval": Bounds(above=0),
 }
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it

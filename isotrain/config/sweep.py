@@ -14,13 +14,11 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
+from omegaconf import DictConfig
 
 from isotrain.config.command import Composed, check_jobs
 from isotrain.config.compose import conf_folder, key_of, written
-from isotrain.config.foreign import check_size, plan_mistakes
+from isotrain.config.foreign import content_of, plan_mistakes
 from isotrain.config.schema import BOUNDS_OF_ANY
 from isotrain.config.signatures import nearest
 
@@ -164,19 +162,6 @@ def read(group: str, name_or_path: str) -> Any:
         ValueError: as `text_of`, or it is no yaml.
     """
     return content_of(text_of(group, name_or_path), name_or_path)
-
-
-def content_of(text: str, name: str) -> Any:
-    """The content of a yaml text; `name` says in a message whose it is.
-
-    Raises:
-        ValueError: it is no yaml, or neither a mapping nor a list.
-    """
-    try:
-        check_size(text, "it")
-        return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    except (YAMLError, OmegaConfBaseException, ValueError, AssertionError, RecursionError) as error:
-        raise ValueError(f"{name} cannot be read: {error}") from error
 
 
 def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:

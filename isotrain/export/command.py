@@ -10,6 +10,7 @@ from isotrain.console import FAILED, print_error, reject, say, spinner
 from isotrain.export.formats import CannotExportError, RoundTripError, refusing
 from isotrain.export.source_run import SourceRun, read_run
 from isotrain.export.target import check_target, filling
+from isotrain.runs.files import check_inside
 from isotrain.runs.record import check_writable
 
 if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
@@ -26,7 +27,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     """
     if to is None:
         check_writable(folder)
-    to = to or folder / "export"
+        check_inside(folder, to := folder / "export")
     try:
         with spinner(f"looking at {folder}") as now:
             run = read_run(folder)

@@ -33,7 +33,7 @@ from isotrain.jobs.process import (
 )
 from isotrain.jobs.progress import is_owned, newest_step
 from isotrain.jobs.stored import PlanError, stored
-from isotrain.runs.files import put_aside
+from isotrain.runs.files import make_inside, put_aside
 from isotrain.runs.locks import is_locked, take
 
 Checked = TypeVar("Checked")
@@ -93,11 +93,14 @@ class Pool:
     def __enter__(self) -> Pool:
         self._new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
+            make_inside(self.folder.absolute().parents[1], self.folder)
             for part in ("jobs", "logs"):
-                (self.folder / part).mkdir(parents=True, exist_ok=True)
+                (self.folder / part).mkdir(exist_ok=True)
         except OSError as error:
-            what = f"cannot write to {self.folder}"
-            raise PlanError(f"{what}; choose another output_dir=...") from error
+            reason = error.strerror or error
+            raise PlanError(
+                f"cannot write to {self.folder} ({reason}); choose another output_dir=..."
+            ) from error
         with ExitStack() as stack:  # ours only once nothing can fail any more
             self.received = stack.enter_context(stop_signals())
             began_at, told = time.monotonic(), False

@@ -25,7 +25,7 @@ from isotrain.reporting.groups import (
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.words import collapsed_runs
-from isotrain.runs.files import read_result
+from isotrain.runs.files import check_inside, read_result
 from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
@@ -78,9 +78,11 @@ def write_runs(
         "runs.parquet": parquet_bytes(scores_frame(runs, keys)),
     }
     try:
+        if out.is_relative_to(root):  # else the command line names it
+            check_inside(root, out)
         written = replace_files(out, files)
     except OSError as error:
-        raise PlanError(f"cannot write to {out} ({error.strerror}): give --out") from error
+        raise PlanError(f"cannot write to {out} ({error.strerror or error}): give --out") from error
     if as_json:
         content = [
             {"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed}

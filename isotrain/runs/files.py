@@ -34,12 +34,31 @@ def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
     own = "" if by_one else f".{os.getpid()}-{secrets.token_hex(4)}"
     part = path.with_name(f"{path.name}{own}.part")
     try:
-        with part.open("wb") as file:
+        part.unlink(missing_ok=True)  # it may be a link
+        with part.open("xb") as file:
             yield file
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def check_inside(root: Path, *paths: Path) -> None:
+    """Raise a PermissionError if links lead a path that is to be written out of `root`."""
+    home = os.path.realpath(root)
+    for path in paths:
+        if not Path(target := os.path.realpath(path)).is_relative_to(home):
+            raise PermissionError(
+                f"{path} leads to {target} by a link, out of {root}; delete the link, or give "
+                "another output_dir=..."
+            )
+
+
+def make_inside(root: Path, folder: Path) -> None:
+    """Make a folder below `root` to write to; no link above or in it may lead elsewhere."""
+    check_inside(root, folder)
+    check_inside(folder, *(path for path in folder.rglob("*") if path.is_symlink()))
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
@@ -113,6 +132,8 @@ def read_result(folder: Path) -> dict[str, Any]:
         return {}
     except IsADirectoryError as error:
         raise DamagedError(path, "it is a folder") from error
+    if "${" in json.dumps(result.get("config")):
+        raise DamagedError(path, "its configuration has references, and a record has values alone")
     if "scores" in result:
         result["scores"] = nulls_as_nan(result["scores"])
     return result

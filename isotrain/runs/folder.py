@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import recorded, run_folder
 from isotrain.console import say
-from isotrain.runs.files import put_aside, read_records, read_result, write_json
+from isotrain.runs.files import put_aside, read_records, read_result, replace_text, write_json
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import code_changes, environment, owned
 from isotrain.runs.secrets import redacted
@@ -57,7 +57,7 @@ class RunFolder:
         Raises:
             CannotRunError: another process is at this run.
         """
-        return owned(self.path) if self.is_first else nullcontext()
+        return owned(self.path, Path(str(self.cfg.output_dir))) if self.is_first else nullcontext()
 
     def is_finished(self) -> bool:
         """Whether the run has finished and `rerun` is off; sets `record` and `note`."""
@@ -129,7 +129,8 @@ class RunFolder:
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
                 shutil.rmtree(self.path / name, ignore_errors=True)
-            OmegaConf.save(OmegaConf.create(self.record["config"]), self.path / "config.yaml")
+            text = OmegaConf.to_yaml(OmegaConf.create(self.record["config"]))
+            replace_text(self.path / "config.yaml", text)
             self._write()
         return code_changes(earlier, self.now) if earlier else ""
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
+CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+
 
 def take(path: Path) -> int | None:
     """A descriptor that holds the lock of a file until it is closed; None while another has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, CREATE, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -58,7 +60,7 @@ def owner(path: Path) -> Owner | None:
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Wait for the lock of a file, and hold it while a block lasts."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, CREATE, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

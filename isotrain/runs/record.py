@@ -13,13 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from isotrain.runs.files import make_inside
 from isotrain.runs.locks import sign, taken_within
 from isotrain.runs.shapes import DamagedError
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
 STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else in its place
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
-    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE),
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE, errno.ELOOP),
 )
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
@@ -56,15 +57,12 @@ def code_state() -> dict[str, str | None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a PermissionError if a folder is read-only, no folder, or has links to others."""
+    """Raise a PermissionError if a folder is read-only, or no folder."""
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise PermissionError(
             f"cannot write to {existing}; give another folder with output_dir=..."
         )
-    for path in folder.glob("*"):
-        if path.is_symlink() and path.is_dir():
-            raise PermissionError(f"{path} is a link to another folder; delete it, or copy the run")
 
 
 @contextmanager
@@ -85,13 +83,14 @@ def storage_failures(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def owned(folder: Path, what: str = "run") -> Iterator[None]:
+def owned(folder: Path, root: Path, what: str = "run") -> Iterator[None]:
     """Create the folder and lock it; a second process with the same run is rejected in 2 s.
 
     Raises:
         CannotRunError: another process is at this run, or this `what`.
+        PermissionError: a link leads out of the folder, or it out of `root`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_inside(root, folder)
     lock = taken_within(folder / ".lock", PATIENCE_S)
     if lock is None:
         raise CannotRunError(

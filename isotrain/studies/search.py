@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
         raise PlanError(str(error)) from error
     if isinstance(content, dict) and n_trials is not None:
         content["n_trials"] = n_trials
-    found = _mistakes(content)
+    found = _mistakes(content, ["seed"] if n_trials is None else ["seed", "n_trials"])
     if not re.fullmatch(NAME, own):
         found.append(f"the name {own!r} must consist of letters, digits, _ and .")
     if found:
@@ -81,7 +82,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     return search
 
 
-def _mistakes(content: Any) -> list[str]:
+def _mistakes(content: Any, unlimited: Sequence[str]) -> list[str]:
     """What is wrong in the file itself; its overrides and values are judged by the plan."""
     known = [key for key in Search.__dataclass_fields__ if key != "name"]
     if not isinstance(content, dict):
@@ -99,7 +100,7 @@ def _mistakes(content: Any) -> list[str]:
         value = content.get(key, least)
         if type(value) is not int or value < least:
             mistakes.append(f"{key} must be a whole number from {least}, got {value}")
-        elif key != "seed" and (too_many := refusal_of(value, key)):
+        elif key not in unlimited and (too_many := refusal_of(value, key)):
             mistakes.append(too_many)
     if not isinstance(content.get("objective", ""), str | None):
         mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")

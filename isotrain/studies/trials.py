@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from isotrain.console import say
 from isotrain.jobs.stored import DATABASE, PlanError
+from isotrain.runs.files import check_inside
 from isotrain.runs.shapes import COUNT, misfit
 from isotrain.studies.search import Search
 from isotrain.studies.search_plan import Plan
@@ -54,6 +55,7 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
     path = plan.folder / DATABASE
     storage = None
     try:
+        check_inside(plan.folder, path)
         try:
             storage = RDBStorage(
                 "sqlite:///" + str(path).replace("{", "{{").replace("}", "}}"),

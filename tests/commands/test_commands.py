@@ -81,7 +81,7 @@ def test_cancel_stops_a_run_at_work_with_a_checkpoint(tmp_path, capsys, eventual
 def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp_path, capsys):
     process = subprocess.Popen(["sleep", "60"])
     try:
-        with owned(tmp_path):
+        with owned(tmp_path, tmp_path):
             (tmp_path / ".lock").write_text(f"{process.pid} another")
             assert main(["cancel", str(tmp_path)]) == 2
         assert f"process {process.pid} of machine another is at work" in capsys.readouterr().err

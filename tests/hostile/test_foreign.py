@@ -1,4 +1,4 @@
-"""Files of somebody else: they run nothing, tell no secret, and write below the output folder."""
+"""Files of somebody else: they run nothing, leak no secret, and write below the output folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pickle
 import shutil
 
 import pytest
-import torch
 
+from isotrain.model.checkpoint import save_checkpoint
 from tests.hostile.harness import TINY, contents, ended, judged
+from tests.hostile.test_folders import OF_RUNS
 
 pytestmark = pytest.mark.campaign
 SECRET = "hostile-secret-7f3a"
@@ -70,9 +71,26 @@ NODES = (  # of an experiment file
     f"logger: {{tb: {{{BOARD}, _partial_: true, dir: ELSEWHERE}}}}",
     "logger: {m: {_target_: pytorch_lightning.loggers.MLFlowLogger, _partial_: true, "
     "tracking_uri: 'file:ELSEWHERE/x'}}",
+    "defaults: [{override /isotropy: '${oc.env:COMPANY}'}]",
+    "defaults: ['/isotropy/${oc.env:COMPANY}']",
+    "defaults: [//ELSEWHERE/x, /../elsewhere/x]",
+    "seed: ${hydra.job.env_set.COMPANY}\nhydra: {job: {env_copy: [COMPANY]}}",
     *(BOMB, "site: " + "[" * 5000 + "]" * 5000, "seed: 1\nseed: 2", "site: &a [*a]"),
     "<<: {seed: 3}\n? [a, b]\n: 1",
     "trainer: {devices: 100000}",
+)  # fmt: skip
+LOGGER = "logger: {x: {_target_: pytorch_lightning.loggers.LOGGER, _partial_: true, MORE}}"
+TEXTS = (  # of an experiment file; none may run
+    *(LOGGER.replace("LOGGER", "TensorBoardLogger").replace("MORE", f"sub_dir: {text}")
+      for text in ("$COMPANY", "x/$COMPANY", "'~'", "~/x", "'${seed}/$COMPANY'")),
+    *(LOGGER.replace("LOGGER", "MLFlowLogger").replace("MORE", f"tracking_uri: {text}")
+      for text in ("'sqlite:///ELSEWHERE/x'", "'sqlite:${seed}/x'", "'https://host/'", "file:x")),
+    "logger: {wandb: {_target_: isotrain.training.loggers.wandb_logger.build_wandb_logger, "
+    "_partial_: true, project: x, group: null, base_url: 'https://host'}}",
+    "trainer: {default_root_dir: ~/x}",
+    "cache_dir: ${oc.env:ISOTRAIN_ALLOW}ELSEWHERE/x",
+    "cache_dir: '${oc.env:ISOTRAIN_NOT_THERE,ELSEWHERE/x}'",
+    "cache_dir: ${oc.env:ISOTRAIN_DATA_DIR}",
 )  # fmt: skip
 OUT = ("ELSEWHERE", "../elsewhere/new", "out/../../elsewhere/new", "out/${oc.env:COMPANY}",
        "${source.root}", "${rows}/x")  # fmt: skip
@@ -112,6 +130,12 @@ RECORDS = {  # of a result.json, what is changed
     "overrides": {"overrides": ["--config-dir=ELSEWHERE", "output_dir=ELSEWHERE/new"]},
     "search": {"search": "../../elsewhere"},
     "threads": {"config": {"threads": 10**9}},
+    "seed": {"config": {"seed": "${oc.env:COMPANY}"}},
+    "name": {"config": {"task": {"word": "${oc.env:COMPANY}"}}},
+    "refers": {"overrides": ["task=wic", "seed=${oc.env:COMPANY}"]},
+    "adds": {"overrides": ["task=wic", "+trainer.x=${oc.env:COMPANY}"]},
+    "groups": {"overrides": ["task=${oc.env:COMPANY}"]},
+    "logs": {"overrides": ["logger={x: {_target_: '${oc.env:COMPANY}'}}"]},
 }
 FLAGS = ("--experimental-rerun=x.pickle", "--resolve", "--run", "-cd=/tmp", "--info",
     "--config-path=..", "--config-name=../canary", "--package=taken", "--hydra-help",
@@ -133,6 +157,7 @@ def of_experiment(text, *line):
 
 CASES = {
     **{f"node {k}": of_experiment(text, "output_dir=out") for k, text in enumerate(NODES)},
+    **{f"text {k}": of_experiment(text, "output_dir=out") for k, text in enumerate(TEXTS)},
     **{f"output {out}": of_experiment(f"output_dir: {out}") for out in OUT},
     **{
         f"{command} {name}": ([command, "mine.yaml"], {"mine.yaml": text})
@@ -156,7 +181,7 @@ CASES = {
         for text in SWEEPS
     },
 }
-REFUSED = ("output", "name", "flag", "sweep")  # kinds of cases of which none may run
+REFUSED = ("text", "output", "name", "flag", "sweep")  # kinds of cases of which none may run
 
 
 def merged(content, changes):
@@ -172,11 +197,13 @@ def tried(tmp_path, hostile_runs, record_property):
     place, elsewhere, home = tmp_path / "place", tmp_path / "elsewhere", tmp_path / "home"
     for folder in (place, elsewhere, home):
         folder.mkdir()
-    shutil.copytree(hostile_runs / "whole", place / "whole")
+    for name in ("whole", "stopped"):
+        shutil.copytree(hostile_runs / name, place / name)
     (tmp_path / "canary").write_text("alive")
     (place / "taken.py").write_text("open('taken', 'w')\ndef run(*a, **k): pass\nx = None\n")
     # What a command may write: its output folders, its log, and what libraries cache
-    free = (place / "out", place / "whole", place / "runs", tmp_path / "place.log", home)
+    own = [place / name for name in ("out", "whole", "stopped", "runs")]
+    free = (*own, tmp_path / "place.log", home)
 
     def tried(command, files=(), refused=False):
         def spelled(text):
@@ -194,7 +221,7 @@ def tried(tmp_path, hostile_runs, record_property):
         end = ended(command, place, environment)
         after = contents(tmp_path, *free)
         wrong = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
-        inside = [path for folder in free[:3] for path in folder.rglob("*")]
+        inside = [path for folder in own for path in folder.rglob("*")]
         wrong += [p for p in inside if p.is_file() and SECRET.encode() in p.read_bytes()]
         wrong += [SECRET] * (SECRET in end.text or any(SECRET in str(path) for path in inside))
         if wrong and end.kind != "hang":
@@ -234,7 +261,7 @@ def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
             folder = tmp_path / "elsewhere"
             target.symlink_to(tmp_path / "canary" if target.suffix else folder)
     elif name.endswith("ckpt"):
-        torch.save({"state_dict": Payload()}, file)
+        save_checkpoint({"state_dict": Payload()}, file)  # its digest is right
     else:
         file.write_bytes(pickle.dumps(Payload()))
     tried([command, str(run)])
@@ -245,3 +272,107 @@ class Payload:
         import os
 
         return os.system, ("touch taken",)
+
+
+def linked(path, tmp_path):
+    """Put a link in place of a file or folder: to the canary, or to its content moved elsewhere."""
+    target = tmp_path / "elsewhere" / path.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.move(path, target)
+    elif path.suffix or path.name in (".lock", "lock", "wandb_id"):
+        path.unlink(missing_ok=True)
+        target = tmp_path / "canary"
+    else:
+        target.mkdir()
+    path.symlink_to(target)
+
+
+OF_RUN = (
+    *(".lock", "config.yaml", "last.ckpt.part", "resume.ckpt.part", "metrics.jsonl", "wandb_id"),
+    *("result.json", "snapshots", "predictions", "figures", "tensorboard", "report.html"),
+    *("", "..", "../../.cache"),
+)
+WRITES = {  # commands of a run's folder
+    "run": ("stopped", lambda run: ["run", f"{run}/result.json"]),
+    "resume": ("stopped", lambda run: ["train", *OF_RUNS, "output_dir=stopped"]),
+    "rerun": ("whole", lambda run: ["train", *OF_RUNS, "output_dir=whole", "rerun=true"]),
+    "logs": ("whole", lambda run: ["train", *OF_RUNS, "output_dir=whole", "rerun=true",
+                                   "logger=[tensorboard,wandb]", "cache_dir=whole/.cache"]),
+    **{name: ("whole", lambda run, name=name: [name, str(run)])
+       for name in ("report", "evaluate", "export", "status", "cancel")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RUN)
+@pytest.mark.parametrize("command", WRITES)
+def test_links_in_a_run(name, command, tried, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    if name in ("", "..") and command in ("report", "export"):
+        pytest.skip("the command line itself names this folder, through the link")
+    folder, line = WRITES[command]
+    (file,) = (tmp_path / "place").glob(f"{folder}/*/*/result.json")
+    run = file.parent
+    linked(run.parent if name == ".." else run.parents[1] / ".cache" if "/" in name
+           else run / name, tmp_path)  # fmt: skip
+    tried(line(run.relative_to(tmp_path / "place")))
+
+
+@pytest.mark.parametrize("name", ["collected", "collected/runs.csv", "collected/groups.md"])
+@pytest.mark.parametrize("command", ["collect", "report"])
+def test_links_of_a_collection(name, command, tried, tmp_path):
+    linked(tmp_path / "place/whole" / name, tmp_path)
+    tried([command, "whole"], refused=name == "collected")
+
+
+OF_PLAN = (
+    *("lock", "jobs", "logs", "study.json", "search.json", "sweep.json", "plan.yaml", "study.db"),
+    *("table.md", "study.html", "figures", "runs.csv", "", ".."),
+    *("jobs/wic-none-seed0.json", "logs/wic-none-seed0.log"),
+    *("jobs/trial-0-seed0.json", "logs/trial-0-seed0.log"),
+)
+OF_PLANS = {
+    "studies": STUDY.replace("MORE", "output_dir=out"),
+    "tune": SEARCH.replace("MORE", "output_dir=out") + "space: {optimizer.lr: [0.1, 0.2]}\n",
+}
+
+
+@pytest.mark.parametrize("name", OF_PLAN)
+@pytest.mark.parametrize("kind", OF_PLANS)
+@pytest.mark.parametrize("command", ["run", "report", "status", "cancel"])
+def test_links_of_a_plan(name, kind, command, tried, tmp_path):
+    folder = tmp_path / "place/out" / kind / "mine"
+    folder.mkdir(parents=True)
+    linked(folder.parent if name == ".." else folder / name, tmp_path)
+    tried([command, "mine.yaml"], {"mine.yaml": OF_PLANS[kind]})
+
+
+GIVEN = {"overrides": ["task=wic", *TINY, "seed=${oc.env:COMPANY}"], "config_dir": None}
+NAMED = GIVEN | {"file": "mine.yaml", "name": "mine"}
+ORIGINS = {
+    "studies": ("study.json", NAMED | {"history": [], "shared": {}, "runs": {}}),
+    "tune": (
+        "search.json",
+        NAMED | {"n_trials": 2, "objective": "val/x", "direction": "max", "monitored": None}
+        | {"data": {}},
+    ),
+    "sweeps": ("sweep.json", GIVEN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ORIGINS)
+@pytest.mark.parametrize("command", ["run", "report", "status", "cancel"])
+@pytest.mark.parametrize(
+    "change", ["overrides", "cache_dir=ELSEWHERE/x", "output_dir=ELSEWHERE/x", "config_dir", "file"]
+)
+def test_the_folder_of_a_plan(kind, command, change, tried):
+    name, content = ORIGINS[kind]
+    seeded, own = "seed=${oc.env:COMPANY}", [*GIVEN["overrides"][:-1]]
+    changed = {
+        "overrides": {},
+        "config_dir": {"overrides": own, "config_dir": "ELSEWHERE"},
+        "file": {"overrides": own, "file": "ELSEWHERE/mine.yaml"} if "file" in content else {},
+    }.get(change, {"overrides": [*own, change]})
+    yaml = OF_PLANS.get(kind, "").replace("[0]", "[0, '${oc.env:COMPANY}']")
+    files = {f"out/{kind}/mine/{name}": json.dumps(content | changed), "mine.yaml": yaml}
+    tried([command, f"out/{kind}/mine"], files, refused=seeded in str(content | changed))

@@ -31,7 +31,7 @@ def test_who_looks_all_the_time_keeps_no_run_from_its_folder(tmp_path):
         try:
             assert looker.stdout.readline() == b"looking\n"
             for _ in range(300):
-                with owned(tmp_path):
+                with owned(tmp_path, tmp_path):
                     pass
         finally:
             looker.kill()
@@ -42,14 +42,14 @@ def test_a_look_that_lasts_is_waited_for(tmp_path):
         fcntl.flock(look, fcntl.LOCK_SH)
         threading.Timer(0.5, fcntl.flock, (look.fileno(), fcntl.LOCK_UN)).start()
         began_at = time.monotonic()
-        with owned(tmp_path):
+        with owned(tmp_path, tmp_path):
             assert time.monotonic() - began_at > 0.4
 
 
 def test_a_second_process_is_refused_in_about_two_seconds(tmp_path):
     with FileLock(tmp_path / ".lock"):
         began_at = time.monotonic()
-        with pytest.raises(CannotRunError, match="another process"), owned(tmp_path):
+        with pytest.raises(CannotRunError, match="another process"), owned(tmp_path, tmp_path):
             pass
     assert time.monotonic() - began_at == pytest.approx(record.PATIENCE_S, abs=1)
 

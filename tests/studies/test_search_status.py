@@ -50,7 +50,7 @@ def test_trials_by_state_and_the_steps_of_those_at_work(few, capsys):
         taken[3].trial.set_user_attr("bad", "degenerate")
         study.tell(taken[3].trial, state=TrialState.PRUNED)
         leave(plan, taken[4], number=0, status="finished")
-        with owned(leave(plan, taken[4], number=1, steps=[0, 5])):
+        with owned(leave(plan, taken[4], number=1, steps=[0, 5]), plan.folder.parents[1]):
             code, cells, line = told(plan, study, capsys)
         assert cells == {
             "complete": "0-2",

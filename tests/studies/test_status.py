@@ -80,7 +80,7 @@ def test_every_state(job, studied):
     (studied / "logs" / f"{refused.name}.log").write_text("why\nisotrain: exit code 2\n")
     half = job(8)
     (half.folder / "result.json").write_text('{"status": "fin')
-    with owned(running.folder):
+    with owned(running.folder, running.folder.parent):
         jobs = (waiting, finished, resumed, running, killed, stopped, failed, refused, half)
         found = [state_of(own, studied) for own in jobs]
     assert [s.state for s in found] == [

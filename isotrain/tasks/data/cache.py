@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from isotrain.runs.files import replace_bytes
+from isotrain.runs.files import make_inside, replace_bytes
 from isotrain.tasks.base import Task
 from isotrain.tasks.data import encoding
 from isotrain.types import Example, Row
@@ -45,8 +45,8 @@ def encode_cached(
         pass
     except OSError as error:
         warnings.warn(
-            f"the token cache {folder} cannot be written ({error.strerror}); without it each run "
-            "tokenises anew",
+            f"the token cache {folder} cannot be written ({error.strerror or error}); without it "
+            "each run tokenises anew",
             stacklevel=2,
         )
     return examples
@@ -94,7 +94,7 @@ def _write(file: Path, examples: list[Example]) -> None:
     """A line with the checksum, and one of JSON."""
     values = [[getattr(example, name) for name in FIELDS] for example in examples]
     content = json.dumps(values, separators=(",", ":")).encode()
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_inside(file.parents[1], file.parent)
     replace_bytes(file, _checksum(content) + b"\n" + content)
 
 

@@ -14,6 +14,7 @@ from pytorch_lightning.loggers import WandbLogger
 from isotrain.arguments import Bounds, checked
 from isotrain.config.environment import has_wandb_key
 from isotrain.console import say
+from isotrain.runs.files import replace_text
 from isotrain.runs.secrets import redacted
 from isotrain.training.loggers.jsonl import ResumableLogger
 
@@ -108,7 +109,7 @@ def build_wandb_logger(
         ) from error
     id_file = Path(save_dir) / "wandb_id"
     run_id = id_file.read_text("utf-8") if id_file.is_file() else uuid4().hex[:8]
-    id_file.write_text(run_id, "utf-8")
+    replace_text(id_file, run_id)
 
     # W&B's error reports would keep the process when the network is gone.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
