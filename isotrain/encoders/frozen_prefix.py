@@ -18,6 +18,7 @@ from torch import Tensor
 
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import levels
+from isotrain.runs.files import make_inside
 from isotrain.types import Batch, Example
 
 GROUP = 64  # sequences that are computed together
@@ -67,7 +68,7 @@ class FrozenPrefix:
         self.group_of = np.empty(len(lengths), dtype=int)
         for number, group in enumerate(self.groups):
             self.group_of[group] = number
-        folder.mkdir(parents=True, exist_ok=True)
+        make_inside(folder.parent, folder)
         self.states = _mapped(folder / f"{key}.states", np.float32, (self.starts[-1], width))
         self.checksums = _mapped(folder / f"{key}.crc32", np.uint32, (len(self.groups),))
         self._sound: set[int] = set()  # groups that this process has checked

@@ -97,8 +97,8 @@ class Prefix(pl.Callback):
             return FrozenPrefix(self.folder, key, examples, self._level, encoder.width, compute)
         except OSError as error:
             rank_zero_warn(
-                f"states of frozen blocks cannot be kept in {self.folder} ({error.strerror}); each "
-                "step computes them"
+                f"states of frozen blocks cannot be kept in {self.folder} ({error}); each step "
+                "computes them"
             )
             return None
 
