@@ -199,7 +199,7 @@ CASES: tuple[Case, ...] = (
     from_file(
         "experiment/mine",
         GLOBAL + "hydra: {callbacks: {x: {_target_: os.mkdir, path: taken}}}\n",
-        "hydra.callbacks",
+        "hydra is set by isotrain itself",
     ),
     from_file("task/mine", "_target_: isotrain.tasks.rte.RTE\nfrom: bi\n", "did you mean form?"),
     from_file("experiment/mine", GLOBAL + "site: [pooled\n", "experiment/mine", "line"),

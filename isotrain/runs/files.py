@@ -55,9 +55,13 @@ def check_inside(root: Path, *paths: Path) -> None:
 
 
 def make_inside(root: Path, folder: Path) -> None:
-    """Make a folder below `root` to write to; no link above or in it may lead elsewhere."""
+    """Make a folder below `root` to write to; no link above or in it may lead elsewhere.
+
+    Links below `wandb` are of wandb itself, which replaces them.
+    """
     check_inside(root, folder)
-    check_inside(folder, *(path for path in folder.rglob("*") if path.is_symlink()))
+    links = [path for path in folder.rglob("*") if path.is_symlink()]
+    check_inside(folder, *(path for path in links if folder / "wandb" not in path.parents))
     folder.mkdir(parents=True, exist_ok=True)
 
 

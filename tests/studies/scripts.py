@@ -37,7 +37,12 @@ def read_job():
     text = Path(sys.argv[1]).read_text()
     config = json.loads(text)["config"]
     text = text.replace('"${seed}"', str(config["seed"]))
-    return json.loads(text.replace("${output_dir}", config["output_dir"]))
+    for name, value in (
+        ("output_dir", config["output_dir"]),
+        ("oc.env:ISOTRAIN_DATA_DIR", os.environ.get("ISOTRAIN_DATA_DIR", "")),
+    ):
+        text = text.replace("${" + name + "}", value)
+    return json.loads(text)
 
 def content(config, path=""):
     found = {}
