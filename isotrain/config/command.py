@@ -148,7 +148,7 @@ def check_jobs(
         mistakes += arm_mistakes(arm)
         jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
     for one, group in product(jobs, unknown):
-        if group in one.cfg:
+        if group in one.cfg and group not in root.schema.sections:
             one.cfg[group] = None
     return jobs, list(dict.fromkeys(mistakes))
 

@@ -89,7 +89,9 @@ def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
     """
     state = load_checkpoint(path)["state_dict"]
     if stored_digest(path) != read_result(path.parent).get("weights_sha256"):
-        raise DamagedError(path, "result.json beside it has the digest of another, or none")
+        raise DamagedError(
+            path, "it is of another run: result.json beside it has another digest, or none"
+        )
     try:
         own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
         part.load_state_dict(own)

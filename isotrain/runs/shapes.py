@@ -81,8 +81,8 @@ class DamagedError(ValueError):
         if not is_told:
             self.reason = f"{type(reason).__name__}: {reason}"
         super().__init__(
-            f"{path} is damaged ({self.reason}); move it away and give its command again, with "
-            "rerun=true if it had finished"
+            f"{path} is damaged ({self.reason}); move that file away and run the same command "
+            "again, with rerun=true if that run had finished"
         )
 
 

@@ -127,7 +127,7 @@ def test_the_weights_of_another_run_are_not_scored(finished, tmp_path, capsys):
     save_checkpoint(state | {"epoch": 99}, folder / "last.ckpt")
     assert main(["evaluate", str(folder)]) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert "result.json beside it has the digest of another, or none); move it away" in told
+    assert "result.json beside it has another digest, or none); move that file away" in told
 
 
 def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):

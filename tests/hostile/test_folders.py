@@ -177,7 +177,7 @@ def test_the_weights_of_another_run(reader, hostile_runs, other_run, tmp_path, r
     if name == "init_from":
         command = [*TRAIN, "output_dir=new", f"init_from={run}"]
     end = judged(record_property, command, ended(command, place), "took the weights of another run")
-    assert "result.json beside it has the digest of another" in " ".join(end.text.split())
+    assert "result.json beside it has another digest" in " ".join(end.text.split())
 
 
 def test_a_checkpoint_of_another_run(hostile_runs, other_run, tmp_path, given):
