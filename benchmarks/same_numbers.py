@@ -191,7 +191,8 @@ LOGGED: dict[str, str] = {
 }  # renamed values of rows and results, as STATE
 # Names that one side alone may have: protected directions where a layer protects none, new curves.
 ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+")
-FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)"  # of data, which older records had before its name
+# What of `data` older records had otherwise: a folder before its name, a checkpoint without digest
+FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)|(?<=init_from )\w+"
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
     *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
