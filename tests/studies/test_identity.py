@@ -125,7 +125,7 @@ def test_a_damaged_file_ends_every_command_in_one_sentence(fake, capsys, damaged
         assert main(command) == 2
         told = capsys.readouterr().err
         assert f"{file} is damaged" in told
-        assert "move it away" in told
+        assert "move that file away" in told
     assert file.read_text() == text
 
 
