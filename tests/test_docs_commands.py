@@ -160,8 +160,8 @@ def shorter(group, name, folder):
 @pytest.mark.parametrize(
     ("group", "ended"),
     [
-        ("study", r"2 of 2 runs finished|2 runs, 2 finished"),
-        ("tune", r"1 (of 1 )?trials.* 1 (complete|degenerate)"),
+        ("study", r"\b(\d) of \1 (runs )?finished|\b(\d) runs, \3 finished"),
+        ("tune", r"1 (of 1 )?trials?.* 1 (complete|degenerate)"),
     ],
 )
 def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):

@@ -73,7 +73,7 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
 
     call(undisturbed, "run", "--jobs", "2")
     whole = files(undisturbed)
-    assert set(whole) == {*TABLES, "study.json", "study.html"}
+    assert set(whole) == {*TABLES, "plan.yaml", "study.json", "study.html"}
     # 2 scores, 2 places of both arms; in front of a layer, of the arm that has one
     lines = csv.DictReader(whole["table.csv"].decode().splitlines())
     of_methods = {(line["score"], line["method"]) for line in lines if line["baseline"]}

@@ -308,4 +308,4 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
         row["train/pooled/energy_kept"] for row in rows if "train/pooled/energy_kept" in row
     ]
     assert energies[0] == pytest.approx(1.0, abs=1e-6)  # strength 0
-    assert energies[-1] < 0.9
+    assert energies[-1] < 0.99  # strength 1
