@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ended_by(end: BaseException) -> int:
-    """The exit code of a command that Ctrl-C or a closed pipe has ended; libraries exit then."""
+    """Exit code after Ctrl-C or a closed pipe, also where a library turned them into SystemExit."""
     causes = type(end), type(end.__context__)
     if KeyboardInterrupt in causes:  # Lightning exits with 1
         return 128 + SIGINT

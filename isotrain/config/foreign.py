@@ -41,7 +41,7 @@ CHANGE = "change it in the file"
 
 
 def file_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
-    """What a configuration from a file has and may not, by its unresolved content.
+    """References, folders and addresses that a configuration file may not give, by its raw content.
 
     >>> file_mistakes({"output_dir": "../x", "source": {"root": "/data"}})
     ['output_dir=../x: a file names no folder or address elsewhere; give it on the command line']

@@ -28,7 +28,7 @@ class LaneDropout(nn.Dropout):
 
 
 def without_dropout(encoder: Encoder) -> str:
-    """Says so where an encoder drops nothing; empty otherwise."""
+    """The reason why cheap dropout has nothing to do; empty if the encoder has dropout."""
     drops = any(isinstance(m, nn.Dropout) and m.p > 0 for m in encoder.modules())
     return "" if drops else "the encoder has no dropout"
 

@@ -117,7 +117,7 @@ def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precis
 
 
 def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> np.memmap:
-    """An array in a file, which is made of the right size where it is not."""
+    """Memory-map an array; a file of another size is resized first."""
     n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     with path.open("ab") as file:
         if file.tell() != n_bytes:

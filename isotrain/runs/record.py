@@ -71,7 +71,9 @@ def storage_failures(folder: Path) -> Iterator[None]:
     try:
         yield
     except DamagedError as error:
-        raise StorageError(f"{error}; train anew with rerun=true") from error
+        raise StorageError(
+            f"{error.path} is damaged ({error.reason}); train anew with rerun=true"
+        ) from error
     except OSError as error:
         if error.errno not in STORAGE_ERRORS:
             raise

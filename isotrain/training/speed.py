@@ -1,4 +1,4 @@
-"""Paths that make a training step shorter: which of them a run takes, and why not the others."""
+"""Shortcuts of a training step: which of them a run takes, and why not the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOW_BF16 = "this CPU has no avx512_bf16 or AMX and is faster in float32"
 def take_paths(
     cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan, data: TaskData
 ) -> dict[str, str]:
-    """`taken`, or why not, by path; the model is changed to take them."""
+    """Enable the shortcuts that a run can take: `taken`, or the reason why not, by name."""
     encoder, on_cpu = model.encoder, _on_cpu(cfg.trainer)
     is_like_bert = takes_attention(encoder) and is_bert_like(encoder.blocks[-1])
     hindrances = {
@@ -86,7 +86,7 @@ class Prefix(pl.Callback):
             encoder.frozen_prefix = self._prefix(trainer, encoder) if level else None
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Let the states go."""
+        """Release the memory-mapped states."""
         pl_module.model.encoder.frozen_prefix, self._level = None, 0
 
     def _prefix(self, trainer: Any, encoder: Any) -> FrozenPrefix | None:
@@ -104,14 +104,14 @@ class Prefix(pl.Callback):
 
 
 def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
-    """How many blocks, from below, do not train, nor does what is before them."""
+    """Number of lowest blocks that are frozen, with everything below them."""
     level_of = levels(encoder)
     lowest = min((level_of[name] for name in trained), default=encoder.n_blocks + 1)
     return max(0, min(lowest - 1, encoder.n_blocks))
 
 
 def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
-    """The last block that may belong to a frozen prefix: none is read or changed below it."""
+    """Highest block that the frozen prefix may end with; nothing below it is read or edited."""
     n_blocks = model.encoder.n_blocks
     reads = [text for objective in objectives.values() for text in objective.reads]
     read = [block for text in reads for block in read_point(text).blocks(n_blocks)]
@@ -127,7 +127,7 @@ def _no_prefix(
     plan: Plan,
     data: TaskData,
 ) -> str:
-    """Why no states of frozen blocks are kept; empty where they are."""
+    """The reason why states of frozen blocks are not cached; empty if they are."""
     level = max(frozen_blocks(model.encoder, names) for names in plan.values())
     if level == 0:
         return "no block is frozen"
@@ -144,7 +144,7 @@ def _no_prefix(
 
 
 def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> str:
-    """What of a training step needs every token of the last block; empty if nothing does."""
+    """The reason why a training step needs every token of the last block; empty if it does not."""
     n_blocks = model.encoder.n_blocks
     if model.pooling.reads == "all":
         return "the pooling reads all tokens"
