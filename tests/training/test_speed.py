@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 from isotrain.encoders.fast_dropout import LaneDropout
+from isotrain.model.checkpoint import load_checkpoint
+from isotrain.training.callbacks.resume import KEY
+from tests.processes import train_on_ranks
+from tests.stopped_runs import fail, finished, stopped, terminate
 
 
 @pytest.mark.parametrize(
@@ -108,3 +114,48 @@ def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
         for is_taken in ("true", "false")
     ]
     torch.testing.assert_close(*runs, rtol=1e-4, atol=1e-5)
+
+
+EVERY_PATH = (
+    *("task=wic", "data.batching=random", "data.eval_batch_size=8"),
+    *("freezing=gradual", "freezing.unit=step", "freezing.every=8", "trainer.max_epochs=2"),
+    *("metric=[isoscore]", "trainer.val_check_interval=5", "checkpoint.every_steps=4"),
+)
+
+
+@pytest.mark.parametrize(("at", "reaction", "step"), [(6, terminate, 6), (11, fail, 8)])
+def test_a_stopped_run_on_every_path_goes_on_to_the_same_end(
+    composed, small, tmp_path, monkeypatch, at, reaction, step
+):
+    def cfg(folder):
+        cache = f"cache_dir={tmp_path / folder / 'cache'}"
+        return composed(*small, *EVERY_PATH, cache, f"output_dir={tmp_path / folder}")
+
+    whole = finished(cfg("whole"))
+    stopped_cfg = cfg("stopped")
+    folder = stopped(stopped_cfg, monkeypatch, "training_step", at, reaction)
+    paths = json.loads((folder / "result.json").read_text())["speed"]
+    assert paths == dict.fromkeys(("dropout", "last_block", "packing", "frozen_prefix"), "taken")
+    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
+    scores, rows, state = finished(stopped_cfg)
+    assert scores == whole[0]
+    assert rows == whole[1]
+    assert all(torch.equal(state[name], tensor) for name, tensor in whole[2].items())
+
+
+@pytest.mark.slow
+def test_two_processes_on_every_path_end_with_the_weights_of_one(small, tmp_path):
+    """Without dropout, whose masks are drawn for each process."""
+    # SGD: what it adds to the weights is the gradient. Adam would divide rounding by rounding.
+    sgd = ("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05")
+    sgd += ("~optimizer.betas", "~optimizer.eps", "~optimizer.fused")
+    line = (*small, *EVERY_PATH, *sgd, "threads=1", "data.batch_size=14", "metric=[]")
+    line += ("trainer.precision=64-true", "encoder.dropout=0", "task.head_dropout=0")
+    states = []
+    for n in (1, 2):
+        cache = f"cache_dir={tmp_path / str(n) / 'cache'}"
+        folder, _ = train_on_ranks(n, tmp_path / str(n), *line, cache)
+        paths = json.loads((folder / "result.json").read_text())["speed"]
+        assert [name for name, said in paths.items() if said != "taken"] == ["dropout"]
+        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
+    torch.testing.assert_close(*states, rtol=1e-6, atol=1e-9)
