@@ -98,6 +98,7 @@ class SpeedConfig:
     packing: bool = True
     frozen_prefix: bool = True
     prefix_gb: float = 4.0
+    compile: bool = False
 
 
 @dataclass

@@ -82,11 +82,11 @@ def wait_for(condition):
         time.sleep(0.02)
 
 signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.SIG_IGN)
-note("start")
 job, name, journal = read_job(), Path(sys.argv[1]).stem, Path(os.environ["JOURNAL"])
 cfg, arm, seed, folder = job["config"], job["arm"], job["config"]["seed"], folder_of(job)
 assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
 folder.mkdir(parents=True, exist_ok=True)
+note("start")
 if is_in("HOLD"):
     wait_for(journal.with_name("go").exists)
 if "MEET" in os.environ:  # go on when a second run is at work

@@ -159,3 +159,20 @@ def test_two_processes_on_every_path_end_with_the_weights_of_one(small, tmp_path
         assert [name for name, said in paths.items() if said != "taken"] == ["dropout"]
         states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
     torch.testing.assert_close(*states, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.campaign  # a minute of compiling
+@pytest.mark.filterwarnings("ignore")  # the compiler sets off warnings of torch
+def test_compiled_blocks_compute_the_same(built):
+    losses, gradients = [], []
+    for compiles in ("false", "true"):
+        experiment = built("encoder.dropout=0", "speed=exact", f"speed.compile={compiles}")
+        module = experiment.module.train()
+        for batch in experiment.data.first_batches(2):  # of two lengths
+            loss = module.task.loss(module.model(batch).logits, batch.labels)
+            loss.backward()
+            losses.append(loss.detach())
+        gradients.append({n: p.grad for n, p in module.named_parameters() if p.grad is not None})
+    assert experiment.paths["compile"] == "taken"
+    torch.testing.assert_close(losses[:2], losses[2:], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
