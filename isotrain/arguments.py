@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from enum import Enum
+from enum import EnumType
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite
@@ -146,9 +146,11 @@ def fits(hint: Any, value: Any) -> bool:
         return isinstance(value, list) and all(fits(options[0], one) for one in value)
     if origin in (dict, Mapping, tuple):
         return isinstance(value, list if origin is tuple else dict)
+    if isinstance(hint, EnumType):
+        return isinstance(value, str) and value in hint.__members__
     if isinstance(hint, type) and hint is not Any and not getattr(hint, "_is_protocol", False):
         # A class: of a part that a node in the place of the value makes, or written as a text.
-        return isinstance(value, (dict, hint)) or issubclass(hint, (Enum, PathLike))
+        return isinstance(value, (dict, hint)) or issubclass(hint, PathLike)
     return True
 
 
@@ -169,9 +171,9 @@ def _bounds(hint: Any) -> Iterator[Bounds]:
 def _spelled(hint: Any) -> str:
     origin, options = get_origin(hint), get_args(hint)
     if hint in (None, NoneType):
-        return "None"
-    if origin is Literal:
-        return " or ".join(map(str, options))
+        return "null"
+    if origin is Literal or isinstance(hint, EnumType):
+        return " or ".join(map(str, options or hint))
     if origin is Annotated:
         return _spelled(options[0])
     if origin in (Union, UnionType):

@@ -138,16 +138,23 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
         elif problem := _wrong_part(_hint(key, hints, named), node[key]):
             mistakes.append(f"{path}.{key} {problem}")
-        elif problem := refusal(hint := _hint(key, hints, named), value := node[key]):
-            is_one = isinstance(value, str) and not fits(hint, value) and fits(hint, [value])
-            mistakes.append(
-                f"{path}.{key} is a list; write '{path}.{key}=[{value}]'"
-                if is_one
-                else f"{path}.{key} {problem}"
-            )
+        elif problem := wrong_value(f"{path}.{key}", _hint(key, hints, named), node[key]):
+            mistakes.append(problem)
     required = {name for name, p in named.items() if p.default is p.empty}
     lacking = sorted(required - supplied - set(node))
     return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
+
+
+def wrong_value(key: str, hint: Any, value: Any) -> str | None:
+    """The message of a value that does not fit its annotation; None where it does.
+
+    >>> wrong_value("site", list[str], "pooled"), wrong_value("seed", int, "one")
+    ("site is a list; write 'site=[pooled]'", "seed must be int, got 'one'")
+    """
+    if isinstance(value, str) and not fits(hint, value) and fits(hint, [value]):
+        return f"{key} is a list; write '{key}=[{value}]'"
+    problem = refusal(hint, value)
+    return problem and f"{key} {problem}"
 
 
 def _wrong_part(hint: Any, value: Any) -> str | None:

@@ -16,8 +16,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from isotrain.config.command import Composed, check_jobs
-from isotrain.config.compose import conf_folder, key_of, written
+from isotrain.config.command import check_jobs
+from isotrain.config.compose import RunJob, conf_folder, key_of, written
 from isotrain.config.foreign import content_of, plan_mistakes
 from isotrain.config.schema import BOUNDS_OF_ANY
 from isotrain.config.signatures import nearest
@@ -33,7 +33,7 @@ SWEEP = "sweep="
 
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
-) -> tuple[list[Composed], list[str], list[str]]:
+) -> tuple[list[RunJob], list[str], list[str]]:
     """Runs, overrides with each `sweep=NAME` expanded, and mistakes: see `check_jobs`."""
     mistakes = []
     try:
