@@ -23,13 +23,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.analysis import ANALYSIS
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import missing_keys, mistakes_in
 from isotrain.config.compose import RunJob, arm_mistakes, conf_folder, written
 from isotrain.config.foreign import ForeignSource, file_mistakes
 from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import SUPPLIED, nearest, wrong_value
-from isotrain.config.validate import missing_keys
 
 MOST_RUNS = 2_000  # of one command
 MOST_JUDGED = 64  # runs of a sweep that are validated as a whole; each value is read in any case
@@ -95,10 +94,7 @@ def check_jobs(
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
     given = [] if own is None else [f"--config-dir={own}"]
-    try:
-        loader, compose = _composer(own, _newest(own), root.name)
-    except ValueError as error:
-        return [], [str(error)]
+    loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
     unknown: set[str] = set()  # groups whose option does not exist
@@ -118,15 +114,15 @@ def check_jobs(
         return [], [*mistakes, too_many]
     jobs: list[RunJob] = []
     for job in product(*alternatives):
-        groups = tuple(str(o.input_line) for o in job if _is_group(loader, o))
+        values = [one for one in job if not _is_group(loader, one)]
+        groups = tuple(str(one.input_line) for one in job if one not in values)
         try:
             cfg, layer = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
-        values_of_job = [o for o in job if not _is_group(loader, o)]
-        found = [m for o in values_of_job if (m := _apply(o, cfg, unknown, root.schema))]
+        found = [m for one in values if (m := _apply(one, cfg, unknown, root.schema))]
         mistakes += found
         is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
         if not is_missing and len(jobs) < MOST_JUDGED:
@@ -153,23 +149,6 @@ class _Loader(ConfigLoaderImpl):
         self.get_group_options = cache(super().get_group_options)  # type: ignore[method-assign, assignment]
 
 
-def _loader(config_dir: str | None) -> ConfigLoaderImpl:
-    Plugins.instance()  # registers the kinds of config sources
-    folder = conf_folder()
-    path = ConfigSearchPathImpl()
-    path.append("hydra", "pkg://hydra.conf")
-    path.append("main", folder if folder.startswith("pkg://") else f"file://{folder}")
-    if config_dir is not None:
-        path.append("command-line", f"file://{config_dir}")
-    path.append("schema", "structured://")
-    loader = _Loader(path)
-    loader.repository.sources = [
-        ForeignSource(one.provider, one.path) if one.provider == "command-line" else one
-        for one in loader.get_sources()
-    ]
-    return loader
-
-
 def refusal_of(n: int, what: str) -> str | None:
     """Why so many runs are no plan; None where it can be made."""
     if n <= MOST_RUNS:
@@ -189,7 +168,19 @@ def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
     """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
-    loader = _loader(config_dir)
+    Plugins.instance()  # registers the kinds of config sources
+    folder = conf_folder()
+    path = ConfigSearchPathImpl()
+    path.append("hydra", "pkg://hydra.conf")
+    path.append("main", folder if folder.startswith("pkg://") else f"file://{folder}")
+    if config_dir is not None:
+        path.append("command-line", f"file://{config_dir}")
+    path.append("schema", "structured://")
+    loader = _Loader(path)
+    loader.repository.sources = [
+        ForeignSource(one.provider, one.path) if one.provider == "command-line" else one
+        for one in loader.get_sources()
+    ]
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
     def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
