@@ -93,7 +93,6 @@ def check_jobs(
     if config_dir is not None and not Path(config_dir).is_dir():
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
-    given = [] if own is None else [f"--config-dir={own}"]
     loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
@@ -134,7 +133,8 @@ def check_jobs(
         extra = [str(name) for name in cfg.get("objective") or ()]
         arm = "-".join([layer] * (layer != "none" or not extra) + extra)
         mistakes += arm_mistakes(arm)
-        jobs.append(RunJob(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
+        given = [f"--config-dir={own}"] if own else []
+        jobs.append(RunJob(cfg, arm, given + [str(one.input_line) for one in job]))
     for one, group in product(jobs, unknown):
         if group in one.cfg and group not in root.schema.sections:
             one.cfg[group] = None
@@ -290,16 +290,9 @@ def _no_key(key: str, cfg: DictConfig) -> str:
         return f"{key} is set by isotrain itself; leave it out"
     known = [str(name) for name in node if not str(name).startswith("_")]
     near = get_close_matches(part, known, n=1) if rest else []
-    others = [
-        *(
-            f"{name}.{part}"
-            for name in known
-            if isinstance(node[name], dict) and part in node[name]
-        ),
-        *near,
-    ]
-    for right in (".".join([f"{above}{other}", *rest]) for other in others):
-        if OmegaConf.select(cfg, right, throw_on_resolution_failure=False) is not None:
+    for name in (*(f"{name}.{part}" for name in known), *near):
+        right = ".".join([f"{above}{name}", *rest])
+        if OmegaConf.select(cfg, right, default=..., throw_on_resolution_failure=False) is not ...:
             return f"no key {key}; did you mean {right}?"
     hint = nearest(part, known)
     if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
