@@ -131,8 +131,8 @@ def write_job(job: RunJob, path: Path) -> None:
 def job_text(job: RunJob) -> str:
     """A job as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
-    content = {"arm": job.arm, "config": keys, "overrides": list(job.overrides)}
-    return json.dumps(content | {"search": job.search, "planned_data": job.data}, indent=2)
+    more = {"overrides": list(job.overrides), "search": job.search, "planned_data": job.data}
+    return json.dumps({"arm": job.arm, "config": keys, **more}, indent=2)
 
 
 def read_job(path: Path) -> RunJob:

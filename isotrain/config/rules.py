@@ -73,16 +73,12 @@ def twice(names: Sequence[Any]) -> bool:
 
 
 def sites(content: Content) -> Iterator[str]:
-    """The sites of isotropy layers exist."""
+    """The sites of isotropy layers exist, and tokens are chosen at a site of tokens."""
     if not content["site"]:
         yield "site must name at least one place, got []"
     names = [str(site) for site in content["site"]]
     if odd := [name for name in names if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", name)]:
         yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
-
-
-def rows_of_a_site(content: Content) -> Iterator[str]:
-    """Tokens are chosen at a site of tokens."""
     if content["rows"] == "no_special" and set(content["site"]) <= {"pooled"}:
         yield (
             f"rows=no_special chooses tokens of a token site, and site={content['site']} has "
@@ -154,22 +150,22 @@ def an_end(content: Content) -> Iterator[str]:
         yield "trainer.max_epochs and max_steps are both -1: training would never end"
 
 
-def fused_and_scaled(content: Content) -> Iterator[str]:
-    """Lightning's loss scaling cannot clip where a fused optimizer unscales."""
+def precision(content: Content) -> Iterator[str]:
+    """Half-precision weights would round labels, counts and optimizer state.
+
+    Lightning's loss scaling cannot clip where a fused optimizer unscales.
+    """
     trainer, optimizer = content["trainer"], content["optimizer"]
-    is_scaled = str(trainer.get("precision")) in ("16", "16-mixed")
+    name = str(trainer.get("precision"))
+    if name in ("16-true", "bf16-true"):
+        mixed = name.replace("true", "mixed")
+        yield f"trainer.precision={name} would round labels and counts; use {mixed}"
+    is_scaled = name in ("16", "16-mixed")
     if is_scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
         yield (
             "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
             "optimizer.fused=false, or use bf16-mixed"
         )
-
-
-def whole_weights(content: Content) -> Iterator[str]:
-    """Half-precision weights would round labels, counts and optimizer state."""
-    if (precision := str(content["trainer"].get("precision"))) in ("16-true", "bf16-true"):
-        mixed = precision.replace("true", "mixed")
-        yield f"trainer.precision={precision} would round labels and counts; use {mixed}"
 
 
 # Of the keys and the classes of the parts
@@ -302,9 +298,8 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, whole_evaluations, each_once, sites, rows_of_a_site, read_points),
-    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
-    whole_weights,
+    *(one_size, evaluations, whole_evaluations, each_once, sites, read_points),
+    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, precision),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),

@@ -152,7 +152,7 @@ def wrong_value(key: str, hint: Any, value: Any) -> str | None:
     """
     if isinstance(value, str) and not fits(hint, value) and fits(hint, [value]):
         return f"{key} is a list; write '{key}=[{value}]'"
-    problem = _wrong_part(hint, value) or refusal(hint, value)
+    problem = refusal(hint, value) or _wrong_part(hint, value)
     return problem and f"{key} {problem}"
 
 

@@ -78,10 +78,7 @@ def check_experiment(
 
 
 def check_reads(
-    objectives: Mapping[str, Objective],
-    encoder: Encoder,
-    n_vectors: int,
-    n_sequences: int,
+    objectives: Mapping[str, Objective], encoder: Encoder, n_vectors: int, n_sequences: int
 ) -> None:
     """Read points exist and hold what objectives need.
 
@@ -167,10 +164,8 @@ def check_sizes(
             f"this encoder has {max_positions} positions, and the longest sequence has {longest} "
             f"tokens; set task.max_length={max_positions} or less"
         )
-    smallest = {"data.batch_size": cfg.data.batch_size} | {
-        f"examples of {split}": n for split, n in data.n_rows.items() if n
-    }
-    for name, n in smallest.items():
+    sizes = {f"examples of {split}": n for split, n in data.n_rows.items() if n}
+    for name, n in ({"data.batch_size": cfg.data.batch_size} | sizes).items():
         if n < world_size:
             raise ValueError(
                 f"each of {world_size} processes needs an example, and {name} is {n}; lower "
@@ -280,16 +275,10 @@ def check_gradients(
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
     """Every matrix of the `n_blocks` re-initialised blocks trains; `within` is for the message."""
-    trained, level_of = ever_trained(plan), levels(encoder)
-    lowest = encoder.n_blocks - n_blocks + 1
-    never = {
-        level_of[name]
-        for name, parameter in encoder.named_parameters()
-        if lowest <= level_of[name] <= encoder.n_blocks
-        and parameter.ndim > 1
-        and name not in trained
-    }
-    if never:
+    level_of, lowest = levels(encoder), encoder.n_blocks - n_blocks + 1
+    matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
+    untrained = {level_of[name] for name in matrices - ever_trained(plan)}
+    if never := untrained & set(range(lowest, encoder.n_blocks + 1)):
         raise ValueError(
             f"training.reinit_blocks={n_blocks} gives blocks {lowest} to {encoder.n_blocks} random "
             f"weights, and {within} leaves weights of block {', '.join(map(str, sorted(never)))} "
@@ -304,8 +293,8 @@ def warn_of_no_effect(
 
     No error: studies and sweeps give one command to several tasks and methods.
     """
-    training, task = cfg.training, module.task
-    lowest = min((levels(encoder)[name] for name in ever_trained(plan)), default=encoder.n_blocks)
+    training, task, level_of = cfg.training, module.task, levels(encoder)
+    lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
     refits = any(layer.eval_stats == "refit" for layer in module.model.transforms.values())
     reasons: dict[str, str] = {}
     if cfg.data.holdout is not None and training.select.value != "holdout":
