@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from enum import Enum
+from enum import EnumType
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite
@@ -30,12 +30,6 @@ from typing import (
 P = ParamSpec("P")
 R = TypeVar("R")
 LISTS = (list, Sequence, Collection, Iterable)
-PLAIN: dict[Any, tuple[type, ...]] = {  # the values of a configuration that are no containers
-    int: (int,),
-    float: (float, int),
-    str: (str,),
-    bool: (bool,),
-}
 
 
 class Bounds(NamedTuple):
@@ -134,8 +128,9 @@ def fits(hint: Any, value: Any) -> bool:
     origin, options = get_origin(hint), get_args(hint)
     if hint in (None, NoneType):
         return value is None
-    if hint in PLAIN:
-        return isinstance(value, PLAIN[hint]) and (hint is bool or not isinstance(value, bool))
+    if hint in (bool, int, float, str):
+        kinds = (float, int) if hint is float else hint
+        return isinstance(value, kinds) and isinstance(value, bool) == (hint is bool)
     if origin in (Union, UnionType):
         return any(fits(option, value) for option in options)
     if origin is Literal:
@@ -146,9 +141,11 @@ def fits(hint: Any, value: Any) -> bool:
         return isinstance(value, list) and all(fits(options[0], one) for one in value)
     if origin in (dict, Mapping, tuple):
         return isinstance(value, list if origin is tuple else dict)
+    if isinstance(hint, EnumType):
+        return isinstance(value, str) and value in hint.__members__
     if isinstance(hint, type) and hint is not Any and not getattr(hint, "_is_protocol", False):
         # A class: of a part that a node in the place of the value makes, or written as a text.
-        return isinstance(value, (dict, hint)) or issubclass(hint, (Enum, PathLike))
+        return isinstance(value, (dict, hint)) or issubclass(hint, PathLike)
     return True
 
 
@@ -156,22 +153,18 @@ def _illegal(hint: Any, value: Any) -> str | None:
     """A name that is none of a `Literal`, or a number outside of its `Bounds`."""
     if get_origin(hint) is Literal and value not in get_args(hint):
         return f"must be {_spelled(hint)}, got {value!r}"
-    return next(filter(None, (bounds.refusal(value) for bounds in _bounds(hint))), None)
-
-
-def _bounds(hint: Any) -> Iterator[Bounds]:
-    yield from (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Bounds))
-    if get_origin(hint) in (Union, UnionType):
-        for option in get_args(hint):
-            yield from _bounds(option)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    bounds = (one for option in options for one in getattr(option, "__metadata__", ()))
+    found = (one.refusal(value) for one in bounds if isinstance(one, Bounds))
+    return next(filter(None, found), None)
 
 
 def _spelled(hint: Any) -> str:
     origin, options = get_origin(hint), get_args(hint)
     if hint in (None, NoneType):
-        return "None"
-    if origin is Literal:
-        return " or ".join(map(str, options))
+        return "null"
+    if origin is Literal or isinstance(hint, EnumType):
+        return " or ".join(map(str, options or hint))
     if origin is Annotated:
         return _spelled(options[0])
     if origin in (Union, UnionType):

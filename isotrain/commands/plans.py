@@ -92,6 +92,7 @@ def run_study(
         PlanError: a study or overrides that cannot run, or a file that cannot be read now.
     """
     study = load_study(name_or_path, name)
+    say(f"study {study.name}: checking its {counted(study.n_runs, 'run')}")
     if backend is local:
         warm_up()  # while this process plans
     jobs = plan_jobs(study, overrides, config_dir)

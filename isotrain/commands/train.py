@@ -51,7 +51,7 @@ def train(
         from isotrain.studies.sweep import run_sweep
 
         return run_sweep(overrides, jobs or 1, config_dir)
-    return run_here(RunJob(*runs[0]))
+    return run_here(runs[0])
 
 
 def run_here(job: RunJob) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from itertools import product
 from math import ceil, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
@@ -23,13 +23,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.analysis import ANALYSIS
-from isotrain.config.check import mistakes_in
-from isotrain.config.compose import arm_mistakes, conf_folder
+from isotrain.config.check import missing_keys, mistakes_in
+from isotrain.config.compose import RunJob, arm_mistakes, conf_folder, written
 from isotrain.config.foreign import ForeignSource, file_mistakes
 from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
-from isotrain.config.signatures import SUPPLIED, nearest
-from isotrain.config.validate import missing_keys
+from isotrain.config.signatures import SUPPLIED, nearest, wrong_value
 
 MOST_RUNS = 2_000  # of one command
 MOST_JUDGED = 64  # runs of a sweep that are validated as a whole; each value is read in any case
@@ -67,14 +66,6 @@ ANALYZE = Root(
 )
 
 
-class Composed(NamedTuple):
-    """One run of a command line."""
-
-    cfg: DictConfig
-    arm: str  # first part of the name of its folder
-    overrides: list[str]
-
-
 def check_command(
     overrides: Sequence[str], config_dir: str | None = None, root: Root = TRAIN
 ) -> tuple[DictConfig | None, list[str]]:
@@ -92,7 +83,7 @@ def check_jobs(
     config_dir: str | None = None,
     multirun: bool = False,
     root: Root = TRAIN,
-) -> tuple[list[Composed], list[str]]:
+) -> tuple[list[RunJob], list[str]]:
     """The runs that compose, and every mistake in keys; nothing is imported.
 
     With `multirun` the runs of a sweep; the last key of several values changes first. A group whose
@@ -102,11 +93,7 @@ def check_jobs(
     if config_dir is not None and not Path(config_dir).is_dir():
         return [], [f"--config-dir {config_dir} is not a folder"]
     own = None if config_dir is None else str(Path(config_dir).resolve())
-    given = [] if own is None else [f"--config-dir={own}"]
-    try:
-        loader, compose = _composer(own, _newest(own), root.name)
-    except ValueError as error:
-        return [], [str(error)]
+    loader, compose = _composer(own, _newest(own), root.name)
     mistakes: list[str] = []
     alternatives: list[list[Override]] = []
     unknown: set[str] = set()  # groups whose option does not exist
@@ -124,17 +111,17 @@ def check_jobs(
             alternatives.append(values)
     if too_many := refusal_of(prod(map(len, alternatives)), "runs"):
         return [], [*mistakes, too_many]
-    jobs: list[Composed] = []
+    jobs: list[RunJob] = []
     for job in product(*alternatives):
-        groups = tuple(str(o.input_line) for o in job if _is_group(loader, o))
+        values = [one for one in job if not _is_group(loader, one)]
+        groups = tuple(str(one.input_line) for one in job if one not in values)
         try:
             cfg, layer = compose(groups)
         except Exception as error:
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
-        values_of_job = [o for o in job if not _is_group(loader, o)]
-        found = [m for o in values_of_job if (m := _apply(o, cfg, unknown, root.schema))]
+        found = [m for one in values if (m := _apply(one, cfg, unknown, root.schema))]
         mistakes += found
         is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
         if not is_missing and len(jobs) < MOST_JUDGED:
@@ -146,7 +133,8 @@ def check_jobs(
         extra = [str(name) for name in cfg.get("objective") or ()]
         arm = "-".join([layer] * (layer != "none" or not extra) + extra)
         mistakes += arm_mistakes(arm)
-        jobs.append(Composed(cfg, arm, [*given, *(str(o.input_line) for o in job)]))
+        given = [f"--config-dir={own}"] if own else []
+        jobs.append(RunJob(cfg, arm, given + [str(one.input_line) for one in job]))
     for one, group in product(jobs, unknown):
         if group in one.cfg and group not in root.schema.sections:
             one.cfg[group] = None
@@ -159,23 +147,6 @@ class _Loader(ConfigLoaderImpl):
     def __init__(self, path: ConfigSearchPathImpl) -> None:
         super().__init__(path)
         self.get_group_options = cache(super().get_group_options)  # type: ignore[method-assign, assignment]
-
-
-def _loader(config_dir: str | None) -> ConfigLoaderImpl:
-    Plugins.instance()  # registers the kinds of config sources
-    folder = conf_folder()
-    path = ConfigSearchPathImpl()
-    path.append("hydra", "pkg://hydra.conf")
-    path.append("main", folder if folder.startswith("pkg://") else f"file://{folder}")
-    if config_dir is not None:
-        path.append("command-line", f"file://{config_dir}")
-    path.append("schema", "structured://")
-    loader = _Loader(path)
-    loader.repository.sources = [
-        ForeignSource(one.provider, one.path) if one.provider == "command-line" else one
-        for one in loader.get_sources()
-    ]
-    return loader
 
 
 def refusal_of(n: int, what: str) -> str | None:
@@ -197,7 +168,19 @@ def _composer(
     config_dir: str | None, newest: int, root: str
 ) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
     """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
-    loader = _loader(config_dir)
+    Plugins.instance()  # registers the kinds of config sources
+    folder = conf_folder()
+    path = ConfigSearchPathImpl()
+    path.append("hydra", "pkg://hydra.conf")
+    path.append("main", folder if folder.startswith("pkg://") else f"file://{folder}")
+    if config_dir is not None:
+        path.append("command-line", f"file://{config_dir}")
+    path.append("schema", "structured://")
+    loader = _Loader(path)
+    loader.repository.sources = [
+        ForeignSource(one.provider, one.path) if one.provider == "command-line" else one
+        for one in loader.get_sources()
+    ]
     known: dict[tuple[str, ...], tuple[DictConfig, str]] = {}
 
     def compose(groups: tuple[str, ...]) -> tuple[DictConfig, str]:
@@ -217,6 +200,8 @@ def _composer(
 
 def _simple(text: str, multirun: bool, root: Root) -> list[Override]:
     """The override itself, or one for each value of a sweep."""
+    if not re.match(r"~|[^=]+=", text):
+        raise HydraException("give key=value without blanks around the =, such as task=wic")
     parser = OverridesParser.create()
     override = parser.parse_override(text)
     if not override.is_sweep_override():
@@ -279,55 +264,48 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schem
     try:
         ConfigLoaderImpl._apply_overrides_to_config([override], cfg)
     except Exception as error:
-        cause = error.__cause__
+        cause, value = error.__cause__, override.value()
         if override.is_delete() or cause is None:
             return f"{override.input_line}: {_first_line(error)}"
         if "is not in struct" in str(cause) or "not in '" in str(cause):
-            return _no_key(key, cfg)
-        if "is not a ListConfig" in str(cause):
-            return f"{key} is a list; write '{key}=[{override.get_value_element_as_str()}]'"
-        reason = re.sub(r"Value '(.*)' of type '(\w+)' could", r"\1 could", _first_line(cause))
-        return f"{override.input_line}: {reason}"
+            return _no_key(max(key, str(getattr(cause, "full_key", "")), key=len), cfg)
+        if key in schema.sections:
+            first, default = next(iter(vars(schema.sections[key]()).items()))
+            return f"{key} has keys, got {value}; set one, such as {key}.{first}={default}"
+        if keys and leaf in keys.__dataclass_fields__:
+            default = written(getattr(keys(), leaf))
+            if problem := wrong_value(key, get_type_hints(keys)[leaf], value):
+                return f"{problem}; its default is {key}={default}"
+        return f"{override.input_line}: {_first_line(cause)}"
     return None
 
 
 def _no_key(key: str, cfg: DictConfig) -> str:
     """The message for a dotted key that does not exist, with the nearest one."""
-    node: Any = cfg
-    path = key.split(".")
-    for depth, part in enumerate(path):
-        below = node.get(part) if isinstance(node, DictConfig) and part in node else None
-        if below is None:
-            if part in SUPPLIED.get(key.partition(".")[0], ()):
-                return f"{key} is set by isotrain itself; leave it out"
-            content: Any = OmegaConf.to_container(node, resolve=False)
-            known = [str(k) for k in content if not str(k).startswith("_")]
-            deeper = [k for k in known if isinstance(content[k], dict) and part in content[k]]
-            hint = nearest(part, known)
-            right = [*path[:depth], hint[len("did you mean ") : -1], *path[depth + 1 :]]
-            if hint.startswith("did") and len(path) > depth + 1 and _is_there(right, cfg):
-                hint = f"did you mean {'.'.join(right)}?"
-            if deeper:
-                hint = f"did you mean {'.'.join([*path[:depth], deeper[0], *path[depth:]])}?"
-            if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
-                hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
-            return f"no key {key}; {hint}"
-        if not isinstance(below, DictConfig):
-            break
-        node = below
-    return f"no key {key}"
-
-
-def _is_there(path: Sequence[str], cfg: DictConfig) -> bool:
-    node = OmegaConf.select(cfg, ".".join(path[:-1]))
-    return isinstance(node, DictConfig) and path[-1] in node
+    node: Any = OmegaConf.to_container(cfg, resolve=False)
+    above, (part, *rest) = "", key.split(".")
+    while rest and isinstance(node.get(part), dict):
+        above, node, (part, *rest) = f"{above}{part}.", node[part], rest
+    if part in SUPPLIED.get(key.partition(".")[0], ()):
+        return f"{key} is set by isotrain itself; leave it out"
+    known = [str(name) for name in node if not str(name).startswith("_")]
+    near = get_close_matches(part, known, n=1) if rest else []
+    for name in (*(f"{name}.{part}" for name in known), *near):
+        right = ".".join([f"{above}{name}", *rest])
+        if OmegaConf.select(cfg, right, default=..., throw_on_resolution_failure=False) is not ...:
+            return f"no key {key}; did you mean {right}?"
+    hint = nearest(part, known)
+    if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
+        hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
+    return f"no key {key}; {hint}"
 
 
 def _reasons(error: Exception, root: Root) -> str:
     """The error of a composition in one line, without empty headings."""
     lines = [line.strip().rstrip(":") for line in str(error).splitlines() if line.strip()]
     if unknown := re.search(r"Key '(\w+)' not in '\w+'", str(error)):
-        known = [field.name for schema in root.schema.sections.values() for field in fields(schema)]
+        sections = root.schema.sections.values()
+        known = [name for keys in sections for name in keys.__dataclass_fields__]
         lines.insert(1, nearest(unknown[1], known))
     return "; ".join(lines[:3]) or type(error).__name__
 

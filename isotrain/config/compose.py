@@ -33,12 +33,9 @@ def compose_run(overrides: Sequence[str]) -> DictConfig:
     """The configuration of a run from Python, as the command line would compose it."""
     RUN.register()
     folder = conf_folder()
-    package = folder.removeprefix("pkg://")
-    with (
-        initialize_config_dir(folder, version_base="1.3")
-        if package == folder
-        else initialize_config_module(package, version_base="1.3")
-    ):
+    is_package = folder.startswith("pkg://")
+    start = initialize_config_module if is_package else initialize_config_dir
+    with start(folder.removeprefix("pkg://"), version_base="1.3"):
         return compose("train", list(overrides))
 
 
@@ -51,8 +48,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 def recorded(cfg: DictConfig) -> dict[str, Any]:
     """The resolved configuration as a record has it: without secrets, null for NaN."""
-    config: dict[str, Any] = redacted(as_json(plain(cfg)))
-    return config
+    return dict(redacted(as_json(plain(cfg))))
 
 
 def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -71,16 +67,12 @@ def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
     """`content` without locations, whose digests are in the `data` of a run."""
-    return {k: v for k, v in content(config).items() if not is_location(k, v, config)}
-
-
-def is_location(key: str, value: Any, config: Mapping[str, Any]) -> bool:
-    """Whether a key only locates data or weights."""
-    if key not in LOCATIONS or value is None:
-        return False
-    target, beginning = LOCATIONS[key]
-    is_read = target is None or config[key.partition(".")[0]].get("_target_") == target
-    return is_read and str(value).startswith(beginning)
+    found = content(config)
+    for key, (target, beginning) in LOCATIONS.items():
+        is_read = target is None or found.get(f"{key.partition('.')[0]}._target_") == target
+        if is_read and found.get(key) is not None and str(found[key]).startswith(beginning):
+            del found[key]
+    return found
 
 
 class RunId(NamedTuple):
@@ -139,8 +131,8 @@ def write_job(job: RunJob, path: Path) -> None:
 def job_text(job: RunJob) -> str:
     """A job as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
-    content = {"arm": job.arm, "config": keys, "overrides": list(job.overrides)}
-    return json.dumps(content | {"search": job.search, "planned_data": job.data}, indent=2)
+    more = {"overrides": list(job.overrides), "search": job.search, "planned_data": job.data}
+    return json.dumps({"arm": job.arm, "config": keys, **more}, indent=2)
 
 
 def read_job(path: Path) -> RunJob:

@@ -32,8 +32,6 @@ ROOT = rf"^\$\{{(output_dir|{OF_USER})\}}(/|$)"
 BELOW = rf"\$\{{({OF_USER}(,[\w+-]+(\.\w+)*)?|(?!oc\.|({'|'.join(READ_ONLY)})\b)\w[\w.]*)\}}"
 # A folder or address elsewhere, or what could become one with a value in place of each $
 ELSEWHERE = r"^[~/]|(^|/)\.\.(/|$)|://|^file:|\$\{|^\$.|\.\$|\$[.~$]|:.*\$|\$.*:"
-OVERRIDES = ("overrides", "tasks", "arms")  # of a plan, in lists
-BY_KEY = ("grid", "space")  # of a plan: values of dotted keys
 MOST_NODES = 100_000  # of a yaml file
 SHOWN = 80  # letters of a text in a message
 GIVE = "give it on the command line"
@@ -64,13 +62,13 @@ def reference_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
 
 
 def plan_mistakes(content: Any) -> list[str]:
-    """`file_mistakes` of a study, search or sweep: of its overrides and of its values by key."""
+    """`file_mistakes` of a study, search or sweep: of lists of overrides, and of values by key."""
     found: list[str] = []
     parser = OverridesParser.create()
     for key, text, _ in texts(content):
         top, _, below = key.partition(".")
-        if top not in OVERRIDES:
-            found += file_mistakes({(below if top in BY_KEY else key).lstrip("+"): text})
+        if top not in ("overrides", "tasks", "arms"):
+            found += file_mistakes({(below if top in ("grid", "space") else key).lstrip("+"): text})
             continue
         with suppress(HydraException):  # what cannot be read is rejected where it is composed
             override = parser.parse_override(text)
@@ -88,10 +86,9 @@ def job_of_file(job: RunJob, file: Path) -> RunJob:
     Raises:
         ValueError: every mistake, in lines.
     """
-    content = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
-    assert isinstance(content, dict)
-    output_dir = str(content.pop("output_dir"))
-    mistakes = file_mistakes({k: v for k, v in content.items() if k != "cache_dir"}, CHANGE)
+    content: Any = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
+    output_dir, _ = str(content.pop("output_dir")), content.pop("cache_dir")
+    mistakes = file_mistakes(content, CHANGE)
     folder, above = Path(output_dir).resolve(), file.resolve().parents
     # <output_dir>/<task>/<run>/result.json, <output_dir>/studies/<name>/jobs/<run>.json
     is_own = folder in above[2:4] or {above[0], Path.cwd()} & {folder, *folder.parents}
@@ -113,10 +110,8 @@ class ForeignSource(FileConfigSource):
         """The file, as Hydra reads it."""
         file = Path(self.path, self._normalize_file_name(config_path))
         content = content_of(file.read_text(encoding="utf-8"), str(file))
-        found = reference_mistakes(content)
-        if "hydra" in content or re.search(
-            r"hydra\b|[.]{2}|//|\$", str(dict(content).get("defaults"))
-        ):
+        found, defaults = reference_mistakes(content), str(dict(content).get("defaults"))
+        if "hydra" in content or re.search(r"hydra\b|[.]{2}|//|\$", defaults):
             found.append(f"{file}: hydra is set by isotrain itself, and defaults are its options")
         if found:
             raise HydraException("\n".join(found))
@@ -131,17 +126,14 @@ def content_of(text: str, name: str) -> Any:
     """
     errors = yaml.YAMLError, OmegaConfBaseException, ValueError, AssertionError, RecursionError
     try:
-        check_size(text, "it")
+        _check_size(text)
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except errors as error:
         raise ValueError(f"{name} cannot be read: {error}") from error
 
 
-def check_size(text: str, name: str) -> None:
-    """Raise a ValueError if a yaml text has too many nodes once its aliases are copied.
-
-    What is no yaml is left to who reads it.
-    """
+def _check_size(text: str) -> None:
+    """Raise a ValueError if a yaml text has too many nodes once its aliases are copied."""
     if "*" not in text:
         return
     sizes: dict[int, int] = {}
@@ -155,12 +147,9 @@ def check_size(text: str, name: str) -> None:
             sizes[id(node)] = 1 + sum(map(size, below))
         return sizes[id(node)]
 
-    n = 0
-    with suppress(yaml.YAMLError, RecursionError):
-        n = size(yaml.compose(text, Loader=yaml.CSafeLoader))
-    if n > MOST_NODES:
+    if (n := size(yaml.compose(text, Loader=yaml.CSafeLoader))) > MOST_NODES:
         raise ValueError(
-            f"{name} has {n:,} values when its aliases are written out, of at most {MOST_NODES:,}; "
+            f"it has {n:,} values when its aliases are written out, of at most {MOST_NODES:,}; "
             "use fewer aliases (*name)"
         )
 

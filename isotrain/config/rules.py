@@ -40,27 +40,20 @@ def one_size(content: Content) -> Iterator[str]:
 
 def evaluations(content: Content) -> Iterator[str]:
     """Selection and patience need evaluations."""
-    select, patience = content["training"]["select"], content["training"]["patience"]
-    asked = {
-        f"training.select={select}": select != "last",
-        f"training.patience={patience}": patience is not None,
-    }
-    if content["trainer"].get("limit_val_batches") == 0:
-        for key in (key for key, is_asked in asked.items() if is_asked):
-            rule = f"{key} goes by evaluations, and trainer.limit_val_batches=0 makes none"
-            yield f"{rule}; leave one out"
+    for key, unused in (("select", "last"), ("patience", None)):
+        value = content["training"][key]
+        if content["trainer"].get("limit_val_batches") == 0 and value != unused:
+            rule = f"training.{key}={value} goes by evaluations"
+            yield f"{rule}, and trainer.limit_val_batches=0 makes none; leave one out"
 
 
 def whole_evaluations(content: Content) -> Iterator[str]:
     """A limited evaluation is a random subset, not Lightning's first batches."""
-    for key, instead in (
-        ("limit_val_batches", "data.n_dev"),
-        ("limit_test_batches", "data.n_test"),
-    ):
-        if limit := content["trainer"].get(key):
+    for split, key in (("val", "data.n_dev"), ("test", "data.n_test")):
+        if limit := content["trainer"].get(f"limit_{split}_batches"):
             yield (
-                f"trainer.{key}={limit} would score the batches that come first; use "
-                f"{instead}=N, a fixed random subset of N examples, the same in every run"
+                f"trainer.limit_{split}_batches={limit} would score the batches that come first; "
+                f"use {key}=N, a fixed random subset of N examples, the same in every run"
             )
 
 
@@ -80,16 +73,12 @@ def twice(names: Sequence[Any]) -> bool:
 
 
 def sites(content: Content) -> Iterator[str]:
-    """The sites of isotropy layers exist."""
-    site = content["site"]
-    if not site:
+    """The sites of isotropy layers exist, and tokens are chosen at a site of tokens."""
+    if not content["site"]:
         yield "site must name at least one place, got []"
-    if odd := [str(s) for s in site if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", str(s))]:
+    names = [str(site) for site in content["site"]]
+    if odd := [name for name in names if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", name)]:
         yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
-
-
-def rows_of_a_site(content: Content) -> Iterator[str]:
-    """Tokens are chosen at a site of tokens."""
     if content["rows"] == "no_special" and set(content["site"]) <= {"pooled"}:
         yield (
             f"rows=no_special chooses tokens of a token site, and site={content['site']} has "
@@ -128,7 +117,7 @@ def pairs_to_read(content: Content) -> Iterator[str]:
 
 def one_choice_of_what_trains(content: Content) -> Iterator[str]:
     """Adapters freeze the encoder themselves."""
-    peft, freezing = content["peft"]["_target_"], content["freezing"]["_target_"]
+    peft, freezing = (content[group]["_target_"] for group in ("peft", "freezing"))
     if peft != NO_ADAPTERS and freezing != NO_FREEZING:
         yield (
             "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
@@ -161,22 +150,22 @@ def an_end(content: Content) -> Iterator[str]:
         yield "trainer.max_epochs and max_steps are both -1: training would never end"
 
 
-def fused_and_scaled(content: Content) -> Iterator[str]:
-    """Lightning's loss scaling cannot clip where a fused optimizer unscales."""
+def precision(content: Content) -> Iterator[str]:
+    """Half-precision weights would round labels, counts and optimizer state.
+
+    Lightning's loss scaling cannot clip where a fused optimizer unscales.
+    """
     trainer, optimizer = content["trainer"], content["optimizer"]
-    is_scaled = str(trainer.get("precision")) in ("16", "16-mixed")
+    name = str(trainer.get("precision"))
+    if name in ("16-true", "bf16-true"):
+        mixed = name.replace("true", "mixed")
+        yield f"trainer.precision={name} would round labels and counts; use {mixed}"
+    is_scaled = name in ("16", "16-mixed")
     if is_scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
         yield (
             "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
             "optimizer.fused=false, or use bf16-mixed"
         )
-
-
-def whole_weights(content: Content) -> Iterator[str]:
-    """Half-precision weights would round labels, counts and optimizer state."""
-    if (precision := str(content["trainer"].get("precision"))) in ("16-true", "bf16-true"):
-        mixed = precision.replace("true", "mixed")
-        yield f"trainer.precision={precision} would round labels and counts; use {mixed}"
 
 
 # Of the keys and the classes of the parts
@@ -197,12 +186,11 @@ def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
     """Labels are protected where an example has one embedding, which owns its label."""
     if not _protects_labels(content):
         return
-    several = {  # what gives several embeddings to an example, and the way out
-        f"site={content['site']}": ([*content["site"]] != ["pooled"], "site=[pooled]"),
-        "task.form=bi": (content["task"].get("form") == "bi", "task.form=cross"),
-        "pooling=spans": (_reads_spans(parts), "pooling=cls or mean"),
-    }
-    for given, (is_several, way_out) in several.items():
+    for given, is_several, way_out in (
+        (f"site={content['site']}", content["site"] != ["pooled"], "site=[pooled]"),
+        ("task.form=bi", content["task"].get("form") == "bi", "task.form=cross"),
+        ("pooling=spans", _reads_spans(parts), "pooling=cls or mean"),
+    ):
         if is_several:
             yield (
                 "isotropy.protect.labels=true needs one embedding of each example, and "
@@ -218,8 +206,7 @@ def _protects_labels(content: Content) -> bool:
 def target_words(_content: Content, parts: Parts) -> Iterator[str]:
     """A pooling of spans needs a task with target words."""
     if _reads_spans(parts) and constant(parts["task"], "n_spans") == 0:
-        task = parts["task"].__name__
-        yield f"pooling=spans needs target words, and task {task} has none; use cls"
+        yield f"pooling=spans needs target words, and {_task(parts)} has none; use pooling=cls"
 
 
 def something_to_learn(content: Content, parts: Parts) -> Iterator[str]:
@@ -265,8 +252,7 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
         parameters = parameters_of(parts[f"metric.{name}.function"])
         takes = next((extra for extra in EXTRAS if extra in parameters), None)
         if takes == "groups" and not sees_tokens:
-            way_out = "add tokens to monitor.views, or leave it out"
-            yield f"metric={name} needs groups of tokens; {way_out}"
+            yield f"metric={name} needs groups of tokens; add tokens to monitor.views"
         if takes == "positives":
             yield (
                 f"metric.{name} takes positives, which a run does not have; leave it out, and call "
@@ -283,13 +269,14 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
     per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
     shares = 1 if content["sync"] else n_processes(content["trainer"])
     batch = content["data"]["batch_size"] // shares
-    if not {"n_clusters", "n_components", "removal"} <= defaults.keys():
-        if batch * per_example < 2:
-            yield (
-                f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
-                "embedding a step, and isotropy.stats=batch estimates from several; use a larger "
-                "data.batch_size, or isotropy.stats=queue"
-            )
+    has_clusters = {"n_clusters", "n_components", "removal"} <= defaults.keys()
+    if not has_clusters and batch * per_example < 2:
+        yield (
+            f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
+            "embedding a step, and isotropy.stats=batch estimates from several; use a larger "
+            "data.batch_size, or isotropy.stats=queue"
+        )
+    if not has_clusters:
         return
     removal = {name: p.default for name, p in parameters_of(load(REMOVAL)).items()}
     removal |= layer["removal"] if isinstance(layer["removal"], Mapping) else {}
@@ -311,9 +298,8 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, whole_evaluations, each_once, sites, rows_of_a_site, read_points),
-    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, fused_and_scaled),
-    whole_weights,
+    *(one_size, evaluations, whole_evaluations, each_once, sites, read_points),
+    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, precision),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, isfunction, signature
@@ -68,12 +69,17 @@ def load(target: str) -> Any:
             + raised_at(error)
         ) from error
     home = str(getattr(found, "__module__", ""))
-    is_home = home == module
-    if is_of_library(target):  # a library exports names of its other modules
+    if is_of_library(target):  # which exports names of its other modules
         is_home = home.partition(".")[0] == module.partition(".")[0]
-    if found is None and not is_of_library(target):
-        public = [n for n, x in vars(sys.modules[module]).items() if _is_part(x, module)]
+    elif found is None:
+        public = [
+            other
+            for other, x in vars(sys.modules[module]).items()
+            if (isclass(x) or isfunction(x)) and x.__module__ == module and other[0] != "_"
+        ]
         raise ValueError(f"_target_={target}: {module} has no {name}; {nearest(name, public)}")
+    else:
+        is_home = home == module
     if not is_home or not (isclass(found) or isfunction(found)):
         raise ValueError(not_allowed(target))
     return found
@@ -90,10 +96,6 @@ def raised_at(error: Exception) -> str:
     ]
     own = [line for line in below if "/site-packages/" not in line]
     return f" ({(own or below)[-1]})" if below else ""
-
-
-def _is_part(x: Any, module: str) -> bool:
-    return (isclass(x) or isfunction(x)) and x.__module__ == module and x.__name__[0] != "_"
 
 
 def constant(part: Any, name: str) -> Any:
@@ -125,29 +127,33 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
         part = load(target)
     except ValueError as error:
         return [f"{path}.{error}"]
-    parameters, hints = parameters_of(part), _hints(part)
+    parameters = parameters_of(part)
+    hints = _hints(part, parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     supplied = SUPPLIED.get(path.partition(".")[0], set())
-    legal = sorted(set(named) - supplied)
-    mistakes = []
+    legal, mistakes = sorted(set(named) - supplied), []
     for key in [key for key in node if key not in OF_HYDRA]:
         if key in supplied:
             mistakes.append(f"{path}.{key} is set by isotrain itself; leave it out")
         elif key not in named and not takes_any:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
-        elif problem := _wrong_part(_hint(key, hints, named), node[key]):
-            mistakes.append(f"{path}.{key} {problem}")
-        elif problem := refusal(hint := _hint(key, hints, named), value := node[key]):
-            is_one = isinstance(value, str) and not fits(hint, value) and fits(hint, [value])
-            mistakes.append(
-                f"{path}.{key} is a list; write '{path}.{key}=[{value}]'"
-                if is_one
-                else f"{path}.{key} {problem}"
-            )
-    required = {name for name, p in named.items() if p.default is p.empty}
-    lacking = sorted(required - supplied - set(node))
+        elif problem := wrong_value(f"{path}.{key}", hints.get(key, Any), node[key]):
+            mistakes.append(problem)
+    lacking = [key for key in legal if named[key].default is Parameter.empty and key not in node]
     return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
+
+
+def wrong_value(key: str, hint: Any, value: Any) -> str | None:
+    """The message of a value that does not fit its annotation; None where it does.
+
+    >>> wrong_value("site", list[str], "pooled"), wrong_value("seed", int, "one")
+    ("site is a list; write 'site=[pooled]'", "seed must be int, got 'one'")
+    """
+    if isinstance(value, str) and not fits(hint, value) and fits(hint, [value]):
+        return f"{key} is a list; write '{key}=[{value}]'"
+    problem = refusal(hint, value) or _wrong_part(hint, value)
+    return problem and f"{key} {problem}"
 
 
 def _wrong_part(hint: Any, value: Any) -> str | None:
@@ -159,25 +165,23 @@ def _wrong_part(hint: Any, value: Any) -> str | None:
     names = " or ".join(f"{c.__module__}.{c.__name__}" for c in classes)
     if not isinstance(target := value.get("_target_"), str):
         return f"must be a part with _target_={names}"
-    part = load(target)
-    return (
-        None if isclass(part) and issubclass(part, classes) else f"must be a {names}, got {target}"
-    )
+    is_one = isclass(part := load(target)) and issubclass(part, classes)
+    return None if is_one else f"must be a {names}, got {target}"
 
 
-def _hint(key: str, hints: dict[str, Any], parameters: dict[str, Parameter]) -> Any:
-    """The annotation of a parameter; without one, the type of a default that is plain."""
-    if key not in parameters or parameters[key].annotation is not Parameter.empty:
-        return hints.get(key, Any)
-    return {bool: bool, int: float, float: float, str: str}.get(type(parameters[key].default), Any)
+def _hints(part: Any, parameters: dict[str, Parameter]) -> dict[str, Any]:
+    """The annotations of the parameters; without one, the type of a default that is plain.
 
-
-def _hints(part: Any) -> dict[str, Any]:
-    """The annotations of the parameters; empty where a name in them is not there at run time."""
+    None are known where a name in them is not there at run time.
+    """
+    kinds = {bool: bool, int: float, float: float, str: str}
+    hints = {
+        name: kinds.get(type(one.default), Any)
+        for name, one in parameters.items()
+        if one.annotation is Parameter.empty
+    }
     for annotated in (part.__init__, part) if isclass(part) else (part,):
-        try:
-            if hints := get_type_hints(annotated, include_extras=True):
-                return hints
-        except (NameError, TypeError, AttributeError):
-            continue
-    return {}
+        with suppress(NameError, TypeError, AttributeError):
+            if found := get_type_hints(annotated, include_extras=True):
+                return hints | found
+    return hints

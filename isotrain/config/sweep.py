@@ -16,24 +16,20 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from isotrain.config.command import Composed, check_jobs
-from isotrain.config.compose import conf_folder, key_of, written
+from isotrain.config.command import check_jobs
+from isotrain.config.compose import RunJob, conf_folder, key_of, written
 from isotrain.config.foreign import content_of, plan_mistakes
 from isotrain.config.schema import BOUNDS_OF_ANY
 from isotrain.config.signatures import nearest
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # of such a file: names become file names, joined by dashes
-NOUNS = {  # of a file of each group
-    **{"study": "study", "tune": "search"},
-    **{"sweep": "sweep", "analysis": "analysis"},
-}
 GROUP = "sweep"  # folder of its files
 SWEEP = "sweep="
 
 
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
-) -> tuple[list[Composed], list[str], list[str]]:
+) -> tuple[list[RunJob], list[str], list[str]]:
     """Runs, overrides with each `sweep=NAME` expanded, and mistakes: see `check_jobs`."""
     mistakes = []
     try:
@@ -73,8 +69,8 @@ def with_sweeps(
             raise ValueError(
                 f"{text} is to be one name, or several that are crossed: 'sweep=[a,b]'"
             )
-        chosen_names = override.value()
-        for name in chosen_names if isinstance(chosen_names, list) else [chosen_names]:
+        value = override.value()
+        for name in value if isinstance(value, list) else [value]:
             found |= _read(str(name), config_dir)
     given = {key_of(text) for text in own}
     return [*(f"{key}={value}" for key, value in found.items() if key not in given), *own]
@@ -94,19 +90,17 @@ def _read(name: str, config_dir: str | None) -> dict[str, str]:
     content = content_of(text_of(GROUP, str(own.get(name, name))), f"sweep={name}")
     if not isinstance(content, dict) or not content:
         raise ValueError(f"sweep={name} must map keys to lists of values, such as seed: [0, 1, 2]")
+    found: dict[str, str] = {}
     for key, values in content.items():
         if not (isinstance(values, str) or (isinstance(values, list) and values)):
             raise ValueError(
                 f"sweep={name} gives {key} the value {values!r}; give a list such as [{values}], "
                 "or a text as on the command line, such as range(5)"
             )
-    try:
-        found = {
-            str(key): values if isinstance(values, str) else ",".join(map(written, values))
-            for key, values in content.items()
-        }
-    except ValueError as error:
-        raise ValueError(f"sweep={name}: {error}") from error
+        try:
+            found[str(key)] = values if isinstance(values, str) else written(values)[1:-1]
+        except ValueError as error:
+            raise ValueError(f"sweep={name}: {error}") from error
     if mistakes := plan_mistakes({"overrides": [f"{k}={values}" for k, values in found.items()]}):
         raise ValueError(f"sweep={name}: {mistakes[0]}")
     return found
@@ -138,15 +132,14 @@ def text_of(group: str, name_or_path: str) -> str:
     path = Path(name_or_path)
     is_path = path.suffix in (".yaml", ".yml")
     if is_path and not path.is_file():
-        others = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
-        near = [others[name] for name in get_close_matches(path.stem, others, n=1)]
-        near += get_close_matches(path.stem, names(group), n=1)
+        others = {name: name for name in names(group)}
+        others |= {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
+        near = [f"did you mean {others[name]}?" for name in get_close_matches(path.stem, others)]
         where = f"check the path; it was looked for in {path.absolute().parent}"
-        hint = f"did you mean {near[0]}?" if near else where
-        raise ValueError(f"there is no file {path}; {hint}")
+        raise ValueError(f"there is no file {path}; {[*near, where][0]}")
     if not is_path and name_or_path not in names(group):
         hint = nearest(name_or_path, names(group), "there are")
-        what = f"{NOUNS[group]} {name_or_path}"
+        what = f"{'search' if group == 'tune' else group} {name_or_path}"
         raise ValueError(f"there is no {what}; {hint} (or give the path of a .yaml file)")
     file = path if is_path else shipped(group) / f"{name_or_path}.yaml"
     try:
@@ -170,10 +163,11 @@ def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
     if not are_overrides(content.get("overrides", [])):
         mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
     bounds = BOUNDS_OF_ANY["seed"]
-    numbers = isinstance(seeds, list) and all(
-        type(k) is int and not bounds.refusal(k) for k in seeds
-    )
-    if not numbers or not seeds or len(set(seeds)) < len(seeds):
+    if (
+        not (isinstance(seeds, list) and seeds)
+        or any(type(seed) is not int or bounds.refusal(seed) for seed in seeds)
+        or len(set(seeds)) < len(seeds)
+    ):
         mistakes.append(
             f"seeds must be different whole numbers from 0 to {bounds.most}, at least one, got "
             f"{str(seeds)[:80]}"

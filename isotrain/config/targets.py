@@ -35,7 +35,7 @@ WITHIN = (  # of a part within a part
     "isotrain.geometry.<module>.<name>",
 )
 SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
-LIBRARIES = {rule.partition(".")[0] for rule in WITHIN} - {"isotrain"}
+PACKAGES = {rule.partition(".")[0] for rule in WITHIN}  # isotrain and the few libraries
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
 
@@ -65,10 +65,9 @@ def is_of_library(target: str) -> bool:
 
 def allowance(config: Mapping[str, Any]) -> list[str]:
     """The variable in front of a command that allows the user packages of a configuration."""
-    names = [str(node["_target_"]) for _, node in targets(config)]
-    own = [n.partition(".")[0] for n in names if not n.startswith("isotrain.")]
-    own = [n for n in dict.fromkeys(own) if n not in LIBRARIES]
-    return [f"ISOTRAIN_ALLOW={','.join(own)}"] if own else []
+    named = dict.fromkeys(str(node["_target_"]).partition(".")[0] for _, node in targets(config))
+    own = ",".join(package for package in named if package not in PACKAGES)
+    return [f"ISOTRAIN_ALLOW={own}"] if own else []
 
 
 def is_of_user(target: str) -> bool:

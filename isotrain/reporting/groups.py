@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
 from isotrain.config.sweep import names, shipped, text_of
+from isotrain.config.targets import SEVERAL
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
@@ -103,7 +104,11 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
             if len(among) > 1 and value:
                 part = next(part for part in reversed(parts) if name.startswith(part))
                 part = part.removesuffix(".")
-                found.append(f"{part}={_yaml_names(part).get(value, value.rpartition('.')[2])}")
+                group, _, option = part.partition(".")
+                if group in SEVERAL and of_a_part:
+                    found.append(f"{group}={option}")
+                else:
+                    found.append(f"{part}={_yaml_names(part).get(value, value.rpartition('.')[2])}")
         elif len(among) > 1 and value and not of_a_part:
             found.append(f"{name}={value}")
     return found

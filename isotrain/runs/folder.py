@@ -147,10 +147,11 @@ class RunFolder:
     def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:
         """Write the record as `failed`, or `interrupted` by a signal; `report` to `fault.json`."""
         stopped = isinstance(error, SystemExit | KeyboardInterrupt)
-        self.record |= {
-            "status": "interrupted" if stopped else "failed",
-            "error": redacted(f"{type(error).__name__}: {error}"),
-        }
+        reason = f"{type(error).__name__}: {error}"
+        if KeyboardInterrupt in (type(error), type(error.__context__)):  # Lightning exits with 1
+            reason = "KeyboardInterrupt: stopped by the second Ctrl-C, or by one before training"
+        status = "interrupted" if stopped else "failed"
+        self.record |= {"status": status, "error": redacted(reason)}
         if not self.is_first:
             return
         with suppress(OSError):  # a full disk has its own message

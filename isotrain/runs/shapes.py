@@ -15,9 +15,8 @@ from typing import Any
 REST = "..."  # of a mapping's keys
 NUMBER, COUNT = float, range(2**63)
 VALUE = (NUMBER, None)  # a number, or null where it was not finite
-TARGET = re.compile(r"\w+(\.\w+)+")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-PART = {"_target_": TARGET}
+SHA256 = re.compile("[0-9a-f]{64}")
+PART = {"_target_": re.compile(r"\w+(\.\w+)+")}
 PARTS = {REST: dict}
 ENVIRONMENT = {REST: (str, NUMBER, None)}
 RULES: Mapping[Any, str] = {
@@ -25,11 +24,10 @@ RULES: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     dict: "an object",
+    list: "a list",
     None: "null",
     NUMBER: "a finite number",
     COUNT: "a whole number from 0",
-    TARGET: "a dotted name",
-    SHA256: "a SHA-256 in hex digits",
     datetime: "a date",
 }
 STATES = ("running", "finished", "failed", "interrupted")
@@ -77,9 +75,8 @@ class DamagedError(ValueError):
 
     def __init__(self, path: Path | str, reason: str | Exception) -> None:
         is_told = isinstance(reason, str) or type(reason) is ValueError
-        self.path, self.reason = Path(path), f"{reason}"
-        if not is_told:
-            self.reason = f"{type(reason).__name__}: {reason}"
+        self.path = Path(path)
+        self.reason = str(reason) if is_told else f"{type(reason).__name__}: {reason}"
         super().__init__(
             f"{path} is damaged ({self.reason}); move that file away and run the same command "
             "again, with rerun=true if that run had finished"
@@ -161,12 +158,10 @@ def misfit(content: Any, shape: Any, at: str = "") -> str:
 def _fits(content: Any, shape: Any) -> bool:
     if isinstance(shape, tuple):
         return any(not misfit(content, one) for one in shape)
-    if isinstance(shape, str) or shape is None:
-        return bool(content == shape)
+    if isinstance(content, bool):
+        return shape is bool
     if isinstance(shape, re.Pattern):
         return isinstance(content, str) and shape.fullmatch(content) is not None
-    if isinstance(content, bool) or shape is bool:
-        return isinstance(content, bool) and shape is bool
     if isinstance(shape, range):
         return isinstance(content, int) and content in shape
     if shape is NUMBER:
@@ -176,12 +171,13 @@ def _fits(content: Any, shape: Any) -> bool:
             return bool(datetime.fromisoformat(content))
         except (TypeError, ValueError):
             return False
-    return isinstance(shape, type) and isinstance(content, shape)
+    return isinstance(content, shape) if isinstance(shape, type) else bool(content == shape)
 
 
 def _rule(shape: Any) -> str:
     if isinstance(shape, tuple):
         return " or ".join(map(_rule, shape))
-    if isinstance(shape, list):
-        return "a list"
-    return "an object" if isinstance(shape, dict) else RULES.get(shape) or repr(shape)
+    if isinstance(shape, re.Pattern):
+        return f"a text that fits {shape.pattern}"
+    kind = type(shape) if isinstance(shape, list | dict) else shape
+    return RULES.get(kind) or repr(shape)

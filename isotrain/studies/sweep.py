@@ -32,7 +32,7 @@ def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[
     swept = swept_keys(overrides)
     jobs = []
     runs, _ = check_jobs([*SHARED, *overrides], config_dir, multirun=True)
-    for number, (cfg, arm, own) in enumerate(runs):
+    for number, (cfg, arm, own, *_) in enumerate(runs):
         if cfg.threads is None:
             cfg.threads = 1
         values = [text for text in own if key_of(text) in swept]

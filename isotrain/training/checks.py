@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from itertools import chain
 
 import torch
@@ -74,21 +74,11 @@ def check_experiment(
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
-    warn_of_data(cfg, data)
-    warn_of_rates(plan, encoder, module)
-    refits = any(layer.eval_stats == "refit" for layer in model.transforms.values())
-    if (rows := cfg.training.refit_rows) != TrainingConfig.refit_rows and not refits:
-        rank_zero_warn(
-            f"training.refit_rows={rows} changes nothing without isotropy.eval_stats=refit; leave "
-            "it out"
-        )
+    warn_of_no_effect(cfg, data, plan, module, encoder)
 
 
 def check_reads(
-    objectives: Mapping[str, Objective],
-    encoder: Encoder,
-    n_vectors: int,
-    n_sequences: int,
+    objectives: Mapping[str, Objective], encoder: Encoder, n_vectors: int, n_sequences: int
 ) -> None:
     """Read points exist and hold what objectives need.
 
@@ -174,10 +164,8 @@ def check_sizes(
             f"this encoder has {max_positions} positions, and the longest sequence has {longest} "
             f"tokens; set task.max_length={max_positions} or less"
         )
-    smallest = {"data.batch_size": cfg.data.batch_size} | {
-        f"examples of {split}": n for split, n in data.n_rows.items() if n
-    }
-    for name, n in smallest.items():
+    sizes = {f"examples of {split}": n for split, n in data.n_rows.items() if n}
+    for name, n in ({"data.batch_size": cfg.data.batch_size} | sizes).items():
         if n < world_size:
             raise ValueError(
                 f"each of {world_size} processes needs an example, and {name} is {n}; lower "
@@ -197,16 +185,15 @@ def check_sizes(
 def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
     """Objectives of classes have classes, and intervals of labels hold some."""
     trained = [example.label for example in data.examples["train"]]
+    scores = {example.label for example in data.examples["dev"] if example.label % 1}
     for name, objective in objectives.items():
-        interval = _interval(objective)
-        if interval is not None and not any(interval[0] <= y <= interval[1] for y in trained):
+        interval = objective.positives and objective.positives.labels
+        if interval and not any(interval[0] <= y <= interval[1] for y in trained):
             raise ValueError(
                 f"objective.{name}.positive_labels={list(interval)} holds no training label of "
                 f"task={data.task.name}; they lie in [{min(trained):.3g}, {max(trained):.3g}]; "
                 "choose among those, or leave it out"
             )
-    scores = {example.label for example in data.examples["dev"] if example.label % 1}
-    for name, objective in objectives.items():
         if scores and objective.needs == "classes":
             raise ValueError(
                 f"objective={name} compares classes, and labels of task={data.task.name} are "
@@ -219,26 +206,20 @@ def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vector
     for name, objective in objectives.items():
         if objective.memory is None:
             continue
-        (read,) = objective.reads
-        n_each = n_vectors if read_point(read).view is None else data.task.n_sequences
-        low, high = _interval(objective) or (-math.inf, math.inf)
+        view = read_point(*objective.reads).view
+        n_each = n_vectors if view is None else data.task.n_sequences
+        labels = objective.positives.labels if objective.positives else None
+        low, high = labels or (-math.inf, math.inf)
         n_rows = sum(
-            objective.n_remembered(
-                sum(map(len, example.input_ids)) if read_point(read).view == "tokens" else n_each
-            )
-            for example in data.examples["train"]
-            if low <= example.label <= high
+            objective.n_remembered(sum(map(len, one.input_ids)) if view == "tokens" else n_each)
+            for one in data.examples["train"]
+            if low <= one.label <= high
         )
         if (n_held := len(objective.memory.rows_MD)) >= n_rows:
             raise ValueError(
                 f"objective.{name}.memory_rows must be below the {n_rows} embeddings that it is "
                 f"given in an epoch, got {n_held}: one would be compared with itself"
             )
-
-
-def _interval(objective: Objective) -> Sequence[float] | None:
-    """The labels that make a pair one, where the objective chooses by them."""
-    return objective.positives.labels if objective.positives else None
 
 
 def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
@@ -294,16 +275,10 @@ def check_gradients(
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
     """Every matrix of the `n_blocks` re-initialised blocks trains; `within` is for the message."""
-    trained, level_of = ever_trained(plan), levels(encoder)
-    lowest = encoder.n_blocks - n_blocks + 1
-    never = {
-        level_of[name]
-        for name, parameter in encoder.named_parameters()
-        if lowest <= level_of[name] <= encoder.n_blocks
-        and parameter.ndim > 1
-        and name not in trained
-    }
-    if never:
+    level_of, lowest = levels(encoder), encoder.n_blocks - n_blocks + 1
+    matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
+    untrained = {level_of[name] for name in matrices - ever_trained(plan)}
+    if never := untrained & set(range(lowest, encoder.n_blocks + 1)):
         raise ValueError(
             f"training.reinit_blocks={n_blocks} gives blocks {lowest} to {encoder.n_blocks} random "
             f"weights, and {within} leaves weights of block {', '.join(map(str, sorted(never)))} "
@@ -311,37 +286,32 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
         )
 
 
-def warn_of_data(cfg: DictConfig, data: TaskData) -> None:
-    """Warn of sizes of splits that change nothing; no error, as in `warn_of_rates`."""
-    if cfg.data.holdout is not None and cfg.training.select.value != "holdout":
-        rank_zero_warn(
-            f"data.holdout={cfg.data.holdout} changes nothing without training.select=holdout; "
-            "leave it out"
-        )
-    for split, n in data.n_scored.items():
-        if n is not None and 0 < (n_rows := data.n_rows[split]) < n:
-            rank_zero_warn(
-                f"data.n_{split}={n} changes nothing: there are {n_rows:,} examples of {split}; "
-                "leave it out"
-            )
-
-
-def warn_of_rates(plan: Plan, encoder: Encoder, module: FineTuning) -> None:
-    """Warn of learning rates of what does not train: below the last block, or of a head.
+def warn_of_no_effect(
+    cfg: DictConfig, data: TaskData, plan: Plan, module: FineTuning, encoder: Encoder
+) -> None:
+    """Warn of options that change nothing here.
 
     No error: studies and sweeps give one command to several tasks and methods.
     """
-    level_of, decay, factor = levels(encoder), module.layer_decay, module.head_lr_factor
+    training, task, level_of = cfg.training, module.task, levels(encoder)
     lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
-    if decay != 1 and lowest >= encoder.n_blocks:
-        rank_zero_warn(
-            f"training.layer_decay={decay} changes nothing: it lowers rates below block "
-            f"{encoder.n_blocks}, and nothing trains there; leave it out"
+    refits = any(layer.eval_stats == "refit" for layer in module.model.transforms.values())
+    reasons: dict[str, str] = {}
+    if cfg.data.holdout is not None and training.select.value != "holdout":
+        reasons[f"data.holdout={cfg.data.holdout}"] = " without training.select=holdout"
+    for split, n in data.n_scored.items():
+        if n is not None and 0 < (n_rows := data.n_rows[split]) < n:
+            reasons[f"data.n_{split}={n}"] = f": there are {n_rows:,} examples of {split}"
+    if module.layer_decay != 1 and lowest >= encoder.n_blocks:
+        reasons[f"training.layer_decay={module.layer_decay}"] = (
+            f": it lowers rates below block {encoder.n_blocks}, and nothing trains there"
         )
-    groups = parameter_groups(module, encoder)
-    if factor != 1 and not any(group["is_head"] for group in groups):
-        given = f"task={module.task.name} form={module.task.form}"
-        rank_zero_warn(
-            f"training.head_lr_factor={factor} changes nothing: with {given} only the encoder "
-            "trains; leave it out"
+    heads = [group for group in parameter_groups(module, encoder) if group["is_head"]]
+    if module.head_lr_factor != 1 and not heads:
+        reasons[f"training.head_lr_factor={module.head_lr_factor}"] = (
+            f": with task={task.name} form={task.form} only the encoder trains"
         )
+    if training.refit_rows != TrainingConfig.refit_rows and not refits:
+        reasons[f"training.refit_rows={training.refit_rows}"] = " without isotropy.eval_stats=refit"
+    for given, why in reasons.items():
+        rank_zero_warn(f"{given} changes nothing{why}; leave it out")

@@ -21,7 +21,6 @@ from isotrain.config.targets import OF_HYDRA
 from isotrain.console import install
 from isotrain.encoders.on_disk import (
     MINILM,
-    NO_PEFT,
     WAYS_OUT,
     digest_of_folder,
     is_on_disk,
@@ -32,12 +31,16 @@ from isotrain.runs.files import sha256_of
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import DataSet, Source
 
-PACKAGES = {  # that a logger needs, one of them, and what installs it
-    "build_tensorboard_logger": (("tensorboard", "tensorboardX"), install("tensorboard")),
-    "TensorBoardLogger": (("tensorboard", "tensorboardX"), install("tensorboard")),
-    "build_wandb_logger": (("wandb",), "pip install wandb"),
-    "MLFlowLogger": (("mlflow",), "pip install mlflow"),
-    "CometLogger": (("comet_ml",), "pip install comet-ml"),
+LOGGERS, LIGHTNING = "isotrain.training.loggers", "pytorch_lightning.loggers"
+TENSORBOARD = ("tensorboard", "tensorboardX"), install("tensorboard")
+PACKAGES = {  # that a part needs, one of them, and what installs it
+    "isotrain.encoders.adapters.lora": (("peft",), install("peft")),
+    "isotrain.encoders.adapters.ia3": (("peft",), install("peft")),
+    f"{LOGGERS}.tensorboard_logger.build_tensorboard_logger": TENSORBOARD,
+    f"{LOGGERS}.wandb_logger.build_wandb_logger": (("wandb",), "pip install wandb"),
+    f"{LIGHTNING}.TensorBoardLogger": TENSORBOARD,
+    f"{LIGHTNING}.MLFlowLogger": (("mlflow",), "pip install mlflow"),
+    f"{LIGHTNING}.CometLogger": (("comet_ml",), "pip install comet-ml"),
 }
 
 
@@ -46,21 +49,15 @@ def check(cfg: DictConfig) -> None:
 
     Keys first, then weights and packages, without an import; then parts, imported; then data.
     """
-    mistakes = mistakes_in(cfg) or file_mistakes(cfg) or late_mistakes(cfg)
-    if mistakes:
-        raise ValueError("\n".join(mistakes))
-
-
-def late_mistakes(cfg: DictConfig) -> list[str]:
-    """Mistakes that need an import: keys and values that parts do not take, missing data."""
-    return part_mistakes(cfg) or data_mistakes(cfg)
+    found = mistakes_in(cfg) or file_mistakes(cfg) or part_mistakes(cfg) or data_mistakes(cfg)
+    if found:
+        raise ValueError("\n".join(found))
 
 
 def data_revision(cfg: DictConfig) -> str:
     """Revision of the task's data sets in the source; no example is read."""
-    source, task = (
-        instantiate(node, _partial_=True, _convert_="all")() for node in (cfg.source, cfg.task)
-    )
+    nodes = (cfg.source, cfg.task)
+    source, task = (instantiate(node, _partial_=True, _convert_="all")() for node in nodes)
     return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
 
 
@@ -84,11 +81,8 @@ class Late(NamedTuple):
 
 
 def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
-    """`late_mistakes` of several configurations, found in another process unless torch is here."""
-    texts = [
-        OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # as a job is written
-        for cfg in configs
-    ]
+    """Mistakes of imported parts and data, found in another process unless torch is here."""
+    texts = [OmegaConf.to_container(cfg, resolve=False, enum_to_str=True) for cfg in configs]
     if "torch" in sys.modules:
         return list(map(_late, texts))
     command = [sys.executable, "-m", "isotrain.training.requirements"]
@@ -101,7 +95,7 @@ def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
 
 def _late(content: Any) -> Late:
     cfg = OmegaConf.create(content)
-    if mistakes := late_mistakes(cfg):
+    if mistakes := part_mistakes(cfg) or data_mistakes(cfg):
         return Late(mistakes, None, None)
     try:
         data = revision(cfg)
@@ -116,7 +110,17 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 
     The hub's cache is searched only where the hub is switched off (`HF_HUB_OFFLINE=1`).
     """
-    mistakes = [*encoder_mistakes(cfg), *_peft_mistakes(cfg), *_logger_mistakes(cfg)]
+    mistakes = encoder_mistakes(cfg)
+    adapters = str(_resolved(cfg, "peft._target_"))
+    parts = {f"peft={adapters.rpartition('.')[2]}": adapters}
+    parts |= {
+        f"logger.{name}": str(_resolved(cfg, f"logger.{name}._target_"))
+        for name in OmegaConf.select(cfg, "logger") or ()
+    }
+    for part, target in parts.items():
+        packages, fix = PACKAGES.get(target, ((), ""))
+        if packages and not any(find_spec(package) for package in packages):
+            mistakes.append(f"{part} needs the package {packages[0]}; {fix}, or leave it out")
     try:
         start_file(cfg.init_from, cfg.encoder)
     except ValueError as error:
@@ -126,18 +130,16 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 
 def data_mistakes(cfg: DictConfig) -> list[str]:
     """Data sets of the task that the source does not have; nothing is read."""
-    task, source = load(_target(cfg, "task")), load(_target(cfg, "source"))
+    task, source = load(cfg.task._target_), load(cfg.source._target_)
     if not (isclass(source) and issubclass(source, Source)):
         base = f"{Source.__module__}.{Source.__name__}"
         return [f"source._target_={cfg.source._target_} must inherit from {base}"]
-    keys = OmegaConf.to_container(cfg.source, resolve=True)
-    assert isinstance(keys, dict)
+    keys: Any = OmegaConf.to_container(cfg.source, resolve=True)
     try:
-        given = source(**{str(k): v for k, v in keys.items() if k not in OF_HYDRA})
+        given = source(**{key: value for key, value in keys.items() if key not in OF_HYDRA})
     except ValueError as error:
         return [f"source: {error}"]
-    missing = [given.missing(data_set) for data_set in data_sets_of(task)]
-    return [sentence for sentence in missing if sentence]
+    return [told for data_set in data_sets_of(task) if (told := given.missing(data_set))]
 
 
 def data_sets_of(task: Any) -> list[DataSet]:
@@ -148,9 +150,8 @@ def data_sets_of(task: Any) -> list[DataSet]:
 
 def encoder_mistakes(cfg: DictConfig) -> list[str]:
     """Weights that are neither on disk nor reachable, with the ways out."""
-    target = _target(cfg, "encoder")
-    name = _resolved(cfg, "encoder.name")
-    if not target.startswith("isotrain.encoders.") or not isinstance(name, str):
+    target, name = (_resolved(cfg, f"encoder.{key}") for key in ("_target_", "name"))
+    if not str(target).startswith("isotrain.encoders.") or not isinstance(name, str):
         return []
     if target == MINILM and packaged_folder() is not None:
         return []
@@ -160,29 +161,6 @@ def encoder_mistakes(cfg: DictConfig) -> list[str]:
     if is_on("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and not is_on_disk(name, revision):
         return [f"encoder {name} is not on disk and the hub is switched off; {WAYS_OUT}"]
     return []
-
-
-def _peft_mistakes(cfg: DictConfig) -> list[str]:
-    module, _, name = _target(cfg, "peft").rpartition(".")
-    needs_it = module == "isotrain.encoders.adapters" and name != "no_adapters"
-    return [NO_PEFT.format(name)] if needs_it and not find_spec("peft") else []
-
-
-def _logger_mistakes(cfg: DictConfig) -> list[str]:
-    mistakes = []
-    for name in OmegaConf.select(cfg, "logger") or ():
-        target = _target(cfg, f"logger.{name}")
-        packages, fix = PACKAGES.get(target.rpartition(".")[2], ((), ""))
-        if packages and not any(find_spec(package) for package in packages):
-            mistakes.append(
-                f"logger.{name} needs the package {packages[0]}, which is not installed; "
-                f"{fix}, or leave that logger out"
-            )
-    return mistakes
-
-
-def _target(cfg: DictConfig, group: str) -> str:
-    return str(_resolved(cfg, f"{group}._target_"))
 
 
 def _resolved(cfg: DictConfig, key: str) -> Any:

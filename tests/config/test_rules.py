@@ -15,10 +15,9 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf, open_dict
 
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import missing_keys, mistakes_in
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.schema import BOUNDS
-from isotrain.config.validate import missing_keys
 from isotrain.training.requirements import check
 from tests.judge import all_mistakes
 from tests.parts import WITHOUT_LOSS

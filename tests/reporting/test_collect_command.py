@@ -189,13 +189,15 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
 
 
-def test_a_part_that_others_lack_is_told_by_its_class_alone():
+def test_a_part_that_others_lack_is_told_by_its_option_alone():
     metric = "metric.lid.function."
     lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
-    keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1"}]
+    loss = {"objective.cosreg._target_": "isotrain.objectives.cosreg.CosReg"}
+    loss["objective.cosreg.weight"] = "1"
+    keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1", **loss}]
     found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
     told = [line[-1] for line in cells(groups_markdown(found))]
     assert sorted(told) == [
-        *("lr=1", "metric.lid=lid, metric.lid.function.k=100"),
-        "metric.lid=lid, metric.lid.function.k=50",
+        *("lr=1, objective=cosreg", "metric=lid, metric.lid.function.k=100"),
+        "metric=lid, metric.lid.function.k=50",
     ]

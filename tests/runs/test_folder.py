@@ -102,18 +102,21 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "told"),
     [
-        (RuntimeError("on purpose"), "failed"),
-        (KeyboardInterrupt(), "interrupted"),
-        (SystemExit(143), "interrupted"),
+        (RuntimeError("on purpose"), "failed", "RuntimeError: on purpose"),
+        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
+        (SystemExit(143), "interrupted", "SystemExit: 143"),
+        (SystemExit(1), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
     ],
 )
-def test_how_a_run_ended_is_written_down(folder, error, status):
+def test_how_a_run_ended_is_written_down(folder, error, status, told):
+    if error.args == (1,):
+        error.__context__ = KeyboardInterrupt()  # as Lightning exits
     folder.begin(FACTS, None)
     folder.failed(error)
     assert read_result(folder.path)["status"] == status
-    assert read_result(folder.path)["error"].startswith(type(error).__name__)
+    assert read_result(folder.path)["error"].startswith(told)
     assert not (folder.path / "fault.json").exists()
 
 

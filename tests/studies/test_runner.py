@@ -35,6 +35,7 @@ def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
     events = [line.split()[:2] for line in fake.journal.read_text().splitlines()]
     assert events == [[what, name] for name in ORDER for what in ("start", "end")]
     printed = capsys.readouterr().out
+    assert re.match(r"study \w+: checking its 6 runs\n", printed)
     assert "6 runs, 0 finished before, 6 to do, 1 at a time" in printed
     assert "done rte-mean-seed2 (6 of 6 finished, " in printed
     assert (fake.folder / "table.md").read_text() in printed

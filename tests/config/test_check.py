@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.config.check import mistakes_in
-from isotrain.config.compose import compose_run
-from isotrain.config.validate import (
+from isotrain.config.check import (
+    mistakes_in,
     resolved,
     target_mistakes,
 )
+from isotrain.config.compose import compose_run
 
 
 def test_content_is_plain_and_what_cannot_be_resolved_is_named(monkeypatch):
