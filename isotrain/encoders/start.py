@@ -55,8 +55,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
         )
     theirs = result["config"]["encoder"]
     own = redacted(OmegaConf.to_container(encoder, resolve=True))
-    if theirs != own:
-        keys = [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]
+    if keys := [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]:
         differ = ", ".join(f"{k}={theirs.get(k)} there and {own.get(k)} here" for k in keys)
         raise ValueError(
             f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "

@@ -185,6 +185,27 @@ class TransformerEncoder(Encoder):
         return hidden if self._packing is None else self._packing.padded(hidden[0])
 
 
+def cut_after(model: Any, n_blocks: int) -> None:
+    """Remove the blocks above block `n_blocks` (from 1) of a transformers model, in place.
+
+    The other weights are those of the checkpoint. A norm after the last block (GPT-2) stays: it
+    then norms the output of block `n_blocks`.
+
+    Raises:
+        ValueError: the model has fewer blocks.
+    """
+    blocks, config = _blocks(model), model.config
+    if n_blocks > len(blocks):
+        raise ValueError(
+            f"encoder.n_blocks must be at most {len(blocks)} for this encoder, got {n_blocks}; "
+            "null keeps all blocks"
+        )
+    del blocks[n_blocks:]
+    config.num_hidden_layers = n_blocks
+    if types := getattr(config, "layer_types", None):  # of each block: ModernBERT
+        config.layer_types = types[:n_blocks]
+
+
 @contextmanager
 def replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Compute modules by other functions for a while."""

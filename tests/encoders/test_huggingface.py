@@ -65,6 +65,26 @@ def test_states_are_those_of_transformers(encoder, family, save_family, form):
     torch.testing.assert_close(last, own.hidden_states[-1])
 
 
+def test_a_cut_encoder_is_the_whole_one_up_to_its_last_block(
+    encoder, family, save_family, tmp_path
+):
+    """Bit for bit, and so is what transformers loads after it was saved."""
+    cut = load_encoder(str(save_family(family)), n_blocks=1)
+    batch = batch_for(cut.tokenizer)
+    found, whole = states(cut, batch), states(encoder, batch)
+    assert (cut.n_blocks, cut.width) == (1, encoder.width)
+    assert cut.source_id == f"{save_family(family)}, cut after block 1"
+    for ours, theirs in zip(found.hidden_states, whole.hidden_states[:2], strict=True):
+        assert torch.equal(ours, theirs)
+    (names,) = freeze_first_n(cut, 1, n_blocks=1).values()
+    assert all(name.startswith("model.ln_f") for name in names)  # GPT-2's norm after the last block
+    cut.model.save_pretrained(tmp_path)
+    again = TransformerEncoder(AutoModel.from_pretrained(tmp_path), cut.tokenizer, "saved")
+    assert torch.equal(states(again, batch).last, found.last)
+    with pytest.raises(ValueError, match=r"encoder\.n_blocks must be at most 2 .* got 3; null"):
+        load_encoder(str(save_family(family)), n_blocks=3)
+
+
 def test_what_is_loaded(encoder, family, save_family):
     assert encoder.source_id == str(save_family(family))
     assert all(module.training for module in encoder.modules())

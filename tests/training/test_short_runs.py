@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from benchmarks.kill_points import untimed
+from isotrain.encoders.tiny import build_tiny
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, read_result
@@ -72,6 +74,31 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
     assert extra["step"] == 0
     assert extra.keys() == {"step", "test/accuracy", "test/loss", "test/n_rows"}
     assert scores == scores_too
+
+
+def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
+    """Layers, freezing, read points and speed paths count the blocks that are left."""
+    tiny = build_tiny(width=16, n_blocks=3, n_heads=2)
+    for part in (tiny.model, tiny.tokenizer):
+        part.save_pretrained(tmp_path / "bert")
+    own = [text for text in small if not text.startswith("encoder")]
+    own += ["encoder=huggingface", f"encoder.name={tmp_path / 'bert'}", "encoder.n_blocks=2"]
+    own += [f"output_dir={tmp_path}", "task=rte", "metric=[mean_cosine]", "trainer.max_steps=2"]
+    own += ["freezing=first_n", "freezing.n_blocks=1", "site=[layer_2]", "isotropy=mean"]
+    cfg = composed(*own)
+    run(cfg, "arm")
+    folder = folder_of(cfg, "arm")
+    result = read_result(folder)
+    layers = {key.split("/")[2] for key in result["scores"] if "/mean_cosine/layer_" in key}
+    assert layers == {"layer_00", "layer_01", "layer_02", "layer_2"}
+    assert result["encoder"].endswith("cut after block 2")
+    assert result["speed"]["frozen_prefix"] == "taken"
+    weights = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    blocks = {key.split("encoder.layer.")[1][0] for key in weights if "encoder.layer." in key}
+    assert blocks == {"0", "1"}
+    for text, told in (("site=[layer_3]", "layer_1 to layer_2"), ("freezing.n_blocks=3", "most 2")):
+        with pytest.raises(ValueError, match=f"{told} for this encoder"):
+            run(composed(*own, text), "arm")
 
 
 def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):
