@@ -1,8 +1,8 @@
 """A whole run, from the command to its end, over its training steps; and the same by the Trainer.
 
 WiC, MiniLM, 2 epochs, batch 32, evaluated on dev before training and after each epoch, test scored.
-Each is a process of its own with empty caches. isotrain also measures isotropy at every evaluation
-(the default monitor) and draws the page of the run.
+A run is a process of its own with empty caches; its steps are without data loading. isotrain
+also measures isotropy at every evaluation (the default monitor) and draws the page of the run.
 
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_run.py [--rounds 5] [--rows 5428]
 """
@@ -77,10 +77,10 @@ def train_by_trainer(folder: str, n_rows: int, sampling: str) -> None:
     class Clock(TrainerCallback):
         seconds = 0.0
 
-        def on_epoch_begin(self, *_: object, **__: object) -> None:
+        def on_step_begin(self, *_: object, **__: object) -> None:
             self.began = time.perf_counter()
 
-        def on_epoch_end(self, *_: object, **__: object) -> None:  # before its evaluation
+        def on_step_end(self, *_: object, **__: object) -> None:
             self.seconds += time.perf_counter() - self.began
 
     root = Path(os.environ["ISOTRAIN_DATA_DIR"]) / "wic"

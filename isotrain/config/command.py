@@ -269,10 +269,10 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schem
             return f"{override.input_line}: {_first_line(error)}"
         if "is not in struct" in str(cause) or "not in '" in str(cause):
             return _no_key(max(key, str(getattr(cause, "full_key", "")), key=len), cfg)
-        if key in schema.sections:
+        if key in schema.sections and not isinstance(value, dict):
             first, default = next(iter(vars(schema.sections[key]()).items()))
             return f"{key} has keys, got {value}; set one, such as {key}.{first}={default}"
-        if keys and leaf in keys.__dataclass_fields__:
+        if keys and leaf in keys.__dataclass_fields__ and key not in schema.sections:
             default = written(getattr(keys(), leaf))
             if problem := wrong_value(key, get_type_hints(keys)[leaf], value):
                 return f"{problem}; its default is {key}={default}"

@@ -148,7 +148,7 @@ class RunFolder:
         """Write the record as `failed`, or `interrupted` by a signal; `report` to `fault.json`."""
         stopped = isinstance(error, SystemExit | KeyboardInterrupt)
         reason = f"{type(error).__name__}: {error}"
-        if KeyboardInterrupt in (type(error), type(error.__context__)):  # Lightning exits with 1
+        if stopped and KeyboardInterrupt in (type(error), type(error.__context__)):  # Lightning's
             reason = "KeyboardInterrupt: stopped by the second Ctrl-C, or by one before training"
         status = "interrupted" if stopped else "failed"
         self.record |= {"status": status, "error": redacted(reason)}

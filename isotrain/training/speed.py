@@ -46,8 +46,6 @@ def take_paths(
     if not is_like_bert:
         paths |= dict.fromkeys(("last_block", "packing", "frozen_prefix"), for_bert)
     paths |= {name: "switched off" for name in paths if not cfg.speed[name]}
-    if cfg.speed.compile:
-        paths["compile"] = TAKEN if encoder.n_blocks else "the encoder has no blocks"
     if on_cpu and str(cfg.trainer.get("precision")).startswith("bf16"):
         paths["bf16"] = SLOW_BF16 if cpu_computes_bf16() is False else TAKEN
         if paths["bf16"] == SLOW_BF16:
@@ -56,10 +54,12 @@ def take_paths(
         draw_lanes(encoder)
     if takes_attention(encoder) and TAKEN in paths.values():
         use_attention(encoder.model)
-    for block in encoder.blocks if cfg.speed.compile else ():
-        block.compile(dynamic=True)  # in place: names of parameters stay
     encoder.packs_tokens = paths["packing"] == TAKEN
     model.reads_all_tokens = paths["last_block"] != TAKEN
+    if cfg.speed.compile:
+        paths["compile"] = TAKEN if encoder.n_blocks else "the encoder has no blocks"
+        for block in encoder.blocks:
+            block.compile(dynamic=True)  # in place: names of parameters stay
     return paths
 
 

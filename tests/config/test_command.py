@@ -78,6 +78,7 @@ def assert_told(found, starts):
         (("trainer.max_epochs=x", "+trainer.foo=1"), ("trainer.max_epochs", "trainer.foo is no")),
         (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
         (("data=5",), ("data has keys, got 5; set one, such as data.batch_size=32",)),
+        (("data={batch_size:x}",), ("data={batch_size:x}: Value 'x' of type 'str' could not",)),
         (("patience=3",), ("no key patience; did you mean training.patience?",)),
         (("trainng.patience=3",), ("no key trainng.patience; did you mean training.patience?",)),
         (("sede.x=3",), ("no key sede.x; did you mean seed?",)),
