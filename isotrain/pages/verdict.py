@@ -99,9 +99,6 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
         curve, (first, last) = most
         text = "{}, {}, changed most, from {} to {}: follow it in the heat map, and every metric "
         text += 'in <a href="#values">all values</a>.'
-        if abs(last - first) < SOME * max(abs(first), abs(last)):
-            text = "No layer changes by 5 %; most does {}, {}, from {} to {}. Every metric is in "
-            text += '<a href="#values">all values</a>.'
         where = curve.where, view_titles(result)[curve.view]
         found.append(Markup(text).format(*where, number(first), number(last)))
     found = found[: MOST_STEPS - 1]
