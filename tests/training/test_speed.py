@@ -161,6 +161,16 @@ def test_two_processes_on_every_path_end_with_the_weights_of_one(small, tmp_path
     torch.testing.assert_close(*states, rtol=1e-6, atol=1e-9)
 
 
+def test_every_block_is_compiled_where_it_is_asked_for(built, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda block, **how: compiled.append(block))
+    assert "compile" not in built().paths
+    assert not compiled
+    experiment = built("speed.compile=true")
+    assert experiment.paths["compile"] == "taken"
+    assert compiled == list(experiment.module.model.encoder.blocks)
+
+
 @pytest.mark.campaign  # a minute of compiling
 @pytest.mark.filterwarnings("ignore")  # the compiler sets off warnings of torch
 def test_compiled_blocks_compute_the_same(built):
