@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from isotrain.encoders.fast_dropout import LaneDropout
 from isotrain.model.checkpoint import load_checkpoint
+from isotrain.training import speed
 from isotrain.training.callbacks.resume import KEY
 from tests.processes import train_on_ranks
 from tests.stopped_runs import fail, finished, stopped, terminate
@@ -49,9 +51,9 @@ def test_a_run_says_which_paths_it_takes(built, overrides, path, why):
 
 def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built):
     losses, gradients = [], []
-    for speed in ("fast", "exact"):
+    for chosen in ("fast", "exact"):
         step = ("encoder.dropout=0", "isotropy=mean", "data.batching=random")
-        experiment = built(*step, f"speed={speed}")
+        experiment = built(*step, f"speed={chosen}")
         module = experiment.module.train()
         (batch,) = experiment.data.first_batches(1)
         output = module.model(batch)
@@ -186,3 +188,50 @@ def test_compiled_blocks_compute_the_same(built):
     assert experiment.paths["compile"] == "taken"
     torch.testing.assert_close(losses[:2], losses[2:], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("computes", [True, False, None])
+def test_bf16_on_a_cpu_that_is_faster_without_is_said(built, monkeypatch, computes):
+    monkeypatch.setattr(speed, "cpu_computes_bf16", lambda: computes)
+    is_slow = computes is False
+    with pytest.warns(UserWarning, match="faster in float32") if is_slow else nullcontext():
+        experiment = built("trainer.precision=bf16-mixed")
+    assert (experiment.paths["bf16"] == "taken") == (not is_slow)
+
+
+@pytest.mark.parametrize(
+    ("text", "computes"),
+    [
+        ("flags\t\t: fpu avx512_bf16\n", True),
+        ("flags\t\t: fpu amx_bf16\n", True),
+        ("flags\t\t: fpu avx2\n", False),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_what_a_cpu_computes_is_read_from_its_flags(monkeypatch, text, computes):
+    def read_text(_path):
+        if text is None:
+            raise FileNotFoundError
+        return text
+
+    monkeypatch.setattr(speed.Path, "read_text", read_text)
+    assert speed.cpu_computes_bf16() is computes
+
+
+def test_states_that_cannot_be_kept_are_computed(built, monkeypatch):
+    def fail(*_arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(speed, "FrozenPrefix", fail)
+    experiment = built(*FROZEN, "trainer.max_steps=2")
+    with pytest.warns(UserWarning, match="cannot be kept .*No space left"):
+        experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    assert experiment.trainer.global_step == 2
+
+
+def test_an_encoder_unlike_bert_takes_no_path_of_berts(built, monkeypatch):
+    monkeypatch.setattr(speed, "is_bert_like", lambda _block: False)
+    paths = built(*FROZEN, "data.batching=random").paths
+    for name in ("last_block", "packing", "frozen_prefix"):
+        assert paths[name] == "for encoders like BERT"
