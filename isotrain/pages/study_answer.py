@@ -45,7 +45,8 @@ NAMES: dict[Verdict, str] = {
     "no claim": "no claim",
 }
 CAUTION = (
-    "A 95 % CI is over seeds: of training anew on the same data, not of other data. p is "
+    "A 95 % CI is over seeds: of training anew on the same data (on another subset of them where "
+    "data.n_train or data.fraction draws one), not of other data. p is "
     "Holm-corrected for the methods of one task and one score, not for several tasks. Undecided is "
     "not equal. Nothing is shown beyond this encoder, these tasks and these settings."
 )

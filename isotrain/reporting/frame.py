@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from isotrain.reporting.statistics import Summary, compare_paired, holm, seeds_n
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
-from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run
+from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run, finite
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Pairs = Sequence[tuple[Run, Run]]  # the runs of a method and of the baseline that share a seed
 ALL, WITHOUT = "all", "without collapsed"  # which runs a row is of
 UNTRAINED, MAJORITY, CHANCE = "untrained", "majority class", "chance"
+LOSSES = ("loss", "scaled_loss")
 CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)
 FEWEST_FOR_SEEDS = 5  # pairs, from which their spread tells about other seeds
@@ -57,6 +58,7 @@ class Row(NamedTuple):
     difference_sd: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
+    gain: float | None = None  # of fine-tuning: the baseline less its own value at step 0
     pairs: int | None = None
     p: float | None = None  # two-sided, by `test`
     test: str = ""  # t | permutation
@@ -110,7 +112,9 @@ def study_rows(
         gone = sum(arm not in study.arms for arm in recorded.get(task, ()))
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
-            margin = _margin(study, score, base, first)
+            gain = _gain(score, base, first) if is_score(score) else None
+            is_main = any(_name(score) == _name(run.monitor) for run in of_task)
+            margin = _margin(study, gain) if is_main and is_score(score) else None
             of_score, others = (
                 [run for run in some if score in run.shown] for some in (of_task, aside)
             )
@@ -118,7 +122,7 @@ def study_rows(
             lost = [gap for gap in gaps if gap.has_failed and gap.task == task]
             failed = Counter(gap.arm for gap in lost if gap.score in ("", score))
             empty = sum(not row.n and row.method != study.baseline for row in own)
-            own = [row._replace(failed=failed[row.method]) for row in own]
+            own = [row._replace(failed=failed[row.method], gain=gain) for row in own]
             own = [*_references(task, score, base, first), *_corrected(own, gone + empty)]
             rows += [row._replace(runs=kind) for row in own]
     return rows
@@ -151,7 +155,7 @@ def _methods(
                 best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
                 collapsed=_collapsed({study.baseline: list(base.values()), arm: own}),
                 published=study.published.get(task, {}).get(arm)
-                if score.startswith("val/")
+                if any(score == run.monitor for run in own)
                 else None,
             )
             pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
@@ -217,7 +221,7 @@ def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
 def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInterval | None, str]:
     """The CI over seeds and test examples; without one the reason, in words."""
     stage, _, metric = score.partition("/")
-    if stage not in SPLITS:
+    if stage not in SPLITS or metric in LOSSES:
         return None, ""
     if metric not in SCORES:
         return None, f"it is computed for {', '.join(SCORES)}"
@@ -244,25 +248,25 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
     return found, ""
 
 
-def _at_step_0(run: Run) -> Mapping[str, Any]:
+def _at_step_0(run: Run) -> Mapping[str, float]:
     """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
     try:
         first = read_records(run.folder / "metrics.jsonl", last_step=0)
     except DAMAGE:
         return {}
-    return {key: value for record in first for key, value in record.items()}
+    return finite({key: value for record in first for key, value in record.items()})
 
 
 def _references(
-    task: str, score: str, base: Sequence[Run], first: Sequence[Mapping[str, Any]]
+    task: str, score: str, base: Sequence[Run], first: Sequence[Mapping[str, float]]
 ) -> list[Row]:
-    """The rows of chance and of the untrained baseline, where a score of the task has them."""
-    if not is_score(score) or not base:
+    """The rows of chance and of the baseline at step 0, where a score of the task has them."""
+    if not base:
         return []
     examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
-    if level := reference(base[0].folder, score):
+    if is_score(score) and (level := reference(base[0].folder, score)):
         rows.append(Row(ALL, task, score, level[0], examples, 0, level[1]))
-    if values := _finite(first, score):
+    if values := [record[score] for record in first if score in record]:
         rows.append(Row(ALL, task, score, UNTRAINED, examples, *summarize(values)[:5]))
     return rows
 
@@ -290,22 +294,25 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
     return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
 
 
-def _margin(
-    study: Study, score: str, base: Sequence[Run], first: Sequence[Mapping[str, Any]]
-) -> float | None:
-    """The margin of equivalence; None for isotropy, and where the gain of a share is not known."""
-    if not is_score(score) or study.margin_share is None:
-        return study.margin if is_score(score) else None
-    for key in (score, score.replace("test/", "val/")):
-        before, after = _finite(first, key), _finite([run.scores for run in base], key)
-        if before and after and (gain := abs(np.mean(after) - np.mean(before))):
-            return float(study.margin_share * gain)
-    return None
+def _gain(score: str, base: Sequence[Run], first: Sequence[Mapping[str, float]]) -> float | None:
+    """What fine-tuning adds to a score of the baseline, paired by seed; None if that may be 0."""
+    pairs = [(run.scores, record) for run, record in zip(base, first, strict=True)]
+    gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
+    found = summarize(gains) if gains else NO_SEEDS
+    is_known = found.low is not None and found.high is not None and found.low * found.high > 0
+    return found.mean if is_known else None
 
 
-def _finite(records: Iterable[Mapping[str, Any]], key: str) -> list[float]:
-    values = [record.get(key) for record in records]
-    return [value for value in values if value is not None and math.isfinite(value)]
+def _margin(study: Study, gain: float | None) -> float | None:
+    """The margin of equivalence; None where it is a share of a gain that is not known."""
+    if study.margin_share is None:
+        return study.margin
+    return None if gain is None else study.margin_share * abs(gain)
+
+
+def _name(score: str) -> str:
+    """A score without its stage."""
+    return score.partition("/")[2]
 
 
 def _numbers(found: Iterable[int]) -> str:

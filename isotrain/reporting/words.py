@@ -12,11 +12,12 @@ from isotrain.reporting.numbers import interval, margin_text, p_text, score_numb
 from isotrain.reporting.statistics import LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
 from isotrain.studies.definition import Study
-from isotrain.studies.results import SPLITS, Gap, Run
+from isotrain.studies.results import LESS_NULL, SPLITS, Gap, Run
 
 CI = "95 % CI"
 BOTH = "CI over seeds and examples"
 TESTS = {"t": "paired t test", "permutation": "exact sign-flip test"}
+LESS_NULL_NAME = "ln I(W) less its null (0 = isotropic)"
 MARK = " †"  # behind a method whose difference says nothing: of collapsed predictions
 
 
@@ -43,6 +44,22 @@ def difference_text(row: Row) -> str:
     return f"{text} {interval(*ends[1:], row.score, scale)}".strip()
 
 
+def share_text(row: Row) -> str:
+    """A difference in percent of what fine-tuning gains; empty where one of them is not known.
+
+    >>> row = Row("all", "wic", "test/loss", "clip", "1400", 8, 0.65, difference=-0.04, gain=-0.1)
+    >>> share_text(row)
+    '+40'
+    """
+    if row.difference is None or not row.gain:
+        return ""
+    ends = (row.difference, row.difference_low, row.difference_high)
+    shares = [None if end is None else 100 * end / row.gain for end in ends]
+    value, *others = (f"{share:+.0f}".replace("-", "−") for share in shares if share is not None)
+    others.sort(key=lambda text: float(text.replace("−", "-")))
+    return f"{value} [{', '.join(others)}]" if others else value
+
+
 def score_name(key: str) -> str:
     """A key for a reader.
 
@@ -50,7 +67,8 @@ def score_name(key: str) -> str:
     ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, output')
     """
     if curve_key := parse_key(key):
-        return f"{label(curve_key.metric)}, {cloud_name(curve_key)}"
+        name = LESS_NULL_NAME if curve_key.metric == LESS_NULL else label(curve_key.metric)
+        return f"{name}, {cloud_name(curve_key)}"
     stage, _, name = key.partition("/")
     return f"{name.replace('_', ' ')} on {SPLITS.get(stage, stage)}"
 
@@ -86,8 +104,8 @@ def caption(rows: Sequence[Row]) -> str:
 
 NO_CLAIM = "no claim"  # in place of a p beside collapsed predictions
 HEAD = (
-    *("method", "n", f"mean ± {CI}", f"difference [{CI}]", "Holm p", BOTH, "TOST p"),
-    *("seeds needed", "published"),
+    *("method", "n", f"mean ± {CI}", f"difference [{CI}]", "% of gain", "Holm p", BOTH),
+    *("TOST p", "seeds needed", "published"),
 )
 
 
@@ -104,6 +122,7 @@ def cells(row: Row) -> tuple[str, ...]:
         str(row.n) if row.baseline else "",
         mean_text(row),
         difference_text(row),
+        share_text(row),
         NO_CLAIM if row.collapsed and row.p_holm is not None else p_text(row.p_holm),
         interval(row.both_low, row.both_high, row.score),
         p_text(row.p_tost),
@@ -214,6 +233,22 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         )
     if any(row.method == UNTRAINED and not row.baseline for row in rows):
         texts.append(f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0.")
+    if any(row.gain for row in rows):
+        texts.append(
+            f"% of gain: the difference over what fine-tuning adds to {study.baseline} (its mean "
+            "less untrained, paired by seed), in percent with its 95 % CI; the spread of the gain "
+            "itself is left out. Not given where the CI of the gain holds 0."
+        )
+    if any(row.score.endswith("/scaled_loss") for row in rows):
+        texts.append(
+            "Scaled loss: log loss of logits divided by the temperature that is best on dev; it is "
+            "free of over- and underconfidence."
+        )
+    if any((key := parse_key(row.score)) and key.view in TITLES for row in rows):
+        texts.append(
+            "Isotropy of a layer: the encoder's own embeddings on dev before any isotropy layer, "
+            "in the view that is pooled; N: embeddings, and those of a site are another sample."
+        )
     if {row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}:
         texts.append("Majority class and chance: what needs no model.")
     if any((key := parse_key(row.score)) and key.view == "after" for row in rows):
@@ -226,9 +261,9 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
             "Holm p is given (table.csv has it)."
         )
     texts.append(
-        "Every finished run counts. The weights of a run were selected on dev: a score of dev is "
-        "the best of its evaluations, higher than that of the same weights on other examples; one "
-        "of test is of the selected weights, and selected nothing."
+        "Every finished run counts. The weights of a run were selected on dev: their monitored "
+        "score is the best of its evaluations, higher than that of the same weights on other "
+        "examples; one of test is of the selected weights, and selected nothing."
         if any(row.best_of for row in rows)
         else "Every finished run counts; nothing is the best of several."
     )

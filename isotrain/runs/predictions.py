@@ -19,15 +19,23 @@ class Predictions:
     index: np.ndarray  # number among the examples of the split that have a label
     label: np.ndarray  # class number, or score
     prediction: np.ndarray  # what the task's metrics compare with the label
+    logits: np.ndarray | None = None  # [N, C], where labels are classes
 
 
 def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     """Replace the file of a split in one step."""
     order = np.argsort(found.index, kind="stable")
-    columns = (x[order].tolist() for x in (found.index, found.label, found.prediction))
-    lines = (f"{i:.0f},{label:.9g},{p:.9g}\n" for i, label, p in zip(*columns, strict=True))
+    numbers = [f"{i:.0f}" for i in found.index[order].tolist()]
+    columns = [found.label[:, None], found.prediction[:, None]]
+    columns += [] if found.logits is None else [found.logits]
+    values = np.concatenate(columns, axis=1)[order].tolist()
+    lines = (
+        ",".join([i, *(f"{value:.9g}" for value in own)]) + "\n"
+        for i, own in zip(numbers, values, strict=True)
+    )
+    n_classes = 0 if found.logits is None else found.logits.shape[1]
     (folder / "predictions").mkdir(parents=True, exist_ok=True)
-    replace_text(path_of(folder, split), ",".join(COLUMNS) + "\n" + "".join(lines))
+    replace_text(path_of(folder, split), heading(n_classes) + "\n" + "".join(lines))
 
 
 def read_predictions(folder: Path, split: str) -> Predictions | None:
@@ -40,13 +48,25 @@ def read_predictions(folder: Path, split: str) -> Predictions | None:
     if not path.is_file():
         return None
     with path.open(encoding="utf-8") as lines:
-        heading = lines.readline().strip()
-        if heading != ",".join(COLUMNS):
-            raise ValueError(f"{path} must begin with {','.join(COLUMNS)}, it has {heading!r}")
+        head = lines.readline().strip()
+        n_classes = head.count(",logit_")
+        if head != heading(n_classes):
+            raise ValueError(f"{path} must begin with {heading(n_classes)}, it has {head!r}")
         values = np.loadtxt(lines, delimiter=",", ndmin=2)
-    if values.shape[1] != len(COLUMNS):
-        raise ValueError(f"{path} must have {len(COLUMNS)} columns, it has {values.shape[1]}")
-    return Predictions(values[:, 0].astype(np.int64), values[:, 1], values[:, 2])
+    if values.shape[1] != len(COLUMNS) + n_classes:
+        wanted = len(COLUMNS) + n_classes
+        raise ValueError(f"{path} must have {wanted} columns, it has {values.shape[1]}")
+    logits = values[:, len(COLUMNS) :] if n_classes else None
+    return Predictions(values[:, 0].astype(np.int64), values[:, 1], values[:, 2], logits)
+
+
+def heading(n_classes: int) -> str:
+    """The first line of a file.
+
+    >>> heading(2)
+    'index,label,prediction,logit_0,logit_1'
+    """
+    return ",".join([*COLUMNS, *(f"logit_{k}" for k in range(n_classes))])
 
 
 def path_of(folder: Path, split: str) -> Path:

@@ -13,10 +13,16 @@ from typing import Any, NamedTuple
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_result
-from isotrain.runs.keys import SIDES, CurveKey, parse_key
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey, parse_key
 from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
+LESS_NULL = "partition_less_null"  # ln I(W) less the median of its null
+OWN = (
+    "mean_cosine",
+    LESS_NULL,
+)  # of the encoder's own embeddings, beside the first headline metric
+VIEWS_OF = {"ClsPooling": "cls", "MeanPooling": "mean"}  # of the last layer: what is pooled
 NOT_RUN = "not run"
 DAMAGE = (OSError, DamagedError)
 
@@ -58,7 +64,8 @@ class Run(NamedTuple):
 
     def is_best_of(self, key: str) -> bool:
         """Whether a score selected the weights that it is of: it is then the best of several."""
-        return self.select == "best" and self.n_candidates > 1 and key.startswith("val/")
+        is_monitored = key == self.monitor and key.startswith("val/")
+        return is_monitored and self.select == "best" and self.n_candidates > 1
 
 
 class Gap(NamedTuple):
@@ -128,7 +135,7 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
 
 def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
     """The finished run that a `result.json` records; one of `DAMAGE` where it is not as written."""
-    scores = {k: v for k, v in sorted(result["scores"].items()) if math.isfinite(v)}
+    scores = finite(result["scores"])
     sizes = {split: int(n) for split, n in result["n_rows"].items()}
     return Run(
         *(task, arm, seed, scores, _shown(result, scores, sizes)),
@@ -142,6 +149,23 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         n_candidates=int(result.get("n_candidates", 0)),
         limited=limited_text(result),
     )
+
+
+def finite(record: Mapping[str, Any]) -> dict[str, float]:
+    """The finite values of a record by key, with ln I(W) less its null for every cloud.
+
+    >>> at = {"isotropy/partition/pooled/after": -2.0, "val/loss": math.nan}
+    >>> at["isotropy/partition_null_median/pooled/after"] = -0.5
+    >>> finite(at)["isotropy/partition_less_null/pooled/after"]
+    -1.5
+    """
+    found = {k: v for k, v in record.items() if isinstance(v, int | float) and math.isfinite(v)}
+    for key, null in list(found.items()):
+        if (curve := read_key(key)) and curve.metric == "partition_null_median":
+            value = found.get(curve._replace(metric="partition").text)
+            if value is not None:
+                found[curve._replace(metric=LESS_NULL).text] = value - null
+    return dict(sorted(found.items()))
 
 
 def limited_text(result: Mapping[str, Any]) -> str:
@@ -171,23 +195,31 @@ def damaged(error: OSError | DamagedError) -> str:
 def _shown(
     result: Mapping[str, Any], scores: Mapping[str, float], sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """The monitored score, its test twin, and the headline metric where it says most.
+    """What tables show, with the N of each: scores, then isotropy.
 
-    That is: on the last layer's tokens, and before and after the isotropy layer.
+    The monitored score and its test twin; beside an accuracy, the log loss of test, as it is and
+    scaled by a temperature. Isotropy of the encoder's own embeddings (the last layer, in the view
+    that is pooled, before any layer at a site of it) by the first headline metric, mean cosine and
+    ln I(W) less its null; of the input and output of each site by the first headline metric.
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
-    if (test := monitor.replace("val/", "test/")) in result["scores"]:
-        shown[test] = sizes["test"]
-    metrics = result.get("headline") or result.get("config", {}).get("metric", {})
-    metric = next(iter(metrics), "")
-    curve_keys = [p for key in result["scores"] if (p := read_key(key)) and p.metric == metric]
-    layers = sorted((p for p in curve_keys if p.view == "tokens"), key=lambda p: p.where)
-    sites = sorted(
-        (p for p in curve_keys if p.view in SIDES), key=lambda p: (p.where, p.view == "after")
-    )
-    for curve_key in [*layers[-1:], *sites]:
-        shown[curve_key.text] = int(scores.get(counted_by(curve_key), 0))
+    twins = [monitor.replace("val/", "test/")]
+    twins += ["test/loss", "test/scaled_loss"] if monitor == "val/accuracy" else []
+    every = {**result["scores"], **scores}  # what is not finite is missed by `collect`
+    shown |= {key: sizes["test"] for key in twins if key in every}
+    config = result.get("config", {})
+    metric = next(iter(result.get("headline") or config.get("metric", {})), "")
+    curves = [curve for key in every if (curve := read_key(key))]
+    pooling = str(config.get("pooling", {}).get("_target_", "")).rpartition(".")[2]
+    last = max((c.where for c in curves if c.view in VIEWS), default="")
+    views = [c.view for c in curves if c.where == last]
+    view = next((v for v in (VIEWS_OF.get(pooling, "tokens"), *VIEWS) if v in views), "")
+    clouds = [CurveKey(name, last, view) for name in dict.fromkeys((metric, *OWN))]
+    sites = [c for c in curves if c.metric == metric and c.view in SIDES]
+    sites.sort(key=lambda c: (c.where, c.view == "after"))
+    for cloud in [*(c for c in clouds if c.text in every), *sites]:
+        shown[cloud.text] = int(scores.get(counted_by(cloud), 0))
     return shown
 
 

@@ -23,6 +23,7 @@ from isotrain.reporting.frame import (
     scores_frame,
     study_rows,
 )
+from isotrain.reporting.words import share_text
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import Study
 from isotrain.studies.results import Gap, Run
@@ -146,10 +147,9 @@ def damage(found, what):
             write_predictions(run.folder, "dev", old)
     elif what == "one pair":
         return [run for run in found if run.seed == 1]
-    elif what == "of a loss":
+    elif what == "of another score":
         return [
-            run._replace(scores={"val/loss": run.seed / 10.0}, shown={"val/loss": 200})
-            for run in found
+            run._replace(scores={"val/f1": run.seed / 10.0}, shown={"val/f1": 200}) for run in found
         ]
     return found
 
@@ -162,7 +162,7 @@ def damage(found, what):
         ("damaged", "predictions of dev cannot be read (ValueError)"),
         ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
         ("one pair", "one pair says nothing about other seeds"),
-        ("of a loss", "it is computed for accuracy, pearson, spearman"),
+        ("of another score", "it is computed for accuracy, pearson, spearman"),
     ],
 )
 def test_why_there_is_no_interval_over_rows(predicted, tmp_path, what, reason):
@@ -225,17 +225,18 @@ def test_a_score_that_selected_its_weights_is_the_best_of_several(key, select, w
     assert {line.best_of for line in methods(STUDY, found)} == {wanted}
 
 
-STEP_0 = {"val/accuracy": (0.5, 0.52), "val/loss": (0.7, 0.7)}
+def log_step_0(run, **scores):
+    lines = [json.dumps({"step": step, **scores}) + "\n" for step in (0, 9)]
+    (run.folder / "metrics.jsonl").write_text("".join(lines))
 
 
 @pytest.fixture
 def begun(predicted):
-    """The same, with what the runs of the baseline logged at step 0."""
+    """The same, with what the runs of the baseline logged at step 0: 10 to 11 points less."""
     for run in predicted:
-        if run.arm == "none" and run.seed < 2:
-            values = {key: value[run.seed] for key, value in STEP_0.items()}
-            lines = [json.dumps({"step": step, **values}) + "\n" for step in (0, 9)]
-            (run.folder / "metrics.jsonl").write_text("".join(lines))
+        if run.arm == "none":
+            start = run.scores["val/accuracy"] - 0.1 - 0.005 * run.seed
+            log_step_0(run, **{"val/accuracy": start, "val/loss": 0.7})
     return predicted
 
 
@@ -243,7 +244,8 @@ def test_chance_and_the_untrained_model_stand_first(begun):
     share, untrained, none, mean = study_rows(STUDY, begun)
     label = np.loadtxt(begun[0].folder / "predictions" / "dev.csv", delimiter=",", skiprows=1)[:, 1]
     assert (share.method, share.mean) == (MAJORITY, max(label.mean(), 1 - label.mean()))
-    assert (untrained.method, untrained.n, untrained.mean) == (UNTRAINED, 2, 0.51)
+    assert (untrained.method, untrained.n) == (UNTRAINED, 3)
+    assert untrained.mean == pytest.approx(none.mean - 0.105)
     assert [none.method, mean.method] == ["none", "mean"]
     assert {row.baseline for row in (share, untrained)} == {""}
     (chance, *_) = study_rows(STUDY, runs(key="test/spearman"))
@@ -254,6 +256,7 @@ def test_chance_and_the_untrained_model_stand_first(begun):
 def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
     share = replace(STUDY, margin=None, margin_share=0.5)
     _, untrained, none, mean = study_rows(share, begun)
+    assert none.gain == mean.gain == pytest.approx(0.105)
     assert mean.margin == pytest.approx(0.5 * (none.mean - untrained.mean))
     tested = [
         run._replace(
@@ -262,10 +265,36 @@ def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
         )
         for run in begun
     ]
-    of_test = next(row for row in study_rows(share, tested) if row.p_tost is not None)
-    assert (of_test.score, of_test.margin) == ("test/accuracy", mean.margin)  # no step 0 on test
+    of_test = [row for row in study_rows(share, tested) if row.score == "test/accuracy"]
+    assert {row.gain for row in of_test} == {row.margin for row in of_test} == {None}  # no step 0
     unknown = methods(share, runs())  # which logged no step 0
     assert {row.margin for row in unknown} == {row.p_tost for row in unknown} == {None}
+
+
+@pytest.mark.parametrize(
+    ("gains", "is_known"), [((0.2, 0.0, 0.1), False), ((0.11, 0.1, 0.1), True)]
+)
+def test_a_gain_that_may_be_0_is_no_scale(predicted, gains, is_known):
+    for run in predicted[:3]:
+        log_step_0(run, **{"val/accuracy": run.scores["val/accuracy"] - gains[run.seed]})
+    _, row = methods(STUDY, predicted)
+    assert (row.gain is not None) == is_known
+    ends = (row.difference, row.difference_low, row.difference_high)
+    shares = [f"{100 * end / row.gain:+.0f}".replace("-", "−") for end in ends if is_known]
+    assert share_text(row) == (f"{shares[0]} [{shares[1]}, {shares[2]}]" if is_known else "")
+
+
+def test_isotropy_at_step_0_is_a_row_and_gives_no_gain(predicted):
+    key = "isotropy/mean_cosine/layer_06/cls"
+    found = [
+        run._replace(scores={**run.scores, key: 0.5}, shown={**run.shown, key: 200})
+        for run in predicted
+    ]
+    for run in found[:3]:
+        log_step_0(run, **{key: 0.25})
+    untrained, none, _ = [row for row in study_rows(STUDY, found) if row.score == key]
+    assert (untrained.method, untrained.mean, untrained.n) == (UNTRAINED, 0.25, 3)
+    assert none.gain is None
 
 
 def test_the_frame_has_a_column_a_field_and_csv_every_digit():

@@ -57,7 +57,7 @@ def test_scores_that_selected_their_weights_say_so():
     found = text(chosen)
     assert "### accuracy on dev, N = 277, dev: best of 7 evaluations of each run" in found
     for shown in (found, tex(chosen)):
-        assert "a score of dev is the best of its evaluations" in " ".join(shown.split())
+        assert "monitored score is the best of its evaluations" in " ".join(shown.split())
         assert "nothing is the best of several" not in shown
     assert "nothing is the best of several" in text(runs())
     mixed = [run._replace(select="last") if run.arm == "none" else run for run in chosen]

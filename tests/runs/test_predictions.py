@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from torch.nn.functional import cross_entropy
 
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
@@ -29,8 +30,12 @@ def threads():
 def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
     index = np.array(list(rows))
     label, prediction = np.array(list(rows.values()), dtype=np.float32).T
+    logits = np.stack([label, prediction], axis=1)
     write_predictions(tmp_path, "dev", Predictions(index, label, prediction))
+    assert read_predictions(tmp_path, "dev").logits is None
+    write_predictions(tmp_path, "dev", Predictions(index, label, prediction, logits))
     found = read_predictions(tmp_path, "dev")
+    assert found.logits.astype(np.float32).tolist() == logits[np.argsort(index)].tolist()
     order = np.argsort(index)
     assert found.index.tolist() == index[order].tolist()
     assert found.label.astype(np.float32).tolist() == label[order].tolist()
@@ -48,7 +53,7 @@ def test_another_file_is_refused(tmp_path, text, message):
         read_predictions(tmp_path, "dev")
 
 
-@pytest.mark.parametrize("task", ["rte", "stsb"])
+@pytest.mark.parametrize("task", ["wic", "stsb"])
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_path, task, select):
     cfg = composed(
@@ -72,8 +77,28 @@ def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_p
         assert len(found.index) == n_rows
         expected = (
             np.mean(found.label == found.prediction)
-            if task == "rte"
+            if task == "wic"
             else spearmanr(found.label, found.prediction).statistic
         )
-        name = "accuracy" if task == "rte" else "spearman"
+        name = "accuracy" if task == "wic" else "spearman"
         assert scores[f"{stage}/{name}"] == pytest.approx(expected, abs=1e-6)
+        assert (found.logits is not None) == (task != "stsb")
+        if task != "stsb":
+            logits, labels = torch.from_numpy(found.logits), torch.from_numpy(found.label).long()
+            assert logits.argmax(1).tolist() == found.prediction.tolist()
+            loss = float(cross_entropy(logits, labels))
+            assert scores[f"{stage}/loss"] == pytest.approx(loss, abs=1e-5)
+
+
+def test_the_scaled_loss_of_test_is_that_of_the_temperature_of_dev(composed, small, tmp_path):
+    more = ("task=wic", f"output_dir={tmp_path}", "trainer.max_steps=6", "optimizer.lr=1e-2")
+    cfg = composed(*small, *more)
+    scores = run(cfg, "none")
+    found = [read_predictions(folder_of(cfg, "none"), split) for split in ("test", "dev")]
+    (test, labels), (dev, dev_labels) = (
+        (torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in found
+    )
+    grid = torch.cat([torch.zeros(1), torch.logspace(-3, 2, 2001)]).double()
+    losses = torch.stack([cross_entropy(b * dev, dev_labels) for b in grid])
+    expected = float(cross_entropy(grid[losses.argmin()] * test, labels))
+    assert scores["test/scaled_loss"] == pytest.approx(expected, abs=1e-3)

@@ -61,7 +61,7 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     assert list(dict.fromkeys(line["score"] for line in lines)) == [
         "test/accuracy",
         "val/accuracy",
-        "isotropy/isoscore/layer_02/tokens",
+        "isotropy/isoscore/layer_02/cls",
         "isotropy/isoscore/pooled/before",
         "isotropy/isoscore/pooled/after",
     ]

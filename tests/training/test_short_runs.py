@@ -72,7 +72,9 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
     (extra,) = [row for row in rows if row not in plain]
     assert [row for row in rows if row != extra] == plain
     assert extra["step"] == 0
-    assert extra.keys() == {"step", "test/accuracy", "test/loss", "test/n_rows"}
+    assert extra.keys() == {
+        *("step", "test/accuracy", "test/loss", "test/scaled_loss", "test/n_rows")
+    }
     assert scores == scores_too
 
 

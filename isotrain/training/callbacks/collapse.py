@@ -8,12 +8,14 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from isotrain.model.distributed import all_gather, sum_over_processes
-from isotrain.runs.predictions import Predictions, write_predictions
+from isotrain.runs.predictions import Predictions, read_predictions, write_predictions
+from isotrain.training.callbacks.temperature import scaled_loss
 from isotrain.types import Batch
 
 MAJORITY, SPREAD = "val/predicted_majority_share", "val/spread"
@@ -25,20 +27,23 @@ class CollapseMonitor(pl.Callback):
     """Write the predictions of every evaluation; log how far those on dev have collapsed.
 
     `predictions/dev.csv` is written at each validation and `test.csv` at a test, in place of the
-    last one. Where labels are classes, `val/predicted_majority_share` = (examples predicted as the
-    most predicted class) / (examples), in [1/C, 1]; the share of the most frequent label is
-    `label_majority` in `result.json`. Where they are scores, `val/spread` = sd(predictions) /
-    sd(labels), in [0, ∞); it is absent where all labels are equal. Examples of all processes count.
+    last one, with logits where labels are classes. There `val/predicted_majority_share` = (examples
+    predicted as the most predicted class) / (examples), in [1/C, 1]; the share of the most frequent
+    label is `label_majority` in `result.json`; and `test/scaled_loss`, in [0, ∞), is the log loss
+    of test in nats after temperature scaling on dev. Where labels are scores, `val/spread` =
+    sd(predictions) / sd(labels), in [0, ∞); it is absent where all labels are equal. Examples of
+    all processes count.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
         self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # index, label, prediction [B]
+        self._logits: list[Tensor] = []  # [B, C], where labels are classes
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start empty."""
-        self._seen = []
+        self._seen, self._logits = [], []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: Any, **__: Any
@@ -46,6 +51,8 @@ class CollapseMonitor(pl.Callback):
         """Keep the predictions of a batch of dev or test; held-out examples have no outputs."""
         if outputs is not None:
             self._seen.append((batch.index, batch.labels, outputs["predictions"]))
+            if not batch.labels.is_floating_point():
+                self._logits.append(outputs["output"].logits)
 
     on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
 
@@ -58,9 +65,14 @@ class CollapseMonitor(pl.Callback):
             self._write(trainer, "dev")
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write test."""
+        """Write test, and log its loss scaled by the temperature that is best on dev."""
         if self._seen:
-            self._write(trainer, "test")
+            test = self._write(trainer, "test")
+            dev = read_predictions(self.folder, "dev") if trainer.is_global_zero else None
+            loss = None if dev is None else _scaled_loss(test, dev)
+            if loss is not None:
+                value = torch.tensor(loss, dtype=torch.float32)
+                pl_module.log("test/scaled_loss", value, rank_zero_only=True)
 
     def _collapse(self) -> tuple[str, Tensor]:
         """The key and value of dev, over all processes."""
@@ -70,13 +82,29 @@ class CollapseMonitor(pl.Callback):
         predictions_N, _ = all_gather(torch.cat([p_B for *_, p_B in self._seen]))
         return MAJORITY, majority_share(predictions_N)
 
-    def _write(self, trainer: pl.Trainer, split: str) -> None:
+    def _write(self, trainer: pl.Trainer, split: str) -> Predictions:
         known = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
-        known_N3, _ = all_gather(torch.cat(known))
-        self._seen = []
+        found = torch.cat(known)
+        if self._logits:
+            found = torch.cat([found, torch.cat(self._logits).float()], 1)
+        (index_N, label_N, prediction_N), logits_CN = np.split(
+            all_gather(found)[0].cpu().numpy().T, [3]
+        )
+        self._seen, self._logits = [], []
+        predictions = Predictions(
+            index_N, label_N, prediction_N, logits_CN.T if len(logits_CN) else None
+        )
         if trainer.is_global_zero and not trainer.sanity_checking:
-            index_N, label_N, prediction_N = known_N3.cpu().numpy().T
-            write_predictions(self.folder, split, Predictions(index_N, label_N, prediction_N))
+            write_predictions(self.folder, split, predictions)
+        return predictions
+
+
+def _scaled_loss(test: Predictions, dev: Predictions) -> float | None:
+    """The loss of test scaled by dev's temperature; None where that is not defined."""
+    if test.logits is None or dev.logits is None:
+        return None
+    both = [(torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in (test, dev)]
+    return scaled_loss(*both[0], *both[1])
 
 
 def majority_share(predictions_N: Tensor) -> Tensor:
