@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from isotrain.reporting.frame import ALL, WITHOUT, Row, is_score
+from isotrain.reporting.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
 from isotrain.reporting.numbers import (
     counted,
     interval,
@@ -158,7 +158,8 @@ def faults(result: Result) -> list[str]:
 
 def _references(rows: Sequence[Row]) -> list[str]:
     """Chance and the untrained score of the rows of one score."""
-    return [f"{row.method} {score_number(row.mean, row.score)}" for row in rows if not row.baseline]
+    known = [row for row in rows if not row.baseline and not row.method.startswith(f"{UNTRAINED},")]
+    return [f"{row.method} {score_number(row.mean, row.score)}" for row in known]
 
 
 def _margin(result: Result, *tasks: str) -> str:

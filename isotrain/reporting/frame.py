@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run, finite
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Starts = Mapping[int, Mapping[str, float]]  # by seed: what runs logged at step 0
 Pairs = Sequence[tuple[Run, Run]]  # the runs of a method and of the baseline that share a seed
 ALL, WITHOUT = "all", "without collapsed"  # which runs a row is of
 UNTRAINED, MAJORITY, CHANCE = "untrained", "majority class", "chance"
@@ -108,7 +109,10 @@ def study_rows(
         of_task = [run for run in runs if run.task == task]
         aside = [run for run in left_out if run.task == task]
         base = [run for run in of_task if run.arm == study.baseline]
-        first = [_at_step_0(run) for run in base]
+        starts: dict[str, dict[int, Any]] = {arm: {} for arm in study.arms}
+        for run in of_task:
+            starts[run.arm][run.seed] = _at_step_0(run)
+        first = starts[study.baseline]
         gone = sum(arm not in study.arms for arm in recorded.get(task, ()))
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
@@ -123,7 +127,8 @@ def study_rows(
             failed = Counter(gap.arm for gap in lost if gap.score in ("", score))
             empty = sum(not row.n and row.method != study.baseline for row in own)
             own = [row._replace(failed=failed[row.method], gain=gain) for row in own]
-            own = [*_references(task, score, base, first), *_corrected(own, gone + empty)]
+            references = _references(task, score, base) + _untrained(task, score, base, starts)
+            own = [*references, *_corrected(own, gone + empty)]
             rows += [row._replace(runs=kind) for row in own]
     return rows
 
@@ -257,17 +262,31 @@ def _at_step_0(run: Run) -> Mapping[str, float]:
     return finite({key: value for record in first for key, value in record.items()})
 
 
-def _references(
-    task: str, score: str, base: Sequence[Run], first: Sequence[Mapping[str, float]]
-) -> list[Row]:
-    """The rows of chance and of the baseline at step 0, where a score of the task has them."""
-    if not base:
+def _references(task: str, score: str, base: Sequence[Run]) -> list[Row]:
+    """The row of chance, where a score of the task has one."""
+    if not base or not is_score(score) or not (level := reference(base[0].folder, score)):
         return []
+    examples = _numbers(run.shown[score] for run in base if score in run.shown)
+    return [Row(ALL, task, score, level[0], examples, 0, level[1])]
+
+
+def _untrained(
+    task: str, score: str, base: Sequence[Run], starts: Mapping[str, Starts]
+) -> list[Row]:
+    """The rows of step 0: of the baseline, and of methods whose layer changes it there."""
+    found = {
+        arm: {seed: record[score] for seed, record in own.items() if score in record}
+        for arm, own in starts.items()
+    }
+    of_base = found[base[0].arm] if base else {}
     examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
-    if is_score(score) and (level := reference(base[0].folder, score)):
-        rows.append(Row(ALL, task, score, level[0], examples, 0, level[1]))
-    if values := [record[score] for record in first if score in record]:
-        rows.append(Row(ALL, task, score, UNTRAINED, examples, *summarize(values)[:5]))
+    for arm, own in found.items():
+        is_base = own is of_base
+        is_other = any(own[seed] != of_base[seed] for seed in own.keys() & of_base.keys())
+        if own and (is_base or is_other):
+            name = UNTRAINED if is_base else f"{UNTRAINED}, {arm}"
+            about = summarize(list(own.values()))
+            rows.append(Row(ALL, task, score, name, examples, *about[:5]))
     return rows
 
 
@@ -294,9 +313,9 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
     return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
 
 
-def _gain(score: str, base: Sequence[Run], first: Sequence[Mapping[str, float]]) -> float | None:
+def _gain(score: str, base: Sequence[Run], first: Starts) -> float | None:
     """What fine-tuning adds to a score of the baseline, paired by seed; None if that may be 0."""
-    pairs = [(run.scores, record) for run, record in zip(base, first, strict=True)]
+    pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
     found = summarize(gains) if gains else NO_SEEDS
     is_known = found.low is not None and found.high is not None and found.low * found.high > 0

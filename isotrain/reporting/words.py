@@ -232,7 +232,10 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
             "uncertain by a factor of 0.6 to 2.9, and the number goes as its square."
         )
     if any(row.method == UNTRAINED and not row.baseline for row in rows):
-        texts.append(f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0.")
+        texts.append(
+            f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0; with a "
+            "method, its runs, where the layer is already fitted."
+        )
     if any(row.gain for row in rows):
         texts.append(
             f"% of gain: the difference over what fine-tuning adds to {study.baseline} (its mean "

@@ -297,6 +297,19 @@ def test_isotropy_at_step_0_is_a_row_and_gives_no_gain(predicted):
     assert none.gain is None
 
 
+def test_a_method_that_differs_at_step_0_has_a_row_of_it(begun):
+    """A layer that is fitted before training; an objective changes nothing there."""
+    for run in begun[3:]:
+        start = run.scores["val/accuracy"] - 0.2
+        log_step_0(run, **{"val/accuracy": start})
+    _, untrained, of_mean, *_ = study_rows(STUDY, begun)
+    assert (untrained.method, of_mean.method, of_mean.n) == (UNTRAINED, "untrained, mean", 3)
+    assert of_mean.baseline == ""
+    for base, run in zip(begun[:3], begun[3:], strict=True):
+        log_step_0(run, **{"val/accuracy": base.scores["val/accuracy"] - 0.1 - 0.005 * run.seed})
+    assert not any(row.method == "untrained, mean" for row in study_rows(STUDY, begun))
+
+
 def test_the_frame_has_a_column_a_field_and_csv_every_digit():
     rows = study_rows(STUDY, runs(zca=ZCA))
     table = frame(rows)
