@@ -18,7 +18,7 @@ N_RUNS = {  # tasks × arms × seeds
     "where": 1 * 15 * 3,
     "how_strong": 1 * 19 * 3,
     "freezing": 7 * 3 * 3,
-    "small_data": 4 * 4 * 5,
+    "where_isotropy_pays": 4 * 10 * 3,
     "published_fine_tuning": 2 * 2 * 10,
 }
 
@@ -58,14 +58,3 @@ def test_what_it_compares_can_be_shown_or_it_says_that_it_explores(name):
     in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
     can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
     assert can_show != ("Exploratory" in (CONF / f"{name}.yaml").read_text("utf-8"))
-
-
-def test_small_sets_are_trained_for_as_many_steps():
-    study = load_study("small_data")
-    steps = 320
-    jobs = plan_jobs(replace(study, seeds=(0,)), ["encoder=tiny", "source=demo"])
-    assert {job.cfg.trainer.max_steps for job in jobs} == {steps}
-    sizes = [job.cfg.data.n_train for job in jobs if job.arm == "none"]
-    assert sizes == [100, 300, 1000, None]
-    for n_train in sizes[:3]:  # the epochs suffice
-        assert -(-n_train // 32) * jobs[0].cfg.trainer.max_epochs >= steps
