@@ -198,8 +198,8 @@ def machine(output_dir: Path) -> Iterator[Line]:
         why = f"{VISIBLE}={hidden!r} hides all" if hidden is not None else "nvidia-smi lists none"
         yield Line("machine", "accelerator", f"none: runs are on the CPU ({why})")
     if (fast := cpu_computes_bf16()) is not None:
-        gains = "multiplies it: trainer.precision=bf16-mixed shortens steps"
-        found = gains if fast else "has no avx512_bf16 or AMX: bf16-mixed would lengthen steps"
+        gains = "multiplies it: try trainer.precision=bf16-mixed"
+        found = gains if fast else "has no avx512_bf16 or AMX: bf16-mixed would be emulated"
         yield Line("machine", "bfloat16", f"the CPU {found}")
     target = output_dir.absolute()
     there = next(folder for folder in (target, *target.parents) if folder.exists())

@@ -48,6 +48,7 @@ class Root(NamedTuple):
     several: str  # what to do for several values of a key
 
 
+SEVERAL = ("objective", "metric", "logger", "experiment")  # groups of which a run has several
 TRAINING = (  # groups of a run that an analysis has none of
     *("task", "pooling", "isotropy", "freezing", "peft", "objective", "metric", "experiment"),
     *("optimizer", "schedule", "trainer", "logger"),
@@ -241,6 +242,8 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     chosen = value if isinstance(value, list) else [value]
     if twice(chosen):
         return [f"{group} must have each of its names once, got {chosen}"]
+    if len(chosen) > 1 and group not in SEVERAL:
+        return [f"{group} takes one of its names, got {chosen}; {root.several}"]
     if None in chosen:
         return [f"{group}=null is no option; leave it out, or choose from {', '.join(options)}"]
     return [

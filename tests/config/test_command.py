@@ -62,6 +62,8 @@ def assert_told(found, starts):
         (("task=wicc", "task.form=bi", "pooling=spans"), ("task=wicc does not exist",)),
         (("encoder=huggingface", "encoder.nme=x"), ("no key encoder.nme; did you mean name?",)),
         (("encoder=huggingface", "sede=1"), ("no key sede",)),
+        (("speed=[fast,exact]",), ("speed takes one of its names, got ['fast', 'exact']",)),
+        (("isotropy=[zca]", "sede=1"), ("no key sede",)),
         (("speed=fats", "sede=1"), ("speed=fats does not exist; did you mean fast?", "no key se")),
         (("speed=null",), ("speed=null is no option",)),
         (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),

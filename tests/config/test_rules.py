@@ -327,6 +327,7 @@ ISTAR = ("task.form=bi", "objective=[istar]")
             ["monitor.views must have each of its names once, got ['cls"],
         ),
         (("optimizer.betas=[0.9,0.9]",), []),
+        (("isotropy=[zca]",), []),
         (("output_dir=", "cache_dir=''"), ["output_dir is empty", "cache_dir is empty"]),
         (("+trainer.limit_train_batches=0",), ["trainer.limit_train_batches must be above 0"]),
         ((*ISTAR, "objective.istar.reads=[layer_1]"), ["objective.istar.reads: a read point is"]),
