@@ -24,7 +24,7 @@ COUNTERS = {  # what each counter of an isotropy layer or an objective says
     "rows_passed_through": "embeddings left as they are, without scatter to measure",
     "rows_borrowed": "embeddings of clusters too small for directions of their own",
     "clusters_empty": "clusters without an embedding",
-    "directions_removed": "directions removed, of all clusters together",
+    "directions_removed": "directions removed, shrunk or amplified, of all clusters together",
     "dims_cut": "dimensions whose tails were cut",
     "anchors_skipped": "examples of a batch that had nothing to be compared with",
     "undefined": "read points of a batch, or whole batches, where the objective counts as 0",
