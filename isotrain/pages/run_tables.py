@@ -26,6 +26,7 @@ COUNTERS = {  # what each counter of an isotropy layer or an objective says
     "clusters_empty": "clusters without an embedding",
     "directions_removed": "directions removed, shrunk or amplified, of all clusters together",
     "dims_cut": "dimensions whose tails were cut",
+    "alpha": "exponent of the whitening, from 0 (the mean alone) to 1 (whitened)",
     "anchors_skipped": "examples of a batch that had nothing to be compared with",
     "undefined": "read points of a batch, or whole batches, where the objective counts as 0",
 }

@@ -24,7 +24,7 @@ AFFINE = {
         "group_whitening",
         "iso_bn",
     ),
-    *("iter_norm", "mean", "none", "standardize", "whitening", "zca"),
+    *("iter_norm", "mean", "none", "spectral_temper", "standardize", "whitening", "zca"),
 }
 CLUSTERS = {
     *("clip_cluster_pca", "cluster_mean", "cluster_pca", "gmm_pca", "protect_labels"),
