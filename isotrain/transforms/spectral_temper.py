@@ -21,8 +21,8 @@ class SpectralTemper(FittedTransform[TemperStats]):
     dimensions add by chance (`corrected_spectrum`), s keeps the rms norm of centred embeddings. α
     is the smallest exponent in [0, 1] for which the participation ratio (Σλ)²/Σλ² of λ'^(1−α)
     reaches `target` times D, that of an isotropic cloud: 0 subtracts the mean alone, 1 is soft
-    `zca` with an ε from the noise. It is logged as the counter `alpha`, and frozen with the map. New
-    embeddings fall short of the target where N is not far above D: their directions are others.
+    `zca` with an ε from the noise. It is logged as the counter `alpha`, and frozen with the map.
+    New embeddings fall short of the target where N is not far above D: their directions differ.
 
     It commutes with rotations, ignores a shift, and a common factor passes through. The gradient
     runs through x and μ; the matrix and α are constants. A cloud without scatter passes
