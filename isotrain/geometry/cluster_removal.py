@@ -17,7 +17,7 @@ from isotrain.geometry.straight_through import straight_through
 
 Centre = Literal["none", "global", "cluster", "shrink"]
 Directions = Literal["principal", "random"]
-Mode = Literal["project", "clip"]
+Mode = Literal["project", "clip", "amplify"]
 Grad = Literal["detach", "levels", "full"]  # what carries a gradient beside the means
 
 
@@ -29,8 +29,10 @@ class Removal:
             the cluster, or (`shrink`) that of the cluster but for its offset from the mean of
             all, cut to the noise floor.
         directions: principal | random (a control: as many).
-        mode: project takes directions out | clip shrinks them to the noise floor.
+        mode: project takes directions out | clip shrinks them to the noise floor | amplify
+            multiplies them by `gain`.
         level: standard deviation of what is shrunk, in units of the noise floor.
+        gain: factor of amplified directions, above 1.
         rho: a cluster of n_c embeddings loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters fall back to the statistics of all embeddings.
         grad: detach | levels | full: what carries a gradient beside the means: nothing, noise
@@ -46,6 +48,7 @@ class Removal:
         directions: Directions = "principal",
         mode: Mode = "project",
         level: Annotated[float, Bounds(above=0)] = 1.0,
+        gain: Annotated[float, Bounds(above=1)] = 3.0,
         rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
         min_rows: Annotated[int, Bounds(1)] = 4,
         grad: Grad = "detach",
@@ -53,8 +56,13 @@ class Removal:
         warmup_steps: Annotated[int, Bounds(0)] = 0,
     ) -> None:
         self.centre, self.directions, self.mode, self.level = centre, directions, mode, level
-        self.rho, self.min_rows, self.grad = rho, min_rows, grad
+        self.gain, self.rho, self.min_rows, self.grad = gain, rho, min_rows, grad
         self.strength, self.warmup_steps = strength, warmup_steps
+
+    @property
+    def share(self) -> float:
+        """Share of a direction that is taken out, before `clip` shrinks it; amplified: below 0."""
+        return 1.0 - self.gain if self.mode == "amplify" else 1.0
 
 
 PROJECT = Removal()
@@ -65,7 +73,7 @@ class ClusterRemoval(NamedTuple):
 
     centre_KD: Tensor
     direction_KDR: Tensor  # orthonormal columns; zero columns past the cap
-    removed_KR: Tensor  # share of each direction that is taken out
+    removed_KR: Tensor  # share of each direction that is taken out; below 0 it is amplified
     counters: dict[str, Tensor]
     matrix_KDD: Tensor | None  # Σ removed·v·vᵀ with a gradient
 
@@ -115,7 +123,7 @@ def fit_cluster_removal(
     lost = ClusterRemoval(
         centre_KD,
         direction_KDR,
-        torch.ones_like(direction_KDR[:, 0]),
+        torch.full_like(direction_KDR[:, 0], removal.share),
         {
             "rows_passed_through": torch.tensor(0.0 if scattered else float(n)),
             "rows_borrowed": torch.tensor(float(n - sum(counts[c] for c in alone)) * scattered),
@@ -175,7 +183,7 @@ def _shrunk(
     if follows:
         n_removed_K = lost.direction_KDR.square().sum(dim=(1, 2)).round().long().tolist()
         matrices = [
-            removal_matrix(cloud_CD, n_removed, clips, removal.level)
+            removal.share * removal_matrix(cloud_CD, n_removed, clips, removal.level)
             for cloud_CD, n_removed in zip(clouds, n_removed_K, strict=True)
         ]
         lost = lost._replace(matrix_KDD=torch.stack(matrices))

@@ -76,9 +76,13 @@ class WholeBatch:
         self._order = _gathered(keys_N, self._sizes).argsort()
         self.own_N = self._order.argsort()[own]  # which of all are this process's
 
-    def gather(self, x_ND: Tensor) -> Tensor:
-        """The embeddings of all processes, in that order."""
-        return _gathered(x_ND, self._sizes)[self._order]
+    def gather(self, x_ND: Tensor, sums_gradient: bool = True) -> Tensor:
+        """The embeddings of all processes, in that order.
+
+        Without `sums_gradient` what reads them gives every process the whole gradient, as behind
+        `with_whole_gradient`.
+        """
+        return _gathered(x_ND, self._sizes, sums_gradient)[self._order]
 
 
 def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
@@ -93,14 +97,31 @@ def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
     return sizes, slice(start, start + len(x_ND))
 
 
-def _gathered(x_ND: Tensor, sizes: list[int]) -> Tensor:
-    return x_ND if len(sizes) == 1 else _Gather.apply(x_ND, sizes)  # type: ignore[no-untyped-call]
+def with_whole_gradient(x_ND: Tensor) -> Tensor:
+    """The same embeddings, equal in all processes; in backward, the sum of their gradients."""
+    return _WholeGradient.apply(x_ND)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _WholeGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor) -> Tensor:
+        return x_ND.view_as(x_ND)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return sum_over_processes(grads[0].contiguous())
+
+
+def _gathered(x_ND: Tensor, sizes: list[int], sums_gradient: bool = True) -> Tensor:
+    if len(sizes) == 1:
+        return x_ND
+    return _Gather.apply(x_ND, sizes, sums_gradient)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, sizes: list[int]) -> Tensor:
-        ctx.sizes = sizes
+    def forward(ctx: Any, x_ND: Tensor, sizes: list[int], sums_gradient: bool) -> Tensor:
+        ctx.sizes, ctx.sums_gradient = sizes, sums_gradient
         device = _device(x_ND)
         padded = x_ND.new_zeros(max(sizes), *x_ND.shape[1:], device=device)
         padded[: len(x_ND)] = x_ND
@@ -109,12 +130,12 @@ class _Gather(torch.autograd.Function):
         return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)]).to(x_ND.device)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (grad_ND,) = grads
-        total_ND = sum_over_processes(grad_ND.contiguous())
+        total_ND = sum_over_processes(grad_ND.contiguous()) if ctx.sums_gradient else grad_ND
         rank = distributed.get_rank()
         start = sum(ctx.sizes[:rank])
-        return total_ND[start : start + ctx.sizes[rank]], None
+        return total_ND[start : start + ctx.sizes[rank]], None, None
 
 
 def _is_running() -> bool:

@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.rows import put_rows, row_ids, take_rows
-from isotrain.model.distributed import WholeBatch, n_processes, order_keys
+from isotrain.model.distributed import (
+    WholeBatch,
+    n_processes,
+    order_keys,
+    with_whole_gradient,
+)
 from isotrain.model.pooling import tokens_read
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteEmbeddings
@@ -143,14 +148,19 @@ class IsotropicModel(nn.Module):
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
         whole, keys_N = None, None
-        if n_processes() > 1 and self.training and layer.changes_rows:
+        acts = layer.changes_rows or layer.changes_gradient
+        if n_processes() > 1 and self.training and acts:
             keys_AT = order_keys(len(batch.labels), n_sequences, n_positions)
             keys_N = chosen(keys_AT.to(ids_N.device))
         if keys_N is not None and self.sync:
             order = WholeBatch(keys_N)
             all_N = order.gather(labels_N) if layer.reads_labels else labels_N
-            whole, keys_N = (order.gather(before_ND), all_N), None
-            after_ND: Tensor = (layer(*whole) if takes_labels else layer(whole[0]))[order.own_N]
+            before_all_ND = order.gather(before_ND, sums_gradient=not layer.changes_gradient)
+            whole, keys_N = (before_all_ND, all_N), None
+            all_ND = layer(*whole) if takes_labels else layer(before_all_ND)
+            if layer.changes_gradient:
+                all_ND = with_whole_gradient(all_ND)
+            after_ND: Tensor = all_ND[order.own_N]
         else:
             after_ND = layer(before_ND, labels_N) if takes_labels else layer(before_ND)
         around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)

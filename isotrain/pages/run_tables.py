@@ -24,8 +24,15 @@ COUNTERS = {  # what each counter of an isotropy layer or an objective says
     "rows_passed_through": "embeddings left as they are, without scatter to measure",
     "rows_borrowed": "embeddings of clusters too small for directions of their own",
     "clusters_empty": "clusters without an embedding",
-    "directions_removed": "directions removed, of all clusters together",
+    "directions_removed": "directions removed, shrunk or amplified, of all clusters together",
     "dims_cut": "dimensions whose tails were cut",
+    "alpha": "exponent of the whitening, from 0 (the mean alone) to 1 (whitened)",
+    "gradient_cosine": (
+        "cosine of the gradients of isotropy and of the losses; below 0 they conflict"
+    ),
+    "gradient_added": "norm of the isotropy gradient over that of the losses; 0 = not defined here",
+    "isotropy_loss": "1 − IsoScore + mean cosine² of batch and queue; 0 = isotropic",
+    "rows_read": "embeddings of batch and queue that isotropy was measured on",
     "anchors_skipped": "examples of a batch that had nothing to be compared with",
     "undefined": "read points of a batch, or whole batches, where the objective counts as 0",
 }

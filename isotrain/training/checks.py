@@ -70,6 +70,7 @@ def check_experiment(
         within = f"within {n_steps} optimizer steps {trained_by}"
         check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, within)
     check_gradients(objectives, plan, model, task)
+    check_gradient_layers(plan, model, task, level)
     check_optimizer(module)
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
@@ -271,6 +272,29 @@ def check_gradients(
             f"trains at or below what objective={list(level_read)} reads; read a higher point, or "
             "use another freezing"
         )
+
+
+def check_gradient_layers(plan: Plan, model: IsotropicModel, task: Task, level_read: int) -> None:
+    """Layers that add to the gradient get one, and something below them trains by it.
+
+    `level_read` is the highest level that a loss depends on.
+    """
+    level_of, n_blocks = levels(model.encoder), model.encoder.n_blocks
+    lowest = min((level_of[name] for name in ever_trained(plan)), default=math.inf)
+    for site, layer in model.transforms.items():
+        if not layer.changes_gradient:
+            continue
+        name, level = type(layer).__name__, level_of_site(site, n_blocks)
+        if level_read < level:
+            raise ValueError(
+                f"{name} at {site} adds to the gradient that comes through it, and no loss of "
+                f"task={task.name} with these objectives is behind it; read pooled, or move site"
+            )
+        if lowest >= level:
+            raise ValueError(
+                f"{name} at {site} adds to the gradient of the encoder below it, and nothing "
+                "there ever trains; use another freezing, a higher site, or isotropy=none"
+            )
 
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:

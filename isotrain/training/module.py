@@ -117,6 +117,7 @@ class FineTuning(pl.LightningModule):
         self.guard.check(norm, self.trainer.global_step, self)
         if norm is not None:
             self.log("optim/gradient_norm", norm, batch_size=1)  # before clipping
+        self.log_dict(self._gradient_counters(), batch_size=1)
         if norm is not None and by_norm and gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
         if scaled or not by_norm:
@@ -236,6 +237,14 @@ class FineTuning(pl.LightningModule):
             f"{stage}/{site}/{name}": value.to(self.device)
             for site, transform in self.model.transforms.items()
             for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
+        }
+
+    def _gradient_counters(self) -> dict[str, Tensor]:
+        """What layers did in the last backward; the same in all processes, unless sync=false."""
+        return {
+            f"train/{site}/{name}": value
+            for site, transform in self.model.transforms.items()
+            for name, value in transform.gradient_counters.items()  # type: ignore[operator, union-attr]
         }
 
     @property

@@ -34,9 +34,11 @@ class RowTransform(nn.Module):
     has_statistics: bool = False  # whether `fit` freezes anything; true where it is overridden
     reads_labels: bool = False  # whether statistics depend on labels
     changes_rows: bool = True  # False: the output is the input, and is measured once
+    changes_gradient: bool = False  # its backward adds something; it gets all processes' gradient
     stats: TrainStats = "batch"  # source of training statistics; start = the first `fit`
     eval_stats: EvalStats = "frozen"  # refit = `fit` gets embeddings of all training examples
     counters: dict[str, Tensor]  # what the last `forward` did, for the log; never read back
+    gradient_counters: dict[str, Tensor]  # what the last backward did, for the log
     forward: Callable[..., Tensor]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -49,6 +51,7 @@ class RowTransform(nn.Module):
         super().__init__()
         self.width = width
         self.counters = {}
+        self.gradient_counters = {}
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Remember recent embeddings; called once per optimizer step. By default, nothing."""

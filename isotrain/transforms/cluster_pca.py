@@ -202,6 +202,7 @@ def _idle_options(layer: ClusterPCA) -> list[str]:
         "removal.directions": not removes and r.directions == "random",
         "removal.rho": not removes and r.rho != PROJECT.rho,
         "removal.level": not shrinks and r.level != PROJECT.level,
+        "removal.gain": not (removes and r.mode == "amplify") and r.gain != PROJECT.gain,
         "removal.grad": not has_gradient and r.grad != PROJECT.grad,
     }
     return [name for name, is_idle in idle.items() if is_idle]

@@ -226,7 +226,7 @@ def test_evaluation_before_fit_raises(layer):
         with pytest.raises(RuntimeError, match=r"fit\(x\) first"):
             layer.train()(cloud(8))
         layer.eval()
-    if layer.state_dict():
+    if layer.has_statistics:
         if layer.eval_stats == "frozen":
             with pytest.raises(RuntimeError, match="fit"):
                 layer(cloud(8))

@@ -25,7 +25,7 @@ COUNTS = {
     "encoder": 9,
     "experiment": 2,
     "freezing": 9,
-    "isotropy": 21,
+    "isotropy": 24,
     "logger": 2,
     "metric": 31,
     "objective": 15,

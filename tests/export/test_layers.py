@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
 from isotrain.cli import main
@@ -14,8 +15,25 @@ from isotrain.export.source_run import read_run
 from isotrain.export.transformers_folder import linear_head, write_transformers
 
 AFFINE = {
-    *("all_but_the_top", "batch_norm", "clip", "frozen_zca", "group_whitening", "iso_bn"),
-    *("iter_norm", "mean", "none", "standardize", "whitening", "zca"),
+    *(
+        "all_but_the_top",
+        "anti_clip",
+        "batch_norm",
+        "clip",
+        "frozen_zca",
+        "group_whitening",
+        "iso_bn",
+    ),
+    *(
+        "iso_grad",
+        "iter_norm",
+        "mean",
+        "none",
+        "spectral_temper",
+        "standardize",
+        "whitening",
+        "zca",
+    ),
 }
 CLUSTERS = {
     *("clip_cluster_pca", "cluster_mean", "cluster_pca", "gmm_pca", "protect_labels"),
@@ -40,12 +58,32 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
     known, rebuilt = of_the_run(run), rebuild(read_run(run))
     check_layers(rebuilt)
     head = linear_head(rebuilt)
-    if name != "none":  # it does something, or nothing would be tested
+    if name not in ("iso_grad", "none"):  # it does something, or nothing would be tested
         assert layer_sites(rebuilt) == ["pooled"]
         rows = known.output.site_embeddings["pooled"]
         assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
     write_transformers(tmp_path / "out", rebuilt, head)
     same_logits(loaded(tmp_path / "out", known.columns, "cls"), known)
+
+
+@pytest.mark.parametrize("task", ["rte", "stsb"])
+def test_the_bare_encoder_with_an_amplifiers_head_predicts_what_the_run_does(
+    made_run, of_the_run, task
+):
+    run = made_run(f"task={task}", "isotropy=anti_clip", "metric=[]")
+    assert main(["export", str(run), "--format", "transformers"]) == 0
+    known = of_the_run(run)
+    head = load_file(run / "export" / "transformers" / "head.safetensors")
+    rows = known.output.site_embeddings["pooled"]
+    found_BC = rows.before.double() @ head["weight"].double().T + head["bias"].double()
+    same_logits(found_BC.to(known.output.logits), known)
+    # The map is one of rank 3 about the identity: directions amplified by 3.
+    weight_CD = known.model.head.state_dict()["linear.weight"].double()
+    layer = known.model.transforms["pooled"]
+    v_DR = layer.direction_KDR[0].double()
+    expected_CD = weight_CD + 2.0 * (weight_CD @ v_DR) @ v_DR.T
+    torch.testing.assert_close(head["weight"].double(), expected_CD, rtol=1e-5, atol=1e-6)
+    assert float((expected_CD - weight_CD).norm()) > 0.1
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))

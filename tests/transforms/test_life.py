@@ -15,13 +15,14 @@ from isotrain.transforms.group_whitening import GroupWhitening
 from isotrain.transforms.iso_bn import IsoBn
 from isotrain.transforms.iter_norm import IterNorm
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
+from isotrain.transforms.spectral_temper import SpectralTemper
 from isotrain.transforms.standardize import Standardize
 from isotrain.transforms.whitening import Whitening
 from isotrain.transforms.zca import ZCA
 from tests.clouds import correlated
 from tests.cluster_parts import layer_with
 
-WHITENING = (ZCA, Whitening, IterNorm, GroupWhitening)
+WHITENING = (ZCA, Whitening, IterNorm, GroupWhitening, SpectralTemper)
 SCALING = (BatchNorm, CutTails, IsoBn, Standardize)
 ONE_CLUSTER = partial(ClusterPCA, n_clusters=1, n_components=2)
 PROTECTED = partial(

@@ -33,7 +33,7 @@ def gradient(layer, x, *labels):
 
 
 @pytest.mark.parametrize("centre", ["none", "global", "cluster", "shrink"])
-@pytest.mark.parametrize("removal", ["project", "clip"])
+@pytest.mark.parametrize("removal", ["project", "clip", "amplify"])
 def test_centre_and_removal_against_the_loop_over_clusters(centre, removal):
     x = torch.cat([correlated(120, 12, seed=1), correlated(80, 12, seed=2) + 20.0])
     stats = fit_with(x, 2, 2, centre=centre, removal=removal, generator=seeded(0))
@@ -51,6 +51,7 @@ def test_centre_and_removal_against_the_loop_over_clusters(centre, removal):
             "shrink": own - kept * (own - mean),
         }[centre]
         factor = (bulk / value[-2:]).sqrt().clamp(max=1.0) * (removal == "clip")
+        factor = factor + 3.0 * (removal == "amplify")  # the default gain
         y, top = rows - subtracted, vector[:, -2:]
         expected = y - (y @ top) * (1.0 - factor) @ top.T
         torch.testing.assert_close(found[stats.assignment_N == c], expected, rtol=1e-8, atol=1e-8)

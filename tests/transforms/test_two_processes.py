@@ -77,7 +77,7 @@ def trained(layer, site, rank):
         loss = (output.logits.tanh() * (wanted if rank is None else wanted[rank::2])).sum()
         model.zero_grad()
         loss.backward()
-        found[f"counters {number}"] = dict(layer.counters)
+        found[f"counters {number}"] = layer.counters | layer.gradient_counters
         for name, parameter in model.named_parameters():
             found[f"gradient {number} {name}"] = parameter.grad
         model.remember(output)

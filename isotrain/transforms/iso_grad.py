@@ -1,0 +1,199 @@
+"""Isotropy by the gradient alone: a layer that leaves embeddings as they are. N, D, M recent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.cosine import mean_pairwise_cosine
+from isotrain.geometry.rows import has_scatter, wide
+from isotrain.geometry.straight_through import straight_through
+from isotrain.objectives.istar import istar
+from isotrain.transforms.base import RowTransform
+from isotrain.transforms.fitted import Capacity, not_compiled
+from isotrain.transforms.queue import RowQueue
+
+MIN_ROWS = 3  # fewer embeddings lie on a line, whatever they mean
+
+
+def isotropy_loss(x_ND: Tensor) -> Tensor:
+    """(1 − IsoScore) + (mean cosine)² of `x [N, D]`, in [0, 2]; 0 = isotropic. Differentiable.
+
+    The first term sees how unevenly variance is spread, the second the common direction.
+
+    Raises:
+        ValueError: not `[N, D]`, or fewer than three embeddings.
+
+    IsoScore: Rudman et al. 2022; the sum is ours.
+
+    >>> round(isotropy_loss(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).item(), 3)
+    0.622
+    """
+    return istar(x_ND) + mean_pairwise_cosine(x_ND).square()
+
+
+def isotropy_gradient(x_ND: Tensor, recent_MD: Tensor) -> tuple[Tensor, Tensor] | None:
+    """`isotropy_loss` of recent embeddings and x, and its gradient `[N, D]` to x.
+
+    The value is that of all; the gradient is that of `straight_through`: recent embeddings move
+    as those of the batch do. None where there are fewer than three embeddings, or no scatter.
+    """
+    all_ND = torch.cat([recent_MD, x_ND]).detach()
+    if len(x_ND) == 0 or len(all_ND) < MIN_ROWS or not has_scatter(all_ND):
+        return None
+    with torch.enable_grad():
+        leaf_ND = x_ND.detach().requires_grad_()
+        followed_ND = straight_through(torch.cat([recent_MD.detach(), leaf_ND]), len(leaf_ND))
+        loss = isotropy_loss(followed_ND)
+        (gradient_ND,) = torch.autograd.grad(loss, leaf_ND)
+    return loss.detach(), gradient_ND
+
+
+def conflict_free(own_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, Tensor]:
+    """A gradient less its part along that of the task, ρ times as long as that; and their cosine.
+
+    h − (<h, g>/<g, g>)·g over all entries, scaled to the norm ρ·‖g‖, for h = `own_ND` and g =
+    `task_ND`. Zeros where nothing is left: g = 0, h = 0, or both parallel up to rounding.
+
+    >>> own, task = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 2.0]])
+    >>> added, cosine = conflict_free(own, task, 0.5)
+    >>> added.tolist(), round(cosine.item(), 3)
+    ([[1.0, 0.0]], 0.707)
+    """
+    size = task_ND.abs().amax()
+    task_norm, task_ND = _unit(task_ND / torch.where(size > 0, size, 1.0))
+    own_size = own_ND.abs().amax()
+    _, own_ND = _unit(own_ND / torch.where(own_size > 0, own_size, 1.0))
+    cosine = (own_ND * task_ND).sum()
+    left_ND = own_ND - cosine * task_ND
+    left_ND = left_ND - (left_ND * task_ND).sum() * task_ND  # what rounding has left
+    length, left_ND = _unit(left_ND)
+    is_left = length > 64.0 * torch.finfo(length.dtype).eps
+    return torch.where(is_left, rho * size * task_norm, 0.0) * left_ND, cosine
+
+
+def _unit(x_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Norm over all entries, and x divided by it; 0 stays."""
+    norm = x_ND.square().sum().sqrt()
+    return norm, x_ND / torch.where(norm > 0, norm, 1.0)
+
+
+class IsoGrad(RowTransform):
+    """Isotropy layer `[N, D] -> [N, D]`: the identity, whose backward asks for isotropy.
+
+    Embeddings pass unchanged, in training and evaluation. In backward the gradient g `[N, D]` that
+    comes from the losses behind the layer becomes g + ρ·‖g‖·h/‖h‖: h is the gradient of
+    `isotropy_loss` of the batch and recent embeddings, less its part along g. So <h, g> = 0: a step
+    of the embeddings along h leaves those losses where they are, to first order. Parameters are
+    shared by embeddings, and Adam rescales each, so that this does not hold exactly for a step of
+    the optimizer.
+
+    ‖·‖ and <·,·> go over all embeddings of a call, of all processes. Nothing is added where h is
+    not defined: fewer than three embeddings in batch and queue, no scatter, g = 0 or not finite, h
+    parallel to g. An embedding with a NaN is left out. Before the first `observe` the batch is all
+    there is. Half precision is computed in float32, and the sum is rounded to it.
+
+    `gradient_counters`, after a backward: `gradient_cosine`, of h and g before the projection
+    (below 0 they conflict), `gradient_added` = ‖added‖/‖g‖ (ρ or 0), `isotropy_loss`, and
+    `rows_read`, the embeddings that it was taken of.
+
+    Args:
+        width: D.
+        rho: norm of what is added over that of g; 0 = nothing.
+        queue_rows: recent embeddings kept (queue_rows·D·4 bytes).
+
+    Raises:
+        ValueError: an illegal number, or embeddings of another width.
+
+    Projection off another gradient: Yu et al. 2020, there where the two conflict, here always.
+
+    >>> layer = IsoGrad(width=2, rho=0.5)
+    >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    >>> layer(x)[:, 1].sum().backward()
+    >>> round(float(x.grad[:, 1].sum()), 5), round(float(x.grad.norm() ** 2), 5)  # 3 + 3/4
+    (3.0, 3.75)
+    """
+
+    changes_rows = False
+    changes_gradient = True
+
+    @checked
+    def __init__(
+        self,
+        width: Annotated[int, Bounds(1)],
+        rho: Annotated[float, Bounds(0)] = 0.2,
+        queue_rows: Capacity = 1024,
+    ) -> None:
+        super().__init__(width)
+        self.rho = rho
+        self.queue = RowQueue(queue_rows, width)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """The same embeddings."""
+        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
+            raise ValueError(
+                f"embeddings must be [N, {self.width}], got shape {tuple(x_ND.shape)}; flatten "
+                "tokens and leave out pads, or make the layer with their width"
+            )
+        if not self.training or self.rho == 0.0 or not torch.is_grad_enabled():
+            return x_ND
+        return self._followed(x_ND)
+
+    @not_compiled
+    def _followed(self, x_ND: Tensor) -> Tensor:
+        return _InBackward.apply(x_ND, self._with_isotropy)  # type: ignore[no-any-return, no-untyped-call]
+
+    def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
+        """Push embeddings into the queue."""
+        self.queue.push(wide(x_ND))
+
+    def recent_rows(self) -> Tensor:
+        """The embeddings in the queue, `[≤ M, D]`."""
+        return self.queue.rows()
+
+    @torch.no_grad()
+    def _with_isotropy(self, x_ND: Tensor, g_ND: Tensor) -> Tensor:
+        """The gradient that goes on: g and what is added."""
+        with torch.autocast(x_ND.device.type, enabled=False):
+            wide_ND, task_ND = wide(x_ND), wide(g_ND)
+            finite_N = torch.isfinite(wide_ND).all(dim=1)
+            recent_MD = self.queue.rows().to(wide_ND.dtype)
+            found = None
+            if bool(torch.isfinite(task_ND).all()):
+                found = isotropy_gradient(wide_ND[finite_N], recent_MD)
+            if found is None:
+                zero = wide_ND.new_zeros(())
+                names = "gradient_cosine", "gradient_added", "isotropy_loss", "rows_read"
+                self.gradient_counters = dict.fromkeys(names, zero)
+                return g_ND
+            loss, own_ND = found
+            own_ND = torch.zeros_like(wide_ND).index_put((finite_N,), own_ND)
+            added_ND, cosine = conflict_free(own_ND, task_ND, self.rho)
+            norm, _ = _unit(task_ND)
+            self.gradient_counters = {
+                "gradient_cosine": cosine,
+                "gradient_added": _unit(added_ND)[0] / torch.where(norm > 0, norm, 1.0),
+                "isotropy_loss": loss,
+                "rows_read": finite_N.sum().to(loss) + len(recent_MD),
+            }
+            return (task_ND + added_ND).to(g_ND.dtype)
+
+
+class _InBackward(torch.autograd.Function):
+    """The same embeddings; in backward, `change` makes of them and their gradient another."""
+
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        ctx.change = change
+        ctx.save_for_backward(x_ND)
+        return x_ND.view_as(x_ND)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None]:
+        return ctx.change(*ctx.saved_tensors, gradient_ND), None

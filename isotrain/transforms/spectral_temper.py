@@ -1,0 +1,83 @@
+"""Partial whitening as far as the spectrum needs it, as an isotropy layer. N embeddings, D."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.tempering import TemperStats, tempering_map
+from isotrain.transforms.base import EvalStats, TrainStats
+from isotrain.transforms.fitted import Capacity, FittedTransform
+
+
+class SpectralTemper(FittedTransform[TemperStats]):
+    """Isotropy layer `[N, D] -> [N, D]`: whitening by the smallest exponent that is enough.
+
+    y = (x − μ)·U diag(λ'^(−α/2)) Uᵀ·s: variances become λ'^(1−α) in place of λ'. U are the
+    eigenvectors of the covariance, λ' its eigenvalues less the spread that N embeddings of D
+    dimensions add by chance (`corrected_spectrum`), s keeps the rms norm of centred embeddings. α
+    is the smallest exponent in [0, 1] for which the participation ratio (Σλ)²/Σλ² of λ'^(1−α)
+    reaches `target` times D, that of an isotropic cloud: 0 subtracts the mean alone, 1 is soft
+    `zca` with an ε from the noise. It is logged as the counter `alpha`, and frozen with the map.
+    New embeddings fall short of the target where N is not far above D: their directions differ.
+
+    It commutes with rotations, ignores a shift, and a common factor passes through. The gradient
+    runs through x and μ; the matrix and α are constants. A cloud without scatter passes
+    unchanged, and is counted.
+
+    Args:
+        width: D.
+        target: participation ratio to reach, as a share of D, in (1/D, 1]; 1 = whitening.
+        stats, eval_stats, queue_rows: as in `FittedTransform`.
+
+    Raises:
+        ValueError: an illegal number or name, or a target that every cloud reaches.
+
+    Ours.
+
+    >>> x = torch.tensor([[4.0, 1.0], [4.0, -1.0], [-4.0, 1.0], [-4.0, -1.0]]).repeat(99, 1)
+    >>> layer = SpectralTemper(width=2, target=1.0, stats="batch")
+    >>> layer(x)[0].round().tolist()  # √8.5 each, but for the noise
+    [3.0, 3.0]
+    >>> round(layer.counters["alpha"].item(), 3)
+    1.0
+    """
+
+    centre_D: Tensor
+    matrix_DD: Tensor
+    alpha: Tensor
+
+    @checked
+    def __init__(
+        self,
+        width: Annotated[int, Bounds(1)],
+        target: Annotated[float, Bounds(above=0, most=1)] = 0.5,
+        stats: TrainStats = "queue",
+        eval_stats: EvalStats = "frozen",
+        queue_rows: Capacity = 1024,
+    ) -> None:
+        if target * width <= 1.0:
+            raise ValueError(
+                f"target must be above 1/width = {1 / width:.3g}, got {target}: every cloud has a "
+                "participation ratio of 1 or more, so alpha would be 0; raise target, or use "
+                "isotropy=mean"
+            )
+        empty = TemperStats(torch.zeros(width), torch.zeros(width, width), torch.zeros(()), {})
+        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        self.target = target
+
+    def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> TemperStats:
+        """Mean, matrix and exponent."""
+        return tempering_map(x_ND, self.target)
+
+    def transform(self, x_ND: Tensor, stats: TemperStats, are_last: bool) -> Tensor:
+        """(x − μ) @ matrix."""
+        return (x_ND - stats.centre_D) @ stats.matrix_DD
+
+    def _frozen(self, dtype: torch.dtype) -> TemperStats:
+        stats = super()._frozen(dtype)
+        # Where one map trains (stats=start), its exponent is logged all the same.
+        return stats._replace(counters={"alpha": stats.alpha}) if self.training else stats
