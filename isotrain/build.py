@@ -46,6 +46,7 @@ from isotrain.training.loggers.jsonl import Throughput
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
+from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
@@ -106,7 +107,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     module = FineTuning(
         model,
         task,
-        ExtraLosses(objectives),
+        ExtraLosses(objectives, _weights(cfg, objectives, n_steps)),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
@@ -210,6 +211,20 @@ def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     with own_draws(cfg.seed, f"objective.{name}"):
         return made(node, **{key: known[key] for key in known if key in takes})  # type: ignore[no-any-return]
+
+
+def _weights(
+    cfg: DictConfig, objectives: Mapping[str, Objective], n_steps: float
+) -> ObjectiveWeights:
+    """The weights of objectives, with the warm-up of the learning rate."""
+    training = cfg.training
+    return ObjectiveWeights(
+        objectives,
+        training.objective_weight_as,
+        training.objective_weight_schedule,
+        n_steps,
+        int(training.warmup_fraction * n_steps),
+    )
 
 
 def _metric(node: DictConfig) -> RowMetric:

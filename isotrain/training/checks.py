@@ -313,5 +313,8 @@ def warn_of_no_effect(
         )
     if training.refit_rows != TrainingConfig.refit_rows and not refits:
         reasons[f"training.refit_rows={training.refit_rows}"] = " without isotropy.eval_stats=refit"
+    for key in ("objective_weight_as", "objective_weight_schedule"):
+        if not cfg.objective and training[key] != getattr(TrainingConfig, key):
+            reasons[f"training.{key}={training[key].value}"] = " without an objective"
     for given, why in reasons.items():
         rank_zero_warn(f"{given} changes nothing{why}; leave it out")
