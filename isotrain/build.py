@@ -22,6 +22,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
+from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
@@ -90,6 +91,8 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
+    reads_start = any(objective.reads_start for objective in objectives.values())
+    frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
     data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
@@ -107,7 +110,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     module = FineTuning(
         model,
         task,
-        ExtraLosses(objectives, _weights(cfg, objectives, n_steps)),
+        ExtraLosses(objectives, _weights(cfg, objectives, n_steps), frozen_start),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,

@@ -44,6 +44,7 @@ def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Obje
         )
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     check_reads(objectives, encoder, n_vectors, task.n_sequences)
+    check_starts(objectives, model)
     check_views(objectives, encoder)
 
 
@@ -111,6 +112,22 @@ def check_reads(
                 raise ValueError(
                     f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
                 )
+
+
+def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> None:
+    """No isotropy layer lies below what is compared with the start, which has none."""
+    n_blocks = model.encoder.n_blocks
+    changing = {site: level_of_site(site, n_blocks) for site in model.sites}
+    for name, objective in objectives.items():
+        for text in objective.reads if objective.reads_start else ():
+            level = level_of_read(text, n_blocks)
+            for site, of_layer in changing.items():
+                if model.transforms[site].changes_rows and of_layer <= level:
+                    raise ValueError(
+                        f"objective={name} compares {text} with the encoder as it starts, without "
+                        f"isotropy layers, and the one at site={site} lies below; read "
+                        + ("before" if site == "pooled" else f"a point below {site}")
+                    )
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:

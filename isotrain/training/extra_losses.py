@@ -22,6 +22,7 @@ from isotrain.model.distributed import (
     order_keys,
     sum_over_processes,
 )
+from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
@@ -34,6 +35,8 @@ Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 
 Gather = Callable[[str, Tensor], Tensor]
 """From the embeddings of this process at a read point to those of all."""
+
+START = -1  # number of the view of the frozen start, among those that are gathered
 
 NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, and the way out
     "classes": (1, 1, "one vector of an example, which owns its class", "task.form=cross"),
@@ -55,13 +58,17 @@ class ExtraLosses(nn.Module):
     Args:
         objectives: by name.
         weights: of these objectives; None = as they are given.
+        start: the encoder as it starts, where an objective reads it.
 
     Raises:
         ValueError: one does not inherit from `Objective`.
     """
 
     def __init__(
-        self, objectives: Mapping[str, Objective], weights: ObjectiveWeights | None = None
+        self,
+        objectives: Mapping[str, Objective],
+        weights: ObjectiveWeights | None = None,
+        start: FrozenStart | None = None,
     ) -> None:
         super().__init__()
         for name, objective in objectives.items():
@@ -69,7 +76,7 @@ class ExtraLosses(nn.Module):
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
         self.weights = weights or ObjectiveWeights(self.objectives)
-        self.recent = StepMemory()
+        self.recent, self.start = StepMemory(), start
 
     @property
     def n_views(self) -> int:
@@ -98,17 +105,22 @@ class ExtraLosses(nn.Module):
             return total, logged
         step = StepGather(batch) if n_processes() > 1 else None
         labels_B = step.labels_B if step else batch.labels
+        started = None if self.start is None else self.start(batch)
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 read = [
                     read_points(view, batch, objective.reads, partial(step, v) if step else None)
                     for v, view in enumerate(views[: objective.n_views])
                 ]
+                kept = [x for view in read for x in view] if objective.remembers else []
+                if objective.reads_start:
+                    assert started is not None
+                    gather = partial(step, START) if step else None
+                    read.append(read_points(started, batch, objective.reads, gather))
                 losses[name] = loss = scalar(objective(read, labels_B), f"objective={name}")
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
-                kept = [x for view in read for x in view] if objective.remembers else []
                 self.recent.keep(name, [labels_B, *kept])
             for name, weight in self.weights(losses, views, task_loss, n_steps).items():
                 total = total + weight * losses[name]

@@ -75,6 +75,8 @@ class FineTuning(pl.LightningModule):
         if stage == "fit":
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
+            if self.extra.start is not None:
+                self.trainer.precision_plugin.convert_module(self.extra.start.encoder)
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.

@@ -331,7 +331,7 @@ def vectors_of(objective, n, n_views=None, seed=0):
             cloud(n * p, seed=seed + 10 * view + number).reshape(n, p, WIDTH).requires_grad_()
             for number in range(len(objective.reads))
         ]
-        for view in range(n_views or objective.n_views)
+        for view in range((n_views or objective.n_views) + objective.reads_start)
     ]
 
 

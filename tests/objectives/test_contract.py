@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.objectives.alignment import alignment
+from isotrain.objectives.anchor import anchor
 from isotrain.objectives.angle import angle
 from isotrain.objectives.barlow import barlow
 from isotrain.objectives.cosent import cosent
@@ -43,6 +44,9 @@ LOSSES = {  # loss of one cloud or of two, what does not move it, and the fewest
     "dcl": (partial(dcl, temperature=0.4, symmetric=True), 2, LENGTHS + " exchange", 1),
     "cosent": (partial(cosent, scale=2.0), "graded", LENGTHS + " exchange", 1),
     "angle": (partial(angle, scale=2.0), "graded", "lengths", 1),
+    "anchor": (anchor, 2, LENGTHS + " exchange", 1),
+    "anchor squared": (partial(anchor, distance="squared"), 2, "rotation scale", 1),
+    "anchor centred": (partial(anchor, centred=True), 2, SHIFT + " exchange", 2),
     "vicreg": (vicreg, 2, COLUMNS + " exchange", 2),
     "vicreg unbiased": (partial(vicreg, unbiased=True), 2, COLUMNS + " exchange", 4),
     "barlow": (barlow, 2, COLUMNS + " exchange", 2),
