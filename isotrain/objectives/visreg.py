@@ -62,7 +62,9 @@ def visreg(
     quantile_N = torch.special.ndtri(level_N).to(x_ND.dtype)
     scale = (1.0 - std_D).square().mean()
     shape = (value_NM - quantile_N[:, None]).square().mean()
-    return scale_weight * scale + shape_weight * shape + centre_weight * mean_D.square().mean()
+    centre = mean_D.square().mean()
+    total: Tensor = scale_weight * scale + shape_weight * shape + centre_weight * centre
+    return total
 
 
 class VISReg(Objective):
