@@ -15,6 +15,7 @@ from isotrain.objectives.base import Objective
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.objective_weights import MOMENTUM, ObjectiveWeights
 from isotrain.types import ModelOutput
+from tests.host_syncs import host_syncs
 from tests.objectives.test_life import SIZES, Bag, batch_of, extra_of
 from tests.processes import on_ranks
 from tests.stopped_runs import finished, stopped, terminate
@@ -140,6 +141,16 @@ def test_micro_batches_are_averaged_and_stored_once_the_step_is_made():
     resumed = shares(one=1.0)
     resumed.load_state_dict(weights.state_dict())
     assert measured(resumed, 0.3, one=4.0) == measured(weights, 0.3, one=4.0)
+
+
+def test_weights_are_not_waited_for_on_a_gpu():
+    weights = shares(one=1.0, two=0.5)
+    pooled = torch.ones(2, 1, 3, requires_grad=True)
+    view, losses = ModelOutput((), pooled, pooled[:, 0]), {"one": pooled.sum(), "two": pooled.sum()}
+    with host_syncs() as found:
+        weights(losses, [view], pooled.square().sum(), 0)
+        weights.observe()
+    assert not found
 
 
 def test_a_task_without_a_loss_has_no_gradient_to_share():
