@@ -22,6 +22,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
+from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
@@ -46,6 +47,7 @@ from isotrain.training.loggers.jsonl import Throughput
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
+from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
@@ -89,6 +91,8 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
+    reads_start = any(objective.reads_start for objective in objectives.values())
+    frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
     data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
@@ -106,7 +110,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     module = FineTuning(
         model,
         task,
-        ExtraLosses(objectives),
+        ExtraLosses(objectives, _weights(cfg, objectives, n_steps), frozen_start),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
@@ -210,6 +214,20 @@ def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     with own_draws(cfg.seed, f"objective.{name}"):
         return made(node, **{key: known[key] for key in known if key in takes})  # type: ignore[no-any-return]
+
+
+def _weights(
+    cfg: DictConfig, objectives: Mapping[str, Objective], n_steps: float
+) -> ObjectiveWeights:
+    """The weights of objectives, with the warm-up of the learning rate."""
+    training = cfg.training
+    return ObjectiveWeights(
+        objectives,
+        training.objective_weight_as,
+        training.objective_weight_schedule,
+        n_steps,
+        int(training.warmup_fraction * n_steps),
+    )
 
 
 def _metric(node: DictConfig) -> RowMetric:

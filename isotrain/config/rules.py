@@ -23,6 +23,7 @@ OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py"
 NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
 NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
 REMOVAL = "isotrain.geometry.cluster_removal.Removal"
+SHARE = "share_of_task_gradient"
 
 
 # Of the keys
@@ -168,6 +169,22 @@ def precision(content: Content) -> Iterator[str]:
         )
 
 
+def weights_of_objectives(content: Content) -> Iterator[str]:
+    """Gradients that are compared have the range of float32, and a warm-up has steps."""
+    training = content["training"]
+    name = str(content["trainer"].get("precision"))
+    if training["objective_weight_as"] == SHARE and name in ("16", "16-mixed"):
+        yield (
+            f"training.objective_weight_as={SHARE} measures gradients before they are scaled, and "
+            f"trainer.precision={name} rounds small ones to 0; use bf16-mixed or 32-true"
+        )
+    if training["objective_weight_schedule"] == "warmup" and training["warmup_fraction"] == 0:
+        yield (
+            "training.objective_weight_schedule=warmup lasts training.warmup_fraction of the "
+            "steps, and that is 0; raise it, or use constant"
+        )
+
+
 # Of the keys and the classes of the parts
 
 
@@ -217,6 +234,15 @@ def something_to_learn(content: Content, parts: Parts) -> Iterator[str]:
     if all(node.get("weight") == 0 for node in nodes):
         yield f"{_task(parts)} has nothing to learn from without an objective" + (
             " of a weight other than 0" if nodes else "; add objective=[simcse]"
+        )
+
+
+def a_task_gradient(content: Content, parts: Parts) -> Iterator[str]:
+    """Weights as shares of the task's gradient need a task with a loss."""
+    is_share = content["training"]["objective_weight_as"] == SHARE
+    if is_share and constant(parts["task"], "has_loss") is False:
+        yield (
+            f"training.objective_weight_as={SHARE}, and {_task(parts)} has no loss; use absolute"
         )
 
 
@@ -300,10 +326,11 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
     *(one_size, evaluations, whole_evaluations, each_once, sites, read_points),
     *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, precision),
+    weights_of_objectives,
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),
-    *(what_metrics_take, embeddings_of_a_batch),
+    *(what_metrics_take, embeddings_of_a_batch, a_task_gradient),
 )
 
 

@@ -45,6 +45,21 @@ class Select(StrEnum):
     holdout = "holdout"
 
 
+class WeightAs(StrEnum):
+    """What the weight of an objective is a factor of."""
+
+    absolute = "absolute"
+    share_of_task_gradient = "share_of_task_gradient"
+
+
+class WeightSchedule(StrEnum):
+    """How the weights of objectives change over a run."""
+
+    constant = "constant"
+    linear_decay = "linear_decay"
+    warmup = "warmup"
+
+
 @dataclass
 class DataConfig:
     """Sizes and order of batches, and changes of the training data."""
@@ -76,6 +91,8 @@ class TrainingConfig:
     select: Select = Select.last
     patience: int | None = None
     test_untrained: bool = False
+    objective_weight_as: WeightAs = WeightAs.absolute
+    objective_weight_schedule: WeightSchedule = WeightSchedule.constant
 
 
 @dataclass

@@ -33,6 +33,7 @@ class Objective(nn.Module, ABC):
     # Of an example: rows (any embeddings) | classes (one vector and its class) | pairs (two vectors
     # or more) | two_vectors | scored_pairs (two vectors and their label)
     needs: str = "rows"
+    reads_start: bool = False  # `forward` gets the embeddings of the frozen start as its last view
     positives: Positives | None = None  # the pairs that it compares, if it does
     weight: float
     memory: RowQueue | None  # embeddings of past steps; less than an epoch
@@ -56,7 +57,8 @@ class Objective(nn.Module, ABC):
 
         Args:
             views: `views[v][r]` is view v at read point r: vectors `[B, P, D]`, or tokens
-                `[N, D]`; of all processes, in float32 at least.
+                `[N, D]`; of all processes, in float32 at least. With `reads_start` one more, last:
+                that of the encoder as it started, without dropout, layers or gradient.
             labels: of the examples, `[B]`: class numbers or scores.
         """
 

@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.rows import check_shape, hash_ids
+from isotrain.geometry.rows import check_shape
+from isotrain.geometry.slices import slices_of_step
 from isotrain.objectives.base import Objective, mean_loss
 
 BLOCK_BYTES = 1 << 25  # of the angles of a block of slices
@@ -119,9 +120,4 @@ class SIGReg(Objective):
 
     def slices(self, x_ND: Tensor) -> Tensor:
         """The unit directions `[D, M]` of this step, of the type and device of `x`."""
-        key = hash_ids(hash_ids(torch.tensor(self.seed)) + self.n_steps.cpu())
-        generator = torch.Generator().manual_seed(int(key))
-        size = x_ND.shape[1], self.n_slices
-        drawn_DM = torch.randn(size, generator=generator, dtype=torch.float64)
-        unit_DM: Tensor = drawn_DM / drawn_DM.norm(dim=0)
-        return unit_DM.to(x_ND)
+        return slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps)

@@ -109,6 +109,11 @@ def _check_reads(name: str, objective: Objective) -> None:
             f"{name} reads {list(objective.reads)}, and a loss of sentence-transformers sees "
             "the sentence embeddings alone; give it reads=['pooled'], or train with isotrain"
         )
+    if objective.reads_start:
+        raise ValueError(
+            f"{name} compares with the encoder as it starts, which a loss of sentence-transformers "
+            "does not have; train with isotrain"
+        )
     if objective.asks_for_pass(0):
         raise ValueError(
             f"{name} asks for a pass over the training examples at the start of an epoch, which a "

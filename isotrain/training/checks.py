@@ -44,6 +44,7 @@ def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Obje
         )
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
     check_reads(objectives, encoder, n_vectors, task.n_sequences)
+    check_starts(objectives, model)
     check_views(objectives, encoder)
 
 
@@ -112,6 +113,22 @@ def check_reads(
                 raise ValueError(
                     f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
                 )
+
+
+def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> None:
+    """No isotropy layer lies below what is compared with the start, which has none."""
+    n_blocks = model.encoder.n_blocks
+    changing = {site: level_of_site(site, n_blocks) for site in model.sites}
+    for name, objective in objectives.items():
+        for text in objective.reads if objective.reads_start else ():
+            level = level_of_read(text, n_blocks)
+            for site, of_layer in changing.items():
+                if model.transforms[site].changes_rows and of_layer <= level:
+                    raise ValueError(
+                        f"objective={name} compares {text} with the encoder as it starts, without "
+                        f"isotropy layers, and the one at site={site} lies below; read "
+                        + ("before" if site == "pooled" else f"a point below {site}")
+                    )
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
@@ -337,5 +354,8 @@ def warn_of_no_effect(
         )
     if training.refit_rows != TrainingConfig.refit_rows and not refits:
         reasons[f"training.refit_rows={training.refit_rows}"] = " without isotropy.eval_stats=refit"
+    for key in ("objective_weight_as", "objective_weight_schedule"):
+        if not cfg.objective and training[key] != getattr(TrainingConfig, key):
+            reasons[f"training.{key}={training[key].value}"] = " without an objective"
     for given, why in reasons.items():
         rank_zero_warn(f"{given} changes nothing{why}; leave it out")

@@ -22,10 +22,12 @@ from isotrain.model.distributed import (
     order_keys,
     sum_over_processes,
 )
+from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
 from isotrain.runs.record import CannotRunError
+from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.types import Batch, ModelOutput
 
 Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
@@ -33,6 +35,8 @@ Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 
 Gather = Callable[[str, Tensor], Tensor]
 """From the embeddings of this process at a read point to those of all."""
+
+START = -1  # number of the view of the frozen start, among those that are gathered
 
 NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, and the way out
     "classes": (1, 1, "one vector of an example, which owns its class", "task.form=cross"),
@@ -51,17 +55,28 @@ NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, an
 class ExtraLosses(nn.Module):
     """The weighted sum of objectives, each on its read points, by the name of its logged loss.
 
+    Args:
+        objectives: by name.
+        weights: of these objectives; None = as they are given.
+        start: the encoder as it starts, where an objective reads it.
+
     Raises:
         ValueError: one does not inherit from `Objective`.
     """
 
-    def __init__(self, objectives: Mapping[str, Objective]) -> None:
+    def __init__(
+        self,
+        objectives: Mapping[str, Objective],
+        weights: ObjectiveWeights | None = None,
+        start: FrozenStart | None = None,
+    ) -> None:
         super().__init__()
         for name, objective in objectives.items():
             check_kind(name, objective, Objective)
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
-        self.recent = StepMemory()
+        self.weights = weights or ObjectiveWeights(self.objectives)
+        self.recent, self.start = StepMemory(), start
 
     @property
     def n_views(self) -> int:
@@ -69,39 +84,55 @@ class ExtraLosses(nn.Module):
         return max([1, *(objective.n_views for objective in self.objectives.values())])
 
     def forward(
-        self, views: Sequence[ModelOutput], batch: Batch
+        self,
+        views: Sequence[ModelOutput],
+        batch: Batch,
+        task_loss: Tensor | None = None,
+        n_steps: int = 0,
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
         """The weighted sum, and each loss and counter under the key it is logged by.
 
-        In float32 at least, whatever the precision of the encoder.
+        In float32 at least, whatever the precision of the encoder. Weights may depend on the
+        gradient of `task_loss` and on `n_steps`, the optimizer steps done.
 
         Raises:
             CannotRunError: an objective gives no scalar tensor.
         """
         total: Tensor | float = 0.0
         logged: dict[str, Tensor] = {}
+        losses: dict[str, Tensor] = {}
         if not self.objectives:
             return total, logged
         step = StepGather(batch) if n_processes() > 1 else None
         labels_B = step.labels_B if step else batch.labels
+        started = None if self.start is None else self.start(batch)
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 read = [
                     read_points(view, batch, objective.reads, partial(step, v) if step else None)
                     for v, view in enumerate(views[: objective.n_views])
                 ]
-                loss = scalar(objective(read, labels_B), f"objective={name}")
+                kept = [x for view in read for x in view] if objective.remembers else []
+                if objective.reads_start:
+                    assert started is not None
+                    gather = partial(step, START) if step else None
+                    read.append(read_points(started, batch, objective.reads, gather))
+                losses[name] = loss = scalar(objective(read, labels_B), f"objective={name}")
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
-                total = total + objective.weight * loss
-                kept = [x for view in read for x in view] if objective.remembers else []
                 self.recent.keep(name, [labels_B, *kept])
+            for name, weight in self.weights(losses, views, task_loss, n_steps).items():
+                total = total + weight * losses[name]
+                if self.weights.vary:
+                    key = f"objective/{name}/effective_weight"
+                    logged[key] = torch.as_tensor(weight).to(losses[name])
         return total, logged
 
     @torch.no_grad()
     def observe(self) -> None:
         """Once per optimizer step: objectives get the embeddings of all its micro-batches."""
+        self.weights.observe()
         for name, (labels, *read) in self.recent.take().items():
             objective = self.objectives[name]
             n = len(read) // objective.n_views  # of a view

@@ -75,6 +75,8 @@ class FineTuning(pl.LightningModule):
         if stage == "fit":
             # Lightning would put a checkpoint's float64 weights into float32 ones first.
             self.trainer.precision_plugin.convert_module(self)
+            if self.extra.start is not None:
+                self.trainer.precision_plugin.convert_module(self.extra.start.encoder)
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
@@ -83,11 +85,13 @@ class FineTuning(pl.LightningModule):
         objectives read the embeddings of all. Callbacks get the first output where it is due.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
-        loss, parts = self.extra(views, batch)
+        of_task = None
         if self.task.has_loss:
             n = torch.tensor(float(len(batch.labels)), device=self.device)
             share = n * n_processes() / sum_over_processes(n)
             of_task = share * self._task_loss(views[0], batch)
+        loss, parts = self.extra(views, batch, of_task, self.trainer.global_step)
+        if of_task is not None:
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss has objectives
         self.model.remember(views[0])

@@ -36,9 +36,7 @@ def take_paths(
     hindrances = {
         "dropout": without_dropout(encoder) if on_cpu else "for CPUs",
         "last_block": _all_tokens(cfg, model, objectives),
-        "packing": ""
-        if cfg.data.batching == "random"
-        else f"data.batching={cfg.data.batching.value} pads little",
+        "packing": _padded(cfg, objectives),
         "frozen_prefix": _no_prefix(cfg, model, objectives, plan, data),
     }
     for_bert = "for encoders like BERT"
@@ -57,8 +55,9 @@ def take_paths(
     encoder.packs_tokens = paths["packing"] == TAKEN
     model.reads_all_tokens = paths["last_block"] != TAKEN
     if cfg.speed.compile:
-        paths["compile"] = TAKEN if encoder.n_blocks else "the encoder has no blocks"
-        for block in encoder.blocks:
+        why = _measured(cfg, objectives) if encoder.n_blocks else "the encoder has no blocks"
+        paths["compile"] = why or TAKEN
+        for block in () if why else encoder.blocks:
             block.compile(dynamic=True)  # in place: names of parameters stay
     return paths
 
@@ -159,6 +158,26 @@ def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Object
             return f"objective={name} reads the last block"
     measured = cfg.metric and cfg.monitor.every_steps
     return "monitor.every_steps reads all tokens" if measured else ""
+
+
+def _padded(cfg: Any, objectives: Mapping[str, Objective]) -> str:
+    """The reason why the tokens of a training step are not packed; empty if they are."""
+    if cfg.data.batching != "random":
+        return f"data.batching={cfg.data.batching.value} pads little"
+    return _measured(cfg, objectives)
+
+
+def _measured(cfg: Any, objectives: Mapping[str, Objective]) -> str:
+    """The objective whose gradient is measured at states of blocks; empty if there is none.
+
+    Packed blocks record copies of their states, and compiled ones take one backward pass alone.
+    """
+    if cfg.training.objective_weight_as != "share_of_task_gradient":
+        return ""
+    for name, objective in objectives.items():
+        if any(read_point(text).view is not None for text in objective.reads):
+            return f"the gradient of objective={name} is measured at a block"
+    return ""
 
 
 def _on_cpu(trainer: Mapping[str, Any]) -> bool:

@@ -494,3 +494,30 @@ def test_a_check_changes_nothing_and_lists_the_mistakes():
         check(cfg)
     assert str(caught.value).splitlines() == mistakes_in(cfg)
     assert plain(cfg) == before
+
+
+# Weights of objectives
+
+
+def test_gradients_are_compared_in_the_range_of_float32():
+    share = "training.objective_weight_as=share_of_task_gradient"
+    half = ("objective=[cosreg]", "trainer.precision=16-mixed", "optimizer.fused=false")
+    (told,) = mistakes(*half, share)
+    assert told.endswith("rounds small ones to 0; use bf16-mixed or 32-true")
+    assert mistakes("objective=[cosreg]", share, "trainer.precision=bf16-mixed") == []
+    assert mistakes(*half) == []
+
+
+@pytest.mark.parametrize("task", WITHOUT_LOSS)
+def test_a_share_of_the_task_gradient_needs_a_task_with_a_loss(task):
+    share = "training.objective_weight_as=share_of_task_gradient"
+    (told,) = mistakes(f"task={task}", "objective=[simcse]", share)
+    assert told == f"{share}, and task={task} has no loss; use absolute"
+    assert mistakes("objective=[cosreg]", share) == []
+
+
+def test_a_warm_up_of_weights_has_steps():
+    warm = "training.objective_weight_schedule=warmup"
+    (told,) = mistakes("objective=[cosreg]", warm, "training.warmup_fraction=0")
+    assert "lasts training.warmup_fraction of the steps, and that is 0" in told
+    assert mistakes("objective=[cosreg]", warm) == []

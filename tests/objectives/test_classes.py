@@ -23,6 +23,7 @@ from isotrain.objectives.spectral import Spectral, spectral
 from isotrain.objectives.supcon import SupCon, supcon
 from isotrain.objectives.uniformity import Uniformity, uniformity
 from isotrain.objectives.vicreg import VICReg, vicreg
+from isotrain.objectives.visreg import VISReg, visreg
 from tests.clouds import normal
 
 D = 4
@@ -82,6 +83,7 @@ def test_too_few_or_equal_embeddings_are_undefined_and_have_no_gradient(kind, lo
 
 
 OTHERS = [(SimCSE, simcse), (SupCon, supcon), (CoSENT, cosent), (AnglE, angle), (SIGReg, sigreg)]
+OTHERS.append((VISReg, visreg))
 
 
 @pytest.mark.parametrize(("kind", "loss"), [*(case[:2] for case in CLASSES), *OTHERS])
@@ -187,6 +189,7 @@ ERRORS = [
     (BLOCKS, {"shrinkage": 1.1}, "shrinkage must be at most 1"),
     (BLOCKS, {"clouds": "both"}, "clouds must be each or union"),
     (BLOCKS, {"reference": "none"}, "reference must be queue or epoch"),
+    (VISReg, {"shape_weight": -1.0}, "shape_weight must be at least 0"),
     (SIGReg, {"rows": "unit"}, "rows must be scaled or raw"),
     (CoSENT, {"more_similar": "up"}, "more_similar must be higher or lower, got 'up'"),
     (CoSENT, {"scale": 0}, "scale must be above 0, got 0"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.objectives.alignment import alignment
+from isotrain.objectives.anchor import anchor
 from isotrain.objectives.angle import angle
 from isotrain.objectives.barlow import barlow
 from isotrain.objectives.cosent import cosent
@@ -24,9 +25,11 @@ from isotrain.objectives.spectral import spectral
 from isotrain.objectives.supcon import supcon
 from isotrain.objectives.uniformity import uniformity
 from isotrain.objectives.vicreg import vicreg
+from isotrain.objectives.visreg import visreg
 from tests.clouds import normal
 
 GRADED = torch.tensor([0.0, 4.2, 2.5, 2.5, 1.0, 5.0, 4.2, 0.0])
+EYE = torch.eye(6, dtype=torch.float64)
 CLASSES = torch.tensor([0, 1, 1, 2, 0, 2, 1, 0])
 LENGTHS, SHIFT, COLUMNS = "rotation lengths", "rotation scale shift", "shift columns"
 LOSSES = {  # loss of one cloud or of two, what does not move it, and the fewest embeddings
@@ -37,12 +40,17 @@ LOSSES = {  # loss of one cloud or of two, what does not move it, and the fewest
     "supcon": (partial(supcon, temperature=0.4), "classes", LENGTHS, 1),
     "spectral": (partial(spectral, n_components=2), 1, SHIFT, 4),
     "istar": (istar, 1, SHIFT, 3),
+    "visreg": (lambda x: visreg(x, normal(x.shape[-1], 3)), 1, "", 2),
+    "visreg shape": (lambda x: visreg(x, EYE, 0.0, 1.0, 0.0), 1, "shift scale columns", 2),
     "sigreg": (lambda x: sigreg(x, normal(x.shape[-1], 3)), 1, "", 1),
     "alignment": (alignment, 2, LENGTHS + " exchange", 1),
     "simcse": (partial(simcse, temperature=0.4, symmetric=True), 2, LENGTHS + " exchange", 1),
     "dcl": (partial(dcl, temperature=0.4, symmetric=True), 2, LENGTHS + " exchange", 1),
     "cosent": (partial(cosent, scale=2.0), "graded", LENGTHS + " exchange", 1),
     "angle": (partial(angle, scale=2.0), "graded", "lengths", 1),
+    "anchor": (anchor, 2, LENGTHS + " exchange", 1),
+    "anchor squared": (partial(anchor, distance="squared"), 2, "rotation scale", 1),
+    "anchor centred": (partial(anchor, centred=True), 2, SHIFT + " exchange", 2),
     "vicreg": (vicreg, 2, COLUMNS + " exchange", 2),
     "vicreg unbiased": (partial(vicreg, unbiased=True), 2, COLUMNS + " exchange", 4),
     "barlow": (barlow, 2, COLUMNS + " exchange", 2),

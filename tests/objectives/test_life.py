@@ -27,6 +27,7 @@ from isotrain.objectives.spectral import Spectral
 from isotrain.objectives.supcon import SupCon
 from isotrain.objectives.uniformity import Uniformity
 from isotrain.objectives.vicreg import VICReg
+from isotrain.objectives.visreg import VISReg
 from isotrain.training.extra_losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput
 from tests.processes import on_ranks
@@ -50,6 +51,7 @@ MAKE = {
     "koleo": lambda: KoLeo(1.0, BOTH),
     "sigreg": lambda: SIGReg(1.0, BOTH, n_slices=16),
     "sigreg raw": lambda: SIGReg(1.0, BOTH, n_slices=16, rows="raw"),
+    "visreg": lambda: VISReg(1.0, BOTH, n_slices=16),
     "spectral": lambda: Spectral(1.0, WIDTH, BOTH, n_components=2),
     "simcse": lambda: SimCSE(1.0, WIDTH, symmetric=True, **SHARED),
     "hard": lambda: SimCSE(1.0, WIDTH, positives="pair", hard_negative_weight=0.5, **SHARED),
@@ -177,7 +179,7 @@ def test_a_step_of_two_micro_batches_is_observed_once_as_a_whole(name):
         whole.observe(joined, torch.cat([batch.labels for batch in batches]))
         for key, value in whole.state_dict().items():
             torch.testing.assert_close(state[f"parts.{name}.{key}"], value, rtol=0, atol=0)
-    elif "sigreg" in name:
+    elif "sigreg" in name or "visreg" in name:
         assert int(objective.n_steps) == 1
     twin = extra_of(name)
     twin.load_state_dict(state)

@@ -8,13 +8,14 @@ from functools import partial
 
 import pytest
 import torch
-from torch.nn.functional import cosine_similarity, normalize
+from torch.nn.functional import cosine_similarity, mse_loss, normalize
 
 from isotrain.metrics.alignment import alignment as measured_alignment
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.uniformity import uniformity as measured_uniformity
 from isotrain.objectives.alignment import alignment
+from isotrain.objectives.anchor import anchor
 from isotrain.objectives.angle import angle, angle_similarity
 from isotrain.objectives.barlow import barlow
 from isotrain.objectives.cosent import cosent
@@ -155,6 +156,17 @@ CASES = {  # loss, reference, least number of embeddings
         lambda x, y: (2 - 2 * cosine_similarity(x, y)).pow(1.75).mean(),
         1,
     ),
+    "anchor": (anchor, lambda x, y: 1 - cosine_similarity(x, y).mean(), 1),
+    "anchor centred": (
+        partial(anchor, centred=True),
+        lambda x, y: 1 - cosine_similarity(x - x.mean(0), y - y.mean(0)).mean(),
+        2,
+    ),
+    "anchor squared": (
+        partial(anchor, distance="squared"),
+        lambda x, y: mse_loss(x, y) / y.square().mean(),
+        1,
+    ),
     "vicreg": (vicreg, slow_vicreg, 2),
     "vicreg weights": (
         lambda x, y: vicreg(x, y, 2.0, 3.0, 0.5, 0.01),
@@ -236,6 +248,9 @@ CLOSED = [
     (vicreg(CROSS, CROSS + 2), 100.0),
     (vicreg(ONE, ONE), 50 * 0.99),
     (barlow(SQUARE, SQUARE), 0.0),
+    (anchor(TWO, -TWO), 2.0),
+    (anchor(TWO + 1, TWO, "squared"), 4 / 5),
+    (anchor(TWO + 1, TWO, centred=True), 0.0),
     (barlow(SQUARE, -SQUARE), 0.025 * 8),
     (cosent(EYE, ONE, ORDER), math.log(7)),  # every cosine is a half: six ordered pairs
     (cosent(EYE[:2], EYE[[1, 1]], ORDER[:2].flip(0)), 20 + math.log1p(math.exp(-20.0))),

@@ -62,7 +62,7 @@ def made(name):
     return kind(**{k: v for k, v in given.items() if k in signature(kind).parameters})
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if not made(name).reads_start])
 def test_every_objective_is_the_loss_it_is_by_hand_with_its_gradient(name):
     objective, twin = made(name), made(name)
     needs = objective.needs

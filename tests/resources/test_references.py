@@ -14,8 +14,7 @@ from tests.parts import CONF, names
 
 OURS = {  # no paper but this project
     *("spectral", "partition_null", "spectral_entropy", "condition", "explained_variance"),
-    *("removed_label_scatter", "cosine_drift", "identity"),
-    "spectral_temper",
+    *("removed_label_scatter", "cosine_drift", "identity", "anchor", "spectral_temper"),
 }
 TEXT = (files("isotrain.resources") / "references.bib").read_text(encoding="utf-8")
 ENTRIES = {text.partition(",")[0]: "@" + text.strip() for text in TEXT.split("@")[1:]}
