@@ -190,7 +190,10 @@ LOGGED: dict[str, str] = {
     "n_evaluations": "n_candidates",
 }  # renamed values of rows and results, as STATE
 # Names that one side alone may have: protected directions where a layer protects none, new curves.
-ONE_SIDED = re.compile(r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+")
+ONE_SIDED = re.compile(
+    r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+"
+    r"|.*test/scaled_loss"
+)
 # What of `data` older records had otherwise: a folder before its name, a checkpoint without digest
 FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)|(?<=init_from )\w+"
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
@@ -317,8 +320,8 @@ def read(folder: Path, state: dict[str, str], logged: dict[str, str]) -> dict[st
             for k, value in results.items()
             if k.split(".")[0] in FACTS
         },
-        "predictions": {
-            f"{file.name}, line {number}": line
+        "predictions": {  # without logits, which older files have not
+            f"{file.name}, line {number}": ",".join(line.split(",")[:3])
             for file in sorted(folder.glob("predictions/*.csv"))
             for number, line in enumerate(file.read_text().splitlines())
         },
