@@ -237,6 +237,8 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
             asked[f"data.{key} changes labels or pairs"] = "leave it out"
     if content["training"]["select"] == "holdout":
         asked["training.select=holdout scores training examples"] = "use training.select=best"
+    if content["training"].get("solved_head"):
+        asked["training.solved_head=true reads labels"] = "use training.solved_head=false"
     for given, way_out in asked.items():
         yield (
             f"{given}, and those of {_task(parts)} have no labels; {way_out}, or use a task with "

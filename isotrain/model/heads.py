@@ -41,13 +41,15 @@ class LinearHead(nn.Module):
         nn.init.normal_(self.linear.weight, std=0.02)
         nn.init.constant_(self.linear.bias, bias)
 
+    def features(self, pooled_BPD: Tensor) -> Tensor:
+        """What the linear map takes: `[B, D]`, or `[B, 4D]` of a pair."""
+        if self.n_vectors == 1:
+            return pooled_BPD[:, 0]
+        return pair_features(*pooled_BPD.unbind(dim=1))
+
     def forward(self, pooled_BPD: Tensor) -> Tensor:
         """`[B, C]`."""
-        if self.n_vectors == 1:
-            features = pooled_BPD[:, 0]
-        else:
-            features = pair_features(*pooled_BPD.unbind(dim=1))
-        logits_BC: Tensor = self.linear(self.dropout(features))
+        logits_BC: Tensor = self.linear(self.dropout(self.features(pooled_BPD)))
         return logits_BC
 
 

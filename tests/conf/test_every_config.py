@@ -24,12 +24,12 @@ CONF = Path(__file__).parents[2] / "conf"
 COUNTS = {
     "encoder": 9,
     "experiment": 2,
-    "freezing": 9,
-    "isotropy": 21,
+    "freezing": 10,
+    "isotropy": 22,
     "logger": 2,
     "metric": 31,
     "objective": 15,
-    "optimizer": 1,
+    "optimizer": 2,
     "peft": 3,
     "pooling": 4,
     "schedule": 3,
@@ -41,7 +41,7 @@ MULTI = ("metric", "objective", "logger")  # groups that take a list
 # What build.py adds to the keys of a file.
 SUPPLIED = {
     "isotropy": {"width"},
-    "freezing": {"encoder", "steps_per_epoch"},
+    "freezing": {"encoder", "steps_per_epoch", "n_steps"},
     "peft": {"encoder"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
