@@ -43,6 +43,7 @@ SUPPLIED = {
     "isotropy": {"width"},
     "freezing": {"encoder", "steps_per_epoch", "n_steps"},
     "peft": {"encoder"},
+    "optimizer": {"params"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
     "objective": {"width", "n_blocks"},  # to those that take it

@@ -15,7 +15,7 @@ from isotrain.export.transformers_folder import linear_head, write_transformers
 
 AFFINE = {
     *("all_but_the_top", "batch_norm", "clip", "frozen_zca", "group_whitening", "iso_bn"),
-    *("iter_norm", "mean", "none", "standardize", "whitening", "zca"),
+    *("iter_norm", "mean", "none", "standardize", "whitening", "zca", "zca_dense"),
 }
 CLUSTERS = {
     *("clip_cluster_pca", "cluster_mean", "cluster_pca", "gmm_pca", "protect_labels"),
