@@ -50,6 +50,7 @@ from isotrain.training.monitor.measurement import value_names
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
+from isotrain.training.solved_head import check_head
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
@@ -91,6 +92,8 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
     check_parts(model, task, objectives)  # before any data are read
+    if cfg.training.solved_head:
+        check_head(model.head, task)
     reads_start = any(objective.reads_start for objective in objectives.values())
     frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
@@ -99,9 +102,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
     plan: Plan = (
-        {0: adapters}
-        if adapters is not None
-        else made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch)
+        {0: adapters} if adapters is not None else _freezing(cfg, encoder, steps_per_epoch, n_steps)
     )
     check_plan(plan, encoder)
     plan = within_steps(up_to_level(plan, encoder, level), n_steps)
@@ -119,6 +120,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         prefill_batches=cfg.training.prefill_batches,
         refit_rows=cfg.training.refit_rows,
         output_every_steps=cfg.monitor.every_steps if cfg.metric else 0,
+        solved_head=cfg.training.solved_head,
     )
 
     metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
@@ -205,6 +207,13 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
     )
     data.setup()
     return data
+
+
+def _freezing(cfg: DictConfig, encoder: Encoder, steps_per_epoch: int, n_steps: float) -> Plan:
+    """The freezing schedule, with the number of all steps where it depends on them."""
+    takes = inspect.signature(get_object(cfg.freezing["_target_"])).parameters
+    more = {"n_steps": n_steps} if "n_steps" in takes else {}
+    return made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch, **more)  # type: ignore[no-any-return]
 
 
 def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:

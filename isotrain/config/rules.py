@@ -126,6 +126,16 @@ def one_choice_of_what_trains(content: Content) -> Iterator[str]:
         )
 
 
+def a_cosine_to_scale(content: Content) -> Iterator[str]:
+    """A cosine is scaled where there is one."""
+    form = content["task"].get("form")
+    if content["task"].get("scaled_cosine") is True and form != "bi":
+        yield (
+            "task.scaled_cosine=true scales the cosine of two embeddings, and "
+            f"task.form={form} has none; use task.form=bi, or task.scaled_cosine=false"
+        )
+
+
 def headline(content: Content) -> Iterator[str]:
     """Headline values are measured."""
     metrics = content["metric"]
@@ -263,6 +273,8 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
             asked[f"data.{key} changes labels or pairs"] = "leave it out"
     if content["training"]["select"] == "holdout":
         asked["training.select=holdout scores training examples"] = "use training.select=best"
+    if content["training"].get("solved_head"):
+        asked["training.solved_head=true reads labels"] = "use training.solved_head=false"
     for given, way_out in asked.items():
         yield (
             f"{given}, and those of {_task(parts)} have no labels; {way_out}, or use a task with "
@@ -325,8 +337,8 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
     *(one_size, evaluations, whole_evaluations, each_once, sites, read_points),
-    *(pairs_to_read, one_choice_of_what_trains, headline, devices, an_end, precision),
-    weights_of_objectives,
+    *(pairs_to_read, one_choice_of_what_trains, a_cosine_to_scale, headline, devices),
+    *(an_end, precision, weights_of_objectives),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),

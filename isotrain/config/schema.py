@@ -85,6 +85,7 @@ class TrainingConfig:
     head_lr_factor: float = 1.0
     layer_decay: float = 1.0
     reinit_blocks: int = 0
+    solved_head: bool = False
     frozen_dropout: bool = False
     prefill_batches: int = 8
     refit_rows: int = 16384

@@ -20,7 +20,7 @@ from isotrain.config.targets import OF_HYDRA, is_allowed, is_of_library, not_all
 
 SUPPLIED = {  # arguments that isotrain gives itself, by group
     "isotropy": {"width"},
-    "freezing": {"encoder", "steps_per_epoch"},
+    "freezing": {"encoder", "steps_per_epoch", "n_steps"},
     "peft": {"encoder"},
     "objective": {"width", "n_blocks"},
     "optimizer": {"params"},

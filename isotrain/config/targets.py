@@ -21,7 +21,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {  # what a group's `_target_` may be
     "metric": ("isotrain.metrics.<module>.<name>",),
     "source": ("isotrain.tasks.data.<module>.<name>",),
     "analysis": ("isotrain.analysis.<module>.analysis.<name>",),
-    "optimizer": ("torch.optim.<Class>",),
+    "optimizer": ("torch.optim.<Class>", "isotrain.training.muon.<name>"),
     "schedule": ("transformers.get_scheduler",),
     "trainer": ("pytorch_lightning.Trainer",),
     "logger": (

@@ -1,7 +1,8 @@
 """Freezing schedules: which parameters of an encoder train, and from which step on. L blocks.
 
-A freezing is a function `(encoder, steps_per_epoch) -> Plan`. Head, isotropy layers and objectives
-train throughout. An encoder without the blocks or parameters that one names is a ValueError.
+A freezing is a function `(encoder, steps_per_epoch) -> Plan`; one that takes `n_steps` gets the
+optimizer steps of the whole training, too. Head, isotropy layers and objectives train throughout.
+An encoder without the blocks or parameters that one names is a ValueError.
 """
 
 from __future__ import annotations
@@ -121,6 +122,30 @@ def unfreeze_gradually(
     every_steps = every * (steps_per_epoch if unit == "epoch" else 1)
     lowest = range(encoder.n_blocks, -1, -1)
     return {n * every_steps: _from_level(encoder, level)[0] for n, level in enumerate(lowest)}
+
+
+@checked
+def train_head_first(
+    encoder: Encoder,
+    steps_per_epoch: int,
+    n_steps: float,
+    share: Annotated[float, Bounds(above=0, below=1)] = 0.2,
+) -> Plan:
+    """Only the head trains in the first `share` of all steps, then everything (LP-FT).
+
+    The encoder starts to change when the head fits its pre-trained embeddings: a random head would
+    distort them. The first stage has round(share·n_steps) steps, at least one. Isotropy layers
+    with parameters and objectives train with the head; the learning rate schedule runs on.
+
+    Kumar et al. 2022, section 3.4; there linear probing has learning rates and epochs of its own.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> plan = train_head_first(build_tiny(width=8, n_blocks=1, n_heads=1), 10, n_steps=30)
+    >>> {step: len(names) for step, names in plan.items()}
+    {0: 0, 6: 21}
+    """
+    first = min(n_steps, max(1, round(share * n_steps)))
+    return {0: frozenset()} | {int(first): _from_level(encoder, 0)[0]}
 
 
 def levels(encoder: Encoder) -> dict[str, int]:

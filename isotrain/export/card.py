@@ -180,7 +180,7 @@ def base_model(config: Mapping[str, Any]) -> str | None:
 
 
 def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:
-    """BibTeX of encoder, adapters, isotropy layer, objectives and data of a run, where known."""
+    """BibTeX of encoder, adapters, layer, objectives, optimizer, freezing and data, where known."""
     is_minilm = config["encoder"]["_target_"] == MINILM
     nodes = [config["isotropy"], *config["objective"].values()]
     parts = [str(node["_target_"]).split(".")[-2] for node in nodes]
@@ -190,6 +190,8 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
         assign = config["isotropy"].get("assign") or {}
         parts[:0] = ["gmm_clusters"] if assign.get("method") == "gmm" else []
     adapter = str(config["peft"]["_target_"]).rpartition(".")[2]
+    parts += [str(config["optimizer"]["_target_"]).split(".")[-2]]
+    parts += [str(config["freezing"]["_target_"]).rpartition(".")[2]]
     names = [one.name for one in data_sets] if _is_published(config) else []
     return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])
 

@@ -20,6 +20,7 @@ from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
 from isotrain.export.formats import CannotExportError, Differences, Format, differences, refusing
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.transformers_folder import write_tokenizer
+from isotrain.model.heads import ScaledCosineHead
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
@@ -47,6 +48,8 @@ def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
         what += f", the isotropy layer as a module of isotrain: {plan.reason}"
     elif plan.sites:
         what += ", the isotropy layer folded into Dense modules"
+    if isinstance(rebuilt.model.head, ScaledCosineHead):
+        what += "; without scale and bias of the cosine (task.scaled_cosine), which keep its ranks"
     return Format(
         "sentence-transformers",
         "sentence-similarity",

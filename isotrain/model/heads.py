@@ -41,13 +41,15 @@ class LinearHead(nn.Module):
         nn.init.normal_(self.linear.weight, std=0.02)
         nn.init.constant_(self.linear.bias, bias)
 
+    def features(self, pooled_BPD: Tensor) -> Tensor:
+        """What the linear map takes: `[B, D]`, or `[B, 4D]` of a pair."""
+        if self.n_vectors == 1:
+            return pooled_BPD[:, 0]
+        return pair_features(*pooled_BPD.unbind(dim=1))
+
     def forward(self, pooled_BPD: Tensor) -> Tensor:
         """`[B, C]`."""
-        if self.n_vectors == 1:
-            features = pooled_BPD[:, 0]
-        else:
-            features = pair_features(*pooled_BPD.unbind(dim=1))
-        logits_BC: Tensor = self.linear(self.dropout(features))
+        logits_BC: Tensor = self.linear(self.dropout(self.features(pooled_BPD)))
         return logits_BC
 
 
@@ -58,3 +60,24 @@ class CosineHead(nn.Module):
         """`[B, 1]` in [−1, 1]."""
         u, v = pooled_BPD.unbind(dim=1)
         return torch.nn.functional.cosine_similarity(u, v, dim=1)[:, None]
+
+
+class ScaledCosineHead(CosineHead):
+    """A rising affine function of the cosine of a pair, s = eᵃ·cos + b, `[B, 1]`; a and b train.
+
+    Both start at 0, so that s is the cosine. The factor eᵃ is positive: ranks are those of the
+    cosine, and so are Spearman's and Pearson's correlation. Both train as the head does, without
+    weight decay.
+
+    >>> ScaledCosineHead()(torch.ones(2, 2, 4)).tolist()
+    [[1.0], [1.0]]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, pooled_BPD: Tensor) -> Tensor:
+        """`[B, 1]`."""
+        return self.log_scale.exp() * super().forward(pooled_BPD) + self.bias

@@ -91,15 +91,15 @@ class FitLayersCallback(TrainerCallback):
 
 def _check(layer: RowTransform) -> None:
     name = type(layer).__name__
-    if layer.eval_stats == "refit":
-        raise ValueError(
-            f"{name} has eval_stats='refit', which needs a pass over all training examples that "
-            "this callback does not make; use eval_stats='frozen'"
-        )
     if layer.stats == "start" and layer.needs_fit():
         raise ValueError(
             f"{name} has stats='start', one map that is fitted before training; call "
             "layer.fit(x) with embeddings of training examples first"
+        )
+    if layer.eval_stats == "refit" and layer.needs_fit():
+        raise ValueError(
+            f"{name} has eval_stats='refit', which needs a pass over all training examples that "
+            "this callback does not make; use eval_stats='frozen'"
         )
 
 

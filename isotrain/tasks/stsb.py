@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
-from isotrain.model.heads import CosineHead, LinearHead
+from isotrain.arguments import Bounds, checked
+from isotrain.model.heads import CosineHead, LinearHead, ScaledCosineHead
+from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairTask
 from isotrain.types import Row
@@ -24,14 +26,35 @@ DATA = DataSet(
 
 
 class STSB(PairTask):
-    """A graded score; scored by Spearman and Pearson correlation. Arguments as `PairTask`.
+    """A graded score; scored by Spearman and Pearson correlation.
 
     The cross form regresses the score from one sequence; bi compares two vectors by cosine.
+
+    Args:
+        form, max_length, head_dropout: as in `PairTask`.
+        scaled_cosine: whether the bi form fits the label by eᵃ·cos + b with a and b trained
+            (`ScaledCosineHead`), not by the cosine itself.
+
+    Raises:
+        ValueError: `scaled_cosine` without `form="bi"`.
     """
 
     data_set = DATA
     name, monitor = "stsb", "spearman"
     highest = 5.0  # score
+
+    @checked
+    def __init__(
+        self,
+        form: Form = "cross",
+        max_length: Annotated[int, Bounds(3)] = 128,
+        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
+        scaled_cosine: bool = False,
+    ) -> None:
+        super().__init__(form, max_length, head_dropout)
+        if scaled_cosine and form != "bi":
+            raise ValueError("scaled_cosine=true scales the cosine of form=bi, got form=cross")
+        self.scaled_cosine = scaled_cosine
 
     def check_row(self, row: Row) -> None:
         """Reject a score outside 0 to the highest."""
@@ -47,11 +70,9 @@ class STSB(PairTask):
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score that starts at mid-scale (cross)."""
-        return (
-            CosineHead()
-            if self.form == "bi"
-            else LinearHead(width, n_vectors, 1, dropout=self.head_dropout, bias=0.5)
-        )
+        if self.form == "bi":
+            return ScaledCosineHead() if self.scaled_cosine else CosineHead()
+        return LinearHead(width, n_vectors, 1, dropout=self.head_dropout, bias=0.5)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean squared error on the label, in [0, 1]."""

@@ -27,6 +27,7 @@ from isotrain.training.freezing_schedule import (
     level_of_site,
 )
 from isotrain.training.module import FineTuning
+from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
 from isotrain.training.parts import calls_of, check_call
 
@@ -347,12 +348,16 @@ def warn_of_no_effect(
         reasons[f"training.layer_decay={module.layer_decay}"] = (
             f": it lowers rates below block {encoder.n_blocks}, and nothing trains there"
         )
-    heads = [group for group in parameter_groups(module, encoder) if group["is_head"]]
-    if module.head_lr_factor != 1 and not heads:
+    groups = parameter_groups(module, encoder, matrices=matrices_of_blocks(encoder))
+    if module.head_lr_factor != 1 and not any(group["is_head"] for group in groups):
         reasons[f"training.head_lr_factor={module.head_lr_factor}"] = (
             f": with task={task.name} form={task.form} only the encoder trains"
         )
-    if training.refit_rows != TrainingConfig.refit_rows and not refits:
+    if is_muon(module.optimizer) and not any(group.get("is_matrix") for group in groups):
+        reasons["optimizer=muon"] = (
+            " over optimizer=adamw: no matrix of a block trains, and AdamW takes all else"
+        )
+    if training.refit_rows != TrainingConfig.refit_rows and not (refits or training.solved_head):
         reasons[f"training.refit_rows={training.refit_rows}"] = " without isotropy.eval_stats=refit"
     for key in ("objective_weight_as", "objective_weight_schedule"):
         if not cfg.objective and training[key] != getattr(TrainingConfig, key):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from isotrain.model.distributed import n_processes, sum_over_processes
+from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.extra_losses import ExtraLosses, scalar
 from isotrain.training.layer_statistics import evaluating, fit_layers
+from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
+from isotrain.training.solved_head import solve_head
 from isotrain.types import Batch, ModelOutput
 
 
@@ -34,7 +37,9 @@ class FineTuning(pl.LightningModule):
             that of the encoder's last block.
         layer_decay: learning rate of each block over that of the block above.
         prefill_batches: training batches that fill the layers' queues before step 0.
-        refit_rows: training embeddings, at most, for a layer with `eval_stats="refit"`.
+        refit_rows: training embeddings, at most, for a layer with `eval_stats="refit"`, and
+            examples for a solved head.
+        solved_head: whether the linear head starts from a ridge solution, before step 0.
         output_every_steps: every so many optimizer steps, callbacks get the output; 0 = never.
     """
 
@@ -51,6 +56,7 @@ class FineTuning(pl.LightningModule):
         prefill_batches: int,
         refit_rows: int,
         output_every_steps: int = 0,
+        solved_head: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.task, self.extra = model, task, extra
@@ -58,6 +64,7 @@ class FineTuning(pl.LightningModule):
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
         self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
+        self.solved_head = solved_head
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
@@ -140,8 +147,9 @@ class FineTuning(pl.LightningModule):
         self.evaluated_step = checkpoint[KEY]["evaluated_step"]
 
     def on_train_start(self) -> None:
-        """Fit layers that train on fixed statistics, unless an evaluation has."""
-        if any(layer.stats == "start" for layer in self.model.transforms.values()):
+        """Fit layers with fixed statistics, and solve the head, unless an evaluation has."""
+        layers = self.model.transforms.values()
+        if self._solves_head() or any(layer.stats == "start" for layer in layers):
             self._fit_layers()
 
     def on_train_epoch_start(self) -> None:
@@ -195,7 +203,10 @@ class FineTuning(pl.LightningModule):
 
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Over the trainable parameters, in groups that each have their learning rate."""
-        groups = parameter_groups(self, self.model.encoder, self.layer_decay, self.head_lr_factor)
+        encoder = self.model.encoder
+        matrices = matrices_of_blocks(encoder) if is_muon(self.optimizer) else ()
+        factors = self.layer_decay, self.head_lr_factor
+        groups = parameter_groups(self, encoder, *factors, matrices)
         optimizer = self.optimizer(groups)
         for group in optimizer.param_groups:
             group["lr"] *= group["lr_factor"]
@@ -265,8 +276,15 @@ class FineTuning(pl.LightningModule):
         if self.selected_step is not None:  # those of its evaluation came with the weights
             return
         first = self.trainer.global_step == 0 and not self._prefilled
+        solves = self._solves_head()
         fit_layers(self.model, self._outputs, self.prefill_batches, self.refit_rows, prefill=first)
+        if solves:
+            with evaluating(self.model):
+                solve_head(cast(LinearHead, self.model.head), self._passes(None), self.refit_rows)
         self._prefilled = True
+
+    def _solves_head(self) -> bool:
+        return self.solved_head and self.trainer.global_step == 0 and not self._prefilled
 
     def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
         """The model's output on the first training batches, whole in every process."""

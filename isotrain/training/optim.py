@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from torch import nn
@@ -16,13 +17,15 @@ def parameter_groups(
     encoder: Encoder | None = None,
     layer_decay: float = 1.0,
     head_lr_factor: float = 1.0,
+    matrices: Collection[int] = (),
 ) -> list[dict[str, Any]]:
     """Trainable parameters in groups: matrices, and vectors (biases, LayerNorm) undecayed.
 
     A group of matrices takes the optimizer's own weight decay. `lr_factor` is what the
     optimizer's learning rate is to be multiplied with: for block l of L, layer_decay^(L − l), for
     the embeddings layer_decay^L; what is behind the last block has 1. All that is not of
-    `encoder`, a part of `module`, comes in separate groups, marked `is_head`.
+    `encoder`, a part of `module`, comes in separate groups, marked `is_head`. Parameters whose id
+    is in `matrices` come in groups of their own, marked `is_matrix` (for Muon).
 
     >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
     >>> [(len(g["params"]), g["is_head"]) for g in groups]
@@ -33,21 +36,21 @@ def parameter_groups(
         parameters = dict(encoder.named_parameters())
         for name, level in levels(encoder).items():
             depth_of[id(parameters[name])] = max(0, encoder.n_blocks - level)
-    found: dict[tuple[bool, int, bool], list[nn.Parameter]] = defaultdict(list)
+    found: dict[tuple[bool, int, bool, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
         is_head = encoder is not None and id(parameter) not in depth_of
         depth = depth_of.get(id(parameter), 0) if layer_decay < 1 else 0
         is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], and 1 at the start
-        found[is_head, -depth, is_vector].append(parameter)
+        found[is_head, -depth, is_vector, id(parameter) in matrices].append(parameter)
     groups = []
-    for is_head, depth, is_vector in sorted(found):
+    for is_head, depth, is_vector, is_matrix in sorted(found):
         group = {
-            "params": found[is_head, depth, is_vector],
+            "params": found[is_head, depth, is_vector, is_matrix],
             "is_head": is_head,
             "lr_factor": head_lr_factor if is_head else layer_decay**-depth,
-        }
+        } | ({"is_matrix": True} if is_matrix else {})
         groups.append(group | ({"weight_decay": 0.0} if is_vector else {}))
     return groups
 

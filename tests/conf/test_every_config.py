@@ -24,12 +24,12 @@ CONF = Path(__file__).parents[2] / "conf"
 COUNTS = {
     "encoder": 9,
     "experiment": 2,
-    "freezing": 9,
-    "isotropy": 24,
+    "freezing": 10,
+    "isotropy": 25,
     "logger": 2,
     "metric": 31,
-    "objective": 15,
-    "optimizer": 1,
+    "objective": 17,
+    "optimizer": 2,
     "peft": 3,
     "pooling": 4,
     "schedule": 3,
@@ -41,8 +41,9 @@ MULTI = ("metric", "objective", "logger")  # groups that take a list
 # What build.py adds to the keys of a file.
 SUPPLIED = {
     "isotropy": {"width"},
-    "freezing": {"encoder", "steps_per_epoch"},
+    "freezing": {"encoder", "steps_per_epoch", "n_steps"},
     "peft": {"encoder"},
+    "optimizer": {"params"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
     "objective": {"width", "n_blocks"},  # to those that take it

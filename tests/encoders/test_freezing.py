@@ -13,6 +13,7 @@ from isotrain.encoders.freezing import (
     levels,
     set_trainable,
     train_biases,
+    train_head_first,
     train_last_n,
     train_layer_norms,
     train_only,
@@ -173,3 +174,13 @@ def test_what_is_frozen_rests(encoder, family):
     set_trainable(encoder, freeze_nothing(encoder, EPOCH)[0])
     rest_frozen_parts(encoder)
     assert all(module.training for module in encoder.modules())
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "share", "first"),
+    [(30, 0.2, 6), (12, 0.1, 1), (3, 0.1, 1), (1, 0.2, 1), (0, 0.2, 0), (7, 0.9, 6)],
+)
+def test_the_head_first(encoder, family, n_steps, share, first):
+    found = train_head_first(encoder, EPOCH, n_steps=n_steps, share=share)
+    whole = of(encoder, family, 0, 1, 2, "behind")
+    assert found == ({0: set(), first: whole} if first else {0: whole})

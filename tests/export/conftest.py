@@ -173,7 +173,7 @@ def fit_layers(cfg, model):
             rows = model(batch).site_embeddings[site]
             layer.observe(rows.before, *[rows.labels] * layer.reads_labels)
             if layer.has_statistics:
-                layer.fit()
+                layer.fit(*[rows.before] * (layer.recent_rows() is None))  # it keeps none
         layer.eval()
 
 

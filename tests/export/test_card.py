@@ -116,13 +116,15 @@ def test_parts_and_data_are_cited():
         "encoder": {"_target_": "isotrain.encoders.huggingface.load_encoder"},
         "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "n_clusters": 8},
         "objective": {"simcse": {"_target_": "isotrain.objectives.simcse.SimCSE"}},
+        "optimizer": {"_target_": "isotrain.training.muon.MuonAdamW"},
+        "freezing": {"_target_": "isotrain.encoders.freezing.freeze_nothing"},
     }
 
     def keys():
         found = citations(config, "xlm-roberta", Text.data_sets)
         return [entry.partition("{")[2].partition(",")[0] for entry in found]
 
-    method = ["rajaee2021cluster", "rajaee2021finetuning", "gao2021simcse"]
+    method = ["rajaee2021cluster", "rajaee2021finetuning", "gao2021simcse", "jordan2024muon"]
     parts = ["conneau2020unsupervised", "hu2022lora", *method]
     assert keys() == [*parts, "merity2017pointer", "cer2017semeval"]
     config["source"] = {"_target_": "isotrain.tasks.data.demo_generator.DemoSource"}

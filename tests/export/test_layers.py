@@ -15,25 +15,9 @@ from isotrain.export.source_run import read_run
 from isotrain.export.transformers_folder import linear_head, write_transformers
 
 AFFINE = {
-    *(
-        "all_but_the_top",
-        "anti_clip",
-        "batch_norm",
-        "clip",
-        "frozen_zca",
-        "group_whitening",
-        "iso_bn",
-    ),
-    *(
-        "iso_grad",
-        "iter_norm",
-        "mean",
-        "none",
-        "spectral_temper",
-        "standardize",
-        "whitening",
-        "zca",
-    ),
+    *("all_but_the_top", "anti_clip", "batch_norm", "clip", "frozen_zca", "group_whitening"),
+    *("iso_bn", "iso_grad", "iter_norm", "mean", "none", "spectral_temper", "standardize"),
+    *("whitening", "zca", "zca_dense"),
 }
 CLUSTERS = {
     *("clip_cluster_pca", "cluster_mean", "cluster_pca", "gmm_pca", "protect_labels"),

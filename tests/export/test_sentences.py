@@ -76,6 +76,21 @@ def written(made_run):
     return run / "export" / "sentence-transformers"
 
 
+def test_a_scaled_cosine_is_left_out_and_the_card_says_so(made_run, of_the_run):
+    more = ("pooling=mean", "task.scaled_cosine=true", "training.head_lr_factor=100")
+    run = made_run(*STSB, *more, family="bert")
+    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
+    folder = run / "export" / "sentence-transformers"
+    assert "without scale and bias of the cosine" in (folder / "README.md").read_text()
+    known = of_the_run(run)
+    model = SentenceTransformer(str(folder), device="cpu").double()
+    u, v = (model.encode(texts, convert_to_tensor=True) for texts in known.columns)
+    head, cosines = known.model.double().head, torch.cosine_similarity(u, v)
+    assert head.bias.abs().item() > 1e-3
+    scaled = head.log_scale.exp() * cosines + head.bias
+    torch.testing.assert_close(scaled.detach(), known.output.logits[:, 0], rtol=0, atol=1e-5)
+
+
 def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written):
     model = SentenceTransformer(str(written), device="cpu", trust_remote_code=True)
     layer = model[2]

@@ -138,7 +138,8 @@ def test_epochs_of_several_processes_begin_where_the_phases_do(built):
 )
 def test_what_is_frozen_stays_bit_for_bit_and_the_rest_moves(built, group, option):
     """Every file of conf/freezing and conf/peft, two steps."""
-    more = ("freezing.n_blocks=1",) if option == "first_n" else ()
+    more = {"first_n": ("freezing.n_blocks=1",), "head_first": ("freezing.share=0.9",)}
+    more = more.get(option, ())
     experiment = built(*TRAIN_ONLY, f"{group}={option}", *more, "trainer.max_steps=2")
     module, plan = experiment.module, experiment.plan
     before = bits(module)
@@ -253,3 +254,25 @@ def test_dropout_of_frozen_parts(built, frozen_dropout):
         n_frozen = 0 if frozen_dropout else (2, 1, 0)[step // 4]  # states 0 to L
         assert found == [level < n_frozen for level in range(3)], step
     assert len(equal) == 12
+
+
+def test_the_head_trains_first_and_then_everything(built):
+    """As LP-FT: the first fifth of 12 steps, with the parameters of a layer."""
+    line = ("freezing=head_first", "isotropy=batch_norm", "trainer.max_epochs=1")
+    experiment = built(*TRAIN_ONLY, *line)
+    module, seen = experiment.module, []
+    start = bits(module)
+    on_steps(experiment, lambda step: seen.append(moved(module, start)))
+    fit(experiment)
+    outside = {n for n in start if not n.startswith("model.encoder.")}
+    assert any("transforms" in name for name in outside)
+    assert seen[0] == seen[1] == outside
+    assert len(seen) == 12
+    assert {k for n, k in levels(module.model.encoder).items() if in_encoder([n]) & seen[2]} == {
+        *(0, 1, 2),
+    }
+
+
+def test_a_head_without_parameters_cannot_train_first(built):
+    with pytest.raises(ValueError, match="nothing would train: the head of task=stsb form=bi"):
+        built("task=stsb", "task.form=bi", "pooling=mean", "freezing=head_first")

@@ -73,6 +73,7 @@ FROZEN = ("freezing=first_n", "freezing.n_blocks=1")
     [
         (FROZEN, "taken"),
         (("freezing=gradual",), "taken"),
+        (("freezing=head_first",), "taken"),
         ((), "no block is frozen"),
         ((*FROZEN, "training.frozen_dropout=true"), "training.frozen_dropout=true"),
         ((*FROZEN, "cache_dir=null"), "cache_dir=null"),
@@ -95,6 +96,7 @@ def test_a_run_says_why_frozen_blocks_are_computed(built, overrides, why):
         ("freezing=first_n", "freezing.n_blocks=1"),
         ("freezing=gradual", "freezing.unit=step", "freezing.every=2"),
         ("freezing=head_only",),
+        ("freezing=head_first", "freezing.share=0.5"),
         ("freezing=head_only", "isotropy=mean", "site=[layer_2]"),
     ],
 )

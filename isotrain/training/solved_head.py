@@ -1,0 +1,126 @@
+"""The linear head's start as a ridge solution. N examples, F features, C outputs.
+
+P vectors per example, D width; F = D for P = 1 and 4D for P = 2 (`pair_features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from isotrain.model.heads import LinearHead
+from isotrain.tasks.base import Task
+from isotrain.training.monitor.sampling import Reservoir
+from isotrain.types import Batch, ModelOutput
+
+STRENGTHS = tuple(10.0**k for k in range(-4, 3))  # tried, over the mean eigenvalue of XᵀX
+MOST = 100.0  # largest factor of logits: beyond, separable classes leave no gradient
+
+
+class Ridge(NamedTuple):
+    """A linear map y = W x + b, and what it gives for each example without that example."""
+
+    weight_CF: Tensor
+    bias_C: Tensor
+    strength: float  # λ over the mean eigenvalue of XᵀX
+    left_out_NC: Tensor
+
+
+def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
+    """The ridge regression whose leave-one-out error is smallest, in float64.
+
+    Minimises ‖X W − Y‖² + λ‖W‖² on centred X and Y, so that the bias is not penalised. With
+    H = 1/N + X (XᵀX + λ)⁻¹ Xᵀ, the residual of example i under the fit without it is
+    (y − ŷ)_i / (1 − H_ii): exact, without N fits. λ is one of `STRENGTHS` times tr(XᵀX)/F; a tie
+    goes to the smaller. Features without scatter get W = 0 and the mean target as b.
+
+    Allen 1974 (PRESS); Golub, Heath and Wahba 1979, equation 2.2.
+
+    >>> x = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    >>> found = ridge(x, 2 * x + 1)
+    >>> round(float(found.weight_CF), 2), round(float(found.bias_C), 2)
+    (2.0, 1.0)
+    """
+    x_NF, y_NC = x_NF.double(), y_NC.double()
+    n, n_features = x_NF.shape
+    mean_F, mean_C = x_NF.mean(dim=0), y_NC.mean(dim=0)
+    centred_NF, target_NC = x_NF - mean_F, y_NC - mean_C
+    value_F, vector_FF = torch.linalg.eigh(centred_NF.T @ centred_NF)
+    value_F = value_F.clamp_min(0.0)
+    along_NF = centred_NF @ vector_FF
+    moment_FC = along_NF.T @ target_NC
+    unit = (value_F.sum() / n_features).clamp_min(1e-200)  # for no scatter
+    best: tuple[float, Ridge] | None = None
+    for strength in STRENGTHS:
+        shrunk_F = 1 / (value_F + strength * unit)
+        residual_NC = target_NC - along_NF @ (shrunk_F[:, None] * moment_FC)
+        leverage_N = 1 / n + along_NF.square() @ shrunk_F
+        residual_NC = residual_NC / (1 - leverage_N)[:, None]
+        error = float(residual_NC.square().sum())
+        if best is None or error < best[0]:
+            weight_CF = (vector_FF @ (shrunk_F[:, None] * moment_FC)).T
+            bias_C = mean_C - weight_CF @ mean_F
+            best = error, Ridge(weight_CF, bias_C, strength, y_NC - residual_NC)
+    assert best is not None
+    return best[1]
+
+
+def best_factor(logits_NC: Tensor, labels_N: Tensor) -> float:
+    """The factor in [1, 100] of logits that minimises their mean cross-entropy.
+
+    The cross-entropy is convex in it, so its derivative is bisected.
+
+    >>> logits = torch.tensor([[1.0, 0.0]] * 4)  # three of four right: exp(a)/(1 + exp(a)) = 3/4
+    >>> round(best_factor(logits, torch.tensor([0, 0, 0, 1])), 4)  # ln 3
+    1.0986
+    """
+    logits_NC = logits_NC.double()
+    of_label_N = logits_NC.gather(1, labels_N[:, None])[:, 0]
+    low, high = 1.0, MOST
+    for _ in range(60):  # to rounding
+        middle = (low + high) / 2
+        expected_N = ((middle * logits_NC).softmax(dim=1) * logits_NC).sum(dim=1)
+        if float((expected_N - of_label_N).mean()) > 0:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def check_head(model_head: nn.Module, task: Task) -> None:
+    """Raise a ValueError for a head that is no linear map of features, or has no labels."""
+    if not task.has_loss or not isinstance(model_head, LinearHead):
+        kind = type(model_head).__name__
+        raise ValueError(
+            f"training.solved_head=true solves a linear head, and that of task={task.name} "
+            f"form={task.form} is none ({kind}); use task.form=cross, or training.solved_head=false"
+        )
+
+
+@torch.no_grad()
+def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> Ridge:
+    """Put the ridge solution on training examples into a linear head; what was found.
+
+    Of all examples those whose ids hash lowest are taken, `most` of them at most: the same ones
+    for any batch size and number of processes. Memory is most·F·16 bytes. A head of one output
+    regresses the labels. Otherwise targets are one-hot classes, and weights and biases are then
+    multiplied by the `best_factor` of the logits of left-out examples.
+    """
+    reservoir = Reservoir(most)
+    for batch, output in passes:
+        reservoir.add(batch.index, [head.features(output.pooled)], [batch.labels])
+    x_NF, labels_N = reservoir.cloud(0), reservoir.fact(0)  # in the order of their hashes
+    n_outputs = head.linear.out_features
+    if n_outputs == 1:
+        found = ridge(x_NF, labels_N[:, None])
+    else:
+        found = ridge(x_NF, one_hot(labels_N.long(), n_outputs))
+        factor = best_factor(found.left_out_NC, labels_N.long())
+        found = found._replace(weight_CF=factor * found.weight_CF, bias_C=factor * found.bias_C)
+    head.linear.weight.copy_(found.weight_CF)
+    head.linear.bias.copy_(found.bias_C)
+    return found

@@ -1,0 +1,99 @@
+"""A trained affine map that starts as soft ZCA whitening. N embeddings, D width."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from isotrain.arguments import Bounds, checked
+from isotrain.geometry.levels import energy_kept
+from isotrain.geometry.rows import wide
+from isotrain.geometry.whitening import inverse_root, whitening_map
+from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
+from isotrain.transforms.queue import finite_labelled
+
+
+class ZCADense(RowTransform):
+    """Isotropy layer `[N, D] -> [N, D]`: y = W x + b, trained, from soft ZCA at the start.
+
+    The first `fit` sets W = M and b = −M μ with the mean μ and the symmetric map M of `ZCA` on the
+    embeddings of the start, as `frozen_zca` has them for good. From then on nothing is fitted: W
+    and b change by gradient alone, with the learning rate of the head (`lr` times
+    `training.head_lr_factor`), and weight decay draws W towards 0. Training and
+    evaluation apply the same map; an embedding's result does not depend on its batch.
+
+    Half precision is computed in float32, with D² + D parameters.
+
+    Args:
+        width: D.
+        epsilon, keep_scale: of the start, as in `ZCA`.
+
+    Raises:
+        ValueError: an illegal number, or embeddings of another width.
+        RuntimeError: training, evaluation or `fit()` before `fit(x)`.
+
+    Soft ZCA: Diera et al. 2024; training on from there is ours.
+
+    >>> x = torch.tensor([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
+    >>> layer = ZCADense(width=2, epsilon=0.0)
+    >>> layer.fit(x)
+    >>> layer(x).abs().mul(10).round().tolist()[0]  # √5 each, as with ZCA
+    [22.0, 22.0]
+    >>> layer.needs_fit(), layer.weight.requires_grad
+    (False, True)
+    """
+
+    stats: TrainStats = "start"
+    eval_stats: EvalStats = "refit"  # of the one `fit`: on all training examples
+    is_fitted: Tensor
+
+    @checked
+    def __init__(
+        self,
+        width: Annotated[int, Bounds(1)],
+        epsilon: Annotated[float, Bounds(0)] = 0.1,
+        keep_scale: bool = True,
+    ) -> None:
+        super().__init__(width)
+        self.epsilon, self.keep_scale = epsilon, keep_scale
+        self.weight = nn.Parameter(torch.eye(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("is_fitted", torch.tensor(False))
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """W x + b."""
+        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
+            raise ValueError(f"embeddings must be [N, {self.width}], got {tuple(x_ND.shape)}")
+        if self.needs_fit() and (torch.is_grad_enabled() or not self.training):
+            raise RuntimeError(
+                "this layer starts from embeddings: call fit(x) first (the trainer does so before "
+                "the first evaluation)"
+            )
+        with torch.autocast(x_ND.device.type, enabled=False):
+            wide_ND = wide(x_ND)
+            weight_DD, bias_D = self.weight.to(wide_ND.dtype), self.bias.to(wide_ND.dtype)
+            y_ND = wide_ND @ weight_DD.T + bias_D
+            self.counters = {}
+            if self.training:
+                self.counters["energy_kept"] = energy_kept(wide_ND.detach(), y_ND.detach())
+            return y_ND.to(x_ND.dtype)
+
+    @torch.no_grad()
+    def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
+        """Start from the soft ZCA of these embeddings; once it has, `fit()` changes nothing."""
+        if x_ND is None:
+            if self.needs_fit():
+                raise RuntimeError("it starts from embeddings, and observe keeps none: call fit(x)")
+            return
+        rows_ND, _ = finite_labelled(wide(x_ND), None)
+        with torch.autocast(x_ND.device.type, enabled=False):
+            start = whitening_map(rows_ND, self.epsilon, self.keep_scale, inverse_root)
+        self.weight.copy_(start.matrix_DD.T)
+        self.bias.copy_(-start.centre_D @ start.matrix_DD)
+        self.is_fitted.fill_(True)
+
+    def needs_fit(self) -> bool:
+        """Whether it has not started yet."""
+        return not bool(self.is_fitted)

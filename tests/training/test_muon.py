@@ -1,0 +1,228 @@
+"""Muon and AdamW in one optimizer: against each alone, in groups, runs, stops and processes."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from isotrain.config.sweep import check_sweep
+from isotrain.encoders.adapters import ia3, lora
+from isotrain.encoders.tiny import build_tiny
+from isotrain.training.muon import MuonAdamW, matrices_of_blocks
+from isotrain.training.optim import parameter_groups
+from isotrain.training.requirements import check
+from tests.processes import train_on_ranks
+from tests.stopped_runs import finished, stopped
+
+MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "metric=[]")
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 12), nn.LayerNorm(12), nn.Linear(12, 4))
+
+
+def optimizer_of(module, matrices, **options):
+    return MuonAdamW(parameter_groups(module, matrices=matrices), **options)
+
+
+def set_gradients(module, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def test_each_part_steps_as_it_does_alone():
+    ours, alone = net(), net()
+    optimizer = optimizer_of(
+        *(ours, {id(ours[0].weight)}),
+        **{"lr": 1e-2, "weight_decay": 0.1, "muon_lr": 3e-2, "muon_weight_decay": 0.2},
+    )
+    muon = torch.optim.Muon(
+        *([alone[0].weight], 3e-2, 0.2), momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    others = parameter_groups(nn.ModuleList([nn.ParameterList([alone[0].bias]), *alone[1:]]))
+    adamw = torch.optim.AdamW(others, lr=1e-2, weight_decay=0.1, fused=True)
+    for seed in range(4):
+        set_gradients(ours, seed)
+        set_gradients(alone, seed)
+        for one in (optimizer, muon, adamw):
+            one.step()
+    for name, parameter in ours.named_parameters():
+        assert torch.equal(parameter, alone.get_parameter(name)), name
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (24, 8), (8, 24)])
+@pytest.mark.parametrize("how", ["match_rms_adamw", "original"])
+def test_an_update_of_a_matrix_is_orthogonal_up_to_its_scale(shape, how):
+    weight = nn.Parameter(torch.zeros(shape))
+    optimizer = MuonAdamW([{"params": [weight], "is_matrix": True}], muon_lr=0.1, adjust_lr_fn=how)
+    directions = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    weight.grad = directions.U @ torch.linspace(1, 5, 8).diag() @ directions.Vh
+    optimizer.step()
+    a, b = shape
+    scale = 0.2 * max(a, b) ** 0.5 if how == "match_rms_adamw" else max(1, a / b) ** 0.5
+    sizes = torch.linalg.svdvals(weight.detach()) / (0.1 * scale)
+    assert bool(((sizes > 0.6) & (sizes < 1.3)).all())
+    expected = directions.U @ directions.Vh  # the gradient, all of whose singular values are 1
+    cosine = -(weight.detach() * expected).sum() / weight.detach().norm() / expected.norm()
+    assert cosine > 0.97
+    if how == "match_rms_adamw":
+        assert float(weight.detach().square().mean().sqrt()) == pytest.approx(0.02, rel=0.3)
+
+
+class Whole(nn.Module):
+    """An encoder and a head, as in a run."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = build_tiny(width=8, n_blocks=2, n_heads=1)
+        self.head = nn.Linear(8, 2)
+
+
+def taken(module, **options):
+    """Names that Muon takes, and the factors of their groups."""
+    name_of = {id(p): name for name, p in module.named_parameters()}
+    matrices = matrices_of_blocks(module.encoder)
+    groups = parameter_groups(module, module.encoder, matrices=matrices, **options)
+    assert sum(len(g["params"]) for g in groups) == sum(
+        p.requires_grad for p in module.parameters()
+    )
+    muon = [g for g in groups if g.get("is_matrix")]
+    return {name_of[id(p)]: g["lr_factor"] for g in muon for p in g["params"]}
+
+
+def test_muon_takes_the_matrices_of_blocks_and_nothing_else():
+    module = Whole()
+    found = taken(module, layer_decay=0.5, head_lr_factor=10.0)
+    expected = {
+        name: 0.5 if ".layer.0." in name else 1.0
+        for name, p in module.named_parameters()
+        if ".layer." in name and p.ndim == 2
+    }
+    assert found == expected
+    assert len(found) == 2 * 6  # query, key, value, output, and two of the feed-forward
+    module.encoder.blocks[0].distances = nn.Embedding(3, 8)  # as with relative positions
+    module.encoder.blocks[0].kernel = nn.Conv1d(2, 2, 1)
+    assert taken(module, layer_decay=0.5) == expected
+
+
+def test_of_adapters_it_takes_the_factors_of_lora_and_no_scales():
+    with_lora, with_scales = Whole(), Whole()
+    trained = lora(with_lora.encoder, r=2)
+    assert taken(with_lora).keys() == {f"encoder.{name}" for name in trained}
+    ia3(with_scales.encoder)
+    assert taken(with_scales) == {}
+
+
+def test_a_state_that_is_loaded_goes_on_bit_by_bit():
+    ours = net()
+    optimizer = optimizer_of(ours, {id(ours[0].weight)}, lr=1e-2)
+    for seed in range(3):
+        set_gradients(ours, seed)
+        optimizer.step()
+    again = copy.deepcopy(ours)
+    other = optimizer_of(again, {id(again[0].weight)})
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for name, parameter in ours.named_parameters():
+        one, two = optimizer.state[parameter], other.state[again.get_parameter(name)]
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[key], two[key]) for key in one)
+        assert ("momentum_buffer" in one) == (name == "0.weight")
+    for seed in range(3, 6):
+        for module, one in ((ours, optimizer), (again, other)):
+            set_gradients(module, seed)
+            one.step()
+    assert all(torch.equal(p, again.get_parameter(n)) for n, p in ours.named_parameters())
+    ours[0].weight.grad, kept = None, ours[0].weight.detach().clone()
+    optimizer.step()
+    assert torch.equal(ours[0].weight, kept)  # no decay either, as with AdamW
+
+
+def test_a_closure_is_called_once_and_its_loss_comes_back():
+    ours = net()
+    optimizer = optimizer_of(ours, {id(ours[0].weight)})
+    x = torch.ones(3, 6)
+
+    def closure():
+        loss = ours(x).square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() > 0
+    assert len(optimizer.state) == len(list(ours.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("optimizer.muon_lr=-1", "optimizer.muon_lr must be at least 0"),
+        ("optimizer.momentum=1.0", "optimizer.momentum must be below 1"),
+        ("optimizer.muon_weight_decay=-0.1", "optimizer.muon_weight_decay must be at least 0"),
+        ("optimizer.adjust_lr_fn=none", "must be match_rms_adamw or original"),
+        ("optimizer.nesterov=false", "no key optimizer.nesterov"),
+    ],
+)
+def test_wrong_values_are_refused(override, told):
+    runs, _, mistakes = check_sweep(["optimizer=muon", "encoder=tiny", "source=demo", override])
+    if not mistakes:
+        with pytest.raises(ValueError, match="optimizer") as error:
+            check(runs[0].cfg)
+        mistakes = [str(error.value)]
+    assert told in " ".join(mistakes)
+
+
+# Runs
+
+STAGED = (
+    *("freezing=gradual", "freezing.unit=step", "freezing.every=4", "training.layer_decay=0.7"),
+    *("training.head_lr_factor=10", "trainer.gradient_clip_val=0.5"),
+)
+WITH_LORA = ("peft=lora", "peft.r=2")
+
+
+@pytest.mark.parametrize("how", [STAGED, WITH_LORA], ids=["staged", "lora"])
+def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatch, how):
+    line = (*small, *MUON, *how, "cache_dir=null", "trainer.accumulate_grad_batches=2")
+    line = (*line, "trainer.max_epochs=2", "checkpoint.every_steps=3")
+    whole = composed(*line, f"output_dir={tmp_path / 'whole'}")
+    _, records, state = finished(whole)
+    cfg = composed(*line, f"output_dir={tmp_path / 'stopped'}")
+    stopped(cfg, monkeypatch, "training_step", 11)
+    _, again, weights = finished(cfg)
+    assert again == records
+    assert [name for name in state if not state[name].equal(weights[name])] == []
+
+
+def test_without_a_matrix_it_is_adamw_and_says_so(composed, small, tmp_path):
+    line = (*small, "task=rte", "metric=[]", "cache_dir=null", "freezing=bitfit")
+    _, _, plain = finished(composed(*line, f"output_dir={tmp_path / 'adamw'}"))
+    muon = composed(*line, "optimizer=muon", f"output_dir={tmp_path / 'muon'}")
+    with pytest.warns(UserWarning, match="optimizer=muon changes nothing over optimizer=adamw"):
+        _, _, found = finished(muon)
+    assert [name for name in plain if not plain[name].equal(found[name])] == []
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(small, tmp_path):
+    """Muon iterates in bfloat16, so that sums in another order may change an update by 2⁻⁸."""
+    line = [
+        *(*small, *MUON, "threads=1", "data.batch_size=15", "encoder.dropout=0"),
+        *("task.head_dropout=0", "trainer.precision=64-true", "cache_dir=null"),
+    ]
+    states, records = [], []
+    for n in (1, 2):
+        folder, text = train_on_ranks(n, tmp_path / str(n), *line)
+        assert "Warning" not in text
+        records.append(json.loads((folder / "result.json").read_text()))
+        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
+    assert records[0]["phases"] == records[1]["phases"]
+    lrs = {group["lr"] for group in records[0]["phases"][0]["groups"]}
+    assert lrs == {1e-3}
+    for name, one in states[0].items():
+        if one.is_floating_point() and not name.endswith("key.bias"):
+            assert float((one - states[1][name]).norm() / one.norm().clamp_min(1e-3)) < 1e-2, name
