@@ -50,7 +50,6 @@ from isotrain.training.monitor.measurement import value_names
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.parts import made
-from isotrain.training.solved_head import check_head
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
@@ -91,9 +90,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
-    check_parts(model, task, objectives)  # before any data are read
-    if cfg.training.solved_head:
-        check_head(model.head, task)
+    check_parts(model, task, objectives, cfg.training.solved_head)  # before any data are read
     reads_start = any(objective.reads_start for objective in objectives.values())
     frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
@@ -235,7 +232,7 @@ def _weights(
         training.objective_weight_as,
         training.objective_weight_schedule,
         n_steps,
-        int(training.warmup_fraction * n_steps),
+        max(1, int(training.warmup_fraction * n_steps)),
     )
 
 

@@ -157,8 +157,8 @@ def devices(content: Content) -> Iterator[str]:
 def an_end(content: Content) -> Iterator[str]:
     """Training ends."""
     trainer = content["trainer"]
-    if trainer.get("max_epochs", -1) == -1 and trainer.get("max_steps", -1) == -1:
-        yield "trainer.max_epochs and max_steps are both -1: training would never end"
+    if trainer.get("max_epochs", -1) in (-1, None) and trainer.get("max_steps", -1) == -1:
+        yield "trainer.max_epochs and max_steps set no end: training would never end; set one"
 
 
 def precision(content: Content) -> Iterator[str]:

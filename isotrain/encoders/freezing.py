@@ -134,8 +134,8 @@ def train_head_first(
     """Only the head trains in the first `share` of all steps, then everything (LP-FT).
 
     The encoder starts to change when the head fits its pre-trained embeddings: a random head would
-    distort them. The first stage has round(share·n_steps) steps, at least one. Isotropy layers
-    with parameters and objectives train with the head; the learning rate schedule runs on.
+    distort them. The first stage has round(share·n_steps) steps, at least one and not all. Isotropy
+    layers with parameters and objectives train with the head; the learning rate schedule runs on.
 
     Kumar et al. 2022, section 3.4; there linear probing has learning rates and epochs of its own.
 
@@ -144,7 +144,7 @@ def train_head_first(
     >>> {step: len(names) for step, names in plan.items()}
     {0: 0, 6: 21}
     """
-    first = min(n_steps, max(1, round(share * n_steps)))
+    first = max(0, min(n_steps - 1, max(1, round(share * n_steps))))
     return {0: frozenset()} | {int(first): _from_level(encoder, 0)[0]}
 
 

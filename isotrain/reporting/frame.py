@@ -116,7 +116,7 @@ def study_rows(
         gone = sum(arm not in study.arms for arm in recorded.get(task, ()))
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
-            gain = _gain(score, base, first) if is_score(score) else None
+            gain = _gain(score, base, first) if is_score(score) else NO_SEEDS
             is_main = any(_name(score) == _name(run.monitor) for run in of_task)
             margin = _margin(study, gain) if is_main and is_score(score) else None
             of_score, others = (
@@ -126,7 +126,10 @@ def study_rows(
             lost = [gap for gap in gaps if gap.has_failed and gap.task == task]
             failed = Counter(gap.arm for gap in lost if gap.score in ("", score))
             empty = sum(not row.n and row.method != study.baseline for row in own)
-            own = [row._replace(failed=failed[row.method], gain=gain) for row in own]
+            own = [
+                row._replace(failed=failed[row.method], gain=gain.mean if gain.n else None)
+                for row in own
+            ]
             references = _references(task, score, base) + _untrained(task, score, base, starts)
             own = [*references, *_corrected(own, gone + empty)]
             rows += [row._replace(runs=kind) for row in own]
@@ -313,20 +316,26 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
     return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
 
 
-def _gain(score: str, base: Sequence[Run], first: Starts) -> float | None:
-    """What fine-tuning adds to a score of the baseline, paired by seed; None if that may be 0."""
+def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
+    """What fine-tuning adds to a score of the baseline, paired by seed; n = 0 without an increase.
+
+    That is where the CI holds 0, or the score gets worse.
+    """
+    sign = -1 if _name(score) in LOSSES else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
     found = summarize(gains) if gains else NO_SEEDS
-    is_known = found.low is not None and found.high is not None and found.low * found.high > 0
-    return found.mean if is_known else None
+    ends = (found.low, found.high)
+    return found if all(end is not None and sign * end > 0 for end in ends) else NO_SEEDS
 
 
-def _margin(study: Study, gain: float | None) -> float | None:
-    """The margin of equivalence; None where it is a share of a gain that is not known."""
+def _margin(study: Study, gain: Summary) -> float | None:
+    """The margin of equivalence; a share is one of the end of the gain's CI that is nearer to 0."""
     if study.margin_share is None:
         return study.margin
-    return None if gain is None else study.margin_share * abs(gain)
+    if gain.low is None or gain.high is None:
+        return None
+    return study.margin_share * min(abs(gain.low), abs(gain.high))
 
 
 def _name(score: str) -> str:

@@ -215,7 +215,10 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         same = study.margin_share is None and len({margin_text(*m[1:]) for m in margins}) == 1
         within = margin_text(*next(iter(margins))[1:]) if same else "; ".join(of)
         if study.margin_share is not None:
-            within = f"{study.margin_share:.0%} of {study.baseline} − untrained: {within}"
+            within = (
+                f"{study.margin_share:.0%} of {study.baseline} − untrained (the end of its CI "
+                f"nearer to 0): {within}"
+            )
         texts.append(
             f"TOST p: of a difference beyond the margin, {within}, by two one-sided t tests; a "
             "small one says that the difference is smaller than that. It is not corrected, and "
@@ -240,7 +243,8 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         texts.append(
             f"% of gain: the difference over what fine-tuning adds to {study.baseline} (its mean "
             "less untrained, paired by seed), in percent with its 95 % CI; the spread of the gain "
-            "itself is left out. Not given where the CI of the gain holds 0."
+            "itself is left out. Not given where the CI of the gain holds 0, or the score gets "
+            "worse."
         )
     if any(row.score.endswith("/scaled_loss") for row in rows):
         texts.append(
@@ -250,7 +254,8 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
     if any((key := parse_key(row.score)) and key.view in TITLES for row in rows):
         texts.append(
             "Isotropy of a layer: the encoder's own embeddings on dev before any isotropy layer, "
-            "in the view that is pooled; N: embeddings, and those of a site are another sample."
+            "in the view that is pooled (CLS, mean, else all tokens); N: embeddings, of another "
+            "sample than those of a site."
         )
     if {row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}:
         texts.append("Majority class and chance: what needs no model.")

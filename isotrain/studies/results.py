@@ -200,7 +200,8 @@ def _shown(
     The monitored score and its test twin; beside an accuracy, the log loss of test, as it is and
     scaled by a temperature. Isotropy of the encoder's own embeddings (the last layer, in the view
     that is pooled, before any layer at a site of it) by the first headline metric, mean cosine and
-    ln I(W) less its null; of the input and output of each site by the first headline metric.
+    ln I(W) less its null; of the input and output of each site by the first headline metric. The
+    own embeddings are left out where a layer below the last block changes them.
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
@@ -215,7 +216,9 @@ def _shown(
     last = max((c.where for c in curves if c.view in VIEWS), default="")
     views = [c.view for c in curves if c.where == last]
     view = next((v for v in (VIEWS_OF.get(pooling, "tokens"), *VIEWS) if v in views), "")
-    clouds = [CurveKey(name, last, view) for name in dict.fromkeys((metric, *OWN))]
+    is_behind = any(c.view == "before" and c.where.startswith("layer_") for c in curves)
+    names = () if is_behind else dict.fromkeys((metric, *OWN))
+    clouds = [CurveKey(name, last, view) for name in names]
     sites = [c for c in curves if c.metric == metric and c.view in SIDES]
     sites.sort(key=lambda c: (c.where, c.view == "after"))
     for cloud in [*(c for c in clouds if c.text in every), *sites]:

@@ -15,6 +15,7 @@ from isotrain.config.read_points import read_point
 from isotrain.config.schema import TrainingConfig
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
+from isotrain.model.heads import ScaledCosineHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
@@ -30,9 +31,12 @@ from isotrain.training.module import FineTuning
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
 from isotrain.training.parts import calls_of, check_call
+from isotrain.training.solved_head import check_head
 
 
-def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
+def check_parts(
+    model: IsotropicModel, task: Task, objectives: Mapping[str, Objective], solved_head: bool
+) -> None:
     """Raise a ValueError for parts that do not fit together, whatever the data."""
     encoder, pooling = model.encoder, model.pooling
     for part, members in calls_of(model, task, objectives).items():
@@ -47,6 +51,8 @@ def check_parts(model: IsotropicModel, task: Task, objectives: Mapping[str, Obje
     check_reads(objectives, encoder, n_vectors, task.n_sequences)
     check_starts(objectives, model)
     check_views(objectives, encoder)
+    if solved_head:
+        check_head(model.head, task)
 
 
 def check_experiment(
@@ -352,6 +358,12 @@ def warn_of_no_effect(
     if module.head_lr_factor != 1 and not any(group["is_head"] for group in groups):
         reasons[f"training.head_lr_factor={module.head_lr_factor}"] = (
             f": with task={task.name} form={task.form} only the encoder trains"
+        )
+    head = module.model.head
+    if isinstance(head, ScaledCosineHead) and module.head_lr_factor == 1:
+        rank_zero_warn(
+            "task.scaled_cosine=true hardly moves scale and bias at the learning rate of the "
+            "encoder; add training.head_lr_factor=100"
         )
     if is_muon(module.optimizer) and not any(group.get("is_matrix") for group in groups):
         reasons["optimizer=muon"] = (

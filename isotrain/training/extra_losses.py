@@ -57,7 +57,7 @@ class ExtraLosses(nn.Module):
 
     Args:
         objectives: by name.
-        weights: of these objectives; None = as they are given.
+        weights: of these objectives; None = constant weights.
         start: the encoder as it starts, where an objective reads it.
 
     Raises:

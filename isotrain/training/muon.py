@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
 from isotrain.arguments import Bounds, checked
 
@@ -22,8 +22,8 @@ class MuonAdamW(Optimizer):
     M ← μ M + (1 − μ) G;  O = NS(G + μ (M − G));  W ← (1 − γ λ) W − γ s O
 
     NS is a Newton–Schulz iteration in bfloat16 that brings all singular values to about 1
-    (0.7 to 1.2), so each update is nearly orthogonal. The factor s is 0.2·√max(A, B)
-    (`match_rms_adamw`: entries have the rms of an AdamW update, 0.2) or √max(1, A/B) (`original`).
+    (0.7 to 1.2), so each update is nearly orthogonal. With the factor s = 0.2·√max(A, B) its
+    entries have the rms of an AdamW update, 0.2.
 
     `parameter_groups` marks the matrices: the 2-D parameters of blocks, factors of LoRA included,
     each orthogonalised alone; no embeddings, no (IA)³ scales. Everything else (norms, biases,
@@ -39,16 +39,15 @@ class MuonAdamW(Optimizer):
         muon_lr: γ.
         momentum: μ, in [0, 1).
         muon_weight_decay: λ.
-        adjust_lr_fn: the factor s.
 
     Raises:
         ValueError: a number outside its bounds, or a matrix group with a parameter that is not 2-D.
 
-    Jordan et al. 2024; `match_rms_adamw`: Liu et al. 2025, equation 4.
+    Jordan et al. 2024; the factor: Liu et al. 2025, equation 4. Needs torch 2.9.
 
     >>> w, b = torch.nn.Parameter(torch.zeros(2, 2)), torch.nn.Parameter(torch.zeros(2))
     >>> groups = [{"params": [w], "is_matrix": True}, {"params": [b]}]
-    >>> optimizer = MuonAdamW(groups, muon_lr=1.0, adjust_lr_fn="original")
+    >>> optimizer = MuonAdamW(groups, muon_lr=5.0 / 2**0.5)
     >>> w.grad, b.grad = torch.tensor([[0.0, 5.0], [-0.1, 0.0]]), torch.ones(2)
     >>> optimizer.step()
     >>> w.detach().round().tolist()  # less an orthogonal matrix, about
@@ -67,8 +66,9 @@ class MuonAdamW(Optimizer):
         muon_lr: Annotated[float, Bounds(0, 1e9)] = 5e-5,
         momentum: Share = 0.95,
         muon_weight_decay: Annotated[float, Bounds(0, 1e18)] = 0.01,
-        adjust_lr_fn: Literal["match_rms_adamw", "original"] = "match_rms_adamw",
     ) -> None:
+        from torch.optim import Muon  # of torch 2.9 and newer: runs with AdamW do not need it
+
         groups: list[dict[str, Any]] = [
             one if isinstance(one, dict) else {"params": [one]} for one in params
         ]
@@ -82,7 +82,7 @@ class MuonAdamW(Optimizer):
                 lr=muon_lr,
                 weight_decay=muon_weight_decay,
                 momentum=momentum,
-                adjust_lr_fn=adjust_lr_fn,
+                adjust_lr_fn="match_rms_adamw",
             )
         if others := [group for group in groups if not group["is_matrix"]]:
             first, second = betas

@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.base import Task
 from isotrain.training.monitor.sampling import Reservoir
+from isotrain.training.temperature import best_factor
 from isotrain.types import Batch, ModelOutput
 
 STRENGTHS = tuple(10.0**k for k in range(-4, 3))  # tried, over the mean eigenvalue of XᵀX
@@ -69,28 +70,6 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
     return best[1]
 
 
-def best_factor(logits_NC: Tensor, labels_N: Tensor) -> float:
-    """The factor in [1, 100] of logits that minimises their mean cross-entropy.
-
-    The cross-entropy is convex in it, so its derivative is bisected.
-
-    >>> logits = torch.tensor([[1.0, 0.0]] * 4)  # three of four right: exp(a)/(1 + exp(a)) = 3/4
-    >>> round(best_factor(logits, torch.tensor([0, 0, 0, 1])), 4)  # ln 3
-    1.0986
-    """
-    logits_NC = logits_NC.double()
-    of_label_N = logits_NC.gather(1, labels_N[:, None])[:, 0]
-    low, high = 1.0, MOST
-    for _ in range(60):  # to rounding
-        middle = (low + high) / 2
-        expected_N = ((middle * logits_NC).softmax(dim=1) * logits_NC).sum(dim=1)
-        if float((expected_N - of_label_N).mean()) > 0:
-            high = middle
-        else:
-            low = middle
-    return low
-
-
 def check_head(model_head: nn.Module, task: Task) -> None:
     """Raise a ValueError for a head that is no linear map of features, or has no labels."""
     if not task.has_loss or not isinstance(model_head, LinearHead):
@@ -102,12 +81,12 @@ def check_head(model_head: nn.Module, task: Task) -> None:
 
 
 @torch.no_grad()
-def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> Ridge:
-    """Put the ridge solution on training examples into a linear head; what was found.
+def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> None:
+    """Put the ridge solution on training examples into a linear head.
 
     Of all examples those whose ids hash lowest are taken, `most` of them at most: the same ones
-    for any batch size and number of processes. Memory is most·F·16 bytes. A head of one output
-    regresses the labels. Otherwise targets are one-hot classes, and weights and biases are then
+    for any batch size and number of processes. Memory is about most·F·36 bytes. A head of one
+    output regresses the labels. Otherwise targets are one-hot classes, and weights and biases are then
     multiplied by the `best_factor` of the logits of left-out examples.
     """
     reservoir = Reservoir(most)
@@ -119,8 +98,7 @@ def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], mo
         found = ridge(x_NF, labels_N[:, None])
     else:
         found = ridge(x_NF, one_hot(labels_N.long(), n_outputs))
-        factor = best_factor(found.left_out_NC, labels_N.long())
+        factor = best_factor(found.left_out_NC, labels_N.long(), 1.0, MOST)
         found = found._replace(weight_CF=factor * found.weight_CF, bias_C=factor * found.bias_C)
     head.linear.weight.copy_(found.weight_CF)
     head.linear.bias.copy_(found.bias_C)
-    return found

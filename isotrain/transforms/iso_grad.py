@@ -84,7 +84,7 @@ def _unit(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class IsoGrad(RowTransform):
-    """Isotropy layer `[N, D] -> [N, D]`: the identity, whose backward asks for isotropy.
+    """Isotropy layer `[N, D] -> [N, D]`: the identity, whose backward adds an isotropy gradient.
 
     Embeddings pass unchanged, in training and evaluation. In backward the gradient g `[N, D]` that
     comes from the losses behind the layer becomes g + ρ·‖g‖·h/‖h‖: h is the gradient of

@@ -327,6 +327,8 @@ ISTAR = ("task.form=bi", "objective=[istar]")
             ["monitor.views must have each of its names once, got ['cls"],
         ),
         (("optimizer.betas=[0.9,0.9]",), []),
+        (("trainer.max_epochs=null",), ["trainer.max_epochs and max_steps set no end"]),
+        (("trainer.max_epochs=-1", "trainer.max_steps=3"), []),
         (("isotropy=[zca]",), []),
         (("output_dir=", "cache_dir=''"), ["output_dir is empty", "cache_dir is empty"]),
         (("+trainer.limit_train_batches=0",), ["trainer.limit_train_batches must be above 0"]),

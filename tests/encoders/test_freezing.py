@@ -178,7 +178,7 @@ def test_what_is_frozen_rests(encoder, family):
 
 @pytest.mark.parametrize(
     ("n_steps", "share", "first"),
-    [(30, 0.2, 6), (12, 0.1, 1), (3, 0.1, 1), (1, 0.2, 1), (0, 0.2, 0), (7, 0.9, 6)],
+    [(30, 0.2, 6), (12, 0.1, 1), (3, 0.1, 1), (3, 0.9, 2), (1, 0.2, 0), (0, 0.2, 0), (7, 0.9, 6)],
 )
 def test_the_head_first(encoder, family, n_steps, share, first):
     found = train_head_first(encoder, EPOCH, n_steps=n_steps, share=share)

@@ -257,7 +257,9 @@ def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
     share = replace(STUDY, margin=None, margin_share=0.5)
     _, untrained, none, mean = study_rows(share, begun)
     assert none.gain == mean.gain == pytest.approx(0.105)
-    assert mean.margin == pytest.approx(0.5 * (none.mean - untrained.mean))
+    assert none.mean - untrained.mean == pytest.approx(none.gain)
+    low, high = stats.t.interval(0.95, 2, 0.105, stats.sem([0.1, 0.105, 0.11]))
+    assert mean.margin == pytest.approx(0.5 * min(low, high))
     tested = [
         run._replace(
             scores={**run.scores, "test/accuracy": 0.4 + 0.1 * run.seed**2 * (run.arm == "mean")},
@@ -272,7 +274,8 @@ def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
 
 
 @pytest.mark.parametrize(
-    ("gains", "is_known"), [((0.2, 0.0, 0.1), False), ((0.11, 0.1, 0.1), True)]
+    ("gains", "is_known"),
+    [((0.2, 0.0, 0.1), False), ((-0.1, -0.11, -0.1), False), ((0.11, 0.1, 0.1), True)],
 )
 def test_a_gain_that_may_be_0_is_no_scale(predicted, gains, is_known):
     for run in predicted[:3]:
@@ -282,6 +285,18 @@ def test_a_gain_that_may_be_0_is_no_scale(predicted, gains, is_known):
     ends = (row.difference, row.difference_low, row.difference_high)
     shares = [f"{100 * end / row.gain:+.0f}".replace("-", "−") for end in ends if is_known]
     assert share_text(row) == (f"{shares[0]} [{shares[1]}, {shares[2]}]" if is_known else "")
+
+
+@pytest.mark.parametrize(("start", "is_known"), [(0.9, True), (0.6, False)])
+def test_a_loss_gains_where_it_falls(predicted, start, is_known):
+    """And says nothing of shares where fine-tuning raises it."""
+    for run in predicted:
+        run.scores["test/loss"], run.shown["test/loss"] = 0.7 + 0.001 * run.seed, 9
+        run.scores["test/loss"] -= 0.04 * (run.arm == "mean")
+        log_step_0(run, **{"test/loss": start})
+    rows = [row for row in methods(STUDY, predicted) if row.score == "test/loss"]
+    assert {row.gain is not None for row in rows} == {is_known}
+    assert share_text(rows[1]).startswith("+20" if is_known else "")
 
 
 def test_isotropy_at_step_0_is_a_row_and_gives_no_gain(predicted):

@@ -58,3 +58,15 @@ def test_what_it_compares_can_be_shown_or_it_says_that_it_explores(name):
     in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
     can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
     assert can_show != ("Exploratory" in (CONF / f"{name}.yaml").read_text("utf-8"))
+
+
+def test_small_sets_are_trained_for_as_many_steps():
+    study, steps = load_study("where_isotropy_pays"), 200
+    jobs = plan_jobs(
+        replace(study, seeds=(3,)), ["encoder=tiny", "encoder.n_blocks=2", "source=demo"]
+    )
+    assert {job.cfg.trainer.max_steps for job in jobs} == {steps}
+    sizes = [job.cfg.data.n_train for job in jobs if job.arm == "none"]
+    assert sizes == [100, 300, 1000, None]
+    for n_train in sizes[:3]:  # the epochs suffice
+        assert -(-n_train // 32) * jobs[0].cfg.trainer.max_epochs >= steps

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.model.distributed import all_gather, sum_over_processes
 from isotrain.runs.predictions import Predictions, read_predictions, write_predictions
-from isotrain.training.callbacks.temperature import scaled_loss
+from isotrain.training.temperature import scaled_loss
 from isotrain.types import Batch
 
 MAJORITY, SPREAD = "val/predicted_majority_share", "val/spread"
