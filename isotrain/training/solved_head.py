@@ -86,7 +86,7 @@ def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], mo
 
     Of all examples those whose ids hash lowest are taken, `most` of them at most: the same ones
     for any batch size and number of processes. Memory is about most·F·36 bytes. A head of one
-    output regresses the labels. Otherwise targets are one-hot classes, and weights and biases are then
+    output regresses the labels. Otherwise targets are one-hot classes, and the map is then
     multiplied by the `best_factor` of the logits of left-out examples.
     """
     reservoir = Reservoir(most)
