@@ -128,12 +128,12 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
-    """The works that the isotropy layer and the objectives of a run follow."""
+    """The works that layer, objectives, freezing and optimizer of a run follow."""
     modules = [
         str(value).split(".")[-2]
         for key, value in flat(config)
         if key.endswith("_target_")
-        and key.startswith(("isotropy.", "objective."))
+        and key.startswith(("isotropy.", "objective.", "freezing.", "optimizer."))
         and "." in str(value)
     ]
     return [f"{m}: {work}" for m in dict.fromkeys(modules) if (work := citation(m))]

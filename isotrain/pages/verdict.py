@@ -240,7 +240,7 @@ def _around(curves: Curves, metric: str, end: End) -> list[Answer]:
         text = f"Input → output at {_at(end)}: {'; '.join(layers)}."
         found.append(Answer("What does the isotropy layer change?", text))
     if bare:
-        text = f"Without an isotropy layer, at {'; '.join(bare)}."
+        text = f"Without a layer that changes embeddings, at {'; '.join(bare)}."
         found.append(Answer("What does the head read?", text))
     return found
 

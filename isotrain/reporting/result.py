@@ -59,6 +59,9 @@ def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
     if len(sound) < len(runs):
         collapsed = [run for run in runs if run.degenerate]
         rows += study_rows(study, sound, gaps, recorded, collapsed, WITHOUT)
+    records = [
+        read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
+    ]
     first = read_result(runs[0].folder) if runs else {}
     of_arms = {job.arm: job for job in reversed(jobs)}
     works = [work for arm in study.arms for work in sources(plain(of_arms[arm].of_pair))]
@@ -66,7 +69,7 @@ def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
         *(study, runs, gaps, rows, len(jobs), changes(folder, study), _records(runs, jobs, folder)),
         works=list(dict.fromkeys(works)),
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
-        encoder=str(first.get("encoder", "")),
+        encoder=", ".join(dict.fromkeys(str(one.get("encoder", "")) for one in reversed(records))),
         is_causal=bool(first.get("is_causal")),
     )
 

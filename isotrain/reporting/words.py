@@ -211,7 +211,9 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
             "examples, closed form over seeds)."
         )
     if margins := dict.fromkeys((row.task, row.margin, row.score) for row in rows if row.margin):
-        of = {f"{margin_text(m, key)} ({task})": None for task, m, key in margins}
+        of = {
+            f"{margin_text(m, key)} ({task}, {score_name(key)})": None for task, m, key in margins
+        }
         same = study.margin_share is None and len({margin_text(*m[1:]) for m in margins}) == 1
         within = margin_text(*next(iter(margins))[1:]) if same else "; ".join(of)
         if study.margin_share is not None:
@@ -227,7 +229,14 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
     elif study.margin is None and study.margin_share is None:
         texts.append("No margin was stated, so that nothing is called the same.")
     else:
-        texts.append("A margin was stated; no difference could be tested against it.")
+        texts.append(
+            "A margin was stated; no difference could be tested against it"
+            + (
+                "."
+                if study.margin_share is None
+                else ", or no gain was shown that it is a share of."
+            )
+        )
     if any(row.seeds_needed for row in rows):
         texts.append(
             "Seeds needed: about the fewest that show a difference of one point with power 80 % "
@@ -237,7 +246,7 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
     if any(row.method == UNTRAINED and not row.baseline for row in rows):
         texts.append(
             f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0; with a "
-            "method, its runs, where the layer is already fitted."
+            "method, its own runs, where its layer is fitted or its head solved by then."
         )
     if any(row.gain for row in rows):
         texts.append(

@@ -134,7 +134,10 @@ def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
     assert "of first token (causal: it sees nothing else), last layer (layer_02): 0." in page.text
     assert "CLS" not in page.text
     assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
-    assert "What does the head read? Without an isotropy layer, at layer_1 0." in page.text
+    assert (
+        "What does the head read? Without a layer that changes embeddings, at layer_1 0."
+        in page.text
+    )
     assert "Shown: step 0." in page.text
 
 
