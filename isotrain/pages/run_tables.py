@@ -130,7 +130,7 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 def sources(config: Mapping[str, Any]) -> list[str]:
     """The works that layer, objectives, freezing and optimizer of a run follow."""
     modules = [
-        str(value).split(".")[-2]
+        str(value).split(".")[-1 if key.startswith("freezing.") else -2]  # a function, a module
         for key, value in flat(config)
         if key.endswith("_target_")
         and key.startswith(("isotropy.", "objective.", "freezing.", "optimizer."))
