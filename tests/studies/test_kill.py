@@ -74,10 +74,10 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
     call(undisturbed, "run", "--jobs", "2")
     whole = files(undisturbed)
     assert set(whole) == {*TABLES, "plan.yaml", "study.json", "study.html"}
-    # 2 scores, 2 places of both arms; in front of a layer, of the arm that has one
+    # 4 scores, 2 clouds of both arms; the input of a layer, of the arm that has one
     lines = csv.DictReader(whole["table.csv"].decode().splitlines())
     of_methods = {(line["score"], line["method"]) for line in lines if line["baseline"]}
-    assert len(of_methods) == 4 * 2 + 1
+    assert len(of_methods) == 6 * 2 + 1
     assert len(whole["runs.csv"].splitlines()) == 1 + 2
     done = results(undisturbed)
     assert "2 runs, 2 finished before, 0 to do" in call(undisturbed, "run")
