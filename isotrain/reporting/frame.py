@@ -117,7 +117,7 @@ def study_rows(
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             gain = _gain(score, base, first) if is_score(score) else NO_SEEDS
-            is_main = any(_name(score) == _name(run.monitor) for run in of_task)
+            is_main = any(score in (run.monitor, run.twin) for run in of_task)
             margin = _margin(study, gain) if is_main and is_score(score) else None
             of_score, others = (
                 [run for run in some if score in run.shown] for some in (of_task, aside)
@@ -317,11 +317,8 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
 
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
-    """What fine-tuning adds to a score of the baseline, paired by seed; n = 0 without an increase.
-
-    That is where the CI holds 0, or the score gets worse.
-    """
-    sign = -1 if _name(score) in LOSSES else 1
+    """What fine-tuning adds to a score of the baseline, paired by seed; n = 0 if it may be none."""
+    sign = -1 if score.endswith("loss") else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
     found = summarize(gains) if gains else NO_SEEDS
@@ -333,14 +330,8 @@ def _margin(study: Study, gain: Summary) -> float | None:
     """The margin of equivalence; a share is one of the end of the gain's CI that is nearer to 0."""
     if study.margin_share is None:
         return study.margin
-    if gain.low is None or gain.high is None:
-        return None
-    return study.margin_share * min(abs(gain.low), abs(gain.high))
-
-
-def _name(score: str) -> str:
-    """A score without its stage."""
-    return score.partition("/")[2]
+    ends = [abs(end) for end in (gain.low, gain.high) if end is not None]
+    return study.margin_share * min(ends) if ends else None
 
 
 def _numbers(found: Iterable[int]) -> str:

@@ -51,6 +51,11 @@ class Run(NamedTuple):
         return next(iter(self.shown), "")
 
     @property
+    def twin(self) -> str:
+        """The key of the same score on test."""
+        return self.monitor.replace("val/", "test/")
+
+    @property
     def name(self) -> str:
         """Its folder, as it is called under any output folder."""
         return f"{self.folder.parent.name}/{self.folder.name}"

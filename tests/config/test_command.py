@@ -137,7 +137,7 @@ def test_a_misspelt_option_says_nothing_about_files_of_another(monkeypatch, tmp_
         ("output_dir='a b'", 'output_dir="a=b,c"', "output_dir=a\\,b", "output_dir=a b"),
         ("output_dir=${data.batch_size}/x",),
         ("cache_dir=null", "threads=null", "monitor.headline=null"),
-        ("optimizer.lr=1", "optimizer.betas=[0.9,0.99]", "trainer.max_epochs=null"),
+        ("optimizer.lr=1", "optimizer.betas=[0.9,0.99]", "trainer.gradient_clip_val=null"),
         ("logger=[wandb]", "logger.wandb.group=x"),
         ("objective=[cosreg]", "objective.cosreg.weight=0.5"),
         ("metric=[partition]", "metric.partition.function.log=false"),
