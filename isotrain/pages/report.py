@@ -43,7 +43,7 @@ from isotrain.reporting.frame import reference
 from isotrain.reporting.numbers import size_range
 from isotrain.runs.files import read_records, read_result, replace_text
 from isotrain.runs.folder import may_resume
-from isotrain.runs.keys import CurveKey
+from isotrain.runs.keys import CurveKey, on_test
 from isotrain.runs.record import check_writable
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
@@ -69,7 +69,7 @@ def write_report(folder: Path) -> Path:
     rows = read_records(folder / "metrics.jsonl")
     drawn, curves = Figures(folder / "figures"), isotropy_series(rows)
     dev = str(result.get("monitor", ""))
-    references = {key: reference(folder, key) for key in (dev, dev.replace("val/", "test/"))}
+    references = {key: reference(folder, key) for key in (dev, on_test(dev))}
     levels = {key: level for key, level in references.items() if level}
     shown = headline(result, measured(curves))
     end, titles = end_of(result, rows), view_titles(result)

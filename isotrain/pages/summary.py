@@ -27,7 +27,7 @@ from isotrain.pages.rows import (
 )
 from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.words import CI
-from isotrain.runs.keys import SIDES, VIEWS, CurveKey
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey, on_test
 from isotrain.studies.results import SPLITS
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
@@ -103,7 +103,7 @@ def _cells(
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
     """A line for dev and one for test, where they were evaluated: N, first, last, 95 % CI."""
     lines, found, key = [], result["scores"], result["monitor"]
-    test = key.replace("val/", "test/")
+    test = on_test(key)
     if values := series(rows, key):  # none in a debugging run without validation
         name, *last = _cells(key, at(values, end), found, result["n_rows"])
         lines.append([name, score_text(values[0][1]), *last])

@@ -27,7 +27,7 @@ from isotrain.pages.rows import (
 from isotrain.reporting.frame import CHANCE
 from isotrain.reporting.numbers import number, score_number
 from isotrain.reporting.words import score_name
-from isotrain.runs.keys import VIEWS, CurveKey
+from isotrain.runs.keys import VIEWS, CurveKey, on_test
 
 CAUTION = (
     "One run with one seed shows no effect of anything: that takes several seeds against a "
@@ -150,7 +150,7 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> s
 def _final(result: Mapping[str, Any], rows: Rows, end: End) -> tuple[str, float, int]:
     """The score that a run is judged by: its key, value and N; on test where it was tested."""
     dev = str(result.get("monitor", ""))
-    test = dev.replace("val/", "test/")
+    test = on_test(dev)
     if (value := (result.get("scores") or {}).get(test)) is not None:
         return test, value, n_evaluated(result, rows, "test")
     return dev, at(series(rows, dev), end.step), n_evaluated(result, rows, "val")

@@ -318,7 +318,7 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
     """What fine-tuning adds to a score of the baseline, paired by seed; n = 0 if it may be none."""
-    sign = -1 if score.endswith("loss") else 1
+    sign = -1 if score.partition("/")[2] in LOSSES else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
     found = summarize(gains) if gains else NO_SEEDS

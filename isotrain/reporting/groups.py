@@ -16,6 +16,7 @@ from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize
 from isotrain.reporting.words import CI, examples_text, mean_text, score_name
+from isotrain.runs.keys import on_test
 from isotrain.studies.results import Run
 
 HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test")
@@ -130,7 +131,7 @@ def _yaml_names(group: str) -> dict[str, str]:
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
     """The monitored score, and its test twin where there is one."""
     monitor = runs[0].monitor
-    dev, test = (_row(runs, key) for key in (monitor, monitor.replace("val/", "test/")))
+    dev, test = (_row(runs, key) for key in (monitor, on_test(monitor)))
     fewer = "" if test.n == dev.n else f", n = {test.n}"
     of_test = f"{mean_text(test)} ({examples_text(test.examples)}{fewer})" if test.n else ""
     examples = examples_text(dev.examples).removeprefix("N = ")

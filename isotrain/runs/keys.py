@@ -30,6 +30,15 @@ class CurveKey(NamedTuple):
         return f"{self.rows}/{self.metric}/{self.where}/{self.view}"
 
 
+def on_test(key: str) -> str:
+    """The key of a dev score's twin on test.
+
+    >>> on_test("val/accuracy")
+    'test/accuracy'
+    """
+    return key.replace("val/", "test/")
+
+
 def layer_name(number: int) -> str:
     """The name of a layer in a key; 0 is the embedding output."""
     return f"layer_{number:02d}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_result
-from isotrain.runs.keys import SIDES, VIEWS, CurveKey, parse_key
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey, on_test, parse_key
 from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     @property
     def twin(self) -> str:
         """The key of the same score on test."""
-        return self.monitor.replace("val/", "test/")
+        return on_test(self.monitor)
 
     @property
     def name(self) -> str:
@@ -210,7 +210,7 @@ def _shown(
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
-    twins = [monitor.replace("val/", "test/")]
+    twins = [on_test(monitor)]
     twins += ["test/loss", "test/scaled_loss"] if monitor == "val/accuracy" else []
     every = {**result["scores"], **scores}  # what is not finite is missed by `collect`
     shown |= {key: sizes["test"] for key in twins if key in every}

@@ -158,7 +158,7 @@ class IsoGrad(RowTransform):
 
     @torch.no_grad()
     def _with_isotropy(self, x_ND: Tensor, g_ND: Tensor) -> Tensor:
-        """The gradient that goes on: g and what is added."""
+        """The gradient that is passed on: g and what is added."""
         with torch.autocast(x_ND.device.type, enabled=False):
             wide_ND, task_ND = wide(x_ND), wide(g_ND)
             finite_N = torch.isfinite(wide_ND).all(dim=1)
