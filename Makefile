@@ -39,7 +39,6 @@ check: venv
 
 bench: venv
 	$(BIN)/python benchmarks/bench_training.py
-	$(BIN)/python benchmarks/bench_step.py
 	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_transforms.py
 	$(BIN)/python benchmarks/bench_monitor.py

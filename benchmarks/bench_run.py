@@ -29,11 +29,11 @@ EPOCHS, BATCH = 2, 32
 RUN = ("task=wic", "encoder=minilm", "source=local", f"trainer.max_epochs={EPOCHS}", "threads=2")
 
 
-def isotrain_run(n_rows: int, *overrides: str) -> tuple[float, float]:
+def isotrain_run(n_rows: int) -> tuple[float, float]:
     """Seconds of a run by the command, and those of its training steps by its records."""
     with tempfile.TemporaryDirectory() as folder:
         own = (f"output_dir={folder}", f"data.n_train={n_rows}", f"data.batch_size={BATCH}")
-        whole = seconds_of("-m", "isotrain", "train", *RUN, *own, *overrides)
+        whole = seconds_of("-m", "isotrain", "train", *RUN, *own)
         (records,) = Path(folder).rglob("metrics.jsonl")
         rates = [r for r in read_records(records) if "speed/examples_per_second" in r]
     # A record speaks for the steps since the one before it.
@@ -142,7 +142,6 @@ def main() -> None:
         return
     contenders = {
         "isotrain": partial(isotrain_run, given.rows),
-        "isotrain, speed=exact": partial(isotrain_run, given.rows, "speed=exact"),
         "Trainer, by length": partial(trainer_run, given.rows, "group_by_length"),
         "Trainer, random": partial(trainer_run, given.rows, "random"),
     }

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import bench_step
 import numpy as np
+import pytorch_lightning as pl
 import torch
 from bench_metrics import line
 from hydra.utils import instantiate
@@ -24,20 +26,24 @@ from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 from timing import Spread, head, interleaved, ms, ratio, row, setting, spread
 
+from isotrain.build import build
 from isotrain.config.compose import compose_run, conf_folder
 from isotrain.geometry.assignment import Assignment
 from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Removal
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
+from isotrain.tasks.base import Task
 from isotrain.training.optim import parameter_groups
 from isotrain.transforms.base import RowTransform
+from isotrain.types import Batch
 
 N_CLUSTERS, N_COMPONENTS, N_ITERATIONS = 27, 12, 10
 ITERATED, KNOWN = Assignment(n_iterations=N_ITERATIONS), Assignment()
 KNOWN.n_iterations = 0
 ALL = Removal(rho=1.0, min_rows=1)
 LAYERS = sorted(file.stem for file in Path(conf_folder(), "isotropy").glob("*.yaml"))
+AT_TOKENS = "cluster_pca, site=[tokens]"
 
 
 def heavy_rows(n: int, d: int) -> torch.Tensor:
@@ -130,32 +136,57 @@ def part_b(rounds: int, rows: int = 32, width: int = 768) -> None:
         row(name, forward_ms, f"{ms(longer, name):.2f}", "< 2")
 
 
-def part_c(rounds: int, batches: int = 32) -> None:
-    """Every layer at its default on pooled rows, behind a full queue."""
-    quiet()
-    module, found = bench_step.built(["isotropy=none"])
-    shared, task = module.model, module.task
-    optimizer = module.optimizer(parameter_groups(shared))
-    parts = shared.encoder, shared.pooling, shared.head
-    layers = {name: layer_of(name, shared.encoder.width) for name in LAYERS}
-    models = {name: IsotropicModel(*parts, {"pooled": layer}) for name, layer in layers.items()}
-    for batch in found[:batches]:
-        with torch.no_grad():
-            output = shared(batch)
-        for model in models.values():
-            model.remember(output)
-            model.observe()
-    layers["frozen_zca"].fit(output.site_embeddings["pooled"].before)  # it trains behind one map
+def train_step(
+    model: IsotropicModel, task: Task, optimizer: torch.optim.Optimizer, batches: Iterator[Batch]
+) -> None:
+    """One training step on the next batch."""
+    batch = next(batches)
+    output = model(batch)
+    optimizer.zero_grad()
+    task.loss(output.logits, batch.labels).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    model.remember(output)
+    model.observe()
 
-    turns = {name: itertools.cycle(found[:batches]) for name in LAYERS}
+
+def part_c(rounds: int, batches: int = 32) -> None:
+    """Every layer at its default on pooled embeddings, and one at tokens, behind full queues.
+
+    One encoder, one head and one optimizer for all: only the layer differs, and with a layer at
+    tokens the last block is computed for all of them.
+    """
+    quiet()
+    overrides = ["task=rte", "encoder=minilm", "source=local", "metric=[]", "isotropy=none"]
+    pl.seed_everything(0, verbose=False)
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = build(compose_run(overrides), Path(folder), None)
+    module, found = experiment.module, list(experiment.data.train_dataloader())[:batches]
+    shared = module.model
+    optimizer = module.optimizer(parameter_groups(shared))
+    parts, width = (shared.encoder, shared.pooling, shared.head), shared.encoder.width
+    models = {name: IsotropicModel(*parts, {"pooled": layer_of(name, width)}) for name in LAYERS}
+    for model in models.values():
+        model.reads_all_tokens = shared.reads_all_tokens
+    models[AT_TOKENS] = IsotropicModel(*parts, {"tokens": layer_of("cluster_pca", width)})
+    for batch in found:
+        with torch.no_grad():
+            pooled, tokens = shared(batch), models[AT_TOKENS](batch)
+        for name, model in models.items():
+            model.remember(tokens if name == AT_TOKENS else pooled)
+            model.observe()
+    for name in LAYERS:
+        layer = models[name].transforms["pooled"]
+        if layer.stats == "start":  # one map, fitted before training
+            layer.fit(pooled.site_embeddings["pooled"].before)
     steps = {
-        name: partial(bench_step.step, models[name], task, optimizer, turns[name])
-        for name in LAYERS
+        name: partial(train_step, model, module.task, optimizer, itertools.cycle(found))
+        for name, model in models.items()
     }
     times = interleaved(rounds, steps)
     print(f"\nRTE, MiniLM, batch 32, site=[pooled], {rounds} steps an arm\n")
     head("isotropy layer", "step, ms (median)", "over none (median of ratios, quartiles)")
-    for name in LAYERS:
+    for name in models:
         row(name, f"{ms(times, name):.0f}", ratio(times, name, "none"))
 
 
