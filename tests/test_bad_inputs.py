@@ -89,12 +89,12 @@ CASES: tuple[Case, ...] = (
     ),
     # Names of keys and options
     Case(("sede=1",), ("no key sede; did you mean seed?",)),
-    Case(("data.bach_size=8",), ("no key data.bach_size; did you mean batch_size?",)),
+    Case(("data.bach_size=8",), ("no key data.bach_size; did you mean data.batch_size?",)),
     Case(("learning_rate=1e-4",), ("no key learning_rate", "optimizer")),
     Case(("optimizer.learning_rate=1e-4",), ("no key optimizer.learning_rate", "it has lr")),
     Case(("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
     Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
-    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean n_clusters?",)),
+    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("n_clusters?",)),
     Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
     Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
     # Values

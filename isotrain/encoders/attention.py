@@ -5,6 +5,7 @@ A sequences, T tokens of the longest, N tokens of all, h heads, d dimensions of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast_dropout import LaneDropout, lane_dropout
 
 NAME = "isotrain"
+N_PARTS = 4  # of a packed batch, on a CPU: attention pads within a part alone
 
 
 class Packing(NamedTuple):
@@ -43,6 +45,22 @@ class Packing(NamedTuple):
         n_A = chosen_AT.sum(dim=1)
         length = torch.arange(int(n_A.max()), device=n_A.device)
         return cls.of(length < n_A[:, None])
+
+    @classmethod
+    def by_length(cls, mask_AT: Tensor) -> Packing:
+        """Tokens side by side, those of the shortest sequence first.
+
+        >>> Packing.by_length(torch.tensor([[True, True], [True, False]])).places_N.tolist()
+        [2, 0, 1]
+        """
+        rows = mask_AT.sum(dim=1).argsort(stable=True)
+        number_AT = torch.arange(mask_AT.numel(), device=mask_AT.device).view_as(mask_AT)
+        return cls(mask_AT, number_AT[rows][mask_AT[rows]])
+
+    def parts(self, n: int) -> list[Packing]:
+        """Up to n packings of sequences of similar length, in the order of `by_length`."""
+        rows = self.mask_AT.sum(dim=1).argsort(stable=True)
+        return [Packing.to_the_left(self.mask_AT[some]) for some in rows.chunk(n)]
 
     def packed(self, x: Tensor) -> Tensor:
         """The tokens `[N, ...]` of `[A, T, ...]`."""
@@ -85,9 +103,21 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Attention outputs `[A, T, h, d]` of `query` `[A, h, T, d]`, and no weights.
 
-    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`; the mask is
-    then that of `keys`, else `attention_mask` (Boolean, true where a token may be read).
+    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`, those of
+    `keys` by length; the mask is then that of `keys`, else `attention_mask` (Boolean, true where
+    a token may be read).
     """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    attend = partial(_attend, module, dropout=dropout, scale=scale)
+    if keys is not None and queries is keys:
+        parts = keys.parts(N_PARTS if query.is_cpu else 1)
+        sizes = [len(part.places_N) for part in parts]
+        split = (x.split(sizes, dim=2) for x in (query, key, value))
+        outputs = [
+            part.packed(attend(*(_to_heads(part, x) for x in own), part.mask_AT[:, None, None]))
+            for part, *own in zip(parts, *split, strict=True)
+        ]
+        return torch.cat(outputs)[None], None
     if keys is not None:
         attention_mask = keys.mask_AT[:, None, None]
         key, value = (_to_heads(keys, x) for x in (key, value))
@@ -95,19 +125,28 @@ def attention(
         query = _to_heads(queries, query)
         if attention_mask is not None and keys is None:
             attention_mask = attention_mask[:, :, :1]  # the same for each query
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    lanes = dropout > 0 and query.is_cpu and isinstance(module.dropout, LaneDropout)
-    if lanes:
+    output = attend(query, key, value, attention_mask)
+    return (output if queries is None else queries.packed(output)[None]), None
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """`[A, T, h, d]` of padded queries, keys and values."""
+    if dropout > 0 and query.is_cpu and isinstance(module.dropout, LaneDropout):
         scores = (query * scale) @ key.transpose(2, 3)
-        if attention_mask is not None:
-            scores = scores.masked_fill_(~attention_mask, float("-inf"))
+        if mask is not None:
+            scores = scores.masked_fill_(~mask, float("-inf"))
         output = lane_dropout(scores.softmax(-1), dropout) @ value
     else:
-        output = scaled_dot_product_attention(
-            query, key, value, attention_mask, dropout, scale=scale
-        )
-    output = output.transpose(1, 2).contiguous()
-    return (output if queries is None else queries.packed(output)[None]), None
+        output = scaled_dot_product_attention(query, key, value, mask, dropout, scale=scale)
+    return output.transpose(1, 2).contiguous()
 
 
 def _to_heads(packing: Packing, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from isotrain.encoders.attention import Packing, attention
@@ -38,7 +39,8 @@ def read_tokens_only(
     read = Packing.of(read_AT)
     places_R = read.places_N
     if keys is not None:
-        places_R = keys.packed(read_AT).nonzero().flatten()
+        n = hidden.shape[1]
+        places_R = keys.padded(torch.arange(n, device=hidden.device))[read_AT]
     read_1RD = hidden.flatten(0, 1)[places_R][None]
 
     def heads(x: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ class TransformerEncoder(Encoder):
         prefix_ATD = None if prefix is None else prefix(batch)
         self._states, self._edits = [], after_block
         if self.packs_tokens and self.training:
-            self._packing = Packing.of(given.pop("attention_mask").bool())
+            self._packing = Packing.by_length(given.pop("attention_mask").bool())
             given["position_ids"] = batch.attention_mask.cumsum(dim=1) - 1 + self._first_position
             given = {name: self._packing.packed(x)[None] for name, x in given.items()}
             given |= {"queries": self._packing, "keys": self._packing}

@@ -36,7 +36,7 @@ def take_paths(
     hindrances = {
         "dropout": without_dropout(encoder) if on_cpu else "for CPUs",
         "last_block": _all_tokens(cfg, model, objectives),
-        "packing": _padded(cfg, objectives),
+        "packing": _padded(cfg, objectives, data),
         "frozen_prefix": _no_prefix(cfg, model, objectives, plan, data),
     }
     for_bert = "for encoders like BERT"
@@ -160,10 +160,11 @@ def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Object
     return "monitor.every_steps reads all tokens" if measured else ""
 
 
-def _padded(cfg: Any, objectives: Mapping[str, Objective]) -> str:
+def _padded(cfg: Any, objectives: Mapping[str, Objective], data: TaskData) -> str:
     """The reason why the tokens of a training step are not packed; empty if they are."""
-    if cfg.data.batching != "random":
-        return f"data.batching={cfg.data.batching.value} pads little"
+    n_sequences = len(data.examples["train"][0].input_ids)
+    if cfg.data.batching == "length" and n_sequences == 1:  # sentences of a pair differ in length
+        return "data.batching=length pads little"
     return _measured(cfg, objectives)
 
 

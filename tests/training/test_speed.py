@@ -37,6 +37,7 @@ from tests.stopped_runs import fail, finished, stopped, terminate
         (("objective=[cosreg]",), "last_block", "taken"),
         ((), "packing", "data.batching=length pads little"),
         (("data.batching=random",), "packing", "taken"),
+        (("task=stsb", "task.form=bi", "pooling=mean"), "packing", "taken"),
         (("monitor.every_steps=2",), "last_block", "monitor.every_steps reads all tokens"),
     ],
 )
@@ -49,11 +50,13 @@ def test_a_run_says_which_paths_it_takes(built, overrides, path, why):
     assert model.reads_all_tokens == (experiment.paths["last_block"] != "taken")
 
 
-def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built):
+@pytest.mark.parametrize(
+    "form", [("data.batching=random",), ("task=stsb", "task.form=bi", "pooling=mean")]
+)
+def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built, form):
     losses, gradients = [], []
     for chosen in ("fast", "exact"):
-        step = ("encoder.dropout=0", "isotropy=mean", "data.batching=random")
-        experiment = built(*step, f"speed={chosen}")
+        experiment = built("encoder.dropout=0", "isotropy=mean", *form, f"speed={chosen}")
         module = experiment.module.train()
         (batch,) = experiment.data.first_batches(1)
         output = module.model(batch)

@@ -1,0 +1,48 @@
+"""Packed tokens, and attention over parts of a packed batch."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from isotrain.encoders.attention import Packing, attention
+
+
+def mask_of(lengths):
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=9), st.integers(1, 5))
+def test_parts_hold_all_packed_tokens_in_their_order(lengths, n):
+    mask_AT = mask_of(lengths)
+    packing = Packing.by_length(mask_AT)
+    x = torch.arange(1.0, mask_AT.numel() + 1).view_as(mask_AT)
+    packed = packing.packed(x)
+    assert torch.equal(packing.padded(packed), x * mask_AT)
+    parts = packing.parts(n)
+    assert [n for part in parts for n in part.mask_AT.sum(dim=1)] == sorted(lengths)
+    pieces = packed.split([len(part.places_N) for part in parts])
+    for part, piece in zip(parts, pieces, strict=True):
+        assert part.mask_AT.shape[1] == int(part.mask_AT.sum(dim=1).max())
+        for row in part.padded(piece):  # one sequence each, whose tokens are neighbours
+            assert set(row[row > 0].diff().tolist()) <= {1.0}
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=9), st.randoms())
+def test_attention_of_packed_tokens_is_that_of_padded_ones(lengths, random):
+    torch.manual_seed(random.getrandbits(32))
+    mask_AT = mask_of(lengths)
+    packing = Packing.by_length(mask_AT)
+    padded = [torch.randn(*mask_AT.shape, 2, 3).mul(mask_AT[..., None, None]) for _ in "qkv"]
+    packed = [packing.packed(x)[None].transpose(1, 2).requires_grad_() for x in padded]
+    own, _ = attention(nn.Module(), *packed, None, queries=packing, keys=packing)
+    padded = [x.transpose(1, 2).requires_grad_() for x in padded]
+    whole, _ = attention(nn.Module(), *padded, mask_AT[:, None, None])
+    torch.testing.assert_close(own[0], packing.packed(whole))
+    own.pow(3).sum().backward()
+    packing.packed(whole).pow(3).sum().backward()
+    for mine, reference in zip(packed, padded, strict=True):
+        expected = packing.packed(reference.grad.transpose(1, 2))
+        torch.testing.assert_close(mine.grad[0].transpose(0, 1), expected)
