@@ -43,10 +43,10 @@ def isotrain_run(n_rows: int) -> tuple[float, float]:
     return whole, mean * EPOCHS * n_rows / BATCH
 
 
-def trainer_run(n_rows: int, sampling: str) -> tuple[float, float]:
+def trainer_run(n_rows: int) -> tuple[float, float]:
     """The same by the Trainer of transformers."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = seconds_of(__file__, "--trainer", folder, "--rows", str(n_rows), "--by", sampling)
+        whole = seconds_of(__file__, "--trainer", folder, "--rows", str(n_rows))
         return whole, json.loads((Path(folder) / "steps.json").read_text())
 
 
@@ -58,7 +58,7 @@ def seconds_of(*command: str) -> float:
     return time.perf_counter() - began
 
 
-def train_by_trainer(folder: str, n_rows: int, sampling: str) -> None:
+def train_by_trainer(folder: str, n_rows: int) -> None:
     """The script that one would write with the Trainer."""
     import numpy as np
     import torch
@@ -108,7 +108,7 @@ def train_by_trainer(folder: str, n_rows: int, sampling: str) -> None:
             num_train_epochs=EPOCHS,
             learning_rate=5e-5,
             weight_decay=0.01,
-            train_sampling_strategy=sampling,
+            train_sampling_strategy="group_by_length",
             eval_strategy="epoch",
             save_strategy="no",
             report_to=[],
@@ -135,15 +135,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=5428)
     parser.add_argument("--trainer", metavar="FOLDER", help=argparse.SUPPRESS)
-    parser.add_argument("--by", default="random", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.trainer:
-        train_by_trainer(given.trainer, given.rows, given.by)
+        train_by_trainer(given.trainer, given.rows)
         return
     contenders = {
         "isotrain": partial(isotrain_run, given.rows),
-        "Trainer, by length": partial(trainer_run, given.rows, "group_by_length"),
-        "Trainer, random": partial(trainer_run, given.rows, "random"),
+        "Trainer, by length": partial(trainer_run, given.rows),
     }
     steps: dict[str, list[float]] = {name: [] for name in contenders}
 

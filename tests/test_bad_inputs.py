@@ -94,7 +94,7 @@ CASES: tuple[Case, ...] = (
     Case(("optimizer.learning_rate=1e-4",), ("no key optimizer.learning_rate", "it has lr")),
     Case(("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
     Case(("metric=[isoscor,partition]",), ("metric=isoscor does not exist", "isoscore?")),
-    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("n_clusters?",)),
+    Case(("isotropy=cluster_pca", "isotropy.n_cluster=4"), ("did you mean isotropy.n_clusters?",)),
     Case(("+trainer.max_epoch=3",), ("trainer.max_epoch is no argument", "max_epochs?")),
     Case(("+trainer.logger=true",), ("trainer.logger is set by isotrain itself",)),
     # Values

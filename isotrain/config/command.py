@@ -297,8 +297,10 @@ def _no_key(key: str, cfg: DictConfig) -> str:
         right = ".".join([f"{above}{name}", *rest])
         if OmegaConf.select(cfg, right, default=..., throw_on_resolution_failure=False) is not ...:
             return f"no key {key}; did you mean {right}?"
-    hint = nearest(part, known).replace("did you mean ", f"did you mean {above}")
-    if "_target_" in node and not hint.startswith("did"):  # its file lists not all it takes
+    if near := get_close_matches(part, known, n=1):
+        return f"no key {key}; did you mean {above}{near[0]}?"
+    hint = nearest(part, known)
+    if "_target_" in node:  # its file lists not all it takes
         hint += f"; if {node['_target_']} takes it, add it: +{key}=..."
     return f"no key {key}; {hint}"
 

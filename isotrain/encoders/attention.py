@@ -16,7 +16,6 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast_dropout import LaneDropout, lane_dropout
 
 NAME = "isotrain"
-N_PARTS = 4  # of a packed batch, on a CPU: attention pads within a part alone
 
 
 class Packing(NamedTuple):
@@ -29,6 +28,7 @@ class Packing(NamedTuple):
 
     mask_AT: Tensor  # true for a token, false for a pad
     places_N: Tensor  # of each token among the A·T
+    parts: tuple[Packing, ...] = ()  # of some sequences each, of similar length, in this order
 
     @classmethod
     def of(cls, mask_AT: Tensor) -> Packing:
@@ -47,20 +47,17 @@ class Packing(NamedTuple):
         return cls.of(length < n_A[:, None])
 
     @classmethod
-    def by_length(cls, mask_AT: Tensor) -> Packing:
-        """Tokens side by side, those of the shortest sequence first.
+    def by_length(cls, mask_AT: Tensor, n_parts: int = 4) -> Packing:
+        """Tokens side by side, those of the shortest sequence first, and the parts of the batch.
 
-        >>> Packing.by_length(torch.tensor([[True, True], [True, False]])).places_N.tolist()
-        [2, 0, 1]
+        >>> packing = Packing.by_length(torch.tensor([[True, True], [True, False]]), n_parts=2)
+        >>> packing.places_N.tolist(), [part.mask_AT.tolist() for part in packing.parts]
+        ([2, 0, 1], [[[True]], [[True, True]]])
         """
         rows = mask_AT.sum(dim=1).argsort(stable=True)
         number_AT = torch.arange(mask_AT.numel(), device=mask_AT.device).view_as(mask_AT)
-        return cls(mask_AT, number_AT[rows][mask_AT[rows]])
-
-    def parts(self, n: int) -> list[Packing]:
-        """Up to n packings of sequences of similar length, in the order of `by_length`."""
-        rows = self.mask_AT.sum(dim=1).argsort(stable=True)
-        return [Packing.to_the_left(self.mask_AT[some]) for some in rows.chunk(n)]
+        parts = tuple(cls.to_the_left(mask_AT[some]) for some in rows.chunk(n_parts))
+        return cls(mask_AT, number_AT[rows][mask_AT[rows]], parts)
 
     def packed(self, x: Tensor) -> Tensor:
         """The tokens `[N, ...]` of `[A, T, ...]`."""
@@ -103,19 +100,18 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Attention outputs `[A, T, h, d]` of `query` `[A, h, T, d]`, and no weights.
 
-    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`, those of
-    `keys` by length; the mask is then that of `keys`, else `attention_mask` (Boolean, true where
-    a token may be read).
+    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`; the mask is
+    then that of `keys`, else `attention_mask` (Boolean, true where a token may be read). Where
+    both are one packing with parts, attention pads within each part alone.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     attend = partial(_attend, module, dropout=dropout, scale=scale)
-    if keys is not None and queries is keys:
-        parts = keys.parts(N_PARTS if query.is_cpu else 1)
-        sizes = [len(part.places_N) for part in parts]
+    if keys is not None and keys.parts and queries is keys:
+        sizes = [len(part.places_N) for part in keys.parts]
         split = (x.split(sizes, dim=2) for x in (query, key, value))
         outputs = [
             part.packed(attend(*(_to_heads(part, x) for x in own), part.mask_AT[:, None, None]))
-            for part, *own in zip(parts, *split, strict=True)
+            for part, *own in zip(keys.parts, *split, strict=True)
         ]
         return torch.cat(outputs)[None], None
     if keys is not None:

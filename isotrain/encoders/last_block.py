@@ -36,11 +36,9 @@ def read_tokens_only(
     `hidden` is `[A, T, D]`, or `[1, N, D]` packed as `keys` says; so is what is returned.
     """
     own = block.attention.self
-    read = Packing.of(read_AT)
-    places_R = read.places_N
-    if keys is not None:
-        n = hidden.shape[1]
-        places_R = keys.padded(torch.arange(n, device=hidden.device))[read_AT]
+    number = torch.arange(hidden[..., 0].numel(), device=hidden.device)
+    number_AT = number.view_as(read_AT) if keys is None else keys.padded(number)
+    places_R = number_AT[read_AT]
     read_1RD = hidden.flatten(0, 1)[places_R][None]
 
     def heads(x: Tensor) -> Tensor:

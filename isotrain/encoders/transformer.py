@@ -109,7 +109,9 @@ class TransformerEncoder(Encoder):
         prefix_ATD = None if prefix is None else prefix(batch)
         self._states, self._edits = [], after_block
         if self.packs_tokens and self.training:
-            self._packing = Packing.by_length(given.pop("attention_mask").bool())
+            mask_AT = given.pop("attention_mask").bool()
+            packing = Packing.by_length if mask_AT.is_cpu else Packing.of
+            self._packing = packing(mask_AT)
             given["position_ids"] = batch.attention_mask.cumsum(dim=1) - 1 + self._first_position
             given = {name: self._packing.packed(x)[None] for name, x in given.items()}
             given |= {"queries": self._packing, "keys": self._packing}

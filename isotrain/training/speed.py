@@ -162,8 +162,8 @@ def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Object
 
 def _padded(cfg: Any, objectives: Mapping[str, Objective], data: TaskData) -> str:
     """The reason why the tokens of a training step are not packed; empty if they are."""
-    n_sequences = len(data.examples["train"][0].input_ids)
-    if cfg.data.batching == "length" and n_sequences == 1:  # sentences of a pair differ in length
+    # By length are examples; the sentences of a pair differ in it.
+    if cfg.data.batching == "length" and data.task.n_sequences == 1:
         return "data.batching=length pads little"
     return _measured(cfg, objectives)
 

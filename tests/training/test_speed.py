@@ -51,14 +51,21 @@ def test_a_run_says_which_paths_it_takes(built, overrides, path, why):
 
 
 @pytest.mark.parametrize(
-    "form", [("data.batching=random",), ("task=stsb", "task.form=bi", "pooling=mean")]
+    "form",
+    [
+        ("data.batching=random",),
+        ("data.batching=random", "site=[layer_1]"),
+        ("task=stsb", "task.form=bi", "pooling=mean"),
+    ],
 )
 def test_losses_and_gradients_without_dropout_are_those_of_the_exact_step(built, form):
     losses, gradients = [], []
     for chosen in ("fast", "exact"):
         experiment = built("encoder.dropout=0", "isotropy=mean", *form, f"speed={chosen}")
+        assert (experiment.paths["packing"] == "taken") == (chosen == "fast")
         module = experiment.module.train()
         (batch,) = experiment.data.first_batches(1)
+        assert not batch.attention_mask.all()  # it has pads
         output = module.model(batch)
         loss = module.task.loss(output.logits, batch.labels)
         loss.backward()
@@ -183,7 +190,8 @@ def test_every_block_is_compiled_where_it_is_asked_for(built, monkeypatch):
 def test_compiled_blocks_compute_the_same(built):
     losses, gradients = [], []
     for compiles in ("false", "true"):
-        experiment = built("encoder.dropout=0", "speed=exact", f"speed.compile={compiles}")
+        paths = ("speed=exact", "speed.packing=true", "data.batching=random")
+        experiment = built("encoder.dropout=0", *paths, f"speed.compile={compiles}")
         module = experiment.module.train()
         for batch in experiment.data.first_batches(2):  # of two lengths
             loss = module.task.loss(module.model(batch).logits, batch.labels)
