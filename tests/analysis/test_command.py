@@ -60,7 +60,7 @@ def test_help_list_and_keys(capsys):
         (["contextuality"], "contextuality is no key=value; did you mean analysis=contextuality?"),
         (["analysis=contextualty"], "analysis=contextualty does not exist; did you mean context"),
         (["sede=1"], "no key sede; did you mean seed?"),
-        (["analysis.wrods=[a]"], "no key analysis.wrods; did you mean words?"),
+        (["analysis.wrods=[a]"], "no key analysis.wrods; did you mean analysis.words?"),
         (["analysis.max_rows=10"], "analysis.max_rows must be at least 100, got 10"),
         (["analysis.unit=token"], "analysis.unit must be piece or word, got 'token'"),
         (["analysis.corpus=snil"], "there is no corpus snil; there are snli,"),
