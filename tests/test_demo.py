@@ -33,16 +33,16 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
     assert torch.get_num_threads() == threads
     printed = capsys.readouterr().out
     assert printed.count("using encoder=tiny") == 1
-    for arm in ("none", "cluster_pca"):
-        assert f"isotropy={arm}: val/accuracy" in printed
-        (folder,) = tmp_path.glob(f"wic/{arm}-*")
+    for arm in ("none", "frozen_zca"):
+        assert f"isotropy={arm}: val/spearman" in printed
+        (folder,) = tmp_path.glob(f"stsb/{arm}-*")
         (line,) = (line for line in printed.splitlines() if line.startswith(f"isotropy={arm}:"))
         curves = Path(line.partition("; page: ")[2])
         assert curves.parent == folder
         assert curves.suffix in (".html",)
         assert curves.is_file()
     tables = printed.partition("every layer, end of training")[2]
-    assert max(map(len, tables.partition("WiC (generated)")[0].splitlines())) <= 100
+    assert max(map(len, tables.partition("STS-B (generated")[0].splitlines())) <= 100
     for layer in ("layer_00", "layer_01", "layer_02"):
         assert layer in printed
 
