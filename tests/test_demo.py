@@ -9,6 +9,7 @@ import torch
 
 from isotrain import demo as demo_module
 from isotrain.commands import train
+from isotrain.config.command import check_command
 from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
@@ -70,14 +71,14 @@ def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
 
 @pytest.mark.parametrize(
     "override",
-    [
-        *("isotropy=mean", "+isotropy.removal.rho=1", "task=rte"),
-    ],
+    ["isotropy=mean", "isotropy.epsilon=0.2", "task=rte", "task=text", "source=hub"],
 )
 def test_what_makes_the_demo_is_refused_with_another_way(override):
     (mistake,) = demo_mistakes([override])
     assert "is fixed in the demo" in mistake
-    assert mistake.endswith(f"isotrain train experiment=demo {override}")
+    command = mistake.partition("isotrain train ")[2]
+    assert command.endswith(f" {override}")
+    assert check_command(command.split())[1] == []
 
 
 def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):
