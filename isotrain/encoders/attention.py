@@ -108,11 +108,11 @@ def attention(
     attend = partial(_attend, module, dropout=dropout, scale=scale)
     if keys is not None and keys.parts and queries is keys:
         sizes = [len(part.places_N) for part in keys.parts]
-        split = (x.split(sizes, dim=2) for x in (query, key, value))
-        outputs = [
-            part.packed(attend(*(_to_heads(part, x) for x in own), part.mask_AT[:, None, None]))
-            for part, *own in zip(keys.parts, *split, strict=True)
-        ]
+        split = (torch.split(x, sizes, dim=2) for x in (query, key, value))
+        outputs = []
+        for part, *own in zip(keys.parts, *split, strict=True):
+            q, k, v = (_to_heads(part, x) for x in own)
+            outputs.append(part.packed(attend(q, k, v, part.mask_AT[:, None, None])))
         return torch.cat(outputs)[None], None
     if keys is not None:
         attention_mask = keys.mask_AT[:, None, None]
