@@ -19,6 +19,7 @@ N_RUNS = {  # tasks × arms × seeds
     "how_strong": 1 * 19 * 3,
     "freezing": 7 * 3 * 3,
     "where_isotropy_pays": 5 * 11 * 3,
+    "where_isotropy_pays_rates": 3 * 16 * 3,
     "published_fine_tuning": 2 * 2 * 10,
 }
 
