@@ -38,6 +38,7 @@ check: venv
 	$(PYTEST) -m "not campaign and not slow"
 
 bench: venv
+	@test -n "$$ISOTRAIN_DATA_DIR" || { echo "benchmarks read real data; export ISOTRAIN_DATA_DIR=<its folder>"; exit 1; }
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_metrics.py
 	$(BIN)/python benchmarks/bench_transforms.py
