@@ -20,6 +20,9 @@ N_RUNS = {  # tasks × arms × seeds
     "freezing": 7 * 3 * 3,
     "where_isotropy_pays": 5 * 11 * 3,
     "where_isotropy_pays_rates": 3 * 16 * 3,
+    "dose_response": 2 * 21 * 3,
+    "head_rates": 2 * 10 * 3,
+    "own_embeddings": 3 * 16 * 3,
     "published_fine_tuning": 2 * 2 * 10,
 }
 
