@@ -132,13 +132,13 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     assert "64 runs, 64 finished" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("name", ["where_isotropy_pays"])
-def test_the_archive_of_a_study_gives_the_table_that_docs_keep(name, tmp_path, capsys):
+@pytest.mark.parametrize("suffix", ["", "_rates", "_confirmed"])
+def test_the_archive_of_a_study_gives_the_table_that_docs_keep(suffix, tmp_path, capsys):
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    suffix = name.removeprefix("where_isotropy_pays")
+    name = f"where_isotropy_pays{suffix}"
     with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
-    assert main(["report", name, f"output_dir={tmp_path}"]) == 0
+    assert main(["report", name, "source=local", f"output_dir={tmp_path}"]) == 0
     assert "other keys" not in capsys.readouterr().err
     table = tmp_path / "studies" / name / "table.csv"
     assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
