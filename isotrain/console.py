@@ -145,7 +145,7 @@ def print_start(
     """One line: folder, trainable parameters if any are trained, examples."""
     n, of_all = n_parameters["trainable"], n_parameters["total"]
     rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    what = f"training {n:,} of {of_all:,} parameters ({n / of_all:.0%})" if trains else "evaluating"
+    what = f"training {n:,} of {of_all:,} parameters ({n / of_all:.1%})" if trains else "evaluating"
     say(f"{folder}: {what}; examples: {rows}")
 
 
@@ -157,7 +157,7 @@ def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str,
     >>> group = {"parts": ["block 2", "head"], "n_parameters": 5, "lr": 1e-4}
     >>> phases = [{"from_step": 0, "n_parameters": 5, "groups": [group]}]
     >>> print_phases(phases, {"total": 20, "trainable": 5})
-    from step 0: 5 parameters (25%) in block 2, head; learning rate 0.0001
+    from step 0: 5 parameters (25.0%) in block 2, head; learning rate 0.0001
     >>> print_phases(phases, {"total": 5, "trainable": 5})
     """
     if len(phases) < 2 and n_parameters["trainable"] == n_parameters["total"]:
@@ -168,7 +168,7 @@ def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str,
         spread = dict.fromkeys(f"{rate:.3g}" for rate in (min(rates), max(rates)))
         say(
             f"from step {phase['from_step']}: {phase['n_parameters']:,} parameters "
-            f"({phase['n_parameters'] / n_parameters['total']:.0%}) in {', '.join(parts)}; "
+            f"({phase['n_parameters'] / n_parameters['total']:.1%}) in {', '.join(parts)}; "
             f"learning rate {' to '.join(spread)}"
         )
 

@@ -189,7 +189,7 @@ def _setting(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> Ma
     parameters, sizes = result.get("n_parameters") or {}, set(by_n(curves))
     if parameters.get("total"):
         share = parameters["trainable"] / parameters["total"]
-        texts.append(f"{share:.0%} of {parameters['total']:,} parameters trained.")
+        texts.append(f"{share:.1%} of {parameters['total']:,} parameters trained.")
     if sizes:
         width = f", D = {result['width']:,} (hidden size)" if result.get("width") else ""
         texts.append(
