@@ -24,7 +24,7 @@ N_RUNS = {  # tasks × arms × seeds
     "dose_response": 2 * 21 * 3,
     "head_rates": 2 * 10 * 3,
     "own_embeddings": 3 * 18 * 3,
-    "published_fine_tuning": 2 * 2 * 10,
+    "published_fine_tuning": 2 * 4 * 10,
 }
 
 
