@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from itertools import chain
 
 import pytest
 import torch
@@ -203,33 +204,24 @@ def test_compiled_blocks_compute_the_same(built):
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("computes", [True, False, None])
-def test_bf16_on_a_cpu_that_is_faster_without_is_said(built, monkeypatch, computes):
-    monkeypatch.setattr(speed, "cpu_computes_bf16", lambda: computes)
-    is_slow = computes is False
+@pytest.mark.parametrize("speedup", [0.6, 2.0])
+def test_bf16_on_a_cpu_that_is_faster_without_is_said(built, monkeypatch, speedup):
+    monkeypatch.setattr(speed, "bf16_speedup", lambda: speedup)
+    is_slow = speedup < 1
     with pytest.warns(UserWarning, match="faster in float32") if is_slow else nullcontext():
         experiment = built("trainer.precision=bf16-mixed")
     assert (experiment.paths["bf16"] == "taken") == (not is_slow)
 
 
-@pytest.mark.parametrize(
-    ("text", "computes"),
-    [
-        ("flags\t\t: fpu avx512_bf16\n", True),
-        ("flags\t\t: fpu amx_bf16\n", True),
-        ("flags\t\t: fpu avx2\n", False),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_what_a_cpu_computes_is_read_from_its_flags(monkeypatch, text, computes):
-    def read_text(_path):
-        if text is None:
-            raise FileNotFoundError
-        return text
-
-    monkeypatch.setattr(speed.Path, "read_text", read_text)
-    assert speed.cpu_computes_bf16() is computes
+def test_the_speedup_of_bf16_is_the_ratio_of_the_best_times(monkeypatch):
+    """Products take 4, 4.5, … s in float32 and 2, 2.25, … s in bfloat16."""
+    takes = [s for k in range(50) for s in (4.0 + k / 2, 2.0 + k / 4)]
+    clock = chain.from_iterable((1000.0 * k, 1000.0 * k + s) for k, s in enumerate(takes))
+    before = torch.get_rng_state()
+    with monkeypatch.context() as patch:
+        patch.setattr(speed.time, "perf_counter", lambda: next(clock))
+        assert speed.bf16_speedup() == 2.0
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_states_that_cannot_be_kept_are_computed(built, monkeypatch):
