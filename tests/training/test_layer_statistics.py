@@ -309,3 +309,21 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     ]
     assert energies[0] == pytest.approx(1.0, abs=1e-6)  # strength 0
     assert energies[-1] < 0.99  # strength 1
+
+
+def test_a_mean_subtracted_from_the_start_is_another_bias_of_the_last_layer_norm(built):
+    """As docs/where_isotropy_pays.md says: the same training, and the same scored embeddings."""
+    line = ("task=stsb", "task.form=bi", "pooling=mean", "trainer.precision=64-true", *QUIET)
+    layer = ("isotropy=mean", "isotropy.stats=start", "isotropy.eval_stats=refit")
+    behind = built(*line, *layer, "trainer.max_steps=8")
+    fit(behind)
+    shift = behind.module.model.transforms["pooled"].eval()(torch.zeros(1, 16).double())[0]
+    assert float(shift.norm()) > 0.1
+    folded = built(*line, "trainer.max_steps=8")
+    bias = folded.module.model.encoder.blocks[-1].output.LayerNorm.bias
+    bias.data += shift.detach()
+    fit(folded)
+    bias.data -= shift.detach()
+    ends = [part.module.model.encoder.state_dict() for part in (behind, folded)]
+    for name, one in ends[0].items():
+        torch.testing.assert_close(ends[1][name], one, rtol=1e-6, atol=1e-9)
