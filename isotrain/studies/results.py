@@ -18,10 +18,7 @@ from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
 LESS_NULL = "partition_less_null"  # ln I(W) less the median of its null
-OWN = (
-    "mean_cosine",
-    LESS_NULL,
-)  # of the encoder's own embeddings, beside the first headline metric
+BESIDE = ("mean_cosine", LESS_NULL)  # measures shown beside the first headline metric
 VIEWS_OF = {"ClsPooling": "cls", "MeanPooling": "mean"}  # of the last layer: what is pooled
 NOT_RUN = "not run"
 DAMAGE = (OSError, DamagedError)
@@ -205,8 +202,8 @@ def _shown(
     The monitored score and its test twin; beside an accuracy, the log loss of test, as it is and
     scaled by a temperature. Isotropy of the encoder's own embeddings (the last layer, in the view
     that is pooled, before any layer at a site of it) by the first headline metric, mean cosine and
-    ln I(W) less its null; of the input and output of each site by the first headline metric. The
-    own embeddings are left out where a layer below the last block changes them.
+    ln I(W) less its null; of the output of each site by the same three, of its input by the first
+    alone. The own embeddings are left out where a layer below the last block changes them.
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
@@ -222,11 +219,14 @@ def _shown(
     views = [c.view for c in curves if c.where == last]
     view = next((v for v in (VIEWS_OF.get(pooling, "tokens"), *VIEWS) if v in views), "")
     is_behind = any(c.view == "before" and c.where.startswith("layer_") for c in curves)
-    names = () if is_behind else dict.fromkeys((metric, *OWN))
-    clouds = [CurveKey(name, last, view) for name in names]
-    sites = [c for c in curves if c.metric == metric and c.view in SIDES]
-    sites.sort(key=lambda c: (c.where, c.view == "after"))
-    for cloud in [*(c for c in clouds if c.text in every), *sites]:
+    names = dict.fromkeys((metric, *BESIDE))
+    own = [] if is_behind else [CurveKey(name, last, view) for name in names]
+    sides = [
+        CurveKey(*of)
+        for where in sorted({c.where for c in curves if c.view in SIDES})
+        for of in ((metric, where, "before"), *((name, where, "after") for name in names))
+    ]
+    for cloud in [c for c in (*own, *sides) if c.text in every]:
         shown[cloud.text] = int(scores.get(counted_by(cloud), 0))
     return shown
 
