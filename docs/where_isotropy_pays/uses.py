@@ -1,7 +1,7 @@
 """Uses of the confirmed embeddings: transfer, sign-bit codes, short vectors, nearest neighbours.
 
 `python docs/where_isotropy_pays/uses.py RUNS DATA OUT`: RUNS is the output_dir of a finished
-where_isotropy_pays_confirmed, started with checkpoint.final=true; DATA has stsb/, sts12/ ... and
+where_isotropy_pays_scaled; DATA has stsb/, sts12/ ... and
 sickr/; OUT gets uses.csv. Embeddings are those that the cosine is taken of: behind the layer, from
 an export to sentence-transformers (extra `export`), in float32.
 
@@ -37,7 +37,6 @@ from sentence_transformers import SentenceTransformer
 from isotrain.runs.files import read_result
 
 SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "sickr")
-SIZES = (300, None)  # training pairs; None = all
 SHORT, NEIGHBOURS = 32, 10
 
 Pairs = tuple[list[str], list[str], list[float]]
@@ -136,7 +135,7 @@ def main(runs: Path, data: Path, out: Path) -> None:
     folders = []
     for file in sorted(runs.glob("stsb/*/result.json")):
         config = read_result(file.parent)["config"]
-        if config["data"]["n_train"] in SIZES and config["trainer"]["max_steps"] == 200:
+        if not config["task"]["scaled_cosine"]:
             folders.append(file.parent)
     with ProcessPoolExecutor(2) as pool:
         measured = pool.map(partial(measure, data=data, out=out), folders)
