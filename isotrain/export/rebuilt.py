@@ -76,7 +76,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
 
     Raises:
         CannotExportError: data or weights have changed, the encoder is not a transformers model,
-                    or parts cannot be built or run.
+            or parts cannot be built or run.
     """
     cfg = run.cfg
     with refusing(

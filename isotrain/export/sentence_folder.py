@@ -65,7 +65,7 @@ def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
 
     Raises:
         CannotExportError: a run whose vectors are not of single sentences, a layer class that an
-                    export may not name, or the package is missing.
+            export may not name, or the package is missing.
     """
     if rebuilt.task.form != "bi":
         raise CannotExportError(

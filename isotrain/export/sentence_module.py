@@ -28,7 +28,7 @@ def layer_class(target: str) -> type[nn.Module]:
 
     Raises:
         ValueError: it is neither in `isotrain.transforms` nor in a package of `ISOTRAIN_ALLOW`, or
-                    is not an nn.Module class.
+            is not an nn.Module class.
     """
     found = _allowed(target, "the layer", "isotrain.transforms")
     if not isinstance(found, type) or not issubclass(found, nn.Module):
@@ -44,7 +44,7 @@ def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         ValueError: a part that is neither in `isotrain.geometry` nor in a package of
-                    `ISOTRAIN_ALLOW`, or is not a class.
+            `ISOTRAIN_ALLOW`, or is not a class.
 
     >>> target = "isotrain.geometry.assignment.Assignment"
     >>> with_parts({"assign": {"_target_": target, "softness": 0.5}})["assign"].softness

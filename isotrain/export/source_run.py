@@ -35,7 +35,7 @@ def read_run(folder: Path) -> SourceRun:
 
     Raises:
         CannotExportError: no run, not a training run, not finished, without weights; its
-                    configuration names a target that is not allowed; data or weights are missing.
+            configuration names a target that is not allowed; data or weights are missing.
         DamagedError: the record has been changed since it was written.
     """
     path = folder / "result.json"

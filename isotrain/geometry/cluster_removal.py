@@ -26,8 +26,8 @@ class Removal:
 
     Args:
         centre: what is subtracted first: nothing, the global mean (`global`), the cluster mean, or
-                    (`shrink`) the cluster mean without its offset from the global mean, that offset
-                    shrunk to the noise floor.
+            (`shrink`) the cluster mean without its offset from the global mean, that offset
+            shrunk to the noise floor.
         directions: principal | random (a control with as many).
         mode: project removes directions | clip shrinks them to the noise floor | amplify
             multiplies them by `gain`.
