@@ -1,4 +1,4 @@
-"""Legal numbers and names of an argument, declared once, in its annotation.
+"""Legal numbers and names of an argument, declared once in its annotation.
 
 `checked` reads the annotation when the part is made, and `refusal` when a configuration is checked.
 """
@@ -150,7 +150,7 @@ def fits(hint: Any, value: Any) -> bool:
 
 
 def _illegal(hint: Any, value: Any) -> str | None:
-    """A name that is none of a `Literal`, or a number outside of its `Bounds`."""
+    """Whether a name is not in its `Literal`, or a number is outside its `Bounds`."""
     if get_origin(hint) is Literal and value not in get_args(hint):
         return f"must be {_spelled(hint)}, got {value!r}"
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -178,7 +178,7 @@ CUTOFF = 0.88  # similarity: one letter too many or too few in a name of five le
 
 
 def refuse_misspelt(cls: type, base: type) -> None:
-    """Refuse a public name of `cls` that is almost one of the contract `base`.
+    """Reject a public name of `cls` that is a likely misspelling of a member of `base`.
 
     The contract includes subclasses of `base` that `cls` inherits from. A base class with defaults
     would answer for a misspelt member in silence. For `__init_subclass__` of the base: it reads the

@@ -64,7 +64,7 @@ def run_here(job: RunJob) -> int:
 
 
 def demo(overrides: Sequence[str]) -> int:
-    """The exit code of both runs of the demo, with the checks and messages of `train`."""
+    """Run both runs of the demo, with the checks and messages of `train`; the exit code."""
     from isotrain.demo import demo, demo_mistakes
 
     if mistakes := demo_mistakes(overrides):

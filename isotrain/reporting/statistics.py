@@ -142,7 +142,7 @@ def seeds_needed(
     27
     """
     level, effect = LEVEL / n_comparisons, difference / sd
-    n = max(2, int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2))  # a lower bound
+    n = max(2, int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2))  # a minimum
     while (
         1 - ncfdtr(1, n - 1, n * effect**2, stdtrit(n - 1, 1 - level / 2) ** 2) < power
         or FLIPS * smallest_p(n) > level

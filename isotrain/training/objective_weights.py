@@ -25,7 +25,7 @@ class ObjectiveWeights(nn.Module):
     With `weight_as="absolute"` the scale is 1. With `"share_of_task_gradient"` it is m_task/m_own,
     where m are exponential means, over optimizer steps, of the gradient norms of the two losses at
     the tensor of `shared_point`: a weight w makes the objective's gradient w times as long there as
-    that of the task loss. Steps in which either gradient is 0 or not finite are left out, and the
+    that of the task loss. Steps in which either gradient is 0 or not finite are skipped, and the
     scale is kept; before the first valid step it is 0. The scale carries no gradient.
 
     Norms are of the batch over all processes, averaged over the micro-batches of a step. The

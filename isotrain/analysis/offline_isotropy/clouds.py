@@ -1,6 +1,6 @@
 """Token embeddings of sentences on disk, and the transforms of Rajaei and Sheikhi, frozen.
 
-N rows (tokens, special ones too), M rows of a sample, D dimensions, U sentences, K clusters.
+N tokens (including special ones), M of a sample, D dimensions, U sentences, K clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Transform = Callable[[Tensor], Tensor]
 
 
 class TokenCloud(NamedTuple):
-    """Every token of some sentences as a row, at one layer."""
+    """Embeddings of every token of some sentences, at one layer."""
 
     rows_ND: np.ndarray  # of a file on disk
     sentence_N: np.ndarray
@@ -65,7 +65,7 @@ def token_clouds(
     layers: Sequence[int],
     most: int | None = None,
 ) -> dict[int, TokenCloud]:
-    """The tokens of sentences at each layer; of drawn sentences that have `most` at most."""
+    """The tokens of sentences at each layer; of sampled sentences with up to `most` tokens."""
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     chosen_U = np.arange(len(sentences))
@@ -96,7 +96,7 @@ def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 
 def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
-    """Ordinary tokens of whole sentences, `most` at most; of the sentences `among`, if given."""
+    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
     ordinary_N = ~cloud.special_N
     if among_U is not None:
         ordinary_N &= np.isin(cloud.sentence_N, among_U)
@@ -145,7 +145,7 @@ RECIPES: Mapping[str, tuple[Method | None, bool] | None] = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """A frozen transform and what is known of its fit."""
+    """A frozen transform and facts about its fit."""
 
     stats: ClusterPCAStats
     facts: Mapping[str, Cell]
@@ -207,7 +207,7 @@ def fit_transform(
 def shapes(
     rows: Sample, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
 ) -> Iterator[dict[str, Cell]]:
-    """A record a transform: the isotropy of the embeddings after it, and facts of its fit."""
+    """One record per transform: isotropy of its output, and facts about its fit."""
     n = {"n_sentences": rows.n_sentences}
     for setting, fitted in fits.items():
         if setting != OWN_POOLING:  # the embeddings of `none`
