@@ -103,7 +103,7 @@ def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> Dat
 def check_names(
     argument: str, given: str | Sequence[str], known: Iterable[str], available: bool = True
 ) -> None:
-    """Refuse what is no list of known names, each once, nor `available` where that is allowed.
+    """Reject anything but a list of distinct known names, or `available` where allowed.
 
     >>> check_names("tasks", "rte", ["rte", "wic"])
     Traceback (most recent call last):

@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
         return {name: float(self.value), f"{name}_error": float(self.error)}
 
     def less(self, other: Estimate) -> Estimate:
-        """The difference of two figures; in its error, what moves both cancels.
+        """The difference of two estimates; shared variation cancels in its error.
 
         >>> a = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3, 5, 8]))
         >>> a.less(a).value.item(), a.less(a).error.item()
@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
-    """The mean of one value a sentence; its error is the standard deviation over √G.
+    """The mean of one value per sentence; its error is the standard deviation over √G.
 
     >>> round(mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.arange(3)).error.item(), 4)
     1.5275

@@ -75,7 +75,7 @@ def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Ta
 
 
 def text(cell: Cell) -> str:
-    """A cell to read; a dash where nothing is defined.
+    """A formatted cell; a dash if undefined.
 
     >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text("layer_3")
     ('0.1235', '80.60', '1,234', '3', '–', 'layer_3')

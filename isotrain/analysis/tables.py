@@ -117,7 +117,7 @@ def groups_of(
 
 
 def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
-    """A 95 % CI to read.
+    """A formatted 95 % CI.
 
     >>> interval(0.25, 0.5), interval(None, None)
     ('0.250 to 0.500', None)
@@ -128,7 +128,7 @@ def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
 
 
 def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
-    """A value and the half width of its 95 % CI, to read; the error may be unknown.
+    """A formatted value with the half width of its 95 % CI; the error may be unknown.
 
     >>> with_error(0.12345, 0.001), with_error(0.5, None), with_error(None, 0.1)
     ('0.123 ± 0.002', '0.500', None)

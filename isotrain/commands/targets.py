@@ -94,7 +94,7 @@ def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None
 
 
 def resolve(named: Named, to_write: bool = False) -> Given:
-    """What is named, to be read: its parts and its data are not needed.
+    """Resolve a target for reading; its parts and data are not needed.
 
     Raises:
         PlanError: with `to_write`, a study other than the one that its folder belongs to.
@@ -127,7 +127,7 @@ def planned_search(named: Named) -> Plan:
 
 
 def kind_of(name_or_path: str) -> str:
-    """Whether a file is that of a study or of a search.
+    """Whether a file defines a study or a search.
 
     >>> kind_of("smoke"), kind_of("smoke_search")
     ('study', 'search')

@@ -1,4 +1,4 @@
-"""What the trials of a search gave: `table.md`, `trials.csv`, a study to confirm the best."""
+"""Results of a search: `table.md`, `trials.csv`, a study to confirm the best trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are never half written, records of runs, and quarantine of damaged files."""
+"""Atomic file writes, run records, and quarantine of damaged files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _digest(file: Path, *_: int) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the storage holds the bytes of a file, or the names in a folder."""
+    """Flush a file, or the names in a folder, to storage."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

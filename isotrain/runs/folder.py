@@ -1,4 +1,4 @@
-"""The folder of one run: what an earlier attempt left in it, and the record of this one."""
+"""Folder of one run: state of earlier attempts, and the record of this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`study.json` of a study's folder: what is computed there, so that no other study joins it.
+"""`study.json` in a study's folder: its identity, so that no other study uses the folder.
 
 It keeps every task, arm and seed that was ever planned there, and a history: a list of the study's
 definitions, the present one last, each with the number of runs on record when it came, and of those
@@ -30,7 +30,7 @@ MOST = 3  # names and keys told of each kind
 
 
 class _Kept(NamedTuple):
-    """What a `study.json` has."""
+    """Content of a `study.json`."""
 
     runs: Mapping[str, Any] = MappingProxyType({})  # by `<task>-<arm>`: keys, content by seed
     history: tuple[Definition, ...] = ()
@@ -40,7 +40,7 @@ class _Kept(NamedTuple):
 def check_identity(
     study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
 ) -> None:
-    """Reject a folder in which a study of the same name computes something else.
+    """Reject a folder in which a study of the same name has other content.
 
     Raises:
         PlanError: which keys differ, and the ways out; or `study.json` is damaged.

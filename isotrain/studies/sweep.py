@@ -1,4 +1,4 @@
-"""A sweep of `isotrain train -m`: the product of the values that a command line gives."""
+"""A sweep of `isotrain train -m`: the product of the values on a command line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_sweep(
     backend: Backend = local,
     folder: Path | None = None,
 ) -> int:
-    """0 when every run of a sweep is finished, 1 when one failed, 128 + signal when stopped.
+    """Exit code: 0 if every run of a sweep is finished, 1 if one failed, 128 + signal if stopped.
 
     `folder` is its own where it was moved; None = `sweep_folder`.
 

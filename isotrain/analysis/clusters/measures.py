@@ -155,7 +155,7 @@ class Cosines(NamedTuple):
 def clusters_by_silhouette(
     x_ND: Tensor, k_max: int, cut: float, n_silhouette: int, seed: int
 ) -> Clustering:
-    """The clusters of `choose_clusters`, with the silhouette of `n_silhouette` drawn embeddings.
+    """Clusters of `choose_clusters`, with the silhouette of `n_silhouette` sampled embeddings.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1], [9.2]])
     >>> found = clusters_by_silhouette(x, 4, 0.1, 100, 0)

@@ -288,7 +288,7 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
 
 
 def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
-    """Mask of the n ordered examples held out to select the penalty: 3rd, 8th, ... of a class.
+    """Mask of examples held out to select the penalty: the 3rd, 8th, 13th ... of each class.
 
     Examples of a group, of the class of its first, stay together, unless all are one group. At
     least one is held out: the last, where no class has three.

@@ -85,7 +85,7 @@ def token_clouds(
 
 
 def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Sentences, drawn by hashing their positions, whose rows fill `most`; one at least.
+    """Sentences, sampled by hashing positions, with up to `most` tokens; at least one.
 
     >>> drawn(np.array([3, 3, 3]), 7, seed=0).size, drawn(np.array([3, 3, 3]), 9, seed=0)
     (2, array([0, 1, 2]))
@@ -169,7 +169,7 @@ def fit_transforms(
 def fit_transform(
     x_MD: Tensor, name: str, options: OfflineIsotropy, seed: int, split: str = ""
 ) -> Fitted | None:
-    """A transform with its statistics from the given embeddings; None where it is the identity.
+    """A transform fitted on the given embeddings; None if it is the identity.
 
     >>> from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
     >>> x = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
