@@ -111,7 +111,7 @@ def encode_rows(
     Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
     is mapped to the file `<folder>/<name>.npy`, so that memory does not grow with N. Only
     sentences with a span are encoded, the longest first. A stopped attempt resumes at its batch;
-    a file of other spans is made anew. The batch size changes rounding alone (1e-5 of the rms).
+    a file of other spans is rewritten. The batch size changes only rounding (1e-5 of the rms).
 
     Raises:
         ValueError: there is no span, or a span without a token.

@@ -23,7 +23,7 @@ Floats = NDArray[np.floating[Any]]
 MOST_STEPS = 1000  # of L-BFGS
 SETTLED = 1e-5  # largest entry of the gradient
 ROUNDING = 1e-12  # a correlation nearer to ±1 is ±1
-RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
+RISES = 3  # consecutive increases of held-out loss, after which no smaller penalty is tried
 
 
 class Chosen(NamedTuple):

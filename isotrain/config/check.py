@@ -78,7 +78,7 @@ def missing_keys(cfg: DictConfig) -> list[str]:
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
-    """The plain content, with what could not be resolved left as it is and named."""
+    """The plain content, and messages for unresolvable values, which are left as they are."""
     content: dict[str, Any] = {}
     mistakes = []
     whole = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)

@@ -49,7 +49,7 @@ class Root(NamedTuple):
 
 
 SEVERAL = ("objective", "metric", "logger", "experiment")  # groups of which a run has several
-TRAINING = (  # groups of a run that an analysis has none of
+TRAINING = (  # groups of a run that an analysis lacks
     *("task", "pooling", "isotropy", "freezing", "peft", "objective", "metric", "experiment"),
     *("optimizer", "schedule", "trainer", "logger"),
 )

@@ -84,7 +84,7 @@ def job_of_file(job: RunJob, file: Path) -> RunJob:
     """A job that writes below the working directory or its file, or to the folder it came from.
 
     Raises:
-        ValueError: every mistake, in lines.
+        ValueError: every error, one per line.
     """
     content: Any = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     output_dir, _ = str(content.pop("output_dir")), content.pop("cache_dir")

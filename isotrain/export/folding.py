@@ -55,7 +55,7 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     those 1,000 times as far from their mean: a bound that no known one reaches may clip new ones.
 
     Raises:
-        NotAffineError: some are not; how many, by how much, and `name` are told.
+        NotAffineError: some are not; the message has their number, the deviation and `name`.
     """
     rows_ND = rows_ND.double()
     width = rows_ND.shape[1]

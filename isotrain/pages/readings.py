@@ -102,7 +102,7 @@ def label(metric: str) -> str:
 
 
 def part_reading(metric: str) -> str:
-    """What one value of a metric of several says; empty where that is not told.
+    """Meaning of one value of a metric with several; empty if not documented.
 
     >>> part_reading("lid_n_queries"), part_reading("isoscore")
     ('embeddings that the value is a mean of', '')

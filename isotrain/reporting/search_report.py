@@ -30,7 +30,7 @@ QUARTER = 0.25
 
 
 def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> list[Path]:
-    """Write and print the tables of a search, as far as it is; the files, equal for equal trials.
+    """Write and print the tables of a search so far; the files, equal for equal trials.
 
     Raises:
         PlanError: no trial has ended; nothing is written then.

@@ -26,7 +26,7 @@ KINDS = ("tasks", "arms", "seeds")
 Definition = dict[
     str, Any
 ]  # of a study: its margin, baseline and the names of its parts, and the runs before it
-MOST = 3  # names and keys told of each kind
+MOST = 3  # names and keys listed of each kind
 
 
 class _Kept(NamedTuple):
@@ -140,7 +140,7 @@ def write_identity(
 ) -> None:
     """Write `study.json`, with what it had of other tasks and arms, and of earlier definitions.
 
-    What was planned and never begun counts for no earlier definition.
+    Runs that were planned but never started do not count as an earlier definition.
     """
     kept = _read(folder)
     runs = dict(kept.runs)
@@ -294,7 +294,7 @@ def _history(
 
 
 def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finished") -> int:
-    """How many of the runs on record have finished, or have begun."""
+    """Number of recorded runs that have finished, or have started."""
     states = (
         archive.state(pair.partition("-")[2], content)
         for pair, run in runs.items()

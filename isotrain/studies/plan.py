@@ -30,7 +30,7 @@ def plan_jobs(
     group is given, runs are grouped by the study's name.
 
     Raises:
-        PlanError: the mistakes of all runs at once, each with the task and arm that has it; two
+        PlanError: the errors of all runs at once, each with the task and arm that has it; two
             runs that would compute the same; runs with different output folders.
 
     >>> from isotrain.studies.definition import load_study
@@ -67,7 +67,7 @@ def check_parts(jobs: Sequence[Job]) -> list[Job]:
     """Import and validate the parts of the runs, which takes seconds; the runs with their folders.
 
     Raises:
-        PlanError: the mistakes of all runs at once, each with the task and arm that has it.
+        PlanError: the errors of all runs at once, each with the task and arm that has it.
     """
     found, named = judge_parts(jobs, lambda job: (job.task, job.arm))
     _reject(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))

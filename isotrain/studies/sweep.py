@@ -24,7 +24,7 @@ MOST = 80  # letters of a name
 
 
 def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[Job]:
-    """The runs of a command line without mistakes; `threads=1` unless it says otherwise.
+    """The runs of a valid command line; `threads=1` unless overridden.
 
     >>> [job.name for job in plan_sweep(["seed=0,1", "task=rte", "site=[tokens],[pooled]"])][:2]
     ['0-seed_0-site_tokens', '1-seed_0-site_pooled']

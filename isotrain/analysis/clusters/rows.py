@@ -21,7 +21,7 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import load_split
 from isotrain.tasks.text import UNKNOWN
 
-SAME = 1e-4  # of its length: two rows that are closer are one, told apart by rounding
+SAME = 1e-4  # of its length: closer embeddings are equal up to rounding
 
 
 class Texts(NamedTuple):
@@ -30,7 +30,7 @@ class Texts(NamedTuple):
     ids: Sequence[Sequence[int]]
     special: Sequence[Sequence[int]] | None  # 1 = CLS, SEP; None: there are none
     n_of: int  # chunks or sentences that they were drawn from
-    n_left: int  # tokens behind the last whole chunk, or sentences that were cut
+    n_left: int  # tokens after the last whole chunk, or truncated sentences
     count_V: np.ndarray  # occurrences of each token id in all of the corpus
 
 

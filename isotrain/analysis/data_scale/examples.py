@@ -134,7 +134,7 @@ class Examples(NamedTuple):
     words_E: list[list[str]]  # in lower case
     classes: tuple[str, ...]
     n_train: int  # examples
-    n_scored: int  # the examples behind those; what follows them is only predicted
+    n_scored: int  # number of examples after those; the rest is only predicted
     is_pair: bool
     gold_E: list[list[str]] | None  # tags of the words, where they are tagged
 
@@ -221,7 +221,7 @@ def tagged_examples(
     length_V = np.array([len(word) for sentence in sentences for word in sentence.words])
     text_V = np.repeat(np.arange(len(sentences)), length_E)
     first_E = np.cumsum(length_E) - length_E
-    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space behind each
+    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space after each
     stop_V -= np.repeat((stop_V - length_V)[first_E], length_E)
     vector_NJ = np.arange(len(text_V))[:, None] + np.arange(-window, window + 1)
     inside_NJ = (vector_NJ >= 0) & (vector_NJ < len(text_V))

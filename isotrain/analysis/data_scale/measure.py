@@ -142,7 +142,7 @@ def measured(
     number.
     """
     label_N = examples.label_N
-    first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
+    first = int(np.searchsorted(examples.example_N, examples.n_train))  # first row after training
     tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
     of_more: list[np.ndarray] = []
     for number, seed in enumerate(seeds):
@@ -172,7 +172,7 @@ def measured(
 
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:
-    """What the scored examples add to the score of classes, predicted for all rows behind train."""
+    """Contribution of scored examples to the score; classes are predicted for rows after train."""
     first = np.searchsorted(examples.example_N, examples.n_train)
     if examples.gold_E is None:
         row_n = examples.rows_of(examples.scored_E)

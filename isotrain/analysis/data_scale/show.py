@@ -59,7 +59,7 @@ def _about(records: Sequence[Record], task: str) -> Record:
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
     """The training size at which a curve first has a score, straight over ln size in between.
 
-    The smallest size where it is there already, infinity where it never is.
+    The smallest size if it is already reached there, infinity if it never is.
 
     >>> size_to_reach({32: 0.5, 128: 0.7}, 0.6)
     64.0
