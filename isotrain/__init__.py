@@ -1,11 +1,11 @@
 """isotrain: does making representations isotropic while fine-tuning help, where, and why?
 
-The road of one run:
+The path of one run:
 
     cli.py                        the command: check the configuration, run, show the result
-    config/                       what a configuration may say: schema, validation, rules
+    config/                       configuration: schema, validation, rules
     run.py                        one run: seed, build, evaluate, fit, test, record
-    build.py                      a configuration becomes the parts of a run
+    build.py                      builds the parts of a run from its configuration
     training/module.py            the training step
     model/isotropic_model.py      encoder -> isotropy layers -> pooling -> head
     transforms/, objectives/      the isotropy layers and the losses that act in the step

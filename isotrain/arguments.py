@@ -1,4 +1,4 @@
-"""Legal numbers and names of an argument, declared once, in its annotation.
+"""Legal numbers and names of an argument, declared once in its annotation.
 
 `checked` reads the annotation when the part is made, and `refusal` when a configuration is checked.
 """
@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
     below: float | None = None
 
     def refusal(self, value: Any) -> str | None:
-        """The rule that a number breaks, and the number; None for what is no number.
+        """The rule that a number violates, and the number; None for non-numbers.
 
         >>> Bounds(least=1).refusal(0), Bounds(above=0).refusal(0.5)
         ('must be at least 1, got 0', None)
@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
 
 
 def check_kind(name: str, part: object, contract: type) -> None:
-    """Refuse a part that does not inherit from the base class that is its contract.
+    """Reject a part that does not inherit from its required base class.
 
     Raises:
         ValueError: with the name of the base class.
@@ -77,8 +77,8 @@ def check_kind(name: str, part: object, contract: type) -> None:
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function or constructor, with its arguments checked against their annotations.
 
-    Judged are `Bounds` and `Literal`; types are not. Annotations are read at the first call, when
-    every name in them is there.
+    Only `Bounds` and `Literal` are checked, not types. Annotations are read at the first call, when
+    every name in them is defined.
 
     >>> from typing import Annotated
     >>> @checked
@@ -107,7 +107,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def refusal(hint: Any, value: Any) -> str | None:
-    """Why a value of a configuration does not fit an annotation: type, name or range; or None.
+    """Why a configuration value violates an annotation: type, name or range; or None.
 
     >>> refusal(int, "ten"), refusal(Annotated[int, Bounds(1)] | None, 0)
     ("must be int, got 'ten'", 'must be at least 1, got 0')
@@ -120,7 +120,7 @@ def refusal(hint: Any, value: Any) -> str | None:
 
 
 def fits(hint: Any, value: Any) -> bool:
-    """Whether a value of a configuration has the annotated type; what is not known here fits.
+    """Whether a configuration value has the annotated type; unknown types are accepted.
 
     >>> fits(float, 1), fits(int, True), fits(list[str], ["a", 1])
     (True, False, False)
@@ -150,7 +150,7 @@ def fits(hint: Any, value: Any) -> bool:
 
 
 def _illegal(hint: Any, value: Any) -> str | None:
-    """A name that is none of a `Literal`, or a number outside of its `Bounds`."""
+    """Error for a name outside its `Literal`, or a number outside its `Bounds`; else None."""
     if get_origin(hint) is Literal and value not in get_args(hint):
         return f"must be {_spelled(hint)}, got {value!r}"
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -178,7 +178,7 @@ CUTOFF = 0.88  # similarity: one letter too many or too few in a name of five le
 
 
 def refuse_misspelt(cls: type, base: type) -> None:
-    """Refuse a public name of `cls` that is almost one of the contract `base`.
+    """Reject a public name of `cls` that is a likely misspelling of a member of `base`.
 
     The contract includes subclasses of `base` that `cls` inherits from. A base class with defaults
     would answer for a misspelt member in silence. For `__init_subclass__` of the base: it reads the

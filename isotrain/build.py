@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a run, wired."""
+"""Build and connect the parts of a run from its configuration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
-HOLDOUT = 0.1  # share of the training examples that `training.select=holdout` holds out by default
+HOLDOUT = 0.1  # default share of training examples held out by `training.select=holdout`
 
 
 @dataclass(frozen=True)
@@ -71,26 +71,26 @@ class Experiment:
     headline: list[str]  # metrics that loggers, bar and tables show
     checkpoints: Checkpoints
     selection: Selection
-    paths: dict[str, str]  # that make a step shorter: taken, or why not
+    paths: dict[str, str]  # shortcuts of a step: taken, or why not
 
 
 def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
-    """The parts of one run, wired; reads data and weights, trains nothing.
+    """Build the parts of one run; reads data and weights, trains nothing.
 
-    `start` is the checkpoint that `init_from` names, as `start_file` found it; None without one.
+    `start` is the checkpoint of `init_from`, resolved by `start_file`; None without one.
     Each component initialises from its own RNG stream, so adding one leaves all other weights and
     dropout masks bit-identical; encoder and head draw from the global one, in this order.
 
     Raises:
-        ValueError: parts that cannot be made or do not fit together; the keys to change are named.
+        ValueError: parts that cannot be built or are incompatible; the keys to change are named.
     """
     task: Task = made(cfg.task)
     changes = _changes(cfg)
-    check_changes(changes, task)  # before any weights are loaded
+    check_changes(changes, task)  # before weights are loaded
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
     objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
-    check_parts(model, task, objectives, cfg.training.solved_head)  # before any data are read
+    check_parts(model, task, objectives, cfg.training.solved_head)  # before data are read
     reads_start = any(objective.reads_start for objective in objectives.values())
     frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
@@ -167,7 +167,7 @@ def isotropic_model(
 
 
 def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:
-    """The encoder with the weights that the run starts from, and the names of its adapters."""
+    """The encoder with its initial weights, and the parameter names of its adapters."""
     encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
@@ -180,7 +180,7 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
 
 
 def _changes(cfg: DictConfig) -> Changes:
-    """The changes of the training examples; examples are held out where a selection reads them."""
+    """Perturbations of the training set; includes a holdout if model selection needs one."""
     changes = {field.name: cfg.data[field.name] for field in fields(Changes)}
     selects = cfg.training.select.value == "holdout"
     changes["holdout"] = (cfg.data.holdout or HOLDOUT) if selects else 0.0
@@ -188,7 +188,7 @@ def _changes(cfg: DictConfig) -> Changes:
 
 
 def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name: str) -> TaskData:
-    """The examples of the task, read and tokenised; `name` is of the run."""
+    """Read and tokenise the examples of the task; `name` is of the run."""
     data = TaskData(
         task,
         made(cfg.source),
@@ -207,14 +207,14 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
 
 
 def _freezing(cfg: DictConfig, encoder: Encoder, steps_per_epoch: int, n_steps: float) -> Plan:
-    """The freezing schedule, with the number of all steps where it depends on them."""
+    """The freezing schedule, with the total number of steps if it depends on it."""
     takes = inspect.signature(get_object(cfg.freezing["_target_"])).parameters
     more = {"n_steps": n_steps} if "n_steps" in takes else {}
     return made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch, **more)  # type: ignore[no-any-return]
 
 
 def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
-    """An objective, with the width and the number of blocks where it takes them."""
+    """An objective, with the width and number of blocks if it takes them."""
     node = cfg.objective[name]
     takes = inspect.signature(get_object(node["_target_"])).parameters
     known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
@@ -225,7 +225,7 @@ def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
 def _weights(
     cfg: DictConfig, objectives: Mapping[str, Objective], n_steps: float
 ) -> ObjectiveWeights:
-    """The weights of objectives, with the warm-up of the learning rate."""
+    """Objective weights, with the warm-up of the learning rate."""
     training = cfg.training
     return ObjectiveWeights(
         objectives,
@@ -237,7 +237,7 @@ def _weights(
 
 
 def _metric(node: DictConfig) -> RowMetric:
-    """The function of a metric with its options: Hydra's partial takes a millisecond a call."""
+    """The function of a metric with its options: Hydra's partial costs a millisecond per call."""
     function = instantiate(node)
     return partial(function.func, *function.args, **function.keywords)
 
@@ -270,11 +270,11 @@ def _trainer(
     n_steps: float,
     world_size: int,
 ) -> pl.Trainer:
-    """The trainer and its callbacks; a progress bar where somebody watches."""
+    """The trainer and its callbacks; a progress bar on a terminal only."""
     # the layers' buffers are left to the layers
     of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
     watched = sys.stdout.isatty() and process_rank() == 0
-    every = cfg.trainer.get("log_every_n_steps") or 50  # as Lightning has it
+    every = cfg.trainer.get("log_every_n_steps") or 50  # Lightning's default
     trainer: pl.Trainer = made(
         cfg.trainer,
         log_every_n_steps=int(min(every, n_steps)) or every,  # a short run logs its last step

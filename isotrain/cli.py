@@ -1,6 +1,6 @@
-"""The parser of `isotrain`: every command with its options and an example.
+"""Command-line parser of `isotrain`: every command with its options and an example.
 
-A command's own module is imported when it is called; `--help` needs the standard library alone.
+A command's module is imported when it is called; `--help` needs only the standard library.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FORMATS = ["transformers", "sentence-transformers"]  # of an export
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of `isotrain`, whose arguments are those of the process by default."""
+    """Run `isotrain`; the exit code. Arguments default to those of the process."""
     if os.name != "posix":
         sys.exit("isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)")
     try:
         given = vars(parsed(sys.argv[1:] if arguments is None else arguments))
-    except SystemExit as end:  # after --help or a mistake
+    except SystemExit as end:  # after --help or an error
         return int(end.code or 0)
     module, _, name = given.pop("function").partition(":")
     try:
@@ -50,14 +50,14 @@ def ended_by(end: BaseException) -> int:
     causes = type(end), type(end.__context__)
     if KeyboardInterrupt in causes:  # Lightning exits with 1
         return 128 + SIGINT
-    if BrokenPipeError in causes:  # `| head` has what it wants; rich exits with 1
+    if BrokenPipeError in causes:  # such as `| head`; rich exits with 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + SIGPIPE
     raise end
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
-    """What a command line gives: the command's function as `module:name`, and its arguments."""
+    """Parse a command line: the command's function as `module:name`, and its arguments."""
     program, commands = parsers()
     name, *rest = arguments or ["--help"]
     if name in commands:
@@ -68,7 +68,7 @@ def parsed(arguments: Sequence[str]) -> Namespace:
 
 
 def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
-    """The parser of the program, whose help has every command's usage, and that of each command."""
+    """The main parser, whose help has the usage of all commands, and the parser of each command."""
     commands: dict[str, ArgumentParser] = {}
 
     def command(name: str, function: str, does: str, *examples: str) -> Callable[..., object]:
@@ -248,7 +248,7 @@ def nearest(given: str, known: Iterable[str]) -> str:
 
 
 class _Parser(ArgumentParser):
-    """Reports a mistake as every command does, with the nearest option."""
+    """Report errors as all commands do, with the nearest option."""
 
     def error(self, message: str) -> NoReturn:
         """Exit code 2."""

@@ -1,6 +1,6 @@
 """Output of commands: text, errors with exit codes, a spinner for slow steps.
 
-Imports rich alone, so that a command can show the spinner while torch is being imported.
+Imports only rich, so that a command can show the spinner while torch is being imported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def say(what: Any) -> None:
 
 
 def printable(text: str) -> str:
-    r"""The text with everything escaped that a terminal would obey or could not show.
+    r"""The text with control sequences and unprintable characters escaped.
 
     >>> printable("a\x1b[2J\nb")
     'a\\x1b[2J\nb'
@@ -102,13 +102,13 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def is_watched() -> bool:
-    """Whether stdout is a terminal, and this the first process of its job."""
+    """Whether stdout is a terminal and this is rank 0."""
     rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
     return rank == "0" and sys.stdout.isatty()
 
 
 def launched() -> bool:
-    """Whether a launcher (torchrun, srun) has started one process for each rank, this one too."""
+    """Whether a launcher (torchrun, srun) has started one process per rank."""
     interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
     by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
     return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
@@ -135,7 +135,7 @@ def counted(n: int, what: str) -> str:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra of isotrain, which is on no package index."""
+    """The command that installs an extra of isotrain (not on a package index)."""
     return f"pip install -e '.[{extra}]' in the clone of isotrain"
 
 
@@ -150,9 +150,9 @@ def print_start(
 
 
 def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str, int]) -> None:
-    """A line for each stage: what trains from which step, at which peak learning rates.
+    """One line per stage: what trains from which step, at which peak learning rates.
 
-    Nothing where everything trains from the start.
+    Nothing if everything trains from the start.
 
     >>> group = {"parts": ["block 2", "head"], "n_parameters": 5, "lr": 1e-4}
     >>> phases = [{"from_step": 0, "n_parameters": 5, "groups": [group]}]
@@ -174,7 +174,7 @@ def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str,
 
 
 def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str, int]]) -> None:
-    """A line where a split is scored in part, and one where the training data were changed.
+    """One line if a split is scored in part, and one if the training set was perturbed.
 
     >>> print_changes({"rows": {"before": 3000, "after": 750}, "labels_replaced": 75,
     ...                "labels_changed": 70}, {"dev": {"scored": 64, "of": 500}})
@@ -198,7 +198,7 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
 
 
 class _Printable:
-    """A table whose texts are printable."""
+    """A table with printable texts."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

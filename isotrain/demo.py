@@ -16,7 +16,7 @@ FIXED = ("experiment", "task", "source", "isotropy", "trainer.devices")
 
 
 def demo_mistakes(overrides: Sequence[str]) -> list[str]:
-    """Why the demo cannot run with these overrides, every mistake; nothing heavy is imported."""
+    """Every reason why the demo cannot run with these overrides; imports nothing heavy."""
     mistakes = []
     for text in overrides:
         key = key_of(text)
@@ -94,10 +94,10 @@ def _without_minilm() -> list[str]:
 
 
 def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:
-    """Those of an arm: what the user gives wins over the demo, the arm over both."""
+    """Overrides of a method: the user's win over the demo's, the method's over both."""
     return ["experiment=demo", *fallback, *given, f"isotropy={arm}"]
 
 
 def _is_replaceable(overrides: Sequence[str]) -> bool:
-    """Whether the encoder is the demo's own choice."""
+    """Whether the encoder is the demo's default."""
     return not any(key_of(text).partition(".")[0] == "encoder" for text in overrides)

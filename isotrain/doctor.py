@@ -1,4 +1,4 @@
-"""`isotrain doctor`: data, encoders and devices in reach, and what to do about the rest."""
+"""`isotrain doctor`: available data, encoders and devices, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NO_HUB = f"use a machine with network access, or source=local encoder=minilm ({i
 
 
 class Line(NamedTuple):
-    """One thing, how it was found, and in one line what to do where something is amiss."""
+    """One item, its state, and a one-line fix if something is wrong."""
 
     part: str  # isotrain, data, encoders, ...
     name: str
@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
 
 def doctor(network: bool = False, as_json: bool = False, output_dir: Path = Path("runs")) -> int:
-    """Print the lines of every part; 1 where one of them stops the demo."""
+    """Print the lines of every part; exit code 1 if one of them prevents the demo."""
     parts: dict[str, Callable[[], Iterator[Line]]] = {
         **{"isotrain": packages, "data": data, "encoders": encoders, "hub": lambda: hub(network)},
         **{"machine": lambda: machine(output_dir), "W&B": tracking},
@@ -80,7 +80,7 @@ def doctor(network: bool = False, as_json: bool = False, output_dir: Path = Path
 
 
 def _tried(name: str, part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
-    """The lines of a part; one that cannot be looked at is a line that stops the demo."""
+    """The lines of a part; a part that cannot be checked is a line that prevents the demo."""
     try:
         yield from part()
     except (ImportError, OSError) as error:
@@ -91,7 +91,7 @@ def _tried(name: str, part: Callable[[], Iterator[Line]]) -> Iterator[Line]:
 
 
 def packages() -> Iterator[Line]:
-    """Versions, and the extras of isotrain: one that is not there is an offer, not a fault."""
+    """Versions and extras of isotrain: a missing extra is a suggestion, not an error."""
     found = f"{version('isotrain')}, Python {platform.python_version()}"
     yield Line("isotrain", "version", found)
     for extra, (module, use) in EXTRAS.items():
@@ -117,7 +117,7 @@ def data() -> Iterator[Line]:
 
 @cache
 def data_sets() -> dict[str, tuple[DataSet, list[str]]]:
-    """Every data set that the tasks of the package ask for, with the tasks, by its name."""
+    """Every data set used by the tasks of the package, with the tasks, by name."""
     found: dict[str, tuple[DataSet, list[str]]] = {}
     for task in names("task"):
         home, _, name = str(_content("task", task)["_target_"]).rpartition(".")
@@ -131,7 +131,7 @@ def _content(group: str, name: str) -> Any:
 
 
 def encoders() -> Iterator[Line]:
-    """Each encoder of the package that has weights: on disk, or what brings it there."""
+    """Each encoder of the package with weights: on disk, or how to get it."""
     yield Line("encoders", "tiny", "always there: random weights")
     packaged = packaged_folder()
     for option in names("encoder"):
@@ -168,7 +168,7 @@ def hub(ask: bool) -> Iterator[Line]:
 
 
 def no_answer(address: str) -> str:
-    """Why an address gives no answer; empty where it does, whatever the answer is."""
+    """Why an address does not respond; empty if it does, with any answer."""
     try:
         urlopen(Request(address, method="HEAD"), timeout=TIMEOUT_S).close()
     except HTTPError:  # an answer that says no
@@ -179,7 +179,7 @@ def no_answer(address: str) -> str:
 
 
 def machine(output_dir: Path) -> Iterator[Line]:
-    """The device that runs take, and whether they can be written."""
+    """The device of runs, and whether they can be written."""
     import torch
 
     from isotrain.training.speed import bf16_speedup
@@ -227,7 +227,7 @@ def tracking() -> Iterator[Line]:
 
 
 def demo(output_dir: Path) -> Iterator[Line]:
-    """What the check of the demo's own configurations says."""
+    """The validation of the demo's configurations."""
     mistakes = demo_mistakes([f"output_dir={output_dir}"])
     for mistake in mistakes:
         yield Line("demo", "isotrain demo", "cannot run", mistake, stops=True)

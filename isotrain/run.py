@@ -34,7 +34,7 @@ from isotrain.training.freezing_schedule import describe
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.requirements import check, revision
 
-Show = Callable[[RunFolder, Sequence[Any]], None]  # of a run's folder and its `RecordLog`s
+Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its `RecordLog`s
 
 
 def run(
@@ -45,24 +45,24 @@ def run(
     data: str = "",
     show: Show = lambda folder, loggers: None,
 ) -> dict[str, float]:
-    """The final scores of a run, such as `val/accuracy`; trained now, or read where finished.
+    """Train a run, or read it if finished; its final scores, such as `val/accuracy`.
 
     The run folder, `folder_of(cfg, arm)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
-    `predictions/`, `result.json` and `last.ckpt`. A run that was stopped resumes from
-    `resume.ckpt`. Of several processes, rank 0 alone writes and returns scores.
+    `predictions/`, `result.json` and `last.ckpt`. An interrupted run resumes from
+    `resume.ckpt`. Only rank 0 writes and returns scores.
 
     Args:
         cfg: the configuration.
         arm: first part of the folder's name.
-        overrides: that gave `cfg`, for the record.
-        search: name of the search that the run is a trial of, for the record.
-        data: revision of what it reads, where it was planned with one.
-        show: called on rank 0 when the record is written, also of a failed run, and before the
-            loggers are closed. The command gives `isotrain.pages.show.show_run`, which draws the
+        overrides: the overrides behind `cfg`, for the record.
+        search: name of the search if the run is a trial, for the record.
+        data: planned data revision, if any.
+        show: called on rank 0 after the record is written, even for a failed run, and before the
+            loggers are closed. The command passes `isotrain.pages.show.show_run`, which writes the
             page (`cfg.report`) and prints the summary.
 
     Raises:
-        CannotRunError: a ValueError: the configuration cannot run, parts do not fit, data or
+        CannotRunError: a ValueError: the configuration is invalid, parts are incompatible, data or
             weights are missing. No run folder is written.
         NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
         StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
@@ -89,11 +89,11 @@ def run(
         check_writable(folder.path)
         with spinner("preparing the run"):
             experiment = build(cfg, folder.path, start)
-    except Exception as error:  # of torch, Lightning, omegaconf: of many kinds
+    except Exception as error:  # torch, Lightning and omegaconf raise many kinds
         kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
         raise CannotRunError(redacted(f"{kind}{error}{kind and raised_at(error)}")) from error
     with storage_failures(folder.path), folder.owned():
-        if folder.is_first and folder.is_finished():  # by another process meanwhile
+        if folder.is_first and folder.is_finished():  # finished by another process meanwhile
             return _stored(folder, show)
         point = _resume_point(folder, experiment)
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
@@ -103,11 +103,11 @@ def run(
             folder.finished(_outcome(folder, experiment, timings))
         except BaseException as error:
             folder.failed(error, error.report if isinstance(error, NonFiniteError) else None)
-            if isinstance(error, OSError):  # a page would fail, too
+            if isinstance(error, OSError):  # a page would fail too
                 raise
             if folder.is_first and isinstance(error, Exception):
                 show(folder, experiment.trainer.loggers)
-            elif folder.is_first:  # a signal, which may leave seconds
+            elif folder.is_first:  # a signal, which may leave only seconds
                 again = "resumes" if folder.may_resume() else "starts anew"
                 say(f"{folder.path}: stopped; the same command {again}")
             raise
@@ -124,29 +124,29 @@ def run(
 
 
 def with_threads(cfg: DictConfig) -> DictConfig:
-    """`cfg` with the number of threads spelled out: results depend on it."""
+    """`cfg` with an explicit number of threads: results depend on it."""
     merged = OmegaConf.merge(cfg, {"threads": cfg.threads or torch.get_num_threads()})
     assert isinstance(merged, DictConfig)
     return merged
 
 
 def folder_of(cfg: DictConfig, arm: str) -> Path:
-    """The folder of a run, named by what it computes and by the data that it reads now."""
+    """The folder of a run, named by its content and current data revision."""
     cfg = with_threads(cfg)
     return run_folder(cfg, arm, revision(cfg))
 
 
 def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
-    """The scores of a run that finished before, shown again."""
+    """Show an already finished run again; its scores."""
     if folder.is_first:
         show(folder, ())
     return dict(folder.record["scores"]) if folder.is_first else {}
 
 
 def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
-    """Our part of the checkpoint of an unfinished run; None starts it anew.
+    """isotrain's part of the checkpoint of an unfinished run; None restarts it.
 
-    It does so, too, where a file that it would resume from is damaged, or of other parts (code may
+    It also restarts if a file needed to resume is damaged or does not match the parts (code may
     have changed). That file and the checkpoint are kept under other names.
     """
     if not folder.may_resume():
@@ -159,7 +159,7 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
         folder.check_records(point["n_bytes"], point["records_sha256"])
     except (DamagedError, LookupError, TypeError) as cause:
         error = cause if isinstance(cause, DamagedError) else DamagedError(path, cause)
-        if folder.is_first:  # the others start anew too; `TaskData.setup` sees that all agree
+        if folder.is_first:  # the others restart too; `TaskData.setup` checks that all agree
             kept = ", ".join(aside.name for aside in put_aside(path, error.path))
             say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
         return None
@@ -167,7 +167,7 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
 
 
 def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | None) -> None:
-    """Write the record of a run under way, and print where it writes and what trains."""
+    """Write the initial record of a run, and print its folder and what trains."""
     code_note = folder.begin(facts, None if point is None else point["step"])
     if not folder.is_first:
         return
@@ -181,7 +181,7 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
 
 
 def _facts(experiment: Experiment) -> dict[str, Any]:
-    """Facts of the parts of a run, for its record."""
+    """Facts about the parts of a run, for its record."""
     module = experiment.module
     return {
         "n_parameters": experiment.n_parameters,
@@ -212,7 +212,7 @@ def _work(
     params = {**folder.record["config"], **experiment.n_parameters, "n_rows": data.n_rows}
     n_bytes = point["n_bytes"] if point else 0
     open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes, experiment.headline)
-    if trainer.global_rank > 0:  # the weights are built: now dropout may differ
+    if trainer.global_rank > 0:  # weights are initialised: from now on dropout may differ by rank
         pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
     stop = experiment.checkpoints
     stop.listen()
@@ -263,13 +263,13 @@ def _outcome(
 
 
 def quiet() -> None:
-    """Silence notices that say nothing about the run."""
+    """Silence warnings that are irrelevant to the run."""
     for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",
         ".*isinstance.treespec, LeafSpec.*",
-        ".*`broadcast_buffers` is deprecated.*",  # its successor is not in all torch versions
+        ".*`broadcast_buffers` is deprecated.*",  # the replacement is not in all torch versions
         ".*resuming from a checkpoint that ended before the epoch ended.*",  # ours resumes exactly
     ):
         warnings.filterwarnings("ignore", message=message)

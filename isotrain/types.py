@@ -1,7 +1,7 @@
-"""Records that flow through a run, and the small protocols of poolings and metrics.
+"""Data types of a run, and the protocols of poolings and metrics.
 
 B batch, T tokens, L blocks, D hidden, Q sequences per example, S spans, P = Q·S vectors per
-example, N rows, C outputs.
+example, N embeddings, C outputs.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One tokenised row: Q sequences of token ids, their target spans, and a label."""
+    """One tokenised example: Q sequences of token ids, their target spans, and a label."""
 
     input_ids: list[list[int]]
     token_type_ids: list[list[int]]
     special_mask: list[list[int]]  # 1 = CLS or SEP
     spans: list[list[tuple[int, int]]] | None  # Q × S half-open token spans
     label: float
-    index: int  # number among the examples of its split that have a label
+    index: int  # index among the labelled examples of its split
 
 
 @dataclass  # not frozen: Lightning's precision plugins convert it field by field
 class Batch:
-    """A padded batch; the Q sequences of the examples are stacked, all first ones first."""
+    """A padded batch; sequences are stacked, first sequences of all examples first."""
 
     input_ids: Tensor  # [Q·B, T] token ids
     attention_mask: Tensor  # [Q·B, T] 1 = real token, 0 = pad
     token_type_ids: Tensor  # [Q·B, T] segment ids
     special_mask: Tensor  # [Q·B, T] 1 = CLS, SEP or pad
-    labels: Tensor  # [B] class number, or score
-    index: Tensor  # [B] number among the examples of the split
+    labels: Tensor  # [B] class index or score
+    index: Tensor  # [B] index among the examples of the split
     spans: Tensor | None = None  # [Q·B, S, 2] half-open token positions
     n_sequences: int = 1
     read_mask: Tensor | None = None  # [Q·B, T] last states that are read; None = all
@@ -54,7 +54,7 @@ class Batch:
 
 
 class EncoderOutput(NamedTuple):
-    """Output of an encoder: the recorded states, and the tensor that flows on."""
+    """Output of an encoder: the recorded states, and the tensor passed on."""
 
     hidden_states: tuple[Tensor, ...]  # L+1 × [Q·B, T, D], as each block produced them
     last: Tensor  # [Q·B, T, D], after an edit of the last block and a final norm
@@ -68,7 +68,7 @@ class SiteEmbeddings(NamedTuple):
     ids: Tensor  # [N] unique id of each embedding
     labels: Tensor  # [N] label of the example that each comes from
     whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
-    keys: Tensor | None = None  # [N] if they are still to be gathered: sorts those of all processes
+    keys: Tensor | None = None  # [N] sort keys over all processes, if not gathered yet
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ModelOutput:
     site_embeddings: dict[str, SiteEmbeddings] = field(default_factory=dict)
 
     def detach(self) -> ModelOutput:
-        """The same without its graph."""
+        """A copy detached from the graph."""
         return ModelOutput(
             tuple(hidden.detach() for hidden in self.hidden_states),
             self.pooled.detach(),
@@ -101,10 +101,10 @@ Edit = Callable[[Tensor], Tensor]
 class Pooling(Protocol):
     """Token states `[Q·B, T, D]` to `[B, P, D]`."""
 
-    reads: str  # of a sequence: first | last (token), all, or spans (which the task marks)
+    reads: str  # tokens read per sequence: first | last, all, or spans (marked by the task)
 
     def __call__(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Pooled vectors, the P vectors of one example side by side."""
+        """Pooled vectors `[B, P, D]`."""
 
     def n_vectors(self, n_sequences: int, n_spans: int) -> int:
         """P for an example of Q sequences with S spans each."""
@@ -113,9 +113,9 @@ class Pooling(Protocol):
 class RowMetric(Protocol):
     """A cloud `[N, D]` to one number, or a flat dict of numbers.
 
-    One that needs more than rows has a second argument of that name: `labels` or `groups` `[N]`,
-    or the rows `reference` or `positives` `[N, D]`.
+    A metric that needs more has a second argument of that name: `labels` or `groups` `[N]`, or the
+    embeddings `reference` or `positives` `[N, D]`.
     """
 
     def __call__(self, x: Tensor, **more: Tensor) -> Tensor | dict[str, Tensor]:
-        """The value, as 0-d float64 tensors; a ValueError where it is not defined."""
+        """The value, as 0-d float64 tensors; a ValueError if undefined."""

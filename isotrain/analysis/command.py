@@ -1,4 +1,4 @@
-"""`isotrain analyze analysis=NAME …`: an analysis of an encoder, checked, measured, told."""
+"""`isotrain analyze analysis=NAME …`: validate, run and report an analysis."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from isotrain.training.requirements import encoder_mistakes
 
 
 def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
-    """The exit code: 0 done; 2 cannot run, nothing is written; 128 + n after signal n.
+    """Exit code: 0 success; 2 cannot run, nothing is written; 128 + n after signal n.
 
-    1 where it failed on the way, or with `check=published` outside of published figures.
+    1 if it failed midway, or if results miss published figures with `check=published`.
     """
     if not overrides or overrides[0] == "list":
         for name in names("analysis"):
@@ -53,7 +53,7 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
 def _checked(
     overrides: Sequence[str], config_dir: str | None
 ) -> tuple[DictConfig | None, list[str]]:
-    """The configuration of a command line, and its mistakes: its keys' before its parts'."""
+    """The configuration of a command line and its validation errors, keys before parts."""
     if odd := [text for text in overrides if "=" not in text]:
         near = get_close_matches(odd[0], names("analysis"), n=1)
         hint = f"did you mean analysis={near[0]}?" if near else "give keys as key=value"
@@ -69,12 +69,12 @@ def _checked(
             start_file(cfg.from_run, cfg.encoder, "from_run")
         except ValueError as error:
             return cfg, [str(error)]
-        mistakes = mistakes_in(cfg, ANALYSIS)  # the encoder is the run's, and as little trusted
+        mistakes = mistakes_in(cfg, ANALYSIS)  # the run's encoder is not trusted either
     return cfg, mistakes or encoder_mistakes(cfg) or part_mistakes(cfg, ANALYSIS)
 
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
-    """Measure, and tell what came of it; HYDRA_FULL_ERROR=1 shows a traceback."""
+    """Run the analysis and report its outcome; HYDRA_FULL_ERROR=1 shows a traceback."""
     with spinner("importing torch and transformers"):
         from isotrain.analysis.run import analyze
         from isotrain.runs.record import CannotRunError
@@ -94,7 +94,7 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _signals_as_errors() -> Iterator[None]:
-    """While a block lasts Ctrl-C and SIGTERM raise, so that locks and open files are let go."""
+    """Within the block, Ctrl-C and SIGTERM raise, so locks and open files are released."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(number)

@@ -1,4 +1,4 @@
-"""The data sets that analyses read: sentences of a corpus, each once, and pairs with gold."""
+"""Data sets of analyses: distinct sentences of a corpus, and labelled pairs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PTB = DataSet(
 
 
 class Texts(NamedTuple):
-    """A data set, and the fields of its examples that are texts."""
+    """A data set and its text fields."""
 
     data_set: DataSet
     fields: Sequence[str] = PAIR
@@ -79,7 +79,7 @@ RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, which chunks ca
 
 
 class Place(NamedTuple):
-    """A data set, and the split of it that is scored."""
+    """A data set and its scored split."""
 
     data_set: DataSet
     split: str
@@ -93,7 +93,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus, of `others` too."""
+    """The data set of a corpus, including `others`."""
     known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
     if corpus not in known:
         raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
@@ -103,7 +103,7 @@ def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> Dat
 def check_names(
     argument: str, given: str | Sequence[str], known: Iterable[str], available: bool = True
 ) -> None:
-    """Refuse what is no list of known names, each once, nor `available` where that is allowed.
+    """Reject anything but a list of distinct known names, or `available` where allowed.
 
     >>> check_names("tasks", "rte", ["rte", "wic"])
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ mean [rte]?
 
 
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
-    """The different sentences of some splits of a data set, in the order in which they first stood.
+    """The distinct sentences of some splits of a data set, in order of first occurrence.
 
     Repeated ones (SNLI has each premise three times) would raise every similarity. WikiText is cut
     into sentences and written as ordinary text, headings left out, with the tokenizer's `unknown`
@@ -149,11 +149,11 @@ class Pairs(NamedTuple):
 
 
 class NoGoldError(CannotRunError):
-    """A split without any row that has gold."""
+    """A split without labelled examples."""
 
 
 class Present(NamedTuple):
-    """Which of the data sets that were asked for a source has."""
+    """Which of the requested data sets a source has."""
 
     names: list[str]
     absent: dict[str, str]  # why others are not there
@@ -161,7 +161,7 @@ class Present(NamedTuple):
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """The data sets, first members of `known`, that are asked for and in the source; reads none."""
+    """Requested data sets (first members of `known`) that the source has; reads none."""
     wanted = list(known) if isinstance(asked, str) else list(asked)
     absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
     names = [name for name in wanted if name not in absent]
@@ -172,7 +172,7 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
 def readable_sets(
     source: Source, sets: str | Sequence[str]
 ) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
-    """The sets to measure, those of pairs read; and why others of `available` are left out."""
+    """The sets to measure, with pairs read; and why others of `available` are left out."""
     names, absent, _ = present(source, sets, PLACES)
     pairs: dict[str, Pairs] = {}
     for name in names:
@@ -189,7 +189,7 @@ def readable_sets(
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
-    """The pairs of a split that have gold; a NoGoldError where none has."""
+    """The labelled pairs of a split; a NoGoldError if there are none."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
     if not rows:
         raise NoGoldError(

@@ -1,4 +1,4 @@
-"""Sentences to rows of every layer, streamed to disk: means of token spans.
+"""Encode sentences: mean embeddings of token spans at every layer, streamed to disk.
 
 A sentences of a batch, T tokens, L blocks, D hidden, N spans (rows), M tokens of spans.
 """
@@ -25,7 +25,7 @@ CHUNK = 1024  # sentences that are tokenised at a time
 
 
 class Tokens(NamedTuple):
-    """Sentences as a tokenizer sees them, special tokens included."""
+    """Tokenised sentences, special tokens included."""
 
     ids: list[list[int]]
     special: list[list[int]]  # 1 = CLS, SEP
@@ -36,7 +36,7 @@ class Tokens(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Spans `start` to `stop` (excluded) of tokens of a sentence; an embedding is a span's mean."""
+    """Token spans `start` to `stop` (exclusive) of sentences; an embedding is a span's mean."""
 
     sentence_N: np.ndarray
     start_N: np.ndarray
@@ -60,7 +60,7 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
 def tokenise_columns(
     tokenizer: Any, columns: Sequence[Sequence[str]], max_length: int
 ) -> tuple[Tokens, list[list[int | None]]]:
-    """Tokens of one or two columns of texts, and of two the column of each token (special: None).
+    """Tokens of one or two text columns; for two, the column of each token (special: None).
 
     The longer text of a pair is cut first.
 
@@ -94,7 +94,7 @@ def tokenise_columns(
 
 
 def whole_sentences(tokens: Tokens) -> Spans:
-    """One row a sentence: the mean of all its tokens, CLS and SEP among them (mean pooling)."""
+    """One span per sentence: all its tokens, including CLS and SEP (mean pooling)."""
     n_tokens = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     return Spans(np.arange(len(n_tokens)), np.zeros_like(n_tokens), n_tokens)
 
@@ -111,7 +111,7 @@ def encode_rows(
     Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
     is mapped to the file `<folder>/<name>.npy`, so that memory does not grow with N. Only
     sentences with a span are encoded, the longest first. A stopped attempt resumes at its batch;
-    a file of other spans is made anew. The batch size changes rounding alone (1e-5 of the rms).
+    a file of other spans is rewritten. The batch size changes only rounding (1e-5 of the rms).
 
     Raises:
         ValueError: there is no span, or a span without a token.
@@ -146,14 +146,14 @@ def encode_rows(
 
 
 def drop_rows(subject: Subject, name: str) -> None:
-    """Remove what `encode_rows` left on disk under a name; nothing where there is none."""
+    """Remove the files of `encode_rows` under a name, if any."""
     path = subject.folder / f"{name}.npy"
     path.unlink(missing_ok=True)
     _note(path).unlink(missing_ok=True)
 
 
 def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
-    """L + 1 hidden states `[A, T, D]` of padded sentences, the last one behind any final norm."""
+    """L + 1 hidden states `[A, T, D]` of padded sentences, the last one after any final norm."""
     encoder = subject.encoder
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
     batch = padded(ids, encoder.tokenizer.pad_token_id or 0).to(device)
@@ -206,7 +206,7 @@ def span_means(
 def _content(
     tokens: Tokens, spans: Spans, layers: Sequence[int], order: np.ndarray, batch_size: int
 ) -> str:
-    """Hex digits that name the rows of a file and the batches in which they are encoded."""
+    """Digest of the embeddings of a file and their encoding batches."""
     digest = hashlib.sha256(repr((list(layers), batch_size)).encode())
     for part in (order, spans.sentence_N, spans.start_N, spans.stop_N):
         digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
@@ -216,7 +216,7 @@ def _content(
 
 
 def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap, int]:
-    """The array of a file, and how many batches of that content are in it."""
+    """The array of a file, and the number of completed batches of that content."""
     note = _note(path)
     if path.is_file() and note.is_file():
         done, _, found = note.read_text(encoding="utf-8").partition(" ")

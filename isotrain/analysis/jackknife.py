@@ -1,4 +1,4 @@
-"""Mean cosines over pairs of rows, and what they are without each sentence: a jackknife.
+"""Mean cosines over pairs of embeddings, with a jackknife over sentences.
 
 N rows, D dimensions, G sentences, W words, C cells: the rows of a word in a sentence. S is the sum
 of all unit rows, S_g that of sentence g, n_g its rows.
@@ -17,7 +17,7 @@ from isotrain.geometry.groups import check_groups, group_sums, large_groups
 
 
 class Estimate(NamedTuple):
-    """A figure over rows of sentences (0-d), and what it is without each of them."""
+    """A value over embeddings of sentences (0-d), and its leave-one-sentence-out values."""
 
     value: Tensor
     sentence_G: Tensor  # ids, ascending
@@ -25,9 +25,9 @@ class Estimate(NamedTuple):
 
     @property
     def error(self) -> Tensor:
-        """Standard error √((G−1)/G · Σ(θ_g − θ̄)²), θ_g the figure without sentence g.
+        """Standard error √((G−1)/G · Σ(θ_g − θ̄)²), θ_g the value without sentence g.
 
-        Rows of one sentence are no independent draws, which an error over rows would take them for.
+        Embeddings of one sentence are not independent, as an error over embeddings would assume.
         """
         n = len(self.without_G)
         apart_G = self.without_G - self.without_G.mean()
@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
         return {name: float(self.value), f"{name}_error": float(self.error)}
 
     def less(self, other: Estimate) -> Estimate:
-        """The difference of two figures; in its error, what moves both cancels.
+        """The difference of two estimates; shared variation cancels in its error.
 
         >>> a = mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([3, 5, 8]))
         >>> a.less(a).value.item(), a.less(a).error.item()
@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
-    """The mean of one value a sentence; its error is the standard deviation over √G.
+    """The mean of one value per sentence; its error is the standard deviation over √G.
 
     >>> round(mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.arange(3)).error.item(), 4)
     1.5275
@@ -65,14 +65,14 @@ def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of figures over the same sentences, such as one of each layer."""
+    """The mean of estimates over the same sentences, such as one per layer."""
     value = torch.stack([one.value for one in estimates]).mean()
     without_G = torch.stack([one.without_G for one in estimates]).mean(dim=0)
     return Estimate(value, estimates[0].sentence_G, without_G)
 
 
 def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
-    """Mean cosine of two rows of different sentences, in [−1, 1].
+    """Mean cosine of two embeddings of different sentences, in [−1, 1].
 
     (‖S‖² − Σ‖S_g‖²)/(N² − Σn_g²): all pairs, exactly, in O(N·D); three sentences at least.
     Ethayarajh 2019, section 4.1 (there over 1,000 sampled pairs).
@@ -117,7 +117,7 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
 
 
 def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int) -> Estimate:
-    """Mean over words of the mean cosine of two rows of a word, in [−1, 1].
+    """Mean over words of the mean cosine of two occurrences of a word, in [−1, 1].
 
     Of words with `min_count` rows or more, all pairs, exactly, in O(N·D). Without each sentence,
     words that it leaves one row are left out; the error is NaN where it leaves no word.

@@ -1,4 +1,4 @@
-"""What an analysis leaves to read: records and tables as CSV and Markdown, figures, one page."""
+"""Outputs of an analysis: records and tables as CSV and Markdown, figures, one page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_outputs(
     compared: Sequence[Beside],
     record: Mapping[str, Any],
 ) -> None:
-    """Write `records.csv`, a CSV file a table, `tables.md`, figures and `analysis.html`; print."""
+    """Write `records.csv`, one CSV per table, `tables.md`, figures and `analysis.html`; print."""
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
@@ -61,7 +61,7 @@ def write_outputs(
 
 
 def _csv(found: DataFrame) -> str:
-    """Cells in full; empty where one is not finite."""
+    """Cells at full precision; empty if not finite."""
     return csv_text(found.where(~found.isin([math.inf, -math.inf])))
 
 
@@ -75,7 +75,7 @@ def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Ta
 
 
 def text(cell: Cell) -> str:
-    """A cell to read; a dash where nothing is defined.
+    """A formatted cell; a dash if undefined.
 
     >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text("layer_3")
     ('0.1235', '80.60', '1,234', '3', '–', 'layer_3')

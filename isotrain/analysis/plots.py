@@ -1,4 +1,4 @@
-"""Line pictures as data, the one renderer that draws them of records, and maps of embeddings.
+"""Declarative line plots with one renderer for records, and maps of embeddings.
 
 Bands are 95 % CIs of what the line shows. N embeddings, D dimensions, R directions, M points.
 """
@@ -30,7 +30,7 @@ POINT = {"s": 4.0, "linewidths": 0, "rasterized": True}  # size in square points
 
 
 class Picture(NamedTuple):
-    """A figure with the name of its files, and a sentence for readers who do not see it."""
+    """A figure with its file name and alternative text."""
 
     name: str
     title: str
@@ -209,7 +209,7 @@ def _dress(axis: Axes, spec: LinePlot, fields: Mapping[str, Any]) -> None:
 
 
 def clean(axis: Axes) -> None:
-    """The look that all axes of analyses share."""
+    """Apply the common axis style of analyses."""
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
 

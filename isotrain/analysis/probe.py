@@ -1,4 +1,4 @@
-"""Heads on frozen features by scikit-learn, chosen on held-out examples; rank correlation.
+"""scikit-learn probes on frozen features, selected on held-out examples; rank correlation.
 
 N examples, F features, C classes.
 """
@@ -23,11 +23,11 @@ Floats = NDArray[np.floating[Any]]
 MOST_STEPS = 1000  # of L-BFGS
 SETTLED = 1e-5  # largest entry of the gradient
 ROUNDING = 1e-12  # a correlation nearer to ±1 is ±1
-RISES = 3  # of the held-out loss in a row, behind which no smaller penalty is tried
+RISES = 3  # consecutive increases of held-out loss, after which no smaller penalty is tried
 
 
 class Chosen(NamedTuple):
-    """A fitted estimator of scikit-learn, and what chose it."""
+    """A fitted scikit-learn estimator, and its selection."""
 
     probe: Any
     penalty: float
@@ -36,7 +36,7 @@ class Chosen(NamedTuple):
 
 
 def not_installed() -> list[str]:
-    """Why no head can be fitted, and what to do; empty where scikit-learn is there."""
+    """Why no probe can be fitted, and the fix; empty if scikit-learn is installed."""
     if find_spec("sklearn") is not None:
         return []
     return [
@@ -71,7 +71,7 @@ def choose_penalty(
     seed: int,
     n_classes: int = 0,
 ) -> Chosen:
-    """The probe of all examples at the penalty with the least loss on a held-out part of them.
+    """The probe on all examples with the penalty of least loss on a held-out part.
 
     `held_out` of the examples, drawn by a hash of their position and the seed, are left out of the
     fits that choose; features are standardised by the others.
@@ -123,7 +123,7 @@ def best_penalty(
 
 
 def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> Any:
-    """The probe, fitted; where all labels are of one class, the constant answer."""
+    """The fitted probe; a constant predictor if there is only one class."""
     from sklearn.dummy import DummyClassifier
 
     if n_classes and len(np.unique(label_N)) == 1:
@@ -141,7 +141,7 @@ def mean_loss(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> 
 
 
 class Correlation(NamedTuple):
-    """A correlation and its 95 % CI; None where it is not defined."""
+    """A correlation and its 95 % CI; None if undefined."""
 
     value: float | None
     low: float | None

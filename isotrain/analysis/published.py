@@ -1,4 +1,4 @@
-"""Published figures beside what was measured, and the check that compares the two."""
+"""Compare published figures with measured values."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from isotrain.analysis.tables import Cell, Record, Table
 
 
 class Published(NamedTuple):
-    """A published figure: of which encoder, and which column of which record it is."""
+    """A published figure: its encoder, and the record and column it corresponds to."""
 
     encoder: str  # encoder.name of its configuration
-    where: Mapping[str, Any]  # keys and values that the record has
+    where: Mapping[str, Any]  # keys and values that identify the record
     column: str
     value: float
-    tolerance: float | None  # how far a measurement may lie from it; None = shown, not judged
+    tolerance: float | None  # largest accepted deviation; None = shown, not checked
     source: str
 
     @property
     def described(self) -> str:
-        """Its column and its place, in words."""
+        """Column and record, in words."""
         where = ", ".join(f"{key} {value}" for key, value in self.where.items())
         return f"{self.column} ({where})" if where else self.column
 
 
 class Beside(NamedTuple):
-    """A published figure and the value measured here; None where there is none."""
+    """A published figure and the value measured here; None if it was not measured."""
 
     published: Published
     here: float | None
@@ -35,12 +35,12 @@ class Beside(NamedTuple):
 
     @property
     def is_judged(self) -> bool:
-        """Whether the two have to agree: of the same encoder, with a tolerance."""
+        """Whether the two must agree: same encoder, and a tolerance is given."""
         return self.of_this_encoder and self.published.tolerance is not None
 
     @property
     def agrees(self) -> bool:
-        """Whether the value lies within the tolerance."""
+        """Whether the measured value is within the tolerance."""
         tolerance = self.published.tolerance
         if self.here is None or tolerance is None:
             return False
@@ -49,10 +49,10 @@ class Beside(NamedTuple):
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
-    """The figures of a configuration, `analysis.published`.
+    """Parse the figures of `analysis.published`.
 
     Raises:
-        ValueError: an entry that lacks a key or has another one, or whose value is no number.
+        ValueError: an entry with a missing or unknown key, or a value that is not a number.
     """
     for number, entry in enumerate(given, start=1):
         keys = [*entry] if isinstance(entry, Mapping) else []
@@ -72,7 +72,7 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
 
 
 def check_comparable(published: Sequence[Published], encoder: str) -> None:
-    """Reject `check=published` where no figure of an encoder has a tolerance."""
+    """Reject `check=published` if no figure of this encoder has a tolerance."""
     if not any(one.encoder == encoder and one.tolerance is not None for one in published):
         raise ValueError(
             f"check=published needs a published figure of encoder {encoder} with a tolerance, and "
@@ -81,9 +81,9 @@ def check_comparable(published: Sequence[Published], encoder: str) -> None:
 
 
 def beside(published: Sequence[Published], records: Sequence[Record], encoder: str) -> list[Beside]:
-    """Each published figure with the first record that it is of, as given or before a run.
+    """Each published figure with its first matching record, as given or before a run.
 
-    `encoder` is the one measured. A figure of another encoder is shown beside it, never judged.
+    `encoder` is the one measured. Figures of other encoders are shown for reference, not checked.
 
     >>> figure = Published("bert", {"set": "stsb"}, "spearman", 54.1, 0.1, "a paper")
     >>> measured = {"set": "stsb", "spearman": 54.15, "weights": "as given"}
@@ -104,7 +104,7 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
 
 
 def disagreements(found: Sequence[Beside]) -> list[str]:
-    """Figures of this encoder that what was measured misses, each with both values."""
+    """Published figures of this encoder that were not reproduced, each with both values."""
     return [
         f"{one.published.described}: published {one.published.value} ± {one.published.tolerance}, "
         f"measured {'nothing' if one.here is None else f'{one.here:.6g}'}"
@@ -114,9 +114,9 @@ def disagreements(found: Sequence[Beside]) -> list[str]:
 
 
 def published_table(compared: Sequence[Beside], encoder: str) -> Table:
-    """Published figures and what was measured here, side by side; sources are in the notes."""
+    """Table of published and measured figures; sources are in the notes."""
     rows: list[list[Cell]] = []
-    sources: dict[tuple[str, str], str] = {}  # of which encoder, by whom: a number
+    sources: dict[tuple[str, str], str] = {}  # encoder and source: its number
     for one in compared:
         figure = one.published
         verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None

@@ -1,4 +1,4 @@
-"""One analysis from start to end: encoders, parts, tables, pictures, page; or on from a stop."""
+"""Run one analysis end to end, or resume it: encoders, parts, tables, figures, page."""
 
 from __future__ import annotations
 
@@ -45,31 +45,31 @@ PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 class _Plan(NamedTuple):
-    """What a configuration asks for, found to be possible; no weights are loaded yet."""
+    """A validated analysis; no weights are loaded yet."""
 
     cfg: DictConfig  # threads and device spelled out
     analysis: Analysis
     source: Source
     published: list[Published]
-    name: str  # of the encoder, as published figures have it
-    end: Path | None  # weights that the run of `from_run` ended with
+    name: str  # of the encoder, as in the published figures
+    end: Path | None  # final weights of the run `from_run`
     store: Store
-    facts: dict[str, Any]  # what the numbers depend on, beside the configuration and the code
+    facts: dict[str, Any]  # what the numbers depend on besides configuration and code
 
 
 def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[str]]:
-    """The folder of a finished analysis, and its disagreements with published figures.
+    """Run or resume an analysis; its folder, and its disagreements with published figures.
 
     `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line a record),
     `tables.md`, `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
-    analysis is read, and no encoder loaded; a stopped one resumes at its part and batch, unless
-    its data, the run, or a file that the configuration names have changed. Disagreements are
-    looked for with `check=published` only.
+    analysis is read without loading an encoder. An interrupted one resumes at its part and batch,
+    unless its data, the run, or a file named in the configuration has changed. Disagreements are
+    checked with `check=published` only.
 
     Raises:
-        CannotRunError: an encoder, data or a run that is not there, or that do not go together;
-            nothing is written then.
-        ValueError: a part of the analysis cannot be measured on this corpus or encoder.
+        CannotRunError: an encoder, data or a run is missing, or they are incompatible; nothing is
+            written then.
+        ValueError: a part of the analysis is undefined for this corpus or encoder.
     """
     started = time.perf_counter()
     with spinner("looking for data and weights") as now:
@@ -85,7 +85,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
         with store.owned():
             for sentence in store.begin(plan.facts, bool(cfg.rerun)):
                 say(sentence)
-            if record := store.finished(plan.facts):  # maybe by another process meanwhile
+            if record := store.finished(plan.facts):  # perhaps by another process meanwhile
                 note = code_changes(record, code_state())
                 say(f"{store.folder} is finished; rerun=true measures again{note}")
             else:
@@ -140,7 +140,7 @@ def _plan(cfg: DictConfig) -> _Plan:
 
 
 def _name_of(encoder: DictConfig) -> str:
-    """Of a cut encoder it is another one: published figures are of the whole."""
+    """Encoder name; differs if truncated, as published figures are of the full encoder."""
     if (name := encoder.get("name")) is None:
         return str(encoder["_target_"])
     n_blocks = encoder.get("n_blocks")
@@ -148,7 +148,7 @@ def _name_of(encoder: DictConfig) -> str:
 
 
 def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict[str, Any]:
-    """Measure what is not yet; the record of the analysis."""
+    """Compute the missing parts; the record of the analysis."""
     cfg, store, limit = plan.cfg, plan.store, encoder.max_positions
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
     if length < cfg.max_length:
@@ -191,7 +191,7 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
 
 
 def _check_start(cfg: DictConfig) -> None:
-    """Reject published figures beside a run that did not start from the published weights."""
+    """Reject published figures for a run that did not start from the published weights."""
     run = {} if cfg.from_run is None else result_of(cfg.from_run)
     reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
     if run.get("init_from") or reinit:
@@ -203,7 +203,7 @@ def _check_start(cfg: DictConfig) -> None:
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:
-    """`<output_dir>/analysis/<name>/<encoder>-<content hash>`, the encoder by its last name."""
+    """`<output_dir>/analysis/<name>/<encoder>-<content hash>`, by the encoder's last name."""
     is_target = cfg.encoder is not None and name == cfg.encoder["_target_"]
     last = name.rstrip("/").rpartition("." if is_target else "/")[2].removeprefix("build_")
     label = re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()

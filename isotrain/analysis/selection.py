@@ -1,4 +1,4 @@
-"""What is measured of texts: words, occurrences of words, pairs as one sequence, WiC's targets.
+"""Units measured in texts: words, word occurrences, pairs as one sequence, WiC targets.
 
 N rows (tokens or words) or pairs, A sequences, T tokens.
 """
@@ -31,7 +31,7 @@ Key = tuple[int, ...]
 
 
 def drawn(given: Sequence[T], most: int | None, seed: int) -> list[T]:
-    """At most so many members, drawn by hashing their places with the seed, in their old order.
+    """Subsample by hashing positions with the seed; the original order is kept.
 
     >>> len(drawn("abcdefgh", 3, seed=0)), drawn("ab", None, seed=0)
     (3, ['a', 'b'])
@@ -42,7 +42,7 @@ def drawn(given: Sequence[T], most: int | None, seed: int) -> list[T]:
 
 
 class Sample(NamedTuple):
-    """Rows within tokenised sentences, and the number of the word and of the sentence of each."""
+    """Spans in tokenised sentences, with the word index and sentence index of each."""
 
     tokens: Tokens
     spans: Spans
@@ -51,11 +51,11 @@ class Sample(NamedTuple):
 
 
 class Units:
-    """What counts as a word of a tokenised sentence; special and unknown tokens never do.
+    """What counts as a word of a tokenised sentence; special and unknown tokens never count.
 
-    A `piece` is a token of the tokenizer, as Ethayarajh (2019) has it; a `word` stands between
-    spaces and punctuation, its embedding the mean of its pieces. Without `punctuation`, a word
-    has a letter or a digit.
+    A `piece` is a token of the tokenizer, as in Ethayarajh (2019); a `word` is delimited by
+    spaces and punctuation, and its embedding is the mean of its pieces. Without `punctuation`, a
+    word must contain a letter or a digit.
     """
 
     def __init__(self, tokenizer: Any, unit: Unit, punctuation: bool) -> None:
@@ -63,7 +63,7 @@ class Units:
         self.no_words = set(tokenizer.all_special_ids)
 
     def of(self, tokens: Tokens, i: int, sentence: str) -> Iterator[tuple[int, int, Key]]:
-        """First token, end (excluded) and key of each word of sentence i."""
+        """First token, end (exclusive) and key of each word of sentence i."""
         ids, numbers, n = tokens.ids[i], tokens.words[i], len(tokens.ids[i])
         start = 0
         while start < n:
@@ -79,7 +79,7 @@ class Units:
             start = stop
 
     def keys_of(self, word: str) -> tuple[set[Key], str]:
-        """The keys of a word at the start of a text and behind a space; or why it has none."""
+        """The keys of a word at the start of a text and after a space; or why it has none."""
         texts = [word, f" {word}"]
         found: set[Key] = {
             *map(tuple, self.tokenizer(texts, add_special_tokens=False)["input_ids"])
@@ -96,10 +96,10 @@ class Units:
 def draw_sentences(
     sentences: Sequence[str], units: Units, max_length: int, seed: int, max_rows: int
 ) -> Sample:
-    """The words of whole sentences, drawn by hashing their places with the seed.
+    """The words of whole sentences, sampled by hashing their positions with the seed.
 
-    Sentences are taken until the words of the next one would exceed `max_rows` (too long ones are
-    passed over before the first); of those that are equal to the tokenizer the first drawn.
+    Sentences are added until the next one would exceed `max_rows` words (before the first, ones
+    that are too long are skipped). Of sentences with equal tokens, the first one drawn counts.
     """
     kept = Tokens([], [], [], [], 0)
     rows: list[tuple[int, int, int, Key]] = []
@@ -127,7 +127,7 @@ def draw_occurrences(
     words: Mapping[str, Set[Key]],
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
-    """Where each word stands, `most` times at most, in sentences drawn as by `draw_sentences`."""
+    """Up to `most` positions of each word, in sentences drawn as by `draw_sentences`."""
     kept = Tokens([], [], [], [], 0)
     found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
     wanted = {word: _plain(word) for word in words}
@@ -152,7 +152,7 @@ def draw_occurrences(
 
 
 class SegmentedPairs:
-    """An encoder that sees what follows the first SEP as segment 1, as in fine-tuning."""
+    """An encoder that gets everything after the first SEP as segment 1, as in fine-tuning."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -172,23 +172,23 @@ class SegmentedPairs:
 
 
 class Targets(NamedTuple):
-    """Pairs whose targets were both kept: row 2k and 2k + 1 of `spans` are those of pair k."""
+    """Pairs with both targets kept: entries 2k and 2k + 1 of `spans` belong to pair k."""
 
     tokens: Tokens
     spans: Spans
-    kept_N: np.ndarray  # places of the pairs among the rows given
-    n_left_out: int  # pairs with a target that was cut off
+    kept_N: np.ndarray  # indices of the pairs among the given examples
+    n_left_out: int  # pairs with a truncated target
 
 
 def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
-    """The pairs of a split that have gold, or `most` of them, drawn by a hash of the seed."""
+    """The labelled pairs of a split, or `most` of them, sampled by a hash of the seed."""
     return drawn(WiC().rows_of(source, split), most, seed)
 
 
 def find_targets(
     rows: Sequence[Row], tokenizer: Any, max_length: int, form: Form = "bi"
 ) -> Targets:
-    """The token spans of both targets of each pair: all tokens that overlap start to end.
+    """Token spans of both targets of each pair: all tokens that overlap [start, end).
 
     A pair with a target beyond `max_length` tokens is left out and counted.
 
@@ -226,14 +226,14 @@ def find_targets(
 
 
 def _in_order(sentences: Sequence[str], seed: int) -> Iterator[str]:
-    """The sentences in the order of the seed."""
+    """The sentences, shuffled by the seed."""
     return (sentences[i] for i in hashed_order(len(sentences), seed).tolist())
 
 
 def _tokenised(
     texts: Iterable[str], tokenizer: Any, max_length: int
 ) -> Iterator[tuple[Tokens, int, str]]:
-    """Each of several equal sentences once, tokenised, in their order; few are held at a time."""
+    """Distinct sentences, tokenised, in order; a few are held at a time."""
     seen: set[bytes] = set()
     rest = iter(texts)
     while some := list(islice(rest, CHUNK)):
@@ -246,7 +246,7 @@ def _tokenised(
 
 
 def _add(kept: Tokens, tokens: Tokens, i: int) -> Tokens:
-    """`kept` with sentence i of `tokens` behind it."""
+    """Append sentence i of `tokens` to `kept`."""
     kept.ids.append(tokens.ids[i])
     kept.special.append(tokens.special[i])
     kept.words.append(tokens.words[i])
@@ -259,6 +259,6 @@ def _spans(places: Sequence[tuple[int, int, int]]) -> Spans:
 
 
 def _plain(text: str) -> str:
-    """A text without case and accents: no tokenizer tells more words apart by its spelling."""
+    """A text without case and accents: no tokenizer merges more spellings than this."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()

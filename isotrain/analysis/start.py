@@ -1,4 +1,4 @@
-"""What an analysis depends on outside of its configuration, found without torch."""
+"""Inputs of an analysis outside its configuration, resolved without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIGITS = 12
 
 
 def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """`cfg` with the encoder of the run in `from_run`, where the command names no encoder."""
+    """`cfg` with the encoder of the run `from_run`, if the command names no encoder."""
     if any(key_of(text).partition(".")[0] == "encoder" for text in overrides):
         return cfg
     if encoder := result_of(cfg.from_run).get("config", {}).get("encoder"):
@@ -25,7 +25,7 @@ def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig
 
 
 def result_of(from_run: str) -> dict[str, Any]:
-    """The record of a run that is named by its folder or a file in it; empty where none is."""
+    """The record of a run given by its folder or a file in it; empty without one."""
     given = Path(from_run).expanduser()
     return read_result(given if given.is_dir() else given.parent)
 

@@ -1,4 +1,4 @@
-"""The folder of an analysis: what each part found, kept as soon as it is there."""
+"""Folder of an analysis: the results of each part, stored as soon as they are computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Store:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Lock the folder; a block that fails before anything is kept leaves no new folder."""
+        """Lock the folder; a block that fails before anything is stored leaves no new folder."""
         is_new = not self.folder.exists()
         with owned(self.folder, self.folder.absolute().parents[2], "analysis"):
             try:
@@ -35,13 +35,13 @@ class Store:
                 raise
 
     def finished(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The record of an analysis that was finished with these facts; empty where none is."""
+        """The record of an analysis finished with these facts; empty if there is none."""
         record = read_result(self.folder)
         is_whole = all(self.has(*part) for part in record.get("parts", []))
         return record if record and is_whole and not self._changed(facts) else {}
 
     def begin(self, facts: Mapping[str, Any], anew: bool) -> list[str]:
-        """Note what is measured; why earlier parts are dropped: a changed fact, or `anew`."""
+        """Record the facts; returns why earlier parts are dropped: a changed fact, or `anew`."""
         n_parts = len(list(self.folder.glob("parts/*.json")))
         changed = self._changed(facts)
         if changed or (anew and (self.folder / "result.json").is_file()):
@@ -58,7 +58,7 @@ class Store:
         ]
 
     def rows(self, weights: str) -> Path:
-        """Where the rows of some weights are streamed to: those of others are other rows."""
+        """Folder for streamed embeddings, one per set of weights."""
         folder = self.folder / "rows" / weights.replace(" ", "_")
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -70,7 +70,7 @@ class Store:
     def keep(
         self, weights: str, part: str, found: Found, seconds: float, code: Mapping[str, Any]
     ) -> None:
-        """Keep what a part found, how long that took, and which code found it."""
+        """Store the results of a part, its duration, and the code version."""
         file = self._file(weights, part)
         if found.arrays:
             with replacing(file.with_suffix(".npz")) as packed:
@@ -80,17 +80,17 @@ class Store:
         write_json(file, content)
 
     def seconds(self, weights: str, part: str) -> float:
-        """How long a part took that is measured."""
+        """Duration of a measured part."""
         return float(self._read(weights, part)["seconds"])
 
     def of_other_code(self, code: Mapping[str, Any]) -> list[str]:
-        """The names of kept parts that other code than this has measured."""
+        """Names of stored parts measured by another code version."""
         files = sorted(self.folder.glob("parts/*.json"))
         kept = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
         return [name for name, content in kept.items() if content.get("code") != dict(code)]
 
     def outcome(self, parts: Sequence[tuple[str, str]]) -> Outcome:
-        """What parts found, given as (weights, part name), with the weights in each record."""
+        """Results of parts, given as (weights, part name), with the weights in each record."""
         records: list[Record] = []
         arrays: dict[str, np.ndarray] = {}
         for weights, part in parts:
@@ -102,11 +102,11 @@ class Store:
         return Outcome(records, arrays)
 
     def drop_rows(self) -> None:
-        """Remove the rows that were streamed to disk."""
+        """Remove the embeddings streamed to disk."""
         shutil.rmtree(self.folder / "rows", ignore_errors=True)
 
     def _changed(self, facts: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Facts that are others than when the analysis was begun, as (before, now)."""
+        """Facts that changed since the analysis was started, as (before, now)."""
         path = self.folder / "begun.json"
         now = json.loads(json.dumps(as_json(dict(facts))))
         before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else now

@@ -1,4 +1,4 @@
-"""Tables as data, and the one renderer that makes them of records.
+"""Declarative tables, and one renderer for records.
 
 A standard error `<column>_error` is shown as the half width of a 95 % CI, everywhere.
 """
@@ -20,7 +20,7 @@ Z = 1.959963984540054  # half a 95 % CI in standard errors
 
 
 class Table(NamedTuple):
-    """Records as people read them."""
+    """A table for readers."""
 
     name: str  # of its file
     title: str
@@ -42,14 +42,14 @@ class Frames:
         self.records = records
 
     def of(self, kind: str) -> pd.DataFrame:
-        """The records of a kind; what one of them lacks is None."""
+        """The records of a kind; missing values are None."""
         own = [record for record in self.records if record["kind"] == kind]
         frame = pd.DataFrame(own, dtype=object)
         return frame.where(frame.notna(), None)
 
     @property
     def weights(self) -> list[Cell]:
-        """The weights that were measured: `as given`, or `before` and `after`."""
+        """The measured weights: `as given`, or `before` and `after`."""
         return list(dict.fromkeys(record["weights"] for record in self.records))
 
 
@@ -107,7 +107,7 @@ def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]
 def groups_of(
     of: Rows, each: str | None, frames: Frames, analysis: object
 ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The rows of a table or a picture, in groups, with the fields that fill its texts."""
+    """The records of a table or plot, in groups, with the fields for its texts."""
     frame = frames.of(of) if isinstance(of, str) else of(frames)
     values = [None] if each is None or frame.empty else list(dict.fromkeys(frame[each]))
     for value in values:
@@ -117,7 +117,7 @@ def groups_of(
 
 
 def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
-    """A 95 % CI to read.
+    """A formatted 95 % CI.
 
     >>> interval(0.25, 0.5), interval(None, None)
     ('0.250 to 0.500', None)
@@ -128,7 +128,7 @@ def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
 
 
 def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
-    """A value and the half width of its 95 % CI, to read; the error may be unknown.
+    """A formatted value with the half width of its 95 % CI; the error may be unknown.
 
     >>> with_error(0.12345, 0.001), with_error(0.5, None), with_error(None, 0.1)
     ('0.123 ± 0.002', '0.500', None)
@@ -140,7 +140,7 @@ def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
 
 
 def left_out(kind: str, column: str) -> Callable[[Frames], Iterator[str]]:
-    """A note on what was not measured: the records of a kind, by a column."""
+    """A note on unmeasured items: the records of a kind, by a column."""
 
     def note(frames: Frames) -> Iterator[str]:
         absent = frames.of(kind)

@@ -1,4 +1,4 @@
-"""What an analysis is: parts that measure an encoder, and tables and plots of their records.
+"""Base class of analyses: parts measure an encoder; tables and plots show their records.
 
 N rows, D dimensions, L blocks.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Subject(NamedTuple):
-    """What is measured, with what, and where rows may be kept while it is."""
+    """The measured encoder, its data, and a folder for temporary embeddings."""
 
     encoder: Encoder  # in evaluation mode
     source: Source
@@ -37,21 +37,21 @@ class Subject(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a part of an analysis measured."""
+    """Results of a part of an analysis."""
 
     records: Sequence[Record]
     arrays: Mapping[str, np.ndarray] = {}  # for pictures: maps of rows, small
 
 
 class Part(NamedTuple):
-    """A piece of an analysis that is measured, kept and resumed on its own."""
+    """A piece of an analysis that is measured, stored and resumed separately."""
 
     name: str  # of its file: letters, digits, dashes
     measure: Callable[[], Found]
 
 
 class Outcome(NamedTuple):
-    """All that was measured: records with their `weights`, and arrays by `<weights>/<name>`."""
+    """All results: records with their `weights`, and arrays by `<weights>/<name>`."""
 
     records: Sequence[Record]
     arrays: Mapping[str, np.ndarray]
@@ -59,16 +59,16 @@ class Outcome(NamedTuple):
 
 @dataclass_transform()
 def analysis(cls: type[T]) -> type[T]:
-    """Make the annotated names of an analysis its arguments, checked by their `Bounds`."""
+    """Class decorator: annotated names become arguments, validated by their `Bounds`."""
     made = dataclass(cls)
     made.__init__ = checked(made.__init__)  # type: ignore[method-assign]
     return made
 
 
 class Analysis(ABC):
-    """An experiment on the hidden states of an encoder; nothing is trained but small heads.
+    """An experiment on the hidden states of an encoder; only small heads are trained.
 
-    Parts measure; tables and plots are made of their records alone, which are kept on disk.
+    Parts measure; tables and plots are made only from their stored records.
     """
 
     name: ClassVar[str]
@@ -83,29 +83,29 @@ class Analysis(ABC):
 
     @property
     def instead(self) -> str | None:
-        """The name of what is measured in place of an encoder; None = it needs one."""
+        """Name of the input that replaces an encoder; None = an encoder is needed."""
         return None
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """The data sets that it will read."""
+        """The data sets that it reads."""
         return []
 
     def missing(self, source: Source) -> Sequence[str]:
-        """What it needs and `source` does not have, with the ways out; reads no row."""
+        """Requirements missing from `source`, with fixes; reads no example."""
         return [why for one in self.data_sets(source) if (why := source.missing(one))]
 
     @abstractmethod
     def parts(self, subject: Subject) -> Iterable[Part]:
-        """Its parts, in order; making one is quick, measuring it is not."""
+        """Its parts, in order; cheap to create, expensive to measure."""
 
     def tables(self, outcome: Outcome) -> Iterator[Table]:
-        """What was found, to read."""
+        """Tables of the results."""
         frames = Frames(outcome.records)
         for spec in self.TABLES:
             yield from render(spec, frames, self)
 
     def pictures(self, outcome: Outcome) -> Iterator[Picture]:
-        """What was found, to look at."""
+        """Figures of the results."""
         frames = Frames(outcome.records)
         for plot in self.PLOTS:
             yield from (draw(plot, frames, self) if isinstance(plot, LinePlot) else plot(outcome))

@@ -1,6 +1,6 @@
-"""Precomputed embeddings with a token each: npy or parquet files.
+"""Precomputed embeddings with one token each: npy or parquet files.
 
-L layers, N tokens, D dimensions, n tokens that are drawn.
+L layers, N tokens, D dimensions, n sampled tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOKEN, VECTOR, LAYER, SENTENCE = "token", "vector", "layer", "sentence"  # colum
 
 
 class Vectors(NamedTuple):
-    """Tokens, and their embeddings in each layer; only those that are asked for are read."""
+    """Tokens, and their embeddings in each layer, read on demand."""
 
     tokens: list[str]
     layers: list[int]
@@ -28,7 +28,7 @@ class Vectors(NamedTuple):
 
 
 def open_vectors(file: str, tokens: str | None = None) -> Vectors:
-    """The embeddings of a file; its tokens are read, its embeddings are not yet.
+    """Open a file of embeddings: tokens are read, embeddings are read later.
 
     `.npy`: floats `[N, D]` or `[L, N, D]`, and in `tokens` a text file with one token a line.
     `.parquet`: a line an embedding, with a list of floats in column `vector`, text in column

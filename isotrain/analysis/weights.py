@@ -1,4 +1,4 @@
-"""The encoder that is measured: as given, or before and after the training of a run."""
+"""The measured encoder: as given, or before and after the fine-tuning of a run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
 
 class NoEncoder:
-    """Stands where an analysis measures something else in place of an encoder."""
+    """Placeholder if an analysis measures something other than an encoder."""
 
     source_id = "no encoder"
     max_positions = None
 
 
 def device_of(asked: str) -> str:
-    """`cpu` or `cuda`, for `device=auto | cpu | cuda`; a ValueError where torch sees no CUDA."""
+    """`cpu` or `cuda`, for `device=auto | cpu | cuda`; a ValueError if CUDA is unavailable."""
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if asked == "cuda" and not torch.cuda.is_available():
@@ -35,7 +35,7 @@ def device_of(asked: str) -> str:
 
 
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
-    """The encoder in evaluation mode, on its device: as given, or as a run started with it.
+    """The encoder in evaluation mode, on its device: as given, or as at the start of a run.
 
     What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
     `end` has the weights that the run ended with; None = no run.
@@ -55,7 +55,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
 
 
 def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Encoder]]:
-    """The name of the weights, and the one encoder with them: as given, or before and after."""
+    """Name of the weights, and the encoder with them: as given, or before and after."""
     yield (AS_GIVEN if end is None else BEFORE), encoder
     if end is not None:
         load_start(encoder, end)
@@ -63,7 +63,7 @@ def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Enco
 
 
 def _earlier(record: dict[str, str]) -> Path:
-    """The checkpoint that a run started from, by its record."""
+    """The checkpoint that a run started from, according to its record."""
     given = Path(record["path"]).expanduser()
     file = given / "last.ckpt" if given.is_dir() else given
     if not file.is_file() or sha256_of(file) != record["sha256"]:

@@ -1,4 +1,4 @@
-"""`isotrain evaluate`: the scores of a finished run or of an encoder, on dev and test."""
+"""`isotrain evaluate`: score a finished run or an encoder on dev and test."""
 
 from __future__ import annotations
 

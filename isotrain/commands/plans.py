@@ -84,9 +84,9 @@ def run_study(
     config_dir: str | None = None,
     name: str | None = None,
 ) -> int:
-    """0 when every run of the study is finished, 1 when one failed, 128 + signal when stopped.
+    """Exit code: 0 if every run of the study is finished, 1 if one failed, 128 + signal if stopped.
 
-    Runs are started seed by seed, so that a study that is stopped can be compared.
+    Runs are started seed by seed, so that an interrupted study has comparable results.
 
     Raises:
         PlanError: a study or overrides that cannot run, or a file that cannot be read now.
@@ -127,7 +127,7 @@ def run_search(plan: Plan, n_jobs: int = 1, backend: Backend = local) -> int:
 def status(
     jobs: int | None = None, watch: bool = False, as_json: bool = False, **given: Any
 ) -> int:
-    """The exit code of `isotrain status`: 1 where a run has failed."""
+    """Exit code of `isotrain status`: 1 if a run has failed."""
     what = resolve(Named(**given))
     if watch and as_json:
         raise PlanError("--watch redraws a table and --json prints once; give one of them")
@@ -167,7 +167,7 @@ def report(as_json: bool = False, wandb: str | None = None, **given: Any) -> int
 
 
 def cancel(**given: Any) -> int:
-    """The exit code of `isotrain cancel`: 0 when nothing is at work any more."""
+    """Exit code of `isotrain cancel`: 0 once nothing is running."""
     what = resolve(Named(**given))
     if what.kind == "folder":
         raise PlanError(
@@ -196,7 +196,7 @@ def cancel(**given: Any) -> int:
 
 
 def _at_work(given: Given) -> dict[str, Owner | None]:
-    """Who is to stop, and where: the call at work, else the runs that one has left.
+    """Processes to stop, and their locations: the running call, else the runs it left.
 
     None is a run whose process has not signed its lock yet.
     """

@@ -1,4 +1,4 @@
-"""What `status`, `report` and `run --list` show of a run, study, search or sweep."""
+"""`status`, `report` and `run --list` for a run, study, search or sweep."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from isotrain.studies.sweep import plan_sweep
 
 @contextmanager
 def open_trials(given: Given) -> Iterator[Any]:
-    """The open storage of a search; nothing for anything else."""
+    """Open the storage of a search; None for anything else."""
     if given.search is None:
         yield None
         return
@@ -46,7 +46,7 @@ def open_trials(given: Given) -> Iterator[Any]:
 
 
 def look(given: Given, study: Any, n_jobs: int | None) -> Status:
-    """The status of anything but a folder; `study` is the open storage of a search."""
+    """Status of a run or plan; `study` is the open storage of a search."""
     if given.search is not None:
         from isotrain.studies.search_status import status_of_search
 
@@ -81,10 +81,10 @@ def _look_at_run(folder: Path) -> Status:
 
 
 def write(given: Given) -> list[Path]:
-    """Write the page or the tables of anything, and print them; the files."""
+    """Write and print the page or tables of a run or plan; the files."""
     if given.kind == "run":
         with spinner(f"drawing {given.folder}"):
-            from isotrain.pages.report import write_report  # matplotlib takes its time
+            from isotrain.pages.report import write_report  # matplotlib is slow to import
 
             page = write_report(given.folder)
         say(page)
@@ -109,14 +109,14 @@ def write(given: Given) -> list[Path]:
 
 
 def _report_study(study: Study, given: Given) -> list[Path]:
-    """What is finished, tabulated; nothing is written where nothing is, which the report tells."""
+    """Tabulate finished runs; without any, nothing is written and the report says so."""
     from isotrain.reporting.report import write_report
 
     named = given.named
     jobs = locate(given.jobs, Archive(given.folder))
     if any(stored(job.folder).is_finished for job in jobs) and not given.is_other:
         given.folder.mkdir(parents=True, exist_ok=True)
-        lock = take(given.folder / "lock")  # whoever is at work has written this
+        lock = take(given.folder / "lock")  # otherwise the running call has written it
         if lock is not None:
             own = named.file or named.target, named.overrides, named.config_dir
             write_identity(study, jobs, given.folder, *own)
@@ -125,7 +125,7 @@ def _report_study(study: Study, given: Given) -> list[Path]:
 
 
 def preview(kind: str, named: Named) -> int:
-    """Show what a study or search would run, then its mistakes; nothing is imported or written."""
+    """Show what a study or search would run, then its errors; nothing is imported or written."""
     if kind == "study":
         study = load_study(named.target, named.name)
         text = study_text(named.target)
@@ -143,7 +143,7 @@ def preview(kind: str, named: Named) -> int:
 
 
 def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
-    """What a study would run: runs, what all have, and what each task and arm has."""
+    """What a study would run: runs, shared overrides, and those of each task and arm."""
     parts = (("task", study.tasks), ("arm", study.arms), ("seed", study.seeds))
     counts = [counted(len(own), name) for name, own in parts]
     lines = [
@@ -163,7 +163,7 @@ def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ())
 
 
 def search_lines(search: Search, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
-    """What a search would run: trials, what all runs have, and the options of each key."""
+    """What a search would run: trials, shared overrides, and the options of each key."""
     n_trials, n_seeds = search.n_trials, len(search.seeds)
     counts = f"{counted(n_trials, 'trial')} × {counted(n_seeds, 'seed')}"
     return [
@@ -177,12 +177,12 @@ def search_lines(search: Search, question: str = "", overrides: Sequence[str] = 
 
 
 def _one_line(overrides: Sequence[str]) -> str:
-    """Overrides as a command line has them, without secrets."""
+    """Overrides as one command line, without secrets."""
     return shlex.join(redacted(list(overrides))) or "nothing of its own"
 
 
 def show_all() -> int:
-    """Every study and search of the package: how many runs, and what it asks."""
+    """Every study and search of the package, with its number of runs and its question."""
     width = max(map(len, (*names("study"), *names("tune"))))
     for name in names("study"):
         n, question = load_study(name).n_runs, question_of(study_text(name))

@@ -1,4 +1,4 @@
-"""What a command line names: a study, search, sweep, run, or a plain folder.
+"""Resolve what a command line names: a study, search, sweep, run, or a plain folder.
 
 A name is that of a file in `conf/study` or `conf/tune`; a path is such a file of yours, a job file
 or `result.json` (which are run again), or a folder that one of these has left.
@@ -36,7 +36,7 @@ OPTIONS = {  # of `Named`, as they are given
 
 
 class Named(NamedTuple):
-    """What a command line names, and what it changes of its plan."""
+    """A target named on the command line, and changes to its plan."""
 
     target: str  # a name, file or folder
     overrides: Sequence[str] = ()
@@ -47,7 +47,7 @@ class Named(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a command is about."""
+    """The resolved target of a command."""
 
     kind: str  # study | search | sweep | run | folder
     folder: Path  # of a plan or run
@@ -59,7 +59,7 @@ class Given(NamedTuple):
 
 
 def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None]:
-    """The kind of what is named, the command that gives it, and its folder if that is named."""
+    """Kind of a target, the command that creates it, and its folder if given."""
     path = Path(named.target)
     if not path.is_dir():
         if path.is_file() and path.suffix not in YAML:
@@ -94,7 +94,7 @@ def origin(named: Named, to_read: bool = False) -> tuple[str, Named, Path | None
 
 
 def resolve(named: Named, to_write: bool = False) -> Given:
-    """What is named, to be read: its parts and its data are not needed.
+    """Resolve a target for reading; its parts and data are not needed.
 
     Raises:
         PlanError: with `to_write`, a study other than the one that its folder belongs to.
@@ -122,12 +122,12 @@ def resolve(named: Named, to_write: bool = False) -> Given:
 
 
 def planned_search(named: Named) -> Plan:
-    """A search that is to run."""
+    """Plan a search to run."""
     return plan_search(_search(named), named.overrides, named.config_dir, named.target)
 
 
 def kind_of(name_or_path: str) -> str:
-    """Whether a file is that of a study or of a search.
+    """Whether a file defines a study or a search.
 
     >>> kind_of("smoke"), kind_of("smoke_search")
     ('study', 'search')
@@ -149,7 +149,7 @@ def _search(named: Named) -> Search:
 
 
 def _reject(named: Named, what: str, *options: str) -> None:
-    """Reject what something of this kind does not take, by the fields of `Named`."""
+    """Reject options that this kind of target does not take, by the fields of `Named`."""
     values = named._asdict()
     if given := [OPTIONS[name] for name in options if values[name]]:
         raise PlanError(f"{named.target} is a {what}, which takes no {', '.join(given)}")

@@ -29,9 +29,9 @@ def train(
 ) -> int:
     """The exit code of `isotrain train`.
 
-    A command line that cannot run is rejected before anything starts, with every mistake that its
-    keys show at once. Missing files and mistakes of imported parts are reported by the run, or of a
-    sweep before any job.
+    An invalid command line is rejected before anything starts, with all errors in its keys at once.
+    Missing files and errors of imported parts are reported by the run, or for a sweep before any
+    job.
     """
     runs, overrides, mistakes = check_sweep(overrides, config_dir, multirun)
     if keys and not mistakes:
@@ -64,7 +64,7 @@ def run_here(job: RunJob) -> int:
 
 
 def demo(overrides: Sequence[str]) -> int:
-    """The exit code of both runs of the demo, with the checks and messages of `train`."""
+    """Run both runs of the demo, with the checks and messages of `train`; the exit code."""
     from isotrain.demo import demo, demo_mistakes
 
     if mistakes := demo_mistakes(overrides):

@@ -1,6 +1,6 @@
-"""A run in this process, as a command shows it: its exit code, its messages, its page.
+"""Execute a run in this process for a command: exit code, messages, page.
 
-What it needs is imported when it has been checked; `isotrain.jobs.process` preloads it in the warm
+Dependencies are imported after validation; `isotrain.jobs.process` preloads them in the warm
 server that runs are forked from.
 """
 
@@ -36,7 +36,7 @@ def run_file(file: Path | None, is_foreign: bool = False) -> int:
 
 
 def run_job(job: RunJob) -> int:
-    """The exit code of a run: 0, 1 where it failed, 2 where it cannot run, 128 + signal."""
+    """Exit code of a run: 0, 1 if it failed, 2 if it cannot run, 128 + signal."""
     try:
         check(job.cfg)
     except ValueError as error:

@@ -24,7 +24,7 @@ class Check(StrEnum):
 
 
 class Device(StrEnum):
-    """Where the encoder is."""
+    """Device of the encoder."""
 
     auto = "auto"
     cpu = "cpu"
@@ -59,7 +59,7 @@ ANALYSIS = Schema(
 
 
 def analysis_hash(cfg: DictConfig) -> str:
-    """Ten hex digits that name what an analysis computes: of every key but `NOT_CONTENT`."""
+    """Hash of an analysis, ten hex digits: of every key except `NOT_CONTENT`."""
     content = plain(cfg)
     for key in NOT_CONTENT:
         section, _, leaf = key.rpartition(".")

@@ -1,4 +1,4 @@
-"""The check of a configuration: its keys at once, then its parts, which are imported."""
+"""Validate a configuration: first its keys, then its imported parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  #
 
 
 def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
-    """Every mistake in the keys of a run (or an analysis); nothing is imported."""
+    """Every validation error in the keys of a run (or an analysis); nothing is imported."""
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = resolved(cfg)
@@ -50,7 +50,7 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 
 def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
-    """Mistakes of the imported parts, after `mistakes_in`; those that import Lightning last."""
+    """Validation errors of imported parts, after `mistakes_in`; Lightning is imported last."""
     content, _ = resolved(cfg)
     quick, slow = dict(targets(content)), {}
     for path in [
@@ -65,7 +65,7 @@ def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 
 def missing_keys(cfg: DictConfig) -> list[str]:
-    """Keys that must be given and are not; nothing is resolved."""
+    """Missing required keys; nothing is resolved."""
     found: list[str] = []
     waiting: list[tuple[str, Any]] = [("", OmegaConf.to_container(cfg, resolve=False))]
     while waiting:
@@ -78,7 +78,7 @@ def missing_keys(cfg: DictConfig) -> list[str]:
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
-    """The plain content, with what could not be resolved left as it is and named."""
+    """The plain content, and messages for unresolvable values, which are left as they are."""
     content: dict[str, Any] = {}
     mistakes = []
     whole = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)
@@ -128,13 +128,13 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
 
 
 def is_part(node: Any) -> bool:
-    """Whether a node names what it makes."""
+    """Whether a node has a `_target_`."""
     target = node.get("_target_") if isinstance(node, dict) else None
     return isinstance(target, str) and target != ""
 
 
 def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
-    """Groups and their entries that are no parts, or parts of another kind."""
+    """Groups and entries that are not parts, or parts of the wrong kind."""
     mistakes = []
     parts: dict[str, Any] = {group: content.get(group) for group in schema.needed}
     for group in SEVERAL:
@@ -172,7 +172,7 @@ def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
 
 
 def target_mistakes(content: dict[str, Any]) -> list[str]:
-    """Targets whose names are not allowed, and what a part within a part may not have."""
+    """Targets that are not allowed, and keys that nested parts may not have."""
     mistakes = []
     for path, node in targets(content):
         target, group = node["_target_"], group_of(path)

@@ -1,4 +1,4 @@
-"""The overrides of a command line, validated one by one and then together."""
+"""Validate the overrides of a command line, one by one and then together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OTHERS = {  # groups whose files are no part of one run, and their use
 
 
 class Root(NamedTuple):
-    """A kind of command: the file that its configuration is composed from, and its rules."""
+    """A kind of command: its root configuration file and its rules."""
 
     name: str
     schema: Schema
@@ -49,7 +49,7 @@ class Root(NamedTuple):
 
 
 SEVERAL = ("objective", "metric", "logger", "experiment")  # groups of which a run has several
-TRAINING = (  # groups of a run that an analysis has none of
+TRAINING = (  # groups of a run that an analysis lacks
     *("task", "pooling", "isotropy", "freezing", "peft", "objective", "metric", "experiment"),
     *("optimizer", "schedule", "trainer", "logger"),
 )
@@ -70,7 +70,7 @@ ANALYZE = Root(
 def check_command(
     overrides: Sequence[str], config_dir: str | None = None, root: Root = TRAIN
 ) -> tuple[DictConfig | None, list[str]]:
-    """The configuration (None where it does not compose) and every mistake of a command line.
+    """The configuration (None if it does not compose) and every error of a command line.
 
     >>> check_command(["sede=1", "task=wicc"])[1]
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
@@ -85,10 +85,10 @@ def check_jobs(
     multirun: bool = False,
     root: Root = TRAIN,
 ) -> tuple[list[RunJob], list[str]]:
-    """The runs that compose, and every mistake in keys; nothing is imported.
+    """The runs that compose, and every error in keys; nothing is imported.
 
-    With `multirun` the runs of a sweep; the last key of several values changes first. A group whose
-    option does not exist is None in every configuration.
+    With `multirun` the runs of a sweep; the last key of several values varies fastest. A group
+    whose option does not exist is None in every configuration.
     """
     root.schema.register()
     if config_dir is not None and not Path(config_dir).is_dir():
@@ -151,14 +151,14 @@ class _Loader(ConfigLoaderImpl):
 
 
 def refusal_of(n: int, what: str) -> str | None:
-    """Why so many runs are no plan; None where it can be made."""
+    """Why a number of runs is too large; None if it is accepted."""
     if n <= MOST_RUNS:
         return None
     return f"{n:,} {what}, of at most {MOST_RUNS:,} in a plan; give fewer values, or several plans"
 
 
 def _newest(config_dir: str | None) -> int:
-    """When a configuration file was last changed, in ns."""
+    """Time of the last change of a configuration file, in ns."""
     folders = [Path(name) for name in (conf_folder(), config_dir) if name]
     files = [file for folder in folders for file in (folder, *folder.rglob("*")) if file.exists()]
     return max((file.stat().st_mtime_ns for file in files), default=0)
@@ -220,7 +220,7 @@ def _simple(text: str, multirun: bool, root: Root) -> list[Override]:
 
 
 def _is_group(loader: ConfigLoaderImpl, override: Override) -> bool:
-    """Whether Hydra composes with it; other values are applied afterwards."""
+    """Whether an override is a group choice for Hydra; other values are applied afterwards."""
     key = override.key_or_group
     return "." not in key and bool(loader.get_group_options(key, ObjectType.CONFIG))
 
@@ -256,7 +256,7 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
 
 
 def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schema) -> str | None:
-    """Apply an override in place; the mistake if it does not apply (known groups only)."""
+    """Apply an override in place; the error if it does not apply (known groups only)."""
     key = override.key_or_group
     if key.partition(".")[0] in unknown:
         return None

@@ -1,4 +1,4 @@
-"""The configuration of a run: composed, made plain, hashed, named by a folder, written."""
+"""Compose, resolve, hash and write the configuration of a run, and name its folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conf_folder() -> str:
 
 
 def compose_run(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of a run from Python, as the command line would compose it."""
+    """Compose the configuration of a run from Python, as the command line does."""
     RUN.register()
     folder = conf_folder()
     is_package = folder.startswith("pkg://")
@@ -47,7 +47,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def recorded(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as a record has it: without secrets, null for NaN."""
+    """The resolved configuration for a record: without secrets, null for NaN."""
     return dict(redacted(as_json(plain(cfg))))
 
 
@@ -76,7 +76,7 @@ def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RunId(NamedTuple):
-    """Names a run, from a plan or from its record."""
+    """Identity of a run, from a plan or from its record."""
 
     task: str  # module of the task: `wic` of `isotrain.tasks.wic.WiC`
     arm: str
@@ -96,7 +96,7 @@ def run_id(config: Mapping[str, Any], arm: str) -> RunId:
 
 
 def content_hash(cfg: DictConfig) -> str:
-    """Hex digits that name what a run computes, wherever its data are."""
+    """Content hash of a run, independent of where its data are."""
     return _hash(without_locations(recorded(cfg)))
 
 
@@ -164,7 +164,7 @@ def parse_job(text: str) -> RunJob:
 
 
 def arm_mistakes(arm: str) -> list[str]:
-    """Why the name of a method, made of those of its layer and losses, names no folder."""
+    """Why a method name, built from its layer and losses, is not a valid folder name."""
     if re.fullmatch(r"[\w.+=-]{1,150}", arm) and set(arm) != {"."}:
         return []
     return [f"arm names a folder: 1 to 150 letters, digits and _.+=-, got {arm[:80]!r}"]
@@ -176,7 +176,7 @@ def key_of(override: str) -> str:
 
 
 def written(value: Any) -> str:
-    r"""The text after the `=` of an override that gives this value, and nothing else.
+    r"""The text after the `=` of an override that gives exactly this value.
 
     Args:
         value: a number, a text, true, false, None, or a list of these and of lists.

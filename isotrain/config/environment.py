@@ -9,7 +9,7 @@ HUB_OFF = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 
 def is_on(*names: str) -> bool:
-    """Whether one of these variables of the environment says yes."""
+    """Whether one of these environment variables is on."""
     return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in names)
 
 

@@ -1,8 +1,8 @@
 """Restrictions on configuration files that do not apply to the command line.
 
-A file is a configuration of `--config-dir`, a study, search or sweep, or a job. It names folders
-outside of the working directory only to read data and weights, and reads no variable of the
-environment but `ISOTRAIN_*`.
+A file is a configuration of `--config-dir`, a study, search or sweep, or a job. It may name
+folders outside the working directory only to read data and weights, and may read only the
+environment variables `ISOTRAIN_*`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHANGE = "change it in the file"
 
 
 def file_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
-    """References, folders and addresses that a configuration file may not give, by its raw content.
+    """References, folders and addresses that are forbidden in a configuration file.
 
     >>> file_mistakes({"output_dir": "../x", "source": {"root": "/data"}})
     ['output_dir=../x: a file names no folder or address elsewhere; give it on the command line']
@@ -53,7 +53,7 @@ def file_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
 
 
 def reference_mistakes(content: Any, remedy: str = GIVE) -> list[str]:
-    """References of unresolved content to anything but keys and variables `ISOTRAIN_*`."""
+    """References in unresolved content to anything but keys and `ISOTRAIN_*` variables."""
     return [
         f"{key}={text[:SHOWN]}: a file may refer to keys, and to ${{oc.env:ISOTRAIN_...}}; {remedy}"
         for key, text, _ in texts(content)
@@ -84,7 +84,7 @@ def job_of_file(job: RunJob, file: Path) -> RunJob:
     """A job that writes below the working directory or its file, or to the folder it came from.
 
     Raises:
-        ValueError: every mistake, in lines.
+        ValueError: every error, one per line.
     """
     content: Any = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     output_dir, _ = str(content.pop("output_dir")), content.pop("cache_dir")
@@ -155,9 +155,9 @@ def _check_size(text: str) -> None:
 
 
 def texts(node: Any, key: str = "", is_read: bool = False) -> Iterator[tuple[str, str, bool]]:
-    """Every text of plain content with its dotted key, and whether it may name what is read.
+    """Every text of plain content with its dotted key, and whether it may be an input path.
 
-    Texts in a list have the key of the list. Parts of the user's packages read what they like.
+    Texts in a list have the key of the list. Parts of user packages are not restricted.
     """
     if isinstance(node, dict):
         if key.partition(".")[0] not in READ_ONLY and "_target_" in node:

@@ -1,4 +1,4 @@
-"""Read points: the names of what objectives read of a model. Imports no torch."""
+"""Read points: where objectives read embeddings in a model. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReadPoint(NamedTuple):
     view: str | None  # of a block: cls | tokens | mean
 
     def blocks(self, n_blocks: int) -> list[int]:
-        """The hidden states that it reads, 0 = embedding output; none for pooled and before.
+        """Indices of its hidden states, 0 = embedding output; empty for pooled and before.
 
         Raises:
             ValueError: a block that the encoder does not have.

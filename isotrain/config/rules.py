@@ -1,7 +1,7 @@
-"""Rules across the keys of a run: a function for each, which yields a message where it is broken.
+"""Rules across the keys of a run: one function each, which yields a message if violated.
 
-A message states the rule, what was given, and the fix. `FACTS` need the keys alone,
-`FACTS_OF_PARTS` the imported classes of the parts too.
+A message states the rule, the given value, and the fix. `FACTS` need only the keys,
+`FACTS_OF_PARTS` also the imported classes of the parts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def whole_evaluations(content: Content) -> Iterator[str]:
 
 
 def each_once(content: Content) -> Iterator[str]:
-    """Sites, views, headline values and read points are named once."""
+    """Sites, views, headline values and read points must be unique."""
     lists = {"site": content["site"], "monitor.views": content["monitor"]["views"]}
     lists["monitor.headline"] = content["monitor"]["headline"] or []
     lists |= {f"objective.{n}.reads": o.get("reads") for n, o in _nodes(content, "objective")}
@@ -69,12 +69,12 @@ def each_once(content: Content) -> Iterator[str]:
 
 
 def twice(names: Sequence[Any]) -> bool:
-    """Whether a list of texts has one of them again."""
+    """Whether a list of texts has duplicates."""
     return all(isinstance(one, str) for one in names) and len(set(names)) < len(names)
 
 
 def sites(content: Content) -> Iterator[str]:
-    """The sites of isotropy layers exist, and tokens are chosen at a site of tokens."""
+    """Sites of isotropy layers must exist; token selection needs a token site."""
     if not content["site"]:
         yield "site must name at least one place, got []"
     names = [str(site) for site in content["site"]]
@@ -88,7 +88,7 @@ def sites(content: Content) -> Iterator[str]:
 
 
 def read_points(content: Content) -> Iterator[str]:
-    """Objectives read points that there are."""
+    """Read points of objectives must exist."""
     for name, node in _nodes(content, "objective"):
         reads = node.get("reads", ["pooled"])
         if not isinstance(reads, list) or not reads:
@@ -107,7 +107,7 @@ def read_points(content: Content) -> Iterator[str]:
 
 
 def pairs_to_read(content: Content) -> Iterator[str]:
-    """Hard negatives are read by objectives of pairs."""
+    """Hard negatives need an objective of pairs."""
     positives = {node.get("positives") for _, node in _nodes(content, "objective")}
     if content["task"].get("hard_negatives") and positives == {"dropout"}:
         yield (
@@ -127,7 +127,7 @@ def one_choice_of_what_trains(content: Content) -> Iterator[str]:
 
 
 def a_cosine_to_scale(content: Content) -> Iterator[str]:
-    """A cosine is scaled where there is one."""
+    """A scaled cosine needs a cosine."""
     form = content["task"].get("form")
     if content["task"].get("scaled_cosine") is True and form != "bi":
         yield (
@@ -137,7 +137,7 @@ def a_cosine_to_scale(content: Content) -> Iterator[str]:
 
 
 def headline(content: Content) -> Iterator[str]:
-    """Headline values are measured."""
+    """Headline values must be measured."""
     metrics = content["metric"]
     known = OURS | set(metrics)  # so that isoscore_corrected is no part of isoscore
     for name in content["monitor"]["headline"] or ():
@@ -147,7 +147,7 @@ def headline(content: Content) -> Iterator[str]:
 
 
 def devices(content: Content) -> Iterator[str]:
-    """The number of processes is a number."""
+    """The number of processes must be a number."""
     try:
         number_asked_for(content["trainer"].get("devices", 1))
     except ValueError as error:
@@ -155,7 +155,7 @@ def devices(content: Content) -> Iterator[str]:
 
 
 def an_end(content: Content) -> Iterator[str]:
-    """Training ends."""
+    """Training must end."""
     trainer = content["trainer"]
     if trainer.get("max_epochs", -1) in (-1, None) and trainer.get("max_steps", -1) == -1:
         yield "trainer.max_epochs and max_steps set no end: training would never end; set one"
@@ -180,7 +180,7 @@ def precision(content: Content) -> Iterator[str]:
 
 
 def weights_of_objectives(content: Content) -> Iterator[str]:
-    """Gradients that are compared have the range of float32, and a warm-up has steps."""
+    """Compared gradients need the range of float32, and a warm-up needs steps."""
     training = content["training"]
     name = str(content["trainer"].get("precision"))
     if training["objective_weight_as"] == SHARE and name in ("16", "16-mixed"):
@@ -199,7 +199,7 @@ def weights_of_objectives(content: Content) -> Iterator[str]:
 
 
 def untouched_tokens(content: Content, parts: Parts) -> Iterator[str]:
-    """A layer at tokens changes the token that a pooling reads."""
+    """A token layer must change the token that the pooling reads."""
     only_tokens = "tokens" in content["site"] and set(content["site"]) <= {"pooled", "tokens"}
     reads = constant(parts["pooling"], "reads")
     if content["rows"] == "no_special" and only_tokens and reads in ("first", "last"):
@@ -210,7 +210,7 @@ def untouched_tokens(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
-    """Labels are protected where an example has one embedding, which owns its label."""
+    """Protecting labels needs one embedding per example."""
     if not _protects_labels(content):
         return
     for given, is_several, way_out in (
@@ -237,7 +237,7 @@ def target_words(_content: Content, parts: Parts) -> Iterator[str]:
 
 
 def something_to_learn(content: Content, parts: Parts) -> Iterator[str]:
-    """A task without a loss has an objective."""
+    """A task without a loss needs an objective."""
     if constant(parts["task"], "has_loss") is not False:
         return
     nodes = [node for _, node in _nodes(content, "objective")]
@@ -283,7 +283,7 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
-    """A run has the arguments that its metrics take."""
+    """A run must provide the arguments of its metrics."""
     views = content["monitor"]["views"]
     sees_tokens = "tokens" in views or any(s != "pooled" for s in content["site"])
     for name, _ in _nodes(content, "metric"):
@@ -299,7 +299,7 @@ def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
 
 
 def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
-    """Statistics of the batch have embeddings enough: two, or enough for each cluster."""
+    """Batch statistics need enough embeddings: two, or enough for each cluster."""
     defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
     layer = {**defaults, **content["isotropy"]}
     if layer.get("stats") != "batch" or "pooled" not in content["site"]:
@@ -347,7 +347,7 @@ FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
 
 
 def _nodes(content: Content, group: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of a group that has several; other rules reject entries of another shape."""
+    """The entries of a multi-entry group; other rules reject malformed entries."""
     return ((name, node) for name, node in content[group].items() if isinstance(node, dict))
 
 

@@ -38,7 +38,7 @@ class View(StrEnum):
 
 
 class Select(StrEnum):
-    """Whose weights a run ends with."""
+    """Which weights a run ends with."""
 
     last = "last"
     best = "best"
@@ -46,7 +46,7 @@ class Select(StrEnum):
 
 
 class WeightAs(StrEnum):
-    """What the weight of an objective is a factor of."""
+    """Reference of an objective's weight."""
 
     absolute = "absolute"
     share_of_task_gradient = "share_of_task_gradient"
@@ -109,7 +109,7 @@ class MonitorConfig:
 
 @dataclass
 class SpeedConfig:
-    """Paths that make a step shorter."""
+    """Shortcuts of a training step."""
 
     dropout: bool = True
     last_block: bool = True
@@ -230,7 +230,7 @@ class Schema(NamedTuple):
     bounds: Mapping[str, Bounds]  # of numbers, by dotted key
 
     def register(self) -> None:
-        """Make the schema known to Hydra."""
+        """Register the schema with Hydra."""
         ConfigStore.instance().store(name=self.name, node=self.sections[""])
 
 
@@ -242,7 +242,7 @@ RUN = Schema("run_schema", "a run", SECTIONS, NEEDED, BOUNDS)
 
 
 def n_processes(trainer: Mapping[str, Any]) -> int:
-    """The processes that a trainer's keys ask for on this machine, at least 1.
+    """Number of processes requested by a trainer's keys on this machine, at least 1.
 
     `devices` is their number, a list of devices, or `auto`: one for each GPU, which torch is
     asked about (then only: importing it takes seconds).
@@ -264,7 +264,7 @@ def n_processes(trainer: Mapping[str, Any]) -> int:
 
 
 def number_asked_for(devices: Any) -> int | None:
-    """The number of processes that `trainer.devices` names; None for `auto`.
+    """Number of processes given by `trainer.devices`; None for `auto`.
 
     Raises:
         ValueError: it is neither such a number nor a list of different devices nor `auto`.
@@ -283,7 +283,7 @@ def number_asked_for(devices: Any) -> int | None:
 
 
 def batches_of(n_rows: int, batch_size: int, world: int) -> int:
-    """Batches of an epoch; a last one too small to go round `world` processes joins another."""
+    """Batches of an epoch; a last one with fewer examples than processes joins another."""
     is_joined = n_rows > batch_size and 0 < n_rows % batch_size < world
     return math.ceil(n_rows / batch_size) - is_joined
 

@@ -1,4 +1,4 @@
-"""A node of the configuration against the signature of its target, which is imported.
+"""Validate a configuration node against the signature of its imported target.
 
 Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
 """
@@ -44,7 +44,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
 
 
 def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
-    """A hint: the closest legal name, or all of them behind the words `listed`."""
+    """A hint: the closest legal name, or all of them after the text `listed`."""
     if not legal:
         return "it has none"
     near = get_close_matches(given, legal, n=1)
@@ -52,7 +52,7 @@ def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
 
 
 def load(target: str) -> Any:
-    """The class or function that a target names, imported.
+    """Import the class or function that a target names.
 
     Raises:
         ValueError: a name that is not allowed, among them one that its module only imports, such as
@@ -99,7 +99,7 @@ def raised_at(error: Exception) -> str:
 
 
 def constant(part: Any, name: str) -> Any:
-    """A constant of a class; None where only its instances have the value."""
+    """A constant of a class; None if only its instances have the value."""
     value = getattr(part, name, None)
     return value if isinstance(value, bool | int | str | tuple) else None
 
@@ -114,7 +114,7 @@ def parameters_of(part: Any) -> dict[str, Parameter]:
 
 
 def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
-    """Arguments of a node that its target does not take, and those that it lacks.
+    """Unknown and missing arguments of a node.
 
     >>> argument_mistakes("objective.x", {"_target_": "isotrain.objectives.cosreg.CosReg",
     ...                                   "wait": 1.0})
@@ -145,7 +145,7 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
 
 
 def wrong_value(key: str, hint: Any, value: Any) -> str | None:
-    """The message of a value that does not fit its annotation; None where it does.
+    """The error for a value that violates its annotation; None if it is valid.
 
     >>> wrong_value("site", list[str], "pooled"), wrong_value("seed", int, "one")
     ("site is a list; write 'site=[pooled]'", "seed must be int, got 'one'")
@@ -157,7 +157,7 @@ def wrong_value(key: str, hint: Any, value: Any) -> str | None:
 
 
 def _wrong_part(hint: Any, value: Any) -> str | None:
-    """Why a node makes no part of the annotated class of isotrain; or None."""
+    """Why a node does not build a part of the annotated isotrain class; or None."""
     options = get_args(hint) or (hint,)
     classes = tuple(c for c in options if isclass(c) and c.__module__.startswith("isotrain."))
     if not classes or not isinstance(value, dict):

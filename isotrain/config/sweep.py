@@ -1,7 +1,7 @@
-"""Several runs: the yaml files of studies, searches and sweeps, and `sweep=NAME`.
+"""Multiple runs: yaml files of studies, searches and sweeps, and `sweep=NAME`.
 
-A file is `conf/<group>/<name>.yaml`; `sweep=NAME` on a command line gives keys the several values
-of one of `conf/sweep`.
+A file is `conf/<group>/<name>.yaml`; `sweep=NAME` on a command line gives keys the values
+listed in a file of `conf/sweep`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SWEEP = "sweep="
 def check_sweep(
     overrides: Sequence[str], config_dir: str | None = None, multirun: bool = False
 ) -> tuple[list[RunJob], list[str], list[str]]:
-    """Runs, overrides with each `sweep=NAME` expanded, and mistakes: see `check_jobs`."""
+    """Runs, overrides with each `sweep=NAME` expanded, and errors: see `check_jobs`."""
     mistakes = []
     try:
         overrides = with_sweeps(overrides, multirun, config_dir)
@@ -46,8 +46,8 @@ def with_sweeps(
 ) -> list[str]:
     """The overrides with every `sweep=NAME` replaced by `key=value,value` of its file.
 
-    `sweep=[layers,seeds]` crosses two files. The command line comes before a file, a later file
-    before an earlier one, a file of `config_dir` before one of the package.
+    `sweep=[layers,seeds]` crosses two files. The command line takes precedence over a file, a later
+    file over an earlier one, a file of `config_dir` over one of the package.
 
     Raises:
         ValueError: an unknown name, a file of another form, or a sweep without `-m`.
@@ -77,13 +77,13 @@ def with_sweeps(
 
 
 def swept_keys(overrides: Sequence[str]) -> list[str]:
-    """The keys that a command line gives several values."""
+    """The keys with several values on a command line."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     return [override.get_key_element() for override in parsed if override.is_sweep_override()]
 
 
 def _read(name: str, config_dir: str | None) -> dict[str, str]:
-    """The keys of a file with their values as a command line has them."""
+    """The keys of a file with their values in command-line syntax."""
     own = {} if config_dir is None else {p.stem: p for p in Path(config_dir, GROUP).glob("*.yaml")}
     if name not in (known := sorted({*own, *names(GROUP)})):
         raise ValueError(f"sweep={name} does not exist; {nearest(name, known, 'there are')}")
@@ -114,7 +114,7 @@ def shipped(group: str) -> Any:
 
 
 def names(group: str) -> list[str]:
-    """The names of the files that come with the package, in order."""
+    """The names of the files in the package, sorted."""
     found = (file.name for file in shipped(group).iterdir())
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
@@ -158,7 +158,7 @@ def read(group: str, name_or_path: str) -> Any:
 
 
 def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
-    """Mistakes in the overrides and seeds of a file, which hold for every run."""
+    """Errors in the overrides and seeds of a file, which apply to every run."""
     mistakes, seeds = plan_mistakes(content), content.get("seeds", [0])
     if not are_overrides(content.get("overrides", [])):
         mistakes.append("overrides must be a list such as [encoder=tiny, 'site=[tokens]']")
@@ -181,7 +181,7 @@ def are_overrides(value: Any) -> bool:
 
 
 def mistakes_of_one_of_several(cfg: DictConfig, what: str) -> list[str]:
-    """Keys that a run of a study or search (`what`) may not have: its own seed, `rerun`."""
+    """Keys that a run of a study or search (`what`) may not set: `seed`, `rerun`."""
     mistakes = []
     if cfg.threads is None:
         mistakes.append(f"threads must be a number in a {what}: scores depend on it; use threads=1")

@@ -1,6 +1,6 @@
-"""The names that a configuration may give as `_target_`; nothing is imported.
+"""Names allowed as `_target_` in a configuration; nothing is imported.
 
-`isotrain.config.signatures.load` imports what passes, and looks whether it is defined there.
+`isotrain.config.signatures.load` imports allowed names, and checks that they are defined there.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def group_of(path: str) -> str:
-    """The group whose part a node is; "" for a part within a part."""
+    """The group of a node's part; "" for a nested part."""
     group, *names = path.split(".")
     n_names = {"metric": 2}.get(group, int(group in SEVERAL))
     return group if len(names) == n_names else ""
 
 
 def is_of_library(target: str) -> bool:
-    """Whether it is one of the few names of libraries that a configuration may have."""
+    """Whether a target is one of the few allowed library names."""
     return not target.startswith("isotrain.") and any(_fits(target, rule) for rule in WITHIN)
 
 
@@ -96,7 +96,7 @@ def is_allowed(target: str, group: str = "") -> bool:
 
 
 def not_allowed(target: str, group: str = "") -> str:
-    """The rule that a target breaks, and the ways out."""
+    """The rule that a target violates, and the fixes."""
     rules = " or ".join(ALLOWED.get(group, ("a part defined in isotrain",)))
     what = group if group in ALLOWED else "it"
     return (

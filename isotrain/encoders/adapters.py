@@ -1,7 +1,7 @@
-"""Adapters (PEFT): small trained additions to a frozen encoder, put into its blocks in place.
+"""Adapters (PEFT): small trainable modules added in place to the blocks of a frozen encoder.
 
 An adapter is a function `(encoder) -> frozenset[str] | None`: the names of the parameters that
-train from then on, all others being frozen; None where nothing was added.
+train afterwards, all others being frozen; None if nothing was added.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from torch import nn
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.base import Encoder
 
-LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures that peft has no default for
+LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures without a default in peft
 IA3_TARGETS = {"distilbert": ["k_lin", "v_lin", "ffn.lin2"]}
-IA3_INPUTS = {"distilbert": ["ffn.lin2"]}  # those whose input is scaled
+IA3_INPUTS = {"distilbert": ["ffn.lin2"]}  # maps whose input is scaled
 
 
 def no_adapters(encoder: Encoder) -> None:
-    """Nothing is added."""
+    """Add nothing."""
 
 
 @checked
@@ -30,22 +30,22 @@ def lora(
     dropout: Annotated[float, Bounds(0, below=1)] = 0.0,
     target_modules: list[str] | None = None,
 ) -> frozenset[str]:
-    """Names of the factors that low-rank adaptation (Hu et al. 2022) adds to linear maps.
+    """Add LoRA factors (Hu et al. 2022) to linear maps; their parameter names.
 
     W becomes W + (alpha / r) B A. A [r, D_in] is drawn from torch's global random state and
-    B [D_out, r] is zero, so that the encoder's output is unchanged at the start, bit by bit.
+    B [D_out, r] is zero, so that the encoder's initial output is bit-identical.
 
     Args:
-        encoder: changed in place.
-        r: rank of what is added.
-        alpha: its scale, times r.
-        dropout: share of A's inputs dropped in training, in [0, 1).
-        target_modules: ends of the names of linear maps; None = the usual ones: query and value
-            in BERT and RoBERTa, the one map of query, key and value in GPT-2.
+        encoder: modified in place.
+        r: rank of the update.
+        alpha: scale of the update, times r.
+        dropout: dropout rate of A's inputs, in [0, 1).
+        target_modules: suffixes of the names of linear maps; None = the usual ones: query and
+            value in BERT and RoBERTa, the joint map of query, key and value in GPT-2.
 
     Raises:
-        ValueError: no linear map has such a name, none is known for the architecture, or the
-            encoder is no transformers model.
+        ValueError: no linear map has such a name, the architecture has no default, or the encoder
+            is not a transformers model.
     """
     from peft import LoraConfig
 
@@ -61,13 +61,13 @@ def lora(
 
 
 def ia3(encoder: Encoder) -> frozenset[str]:
-    """Names of the scales that (IA)³ (Liu et al. 2022) puts on key, value and feed-forward maps.
+    """Add (IA)³ scales (Liu et al. 2022) to key, value and feed-forward maps; their names.
 
-    Each scale is a vector of ones at the start: the encoder's output is unchanged, bit by bit.
+    Each scale starts as a vector of ones: the encoder's initial output is bit-identical.
     peft chooses the maps, and whether input or output is scaled, by the architecture.
 
     Raises:
-        ValueError: peft does not know the architecture, or the encoder is no transformers model.
+        ValueError: peft does not support the architecture, or it is not a transformers model.
     """
     from peft import IA3Config
 
@@ -81,7 +81,7 @@ def ia3(encoder: Encoder) -> frozenset[str]:
 
 
 def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
-    """Add adapters, freeze all else, and name the trained parameters."""
+    """Add adapters, freeze everything else, and return the names of trained parameters."""
     from peft import inject_adapter_in_model
 
     model = _model(encoder)
@@ -108,5 +108,5 @@ def _model(encoder: Encoder) -> Any:
 
 
 def _stores_inputs_first(model: nn.Module) -> bool:
-    """Whether linear maps store [D_in, D_out], as those of GPT-2 do."""
+    """Whether linear maps store [D_in, D_out], as in GPT-2."""
     return any(type(module).__name__ == "Conv1D" for module in model.modules())

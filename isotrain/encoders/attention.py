@@ -1,6 +1,6 @@
-"""Attention that takes packed tokens and draws cheap dropout; transformers calls it by its name.
+"""Attention on packed tokens with fast dropout, registered with transformers by name.
 
-A sequences, T tokens of the longest, N tokens of all, h heads, d dimensions of a head.
+A sequences, T tokens of the longest, N tokens in total, h heads, d dimensions per head.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Packing(NamedTuple):
     """
 
     mask_AT: Tensor  # true for a token, false for a pad
-    places_N: Tensor  # of each token among the A·T
-    parts: tuple[Packing, ...] = ()  # of some sequences each, of similar length, in this order
+    places_N: Tensor  # index of each token among the A·T
+    parts: tuple[Packing, ...] = ()  # groups of sequences of similar length, in this order
 
     @classmethod
     def of(cls, mask_AT: Tensor) -> Packing:
-        """Tokens that stay where they are."""
+        """Pack the tokens of a mask in place."""
         return cls(mask_AT, mask_AT.flatten().nonzero().flatten())
 
     @classmethod
     def to_the_left(cls, chosen_AT: Tensor) -> Packing:
-        """Chosen tokens, those of a sequence side by side from the left; T is what they need.
+        """Left-align the chosen tokens of each sequence; T is the largest number chosen.
 
         >>> Packing.to_the_left(torch.tensor([[False, True], [False, False]])).mask_AT.tolist()
         [[True], [False]]
@@ -48,7 +48,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def by_length(cls, mask_AT: Tensor, n_parts: int = 4) -> Packing:
-        """Tokens side by side, those of the shortest sequence first, and the parts of the batch.
+        """Pack tokens, shortest sequence first, and split the batch into parts.
 
         >>> packing = Packing.by_length(torch.tensor([[True, True], [True, False]]), n_parts=2)
         >>> packing.places_N.tolist(), [part.mask_AT.tolist() for part in packing.parts]
@@ -60,11 +60,11 @@ class Packing(NamedTuple):
         return cls(mask_AT, number_AT[rows][mask_AT[rows]], parts)
 
     def packed(self, x: Tensor) -> Tensor:
-        """The tokens `[N, ...]` of `[A, T, ...]`."""
+        """Pack: the tokens `[N, ...]` of `[A, T, ...]`."""
         return x.flatten(0, 1).index_select(0, self.places_N)
 
     def padded(self, x: Tensor) -> Tensor:
-        """`[A, T, ...]` with the tokens `[N, ...]`, and 0 elsewhere."""
+        """Unpack: `[A, T, ...]` with the tokens `[N, ...]`, and 0 elsewhere."""
         whole = x.new_zeros(self.mask_AT.numel(), *x.shape[1:])
         return whole.index_copy(0, self.places_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -77,7 +77,7 @@ def takes_attention(encoder: Encoder) -> bool:
 
 
 def use_attention(model: Any) -> None:
-    """Let a transformers model call `attention`."""
+    """Make a transformers model use `attention`."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -98,11 +98,11 @@ def attention(
     keys: Packing | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention outputs `[A, T, h, d]` of `query` `[A, h, T, d]`, and no weights.
+    """Attention outputs `[A, T, h, d]` for `query` `[A, h, T, d]`, without weights.
 
-    `queries` and `keys` say how tokens are packed into one sequence, `[1, h, N, d]`; the mask is
-    then that of `keys`, else `attention_mask` (Boolean, true where a token may be read). Where
-    both are one packing with parts, attention pads within each part alone.
+    `queries` and `keys` define how tokens are packed into one sequence, `[1, h, N, d]`; the mask is
+    then that of `keys`, else `attention_mask` (Boolean, true for tokens that may be attended to).
+    If both are the same packing with parts, attention pads only within each part.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     attend = partial(_attend, module, dropout=dropout, scale=scale)

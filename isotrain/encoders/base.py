@@ -1,4 +1,4 @@
-"""The contract of encoders: token ids in, all L+1 hidden states out.
+"""Base class of encoders: token ids in, all L+1 hidden states out.
 
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
@@ -18,26 +18,26 @@ from isotrain.types import Batch, Edit, EncoderOutput
 class Encoder(nn.Module, ABC):
     """Maps the tokens of a batch to the embedding output and the output of each block.
 
-    A subclass sets `embeddings` and `blocks`, and adds `forward`.
+    A subclass sets `embeddings` and `blocks`, and defines `forward`.
 
     Args:
         width: D.
         tokenizer: a fast tokenizer.
-        source_id: where the weights came from, for the record of a run.
+        source_id: origin of the weights, for the record of a run.
     """
 
     embeddings: nn.Module  # token ids to hidden state 0
     blocks: Sequence[nn.Module]
-    model: Any  # of transformers, which adapters and re-initialisation act on; None = there is none
-    max_positions: int | None = None  # tokens a sequence may have; None = no limit
-    frozen_prefix: Any = None  # a `FrozenPrefix`: training takes states after frozen blocks from it
-    packs_tokens: bool = False  # in training: linear maps and norms see no pads
-    is_causal: bool = False  # a token sees only those before it: the first one sees nothing
+    model: Any  # transformers model, used by adapters and re-initialisation; None = none
+    max_positions: int | None = None  # maximum sequence length; None = no limit
+    frozen_prefix: Any = None  # a `FrozenPrefix`: cached states after frozen blocks, for training
+    packs_tokens: bool = False  # in training: linear maps and norms skip pads
+    is_causal: bool = False  # tokens attend only to earlier ones: the first sees nothing else
 
     def __init__(self, width: int, tokenizer: Any, source_id: str) -> None:
         super().__init__()
         self.width, self.tokenizer, self.source_id = width, tokenizer, source_id
-        # Of the instance: class attributes would hide modules of these names.
+        # On the instance: class attributes would shadow modules of these names.
         self.blocks, self.model = (), None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -51,8 +51,8 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states `[A, T, D]`, as the blocks produced them, and what leaves the encoder.
+        """Hidden states `[A, T, D]` of the blocks, and the encoder output.
 
-        `after_block[k]` (1-based) rewrites what flows on after block k, and no recorded state.
-        Where `batch.read_mask` is false, nobody reads the last state, and it may be 0.
+        `after_block[k]` (1-based) edits the input of the block after k, not the recorded states.
+        Where `batch.read_mask` is false, the last state is unused and may be 0.
         """

@@ -1,8 +1,8 @@
-"""Dropout that costs a third of torch's on a CPU: masks from 16-bit lanes of 64-bit draws.
+"""Dropout at a third of torch's cost on a CPU: masks from 16-bit lanes of 64-bit draws.
 
-torch draws one Bernoulli number an element, in one thread. Here four elements share a 64-bit
-draw of the same generator, and one is dropped where its lane is below `round(65536 p)`. So p is
-exact to 1/131072, the masks are other ones than torch's, and a resumed run continues them.
+torch draws one Bernoulli number per element, in one thread. Here four elements share a 64-bit
+draw of the same generator, and one is dropped if its lane is below `round(65536 p)`. So p is
+exact to 1/131072, masks differ from torch's, and a resumed run continues the same stream.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LANES = 1 << 16  # values of a lane
 
 
 class LaneDropout(nn.Dropout):
-    """`nn.Dropout` that draws lanes where its input is on a CPU."""
+    """`nn.Dropout` that draws lanes if its input is on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with elements set to 0 at rate p and the others divided by 1 − p."""
@@ -28,13 +28,13 @@ class LaneDropout(nn.Dropout):
 
 
 def without_dropout(encoder: Encoder) -> str:
-    """The reason why cheap dropout has nothing to do; empty if the encoder has dropout."""
+    """Why fast dropout does not apply; empty if the encoder has dropout."""
     drops = any(isinstance(m, nn.Dropout) and m.p > 0 for m in encoder.modules())
     return "" if drops else "the encoder has no dropout"
 
 
 def draw_lanes(encoder: Encoder) -> None:
-    """Make the dropout modules of an encoder draw lanes."""
+    """Switch the dropout modules of an encoder to lane dropout."""
     for module in list(encoder.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Dropout:

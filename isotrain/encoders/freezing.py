@@ -1,8 +1,8 @@
-"""Freezing schedules: which parameters of an encoder train, and from which step on. L blocks.
+"""Freezing schedules: which encoder parameters train, and from which step. L blocks.
 
-A freezing is a function `(encoder, steps_per_epoch) -> Plan`; one that takes `n_steps` gets the
-optimizer steps of the whole training, too. Head, isotropy layers and objectives train throughout.
-An encoder without the blocks or parameters that one names is a ValueError.
+A schedule is a function `(encoder, steps_per_epoch) -> Plan`; if it takes `n_steps`, it also gets
+the total number of optimizer steps. Head, isotropy layers and objectives always train. It raises
+a ValueError if the encoder lacks the blocks or parameters that it names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 
 def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
-    """The embedding layer keeps its pre-trained weights."""
+    """Freeze the embedding layer."""
     return _from_level(encoder, 1)
 
 
@@ -35,7 +35,7 @@ def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
 def freeze_first_n(
     encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(0)]
 ) -> Plan:
-    """The embedding layer and blocks 1 to `n_blocks` keep their pre-trained weights.
+    """Freeze the embedding layer and blocks 1 to `n_blocks`.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> plan = freeze_first_n(build_tiny(width=8, n_blocks=3, n_heads=1), 10, n_blocks=2)
@@ -50,7 +50,7 @@ def freeze_first_n(
 def train_last_n(
     encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(1)]
 ) -> Plan:
-    """Only the last `n_blocks` blocks train, and the norm that some encoders have after them."""
+    """Only the last `n_blocks` blocks train, and the final norm of encoders that have one."""
     _check_blocks(encoder, n_blocks)
     return _from_level(encoder, encoder.n_blocks - n_blocks + 1)
 
@@ -58,7 +58,7 @@ def train_last_n(
 def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) -> Plan:
     """Only parameters whose name matches one of the `patterns` train, such as `*.query.weight`.
 
-    Patterns are those of a shell (`*`, `?`, `[abc]`); case counts, and the whole name must match:
+    Patterns are shell patterns (`*`, `?`, `[abc]`), case-sensitive, and match the whole name:
     `model.encoder.layer.0.attention.self.query.weight` is the first query in BERT.
 
     Raises:
@@ -97,7 +97,7 @@ def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 
 def train_biases(encoder: Encoder, steps_per_epoch: int) -> Plan:
-    """Only the encoder's biases train, those of its normalisation layers included (BitFit)."""
+    """Only the encoder's biases train, including those of its normalisation layers (BitFit)."""
     return _some(encoder, lambda name, p: name.endswith("bias"), "biases")
 
 
@@ -108,9 +108,9 @@ def unfreeze_gradually(
     every: Annotated[int, Bounds(1)] = 1,
     unit: Literal["epoch", "step"] = "epoch",
 ) -> Plan:
-    """The top block trains from the start, and one block more after each `every` epochs or steps.
+    """The top block trains from the start; every `every` epochs or steps, one more block joins.
 
-    After L times `every` the embedding layer joins, and all trains. Steps are optimizer steps.
+    After L times `every`, the embedding layer joins and all trains. Steps are optimizer steps.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
@@ -131,13 +131,13 @@ def train_head_first(
     n_steps: float,
     share: Annotated[float, Bounds(above=0, below=1)] = 0.2,
 ) -> Plan:
-    """Only the head trains in the first `share` of all steps, then everything (LP-FT).
+    """Only the head trains for the first `share` of all steps, then everything (LP-FT).
 
-    The encoder starts to change when the head fits its pre-trained embeddings: a random head would
+    The encoder is unfrozen once the head fits its pre-trained embeddings: a random head would
     distort them. The first stage has round(share·n_steps) steps, at least one and not all. Isotropy
-    layers with parameters and objectives train with the head; the learning rate schedule runs on.
+    layers with parameters and objectives train with the head; the LR schedule spans both stages.
 
-    Kumar et al. 2022, section 3.4; there linear probing has learning rates and epochs of its own.
+    Kumar et al. 2022, section 3.4; there linear probing has separate learning rates and epochs.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> plan = train_head_first(build_tiny(width=8, n_blocks=1, n_heads=1), 10, n_steps=30)
@@ -166,18 +166,18 @@ def levels(encoder: Encoder) -> dict[str, int]:
 
 
 def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:
-    """Make the parameters of these names trainable, and no others of the encoder."""
+    """Make exactly the encoder parameters of these names trainable."""
     for name, parameter in encoder.named_parameters():
         parameter.requires_grad_(name in names)
 
 
 def _from_level(encoder: Encoder, lowest: int) -> Plan:
-    """Parameters of a level and those above, from the start."""
+    """Train the parameters of a level and those above, from the start."""
     return {0: frozenset(name for name, level in levels(encoder).items() if level >= lowest)}
 
 
 def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:
-    """Certain parameters, at least one, from the start."""
+    """Train the selected parameters, at least one, from the start."""
     names = frozenset(n for n, p in encoder.named_parameters() if trains(n, p))
     if not names:
         raise ValueError(

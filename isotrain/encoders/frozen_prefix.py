@@ -1,4 +1,4 @@
-"""Hidden states of the training examples after frozen blocks, computed once and kept on disk.
+"""On-disk cache of hidden states of the training examples after frozen blocks.
 
 A sequences of a batch, T tokens, N tokens of a group, D hidden.
 """
@@ -21,26 +21,26 @@ from isotrain.encoders.freezing import levels
 from isotrain.runs.files import make_inside
 from isotrain.types import Batch, Example
 
-GROUP = 64  # sequences that are computed together
+GROUP = 64  # sequences computed together
 
 Compute = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Tensor]
 """Token and segment ids of some sequences to their states `[A, T, D]`."""
 
 
 class FrozenPrefix:
-    """States after block `level` of the sequences of a training set, as float32 in one file.
+    """States after block `level` for the sequences of a training set, as float32 in one file.
 
-    Sequences are computed in groups of similar length that hang on the set alone, so that a state
-    is the same, bit by bit, in whichever run and order it is asked for. Each group has a checksum:
-    one that is absent or damaged is computed (again). Processes and runs may share the files.
+    Sequences are computed in groups of similar length that depend only on the set, so that a state
+    is bit-identical in any run and order of requests. Each group has a checksum; a missing or
+    damaged group is recomputed. Processes and runs may share the files.
 
     Args:
         folder: of the files.
-        key: names what was computed, as `prefix_key` does.
+        key: identifies the states, see `prefix_key`.
         examples: the training set.
-        level: blocks, from below, that are not run for a batch.
+        level: number of lowest blocks that are skipped for a batch.
         width: D.
-        compute: the states of some sequences.
+        compute: computes the states of some sequences.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class FrozenPrefix:
         ]
         self.first_of = {
             e.index: i * len(e.input_ids) for i, e in enumerate(examples)
-        }  # number of an example to that of its first sequence
+        }  # index of an example to index of its first sequence
         lengths = np.array([len(ids) for ids, _ in self.sequences])
         self.starts = np.concatenate([[0], lengths.cumsum()])
         by_length = np.argsort(-lengths, kind="stable")
@@ -71,7 +71,7 @@ class FrozenPrefix:
         make_inside(folder.parent, folder)
         self.states = _mapped(folder / f"{key}.states", np.float32, (self.starts[-1], width))
         self.checksums = _mapped(folder / f"{key}.crc32", np.uint32, (len(self.groups),))
-        self._sound: set[int] = set()  # groups that this process has checked
+        self._sound: set[int] = set()  # groups verified by this process
 
     def __call__(self, batch: Batch) -> Tensor:
         """The states `[A, T, D]` of a batch, 0 at pads."""
@@ -89,7 +89,7 @@ class FrozenPrefix:
         return states.to(batch.input_ids.device)
 
     def _make_sound(self, group: int) -> None:
-        """Compute the states of a group, unless those on disk have their checksum."""
+        """Compute the states of a group, unless those on disk match their checksum."""
         members = self.groups[group]
         spans = [slice(self.starts[number], self.starts[number + 1]) for number in members]
         if self.checksums[group] == _checksum([self.states[span] for span in spans]):
@@ -104,7 +104,7 @@ class FrozenPrefix:
 
 
 def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:
-    """The name of the states after block `level`: of weights, tokens and the run's precision."""
+    """Cache key of the states after block `level`, from weights, tokens and precision."""
     digest = hashlib.sha256(f"{level} {precision} {GROUP} {type(encoder.model)}".encode())
     level_of = levels(encoder)
     for name, parameter in encoder.named_parameters():
@@ -122,13 +122,13 @@ def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> np.memmap:
     with path.open("ab") as file:
         if file.tell() != n_bytes:
             file.truncate(n_bytes)
-            if sys.platform == "linux":  # a full disk would be a SIGBUS at a later write
+            if sys.platform == "linux":  # a full disk would raise SIGBUS at a later write
                 os.posix_fallocate(file.fileno(), 0, n_bytes)
     return np.memmap(path, dtype, "r+", shape=shape)
 
 
 def _checksum(parts: Sequence[np.ndarray]) -> int:
-    """CRC-32 of arrays; never 0, which a new file has."""
+    """CRC-32 of arrays; never 0, the value in a new file."""
     value = 0
     for part in parts:
         value = zlib.crc32(np.ascontiguousarray(part).data, value)

@@ -1,6 +1,6 @@
-"""Pre-trained encoders of the Hugging Face hub, a folder, or the package of `isotrain[demo]`.
+"""Pre-trained encoders from the Hugging Face hub, a folder, or the `isotrain[demo]` package.
 
-transformers is imported when one is loaded.
+transformers is imported when an encoder is loaded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from isotrain.runs.files import sha256_of
 
 
 class EncoderUnavailableError(OSError):
-    """The weights are neither on disk nor reachable."""
+    """The weights are neither on disk nor downloadable."""
 
 
 @checked
 def load_encoder(
     name: str, revision: str | None = None, n_blocks: Annotated[int, Bounds(1)] | None = None
 ) -> TransformerEncoder:
-    """The pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
+    """Load the pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
 
-    `revision` pins a commit of the hub; a folder has none. Never runs code from the hub.
-    `n_blocks` cuts the encoder after that block; None keeps all.
+    `revision` pins a commit of the hub (not for a folder). Code from the hub is never run.
+    `n_blocks` truncates the encoder after that block; None keeps all.
 
     Raises:
-        EncoderUnavailableError: neither on disk nor reachable; the message says what to do.
-        ValueError: the tokenizer has no vocabulary, or can neither pad nor end a sentence; the
+        EncoderUnavailableError: neither on disk nor downloadable; the message says what to do.
+        ValueError: the tokenizer has no vocabulary, or no token to pad or end a sentence; the
             encoder has fewer than `n_blocks` blocks.
     """
     from transformers import AutoModel, AutoTokenizer
@@ -51,7 +51,7 @@ def load_encoder(
             "tokenizer beside the model (tokenizer.save_pretrained)"
         )
     complete(tokenizer)
-    commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest
+    commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest commit
     source_id = f"{name}@{commit}" if commit else name
     if n_blocks is not None:
         cut_after(model, n_blocks)
@@ -70,7 +70,7 @@ def load_minilm(
     Raises:
         ValueError: the packaged `model.safetensors` does not have the expected `sha256`, or
             `n_blocks` is above 6.
-        EncoderUnavailableError: no extra, and the hub has no answer.
+        EncoderUnavailableError: the extra is not installed and the hub does not respond.
     """
     folder = packaged_folder()
     if folder is None:
@@ -88,14 +88,14 @@ def load_minilm(
 
 
 def complete(tokenizer: Any) -> None:
-    """Give a fast tokenizer what it lacks, in place; that of a BERT-like model stays as it is.
+    """Add missing special tokens to a fast tokenizer, in place; BERT-like ones are unchanged.
 
-    Without a pad token the end-of-text token pads: the attention mask hides it. A tokenizer that
-    adds nothing to a pair would glue its sentences together, so each gets an end, marked as
-    special: `a eos` and `a eos b eos`. GPT has no end-of-text token: its unknown token serves.
+    Without a pad token, the end-of-text token pads: the attention mask hides it. A tokenizer that
+    adds nothing to a pair would concatenate its sentences, so each gets an end, marked as
+    special: `a eos` and `a eos b eos`. GPT has no end-of-text token: its unknown token is used.
 
     Raises:
-        ValueError: something is lacking, and there is neither an end-of-text nor an unknown token.
+        ValueError: a token is missing, and there is neither an end-of-text nor an unknown token.
     """
     glues = tokenizer.num_special_tokens_to_add(pair=True) == 0
     if tokenizer.pad_token is not None and not glues:

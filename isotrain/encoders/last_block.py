@@ -1,6 +1,6 @@
-"""The last block of a BERT-like encoder for the tokens that are read: K and V of all, the rest not.
+"""Last block of a BERT-like encoder, computed only for read tokens (K and V for all tokens).
 
-A sequences, T tokens, N tokens of all, R read ones, D hidden.
+A sequences, T tokens, N tokens in total, R read tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from isotrain.encoders.attention import Packing, attention
 
 
 def is_bert_like(block: nn.Module) -> bool:
-    """Whether a block has the parts of BERT's (RoBERTa and ELECTRA have) and sees both ways."""
+    """Whether a block is bidirectional and has BERT's submodules (as RoBERTa and ELECTRA)."""
     names = ("attention.self.query", "attention.self.key", "attention.self.value")
     parts = {name for name, _ in block.named_modules()}
     needed = {*names, "attention.output.dense", "intermediate.dense", "output.dense"}
@@ -33,7 +33,7 @@ def read_tokens_only(
 ) -> Tensor:
     """The output of a BERT-like block where `read_AT` is true, and 0 elsewhere.
 
-    `hidden` is `[A, T, D]`, or `[1, N, D]` packed as `keys` says; so is what is returned.
+    Input and output are `[A, T, D]`, or `[1, N, D]` packed as in `keys`.
     """
     own = block.attention.self
     number = torch.arange(hidden[..., 0].numel(), device=hidden.device)

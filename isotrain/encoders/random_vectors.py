@@ -1,4 +1,4 @@
-"""Random word vectors as an encoder: the baseline without any training. V tokens, D dimensions."""
+"""Random word vectors as an encoder: the untrained baseline. V tokens, D dimensions."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def build_random_vectors(
     width: Annotated[int, Bounds(1)] = 300,
     seed: Annotated[int, Bounds(0)] = 0,
 ) -> TableEncoder:
-    """Random vectors for the vocabulary of another encoder, which itself is not loaded.
+    """Random vectors for the vocabulary of another encoder, which is not loaded.
 
     Args:
-        vocabulary: a hub id or a folder with a tokenizer, or `tiny`, that of `encoder=tiny`. That
-            of MiniLM is taken from the extra `isotrain[demo]` if installed.
+        vocabulary: a hub id or folder with a tokenizer, or `tiny` for that of `encoder=tiny`.
+            MiniLM's is taken from the extra `isotrain[demo]` if installed.
         revision: commit of the hub; None = the newest. A folder and `tiny` have none.
         width: D.
         seed: of the vectors.
 
     Raises:
-        EncoderUnavailableError: no such tokenizer on disk, and the hub has no answer.
+        EncoderUnavailableError: no such tokenizer on disk, and the hub does not respond.
     """
     if vocabulary == TINY:
         with own_draws(0, TINY):
@@ -55,10 +55,10 @@ def build_random_vectors(
 
 
 def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> TableEncoder:
-    """A vector for each token, drawn once: its D coordinates are normal with variance 1/D.
+    """A fixed random vector per token: its D coordinates are normal with variance 1/D.
 
     The expected squared norm is 1. Special and unknown tokens have a vector too. Vectors are a
-    function of the seed, V and D; the global random state stays as it is.
+    function of the seed, V and D; the global random state is unchanged.
 
     >>> tokenizer = build_tiny(8, 1, 1).tokenizer
     >>> encoder = random_vectors(tokenizer, 64, 0, "tiny")

@@ -1,6 +1,6 @@
-"""Where an encoder starts: the weights of a finished run (`init_from`), re-initialised blocks.
+"""Initial weights of an encoder: from a finished run (`init_from`), or re-initialised blocks.
 
-Imports no torch before it is used: `start_file` is one of the early checks.
+torch is imported lazily: `start_file` is one of the early checks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint 
 
 
 def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> Path | None:
-    """The checkpoint of a run that `key` gives by its folder or a file in it; None without a run.
+    """Resolve and validate the checkpoint of a run, given by folder or file; None without a run.
 
     Raises:
-        ValueError: there is no such run, it is not finished, it kept no weights, it trained
-            adapters, or its encoder has other keys than `encoder`.
+        ValueError: there is no such run, it is not finished, has no weights, trained adapters, or
+            its encoder's keys differ from `encoder`.
     """
     if run is None:
         return None
@@ -65,10 +65,10 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
 
 
 def load_start(encoder: Encoder, file: Path) -> None:
-    """Load the encoder's weights from the checkpoint of a run; head and the rest stay.
+    """Load only the encoder's weights from the checkpoint of a run.
 
     Raises:
-        ValueError: the file is damaged, or its weights do not fit in name and shape.
+        ValueError: the file is damaged, or names or shapes of weights do not match.
     """
     from isotrain.model.checkpoint import load_weights
 
@@ -76,13 +76,13 @@ def load_start(encoder: Encoder, file: Path) -> None:
 
 
 def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
-    """Give the top `n_blocks` blocks the random weights that training from scratch starts with.
+    """Re-initialise the top `n_blocks` blocks as for training from scratch.
 
-    The architecture's own initialiser draws them from torch's global random state; every other
-    tensor keeps its bits. Zhang et al. (2021) try 1 to 6 blocks, against unstable fine-tuning.
+    The architecture's initialiser draws from torch's global random state; all other tensors stay
+    bit-identical. Zhang et al. (2021) try 1 to 6 blocks, against unstable fine-tuning.
 
     Raises:
-        ValueError: the encoder does not have that many blocks, or is no transformers model.
+        ValueError: the encoder has fewer blocks, or is not a transformers model.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
@@ -104,8 +104,8 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
             "training.reinit_blocks needs the initialiser of a transformers model, which "
             f"{type(encoder).__name__} does not have; use training.reinit_blocks=0"
         )
-    # transformers draws what is not marked as initialised, each module by its own rules, some of
-    # which are in the modules around it; that is how it fills in weights a checkpoint lacks.
+    # transformers initialises modules not marked as initialised, by rules that may be in enclosing
+    # modules; it uses this for weights missing from a checkpoint.
     top = encoder.blocks[encoder.n_blocks - n_blocks :]
     drawn = {id(tensor) for block in top for tensor in (*block.parameters(), *block.buffers())}
     for tensor in (*model.parameters(), *model.buffers()):

@@ -1,4 +1,4 @@
-"""Static word vectors of a text file as an encoder: one vector a word, in any context.
+"""Static word vectors from a text file as an encoder: one vector per word in any context.
 
 A sequences, T tokens, V words, D dimensions.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-# What published vectors keep whole: numbers, abbreviations, English clitics, dots and dashes.
+# Kept whole in published vectors: numbers, abbreviations, English clitics, dots and dashes.
 PIECES = (
     r"\d+(?:[.,]\d+)+|(?:[^\W\d_]\.){2,}|\w+?(?=n't\b)|n't\b|'(?:s|m|d|ll|re|ve)\b"
     r"|\w+|\.\.\.|--|[^\w\s]"
@@ -33,7 +33,7 @@ PIECES = (
 
 
 class TableEncoder(Encoder):
-    """A frozen vector for each id of a tokenizer: no blocks, one hidden state, also the last."""
+    """A frozen vector per token id: no blocks, and one hidden state, which is also the last."""
 
     def __init__(self, table_VD: Tensor, tokenizer: Any, source_id: str) -> None:
         n_ids, width = table_VD.shape
@@ -41,7 +41,7 @@ class TableEncoder(Encoder):
         self.embeddings = nn.Embedding(n_ids, width, _weight=table_VD, _freeze=True)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """The vectors `[A, T, D]` of the tokens of a batch; there is no block to act after."""
+        """The vectors `[A, T, D]` of the tokens of a batch; `after_block` does not apply."""
         states_ATD = self.embeddings(batch.input_ids)
         return EncoderOutput((states_ATD,), states_ATD)
 
@@ -50,7 +50,7 @@ class TableEncoder(Encoder):
 def build_static(
     path: str, lowercase: bool = True, max_words: Annotated[int | None, Bounds(1)] = None
 ) -> TableEncoder:
-    r"""Word vectors of a text file, with a tokenizer of its words.
+    r"""Load word vectors from a text file, with a tokenizer of its words.
 
     Text is split at spaces and around punctuation, and as in the Penn Treebank: `don't` is `do`
     and `n't`; abbreviations (`u.s.`) and numbers (`1,000`) stay whole. Words that the file lacks
@@ -59,12 +59,12 @@ def build_static(
     Args:
         path: a file in the text format of GloVe (a word and its D numbers a line) or of word2vec
             (the same, after a line `V D`), which may be compressed (`.gz`).
-        lowercase: text and words are; of words that become equal the first one stays.
-        max_words: the first words of the file that are read; None = all.
+        lowercase: lowercase text and words; of words that become equal the first is kept.
+        max_words: number of words read from the top of the file; None = all.
 
     Raises:
         ValueError: no such file, a line that is not a word with D finite numbers (file and line
-            are named), or other than V words.
+            are named), or a number of words other than V.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def build_static(
 
 
 def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
-    """A fast tokenizer of whole words, numbered as listed, that writes `[CLS] a [SEP] b [SEP]`.
+    """A fast tokenizer of whole words, ids in list order, that writes `[CLS] a [SEP] b [SEP]`.
 
     >>> tokenizer = word_tokenizer([*SPECIALS.values(), "do", "n't", "u.s.", "-"], lowercase=True)
     >>> tokenizer.tokenize("Don't re-do U.S.")
@@ -137,7 +137,7 @@ def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str]
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Lines that are not empty, each after `<file>:<number>`."""
+    """Non-empty lines, each with `<file>:<number>`."""
     if not file.is_file():
         raise ValueError(
             f"{file} is no file; give a text file of word vectors (GloVe or word2vec, also .gz)"
@@ -154,7 +154,7 @@ def _lines(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
-    """The word and the numbers of a line; a word may hold spaces, as a few of GloVe's do."""
+    """The word and numbers of a line; a word may contain spaces, as a few of GloVe's do."""
     word, *texts = line.rsplit(" ", width)
     vector = _numbers(texts)
     one_more = " " in word and _numbers([word.rpartition(" ")[2]])
@@ -167,7 +167,7 @@ def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
 
 
 def _numbers(texts: list[str]) -> array[float]:
-    """The numbers that texts are, in float32; none where one of them is something else."""
+    """Texts parsed as float32; empty if any is not a number."""
     try:
         return array("f", map(float, texts))
     except ValueError:

@@ -19,9 +19,9 @@ def build_tiny(
 ) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 
-    Words outside the lexicon are spelled in characters. Weights come from the global random
-    state, like those of the head: seed it first. `dropout` is the share of hidden units and of
-    attention weights that a training step drops, in [0, 1).
+    Words outside the lexicon are split into characters. Weights come from the global random
+    state, like those of the head: seed it first. `dropout` is the rate for hidden units and
+    attention weights, in [0, 1).
     """
     from transformers import BertConfig, BertModel, BertTokenizer
 

@@ -1,4 +1,4 @@
-"""An encoder around a BERT-like or GPT-2-like model that records hidden states itself.
+"""Encoder wrapper of a BERT-like or GPT-2-like model that records its hidden states.
 
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
@@ -21,7 +21,7 @@ from isotrain.encoders.last_block import read_tokens_only
 from isotrain.types import Batch, Edit, EncoderOutput
 
 BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
-# GPT and GPT-2 have separate tables of words and positions.
+# GPT and GPT-2 name their word and position tables differently.
 EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens", "tokens_embed", "positions_embed")
 POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 
@@ -29,16 +29,16 @@ POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 class TransformerEncoder(Encoder):
     """All L+1 hidden states of a transformers model, recorded at its blocks.
 
-    State 0 is what enters block 1 (the embedding output), state l what block l produced. An
-    edit after block k changes what flows on, never the record. The norm that GPT-2 has after
-    its last block is in what leaves the encoder, but not in state L (transformers puts it there).
-    The model is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout
-    off), must be float32, and loses its pooler, which nothing here uses.
+    State 0 is the input of block 1 (the embedding output), state l the output of block l. An
+    edit after block k changes the input of the next block, not the recorded state. GPT-2's final
+    norm is part of the encoder's output, but not of state L (in transformers it is). The model
+    is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout off), must
+    be float32, and loses its pooler, which nothing here uses.
 
     Args:
         model: a transformers base model.
         tokenizer: its fast tokenizer.
-        source_id: where the weights came from, for the record of the run.
+        source_id: origin of the weights, for the record of the run.
 
     Raises:
         ValueError: no blocks or embeddings are found, or the weights are not float32.
@@ -52,11 +52,11 @@ class TransformerEncoder(Encoder):
                 "dtype=torch.float32"
             )
         blocks = tuple(_blocks(model))
-        _embeddings(model)  # raises where there are none
+        _embeddings(model)  # raises if there are none
         super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
         model.pooler = None  # type: ignore[assignment]
         self.model = model.train()
-        self.blocks = blocks  # a tuple: not registered again, so the state dict has each once
+        self.blocks = blocks  # a tuple: not registered twice, so the state dict has each once
         tables = {
             name.rpartition(".")[2]: part
             for name, part in model.named_modules()
@@ -67,14 +67,14 @@ class TransformerEncoder(Encoder):
         if positions is not None:
             self.max_positions = positions.num_embeddings - self._first_position
         accepted = inspect.signature(model.forward).parameters
-        # Without a table of its own (GPT-2) a segment would be looked up as a word; one with a
-        # single entry (RoBERTa) has nothing to choose.
+        # Without a segment table (GPT-2), a segment would be looked up as a word; a table with a
+        # single entry (RoBERTa) cannot distinguish segments.
         segments = tables.get("token_type_embeddings")
         self._takes_segments = (
             "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
         )
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
-        self._packing: Packing | None = None  # of the batch, where it is packed
+        self._packing: Packing | None = None  # of the batch, if it is packed
         self._states: list[Tensor] | None = None
         self._edits: Mapping[int, Edit] = {}
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
@@ -84,14 +84,14 @@ class TransformerEncoder(Encoder):
 
     @property
     def embeddings(self) -> nn.Module:  # type: ignore[override]
-        """What turns token ids into state 0."""
+        """The module that maps token ids to state 0."""
         return _embeddings(self.model)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states of a batch, as `Encoder.forward` says.
+        """Hidden states of a batch, as specified in `Encoder.forward`.
 
         Raises:
-            ValueError: sequences longer than the positions the model has.
+            ValueError: sequences longer than the model's position table.
         """
         length = batch.input_ids.shape[1]
         if self.max_positions is not None and length > self.max_positions:
@@ -134,7 +134,7 @@ class TransformerEncoder(Encoder):
     def states_after(
         self, level: int, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]]
     ) -> Tensor:
-        """States `[A, T, D]` of sequences after block `level`, in the present mode of the parts."""
+        """States `[A, T, D]` of sequences after block `level`, in each module's current mode."""
         longest = max(map(len, ids))
 
         def padded(lists: Sequence[Sequence[int]], fill: int) -> Tensor:
@@ -151,8 +151,8 @@ class TransformerEncoder(Encoder):
 
     @torch.no_grad()
     def _is_causal(self) -> bool:
-        """Whether the state of the first token is independent of the second."""
-        # Asked of the model itself: no entry of a configuration says it for every architecture.
+        """Whether the first token's state is independent of the second token."""
+        # Tested on the model itself: no configuration entry covers every architecture.
         self.model.eval()
         mask_AT = torch.ones(1, 2, dtype=torch.long)
         outputs = [
@@ -172,7 +172,7 @@ class TransformerEncoder(Encoder):
     def _record_block(self, number: int, block: nn.Module, args: Any, output: Any) -> Any:
         if self._states is None:
             return None
-        several = isinstance(output, tuple | list)  # GPT gives a list, BERT of today a tensor
+        several = isinstance(output, tuple | list)  # GPT returns a list, recent BERT a tensor
         hidden_ATD = self._padded(output[0] if several else output)
         self._states.append(hidden_ATD)
         if number not in self._edits:
@@ -183,15 +183,15 @@ class TransformerEncoder(Encoder):
         return type(output)([edited, *output[1:]]) if several else edited
 
     def _padded(self, hidden: Tensor) -> Tensor:
-        """`[A, T, D]` of what may be packed."""
+        """Unpack to `[A, T, D]`, if packed."""
         return hidden if self._packing is None else self._packing.padded(hidden[0])
 
 
 def cut_after(model: Any, n_blocks: int) -> None:
-    """Remove the blocks above block `n_blocks` (from 1) of a transformers model, in place.
+    """Remove the blocks above block `n_blocks` (counted from 1) of a transformers model, in place.
 
-    The other weights are those of the checkpoint. A norm after the last block (GPT-2) stays: it
-    then norms the output of block `n_blocks`.
+    The other weights are unchanged. A final norm (GPT-2) stays: it then normalises the output of
+    block `n_blocks`.
 
     Raises:
         ValueError: the model has fewer blocks.
@@ -204,15 +204,15 @@ def cut_after(model: Any, n_blocks: int) -> None:
         )
     del blocks[n_blocks:]
     config.num_hidden_layers = n_blocks
-    if types := getattr(config, "layer_types", None):  # of each block: ModernBERT
+    if types := getattr(config, "layer_types", None):  # one per block: ModernBERT
         config.layer_types = types[:n_blocks]
 
 
 @contextmanager
 def replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Compute modules by other functions for a while."""
+    """Temporarily replace the forward functions of modules."""
     for module, forward in forwards.items():
-        module.forward = forward  # hides the method of its class
+        module.forward = forward  # shadows the method of its class
     try:
         yield
     finally:
@@ -221,7 +221,7 @@ def replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]
 
 
 def _first_position(table: nn.Embedding | None) -> int:
-    """The position of a first token: RoBERTa counts from after its pad."""
+    """Position id of the first token: RoBERTa starts after its pad id."""
     return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
 
 

@@ -1,4 +1,4 @@
-"""Whether the model that was made again predicts what the run recorded.
+"""Check that the rebuilt model reproduces the predictions recorded by the run.
 
 B examples, C outputs.
 """
@@ -16,19 +16,19 @@ from isotrain.export.source_run import SourceRun
 from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 
-TIGHT, LOOSE = 1e-4, 0.02  # what a logit may be off, of the largest one of its example or of 1
-LEAST = 0.9  # share of examples that agree where LOOSE holds
-NOISE = 0.1  # the most that half precision may change, or it tells nothing
+TIGHT, LOOSE = 1e-4, 0.02  # logit tolerance, relative to the example's largest logit or 1
+LEAST = 0.9  # share of examples that must agree under LOOSE
+NOISE = 0.1  # largest half-precision error at which a comparison is meaningful
 FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
 
 
 class Agreement(NamedTuple):
-    """How many examples are predicted as recorded."""
+    """Number of examples whose prediction matches the record."""
 
     n_same: int
     n_rows: int
     tolerance: float
-    where: str  # the run computed, and where nothing was compared, why
+    where: str  # device and precision of the run; if nothing was compared, why
 
     def __str__(self) -> str:
         if not self.n_rows:
@@ -45,16 +45,16 @@ class Agreement(NamedTuple):
 
 
 def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
-    """How many of the examples are predicted as `predictions/dev.csv` has them.
+    """Count the examples whose prediction matches `predictions/dev.csv`.
 
-    On a CPU in float32 all must be, up to 1e-4 in a logit: batches are padded to another length
-    here, which changes the order of sums, by 1e-6 or so. A class may differ only where the logits
-    are that close to an edge. Where the run ran on another device nine in ten must be, classes as
-    they are and scores up to 0.02; in half precision up to what bfloat16 changes in these logits,
-    since whitening enlarges its noise, and nothing is compared where that is above 0.1.
+    On a CPU in float32 all must match, up to 1e-4 in a logit: batches are padded to another length
+    here, which changes the order of sums, by 1e-6 or so. A class may differ only if the logits are
+    that close to a decision boundary. For a run on another device, nine in ten must match: classes
+    exactly, scores up to 0.02. In half precision the tolerance is the change that bfloat16 makes to
+    these logits, since whitening amplifies its noise; above 0.1 nothing is compared.
 
     Raises:
-        CannotExportError: fewer are.
+        CannotExportError: fewer match.
     """
     device, precision = str(run.result.get("device")), str(run.cfg.trainer.get("precision"))
     exact = device == "cpu" and precision in FLOAT32
@@ -87,11 +87,11 @@ def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
 def same(
     task: Task, logits_BC: Tensor, recorded_B: Tensor, tolerance: float, may_cross: bool
 ) -> Tensor:
-    """Whether recorded predictions are those of logits of which one may be off, `[B]`.
+    """Whether recorded predictions match the logits up to an error in one logit, `[B]`.
 
-    By `tolerance` of the largest logit of its example, or of 1. A score must lie between the
-    predictions of the moved logits; a class must be one of them, or with `may_cross=False` that of
-    the logits as they are.
+    The error is `tolerance` times the example's largest logit, or 1. A score must lie between the
+    predictions of the shifted logits; a class must be one of them, or with `may_cross=False` that
+    of the unshifted logits.
     """
     if not len(logits_BC):
         return torch.zeros(0, dtype=torch.bool)
@@ -107,7 +107,7 @@ def same(
 
 @torch.no_grad()
 def _noise_of_half(rebuilt: Rebuilt) -> float:
-    """The largest change of a logit in bfloat16, of the largest one of its example or of 1."""
+    """Largest change of a logit in bfloat16, relative to its example's largest logit or 1."""
     exact_BC = rebuilt.single.logits
     with torch.autocast("cpu", torch.bfloat16):
         half_BC = rebuilt.model(rebuilt.batch).logits.float()

@@ -1,4 +1,4 @@
-"""The model card of an export, `README.md`: what it is, how it was made, how well it does."""
+"""Model card of an export, `README.md`: description, training, evaluation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Scored(NamedTuple):
     split: str  # dev | test
     name: str
     value: float
-    interval: tuple[float, float] | None  # 95 % CI over examples, where it can be computed
+    interval: tuple[float, float] | None  # 95 % CI over examples, if it can be computed
     n_examples: int
 
 
 def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
-    """The scores of some names on dev and test, the monitored one first in each."""
+    """The named scores on dev and test, the monitored one first in each."""
     monitored = str(run.result["monitor"]).rpartition("/")[2]
     found = []
     for key, value in run.result["scores"].items():
@@ -55,13 +55,13 @@ def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
 
 
 def _interval(run: SourceRun, split: str, name: str) -> tuple[float, float] | None:
-    """Of the difference to perfect predictions, whose score is 1 in any resample of examples."""
+    """CI from the difference to perfect predictions, which score 1 in any resample."""
     kept = read_predictions(run.folder, split)
     if kept is None or name not in SCORES:
         return None
     try:
         found = row_interval([kept.prediction], [kept.label], kept.label, SCORES[name])
-    except ValueError:  # the score is not defined in too many resamples
+    except ValueError:  # the score is undefined in too many resamples
         return None
     if found.low is None or found.high is None:
         return None
@@ -106,7 +106,7 @@ def isotropy_table(run: SourceRun) -> str:
 
 
 def _around_layers(record: dict[str, float]) -> Iterator[tuple[tuple[str, str, str], float]]:
-    """What a record says of the input and output of isotropy layers."""
+    """Values of a record at the input and output of isotropy layers."""
     for key, value in record.items():
         curve = parse_key(key)
         if curve is not None and key.startswith("isotropy/") and curve.view in SIDES:
@@ -117,7 +117,7 @@ HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 class Checked(NamedTuple):
-    """What a card is made of beside the folder itself."""
+    """Content of a card that does not come from the folder itself."""
 
     run: SourceRun
     rebuilt: Rebuilt
@@ -129,18 +129,18 @@ class Checked(NamedTuple):
 def write_card(
     part: Path, folder: Path, checked: Checked, made: Format, found: Differences
 ) -> None:
-    """Write the card of a folder that is filled as `part` and will be `folder`."""
+    """Write the card of an export that is built in `part` and will be moved to `folder`."""
     head = card_data(checked, made).to_yaml(line_break="\n")
     replace_text(part / "README.md", f"---\n{head}\n---\n\n{_body(folder, checked, made, found)}")
 
 
 def card_data(checked: Checked, made: Format) -> ModelCardData:
-    """The head of the card. No licence: it is for whoever publishes the folder to choose one."""
+    """Metadata of the card. No licence: whoever publishes the folder chooses one."""
     run, task, figures = checked.run, checked.rebuilt.task, checked.scored
     data_sets = task.data_sets
     known = _is_published(run.config)
     of_hub = known and str(run.config["source"]["_target_"]).endswith(".HubSource")
-    # of contrastive tasks the scored set is the last one; a user's task may have none
+    # contrastive tasks are scored on their last data set; a user's task may have none
     evaluated: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
@@ -156,7 +156,7 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
     ]
     layer = str(run.config["isotropy"]["_target_"]).split(".")[-2]
     return ModelCardData(
-        language="en" if _is_ours(run.config) else None,  # every data set of isotrain is English
+        language="en" if _is_ours(run.config) else None,  # all data sets of isotrain are English
         base_model=base_model(run.config),
         datasets=[str(one.hub_id) for one in data_sets] if known else None,
         metrics=sorted({one.name for one in figures}) or None,
@@ -169,7 +169,7 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
 
 
 def base_model(config: Mapping[str, Any]) -> str | None:
-    """The hub id of the encoder; None for a folder, or for random weights.
+    """Hub id of the encoder; None for a folder or random weights.
 
     >>> base_model({"encoder": {"name": "google-bert/bert-base-uncased"}})
     'google-bert/bert-base-uncased'
@@ -180,7 +180,7 @@ def base_model(config: Mapping[str, Any]) -> str | None:
 
 
 def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:
-    """BibTeX of encoder, adapters, layer, objectives, optimizer, freezing and data, where known."""
+    """BibTeX of encoder, adapters, layer, objectives, optimizer, freezing and data, if known."""
     is_minilm = config["encoder"]["_target_"] == MINILM
     nodes = [config["isotropy"], *config["objective"].values()]
     parts = [str(node["_target_"]).split(".")[-2] for node in nodes]
@@ -201,7 +201,7 @@ def _is_ours(config: Mapping[str, Any]) -> bool:
 
 
 def _is_published(config: Mapping[str, Any]) -> bool:
-    """Whether the data are those that the task of isotrain names, not generated or a user's."""
+    """Whether the data are the published ones of an isotrain task, not generated or a user's."""
     generated = str(config["source"]["_target_"]).endswith(".DemoSource")
     return _is_ours(config) and not generated
 

@@ -1,4 +1,4 @@
-"""`isotrain export RUN`: a finished run as folders for transformers and sentence-transformers."""
+"""`isotrain export RUN`: write transformers and sentence-transformers folders of a run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from isotrain.export.target import check_target, filling
 from isotrain.runs.files import check_inside
 from isotrain.runs.record import check_writable
 
-if TYPE_CHECKING:  # torch takes seconds, and what is refused early needs none
+if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need it
     from isotrain.export.card import Checked
     from isotrain.export.formats import Format
     from isotrain.export.rebuilt import Rebuilt
 
 
 def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
-    """The exit code: 0 when every folder asked for is written and gives what the run gives.
+    """Exit code: 0 if every requested folder was written and reproduces the run.
 
-    2 where a run, a target or a format is refused, and nothing is written; 1 where what was
-    written differed from the run, and is not kept, or storage failed.
+    2 if a run, target or format is rejected; nothing is written then. 1 if an export did not
+    reproduce the run and was deleted, or storage failed.
     """
     if to is None:
         check_writable(folder)
@@ -59,7 +59,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
 def _formats(
     run: SourceRun, rebuilt: Rebuilt, wanted: Sequence[str]
 ) -> tuple[list[Format], list[str]]:
-    """What can be written of what is wanted, and why the rest cannot."""
+    """The requested formats that can be written, and why the others cannot."""
     from isotrain.export.folding import check_layers
     from isotrain.export.rebuilt import merge_adapters
     from isotrain.export.sentence_folder import sentences_format
@@ -84,7 +84,7 @@ def _formats(
 
 
 def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
-    """What the run recorded, read and compared before anything is written."""
+    """Read the run's records and compare predictions before anything is written."""
     from isotrain.export.agreement import agreement
     from isotrain.export.card import Checked, isotropy_table, scored
 
@@ -97,7 +97,7 @@ def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
 
 
 def _export(folder: Path, checked: Checked, made: Format) -> bool:
-    """Write and check a folder; whether it gives what the run gives, and is kept."""
+    """Write and verify a folder; whether it reproduces the run and was kept."""
     from transformers.utils import logging
 
     from isotrain.export.card import write_card

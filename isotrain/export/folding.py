@@ -1,4 +1,4 @@
-"""The isotropy layers and the head of a run as one affine map, or why they are none.
+"""Fold the isotropy layers and the head of a run into one affine map, or explain why not.
 
 An affine map is found by trying a function. N embeddings, B examples of dev, D width in, E width
 out. All in float64.
@@ -37,11 +37,11 @@ class Affine(NamedTuple):
 
 
 class NotAffineError(ValueError):
-    """No affine map gives what a function gives on these embeddings."""
+    """A function is not affine on these embeddings."""
 
 
 def identity(width: int) -> Affine:
-    """The map that changes nothing."""
+    """The identity map."""
     eye_DD = torch.eye(width, dtype=torch.float64)
     return Affine(eye_DD, torch.zeros(width, dtype=torch.float64))
 
@@ -55,7 +55,7 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     those 1,000 times as far from their mean: a bound that no known one reaches may clip new ones.
 
     Raises:
-        NotAffineError: some are not; how many, by how much, and `name` are told.
+        NotAffineError: some are not; the message has their number, the deviation and `name`.
     """
     rows_ND = rows_ND.double()
     width = rows_ND.shape[1]
@@ -82,13 +82,13 @@ Rows = Callable[[Tensor], Tensor]
 
 
 def layer_sites(rebuilt: Rebuilt) -> list[str]:
-    """Sites with a layer that does something, in the order of the forward pass."""
+    """Sites with a layer other than the identity, in the order of the forward pass."""
     model = rebuilt.model
     return [site for site in model.sites if model.transforms[site].changes_rows]
 
 
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
-    """Inputs of a layer: of dev, and those of training that its queue still has."""
+    """Inputs of a layer: of dev, and training embeddings still in its queue."""
     dev_ND = rebuilt.double.site_embeddings[site].before
     layer = rebuilt.model.transforms[site]
     recent_MD = cast(RowTransform, layer).recent_rows()
@@ -96,7 +96,7 @@ def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
 
 
 def check_layers(rebuilt: Rebuilt) -> None:
-    """Refuse layers that stand inside the encoder, or whose results depend on batch-mates.
+    """Reject layers inside the encoder, or whose output depends on the rest of the batch.
 
     Raises:
         CannotExportError: which, and what to do.
@@ -117,7 +117,7 @@ def check_layers(rebuilt: Rebuilt) -> None:
 
 
 def folded(rebuilt: Rebuilt) -> Affine:
-    """What the layers do to the pooled vector: x A + b.
+    """The effect of the layers on the pooled vector: x A + b.
 
     At `pooled` it is the layer's own map. At `tokens` each token is mapped alone: with the first or
     the last token the pooled vector is one of them, and a mean of x A + b is that of the mean.
@@ -140,7 +140,7 @@ def folded(rebuilt: Rebuilt) -> Affine:
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:
-    """What the head makes of the one pooled vector of an example: x A + b.
+    """The head as a map of an example's single pooled vector: x A + b.
 
     Raises:
         NotAffineError: it is no such map.
@@ -152,7 +152,7 @@ def head_map(rebuilt: Rebuilt) -> Affine:
 
 
 def in_double(module: nn.Module) -> Rows:
-    """A module in evaluation mode as a function of float64 embeddings; itself stays as it is."""
+    """A module in evaluation mode as a function of float64 embeddings; it is not modified."""
     copy = deepcopy(module).double().eval()
 
     @torch.no_grad()

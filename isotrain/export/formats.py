@@ -1,4 +1,4 @@
-"""What an export writes, whether it gives what the run gives, and what speaks against it."""
+"""Export formats, the check that an export reproduces the run, and export errors."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # what is refused early needs no torch
+if TYPE_CHECKING:  # early rejections need no torch
     from torch import Tensor
 
-LIMIT = 1e-6  # in float64: of the largest number, or of 1
-ROUNDED = 1e-5  # in float32, of the same; or
-TIMES = 10  # times what the run itself differs between float32 and float64
+LIMIT = 1e-6  # in float64, relative to the largest number or 1
+ROUNDED = 1e-5  # in float32, likewise; or
+TIMES = 10  # times the run's own difference between float32 and float64
 
 
 class Differences(NamedTuple):
-    """Largest differences between a run and what is loaded from its export."""
+    """Largest differences between a run and its reloaded export."""
 
-    single: float  # both computed in float32, as they are used
-    single_limit: float  # that `single` stays below
-    double: float  # both in float64: of the weights, without the rounding of sums
-    limit: float  # that `double` stays below
+    single: float  # both computed in float32, as in use
+    single_limit: float  # upper bound of `single`
+    double: float  # both in float64: from the weights, without rounding of sums
+    limit: float  # upper bound of `double`
     n_rows: int
 
     def __str__(self) -> str:
@@ -32,14 +32,14 @@ class Differences(NamedTuple):
 
 
 def differences(single: tuple[Tensor, Tensor], double: tuple[Tensor, Tensor]) -> Differences:
-    """The largest difference in float32 and in float64; both are judged.
+    """Largest differences in float32 and in float64; both are checked.
 
-    In float64 only weights differ: numbers up to 1 in size may by 1e-6, larger ones by 1e-6 of the
-    largest. In float32 two ways to sum differ too: by 1e-5 of the largest, or by ten times as much
-    as the run itself differs between float32 and float64.
+    In float64 only the weights differ; the tolerance is 1e-6 of the largest number, or of 1. In
+    float32 the order of sums differs too; the tolerance is 1e-5 of the largest number, or ten times
+    the run's own difference between float32 and float64.
 
     Raises:
-        RoundTripError: shapes differ, or the numbers by more.
+        RoundTripError: shapes differ, or numbers differ by more.
     """
     (run_32, own_32), (run_64, own_64) = single, double
     if run_64.shape != own_64.shape:
@@ -62,29 +62,29 @@ def differences(single: tuple[Tensor, Tensor], double: tuple[Tensor, Tensor]) ->
 
 
 class Format(NamedTuple):
-    """A folder that is going to be written."""
+    """A folder to write."""
 
     name: str  # transformers | sentence-transformers
     tag: str  # pipeline tag of the hub
     what: str  # one line, for the terminal and the card
-    usage: Callable[[Path], str]  # markdown: code that runs as it is, and notes
+    usage: Callable[[Path], str]  # markdown: runnable code, and notes
     write: Callable[[Path], None]
-    check: Callable[[Path], Differences]  # loads what was written
+    check: Callable[[Path], Differences]  # loads the written folder
 
 
 class CannotExportError(ValueError):
-    """A run, a target or a format that cannot be: rule, what was given, the fix."""
+    """Run, target or format cannot be exported: the rule, what was given, the fix."""
 
 
 class RoundTripError(RuntimeError):
-    """What was written does not give what the run gives; it is not kept."""
+    """The export does not reproduce the run, and is deleted."""
 
 
 @contextmanager
 def refusing(rule: str) -> Iterator[None]:
-    """A CannotExportError with the rule for whatever the block raises.
+    """Convert any exception of the block into a CannotExportError with the rule.
 
-    For blocks that read what may be damaged, or call parts of users: both may raise anything.
+    For blocks that read possibly damaged files or call user code: both may raise anything.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""A run's model made again, with some of its dev examples as text and as a batch.
+"""Rebuild the model of a run, with some of its dev examples as text and as a batch.
 
 B examples, P vectors per example, D width, C outputs.
 """
@@ -26,33 +26,33 @@ from isotrain.training.parts import made
 from isotrain.training.requirements import data_revision
 from isotrain.types import Batch, ModelOutput, Pooling
 
-N_ROWS = 64  # of dev, that are compared
+N_ROWS = 64  # of dev, to compare
 
 
 @dataclass
 class Rebuilt:
-    """The model of a run in evaluation mode, and examples of its dev."""
+    """The model of a run in evaluation mode, and examples of its dev split."""
 
     model: IsotropicModel
     task: Task
     tokenizer: Any
-    texts: list[tuple[list[str], ...]]  # what the task tokenises, one entry a sequence
+    texts: list[tuple[list[str], ...]]  # the task's tokenizer input, one entry per sequence
     max_length: int
     batch: Batch
     single: ModelOutput  # in float32
     double: ModelOutput
-    states: tuple[Tensor, Tensor]  # [A, T, D] that left the encoder, in float32 and in float64
-    takes_segments: bool  # whether the encoder is given token_type_ids
+    states: tuple[Tensor, Tensor]  # encoder output [A, T, D], in float32 and in float64
+    takes_segments: bool  # whether the encoder receives token_type_ids
 
     @property
     def network(self) -> Any:
-        """The encoder as transformers knows it."""
+        """The underlying transformers model."""
         encoder: Any = self.model.encoder
         return encoder.model
 
 
 class _Listening:
-    """A tokenizer that keeps what it was given."""
+    """A tokenizer wrapper that records its inputs."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -70,13 +70,13 @@ class _Listening:
 
 
 def rebuild(run: SourceRun) -> Rebuilt:
-    """The model of a run with the weights that it ended with, and 64 examples of its dev.
+    """Rebuild the model of a run with its final weights, and 64 of its dev examples.
 
-    Adapters (peft) are still beside the weights; `merge_adapters` puts them in.
+    Adapters (peft) are not merged yet; `merge_adapters` does so.
 
     Raises:
-        CannotExportError: data or weights that are no longer what they were, an encoder that is
-            none of transformers, or parts that cannot be made or tried.
+        CannotExportError: data or weights have changed, the encoder is not a transformers model,
+            or parts cannot be built or run.
     """
     cfg = run.cfg
     with refusing(
@@ -85,7 +85,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
     ):
         recorded = str(run.result.get("data"))
         now = data_revision(cfg)
-        if not f"{recorded}; ".startswith(f"{now}; "):  # `init_from` and the like follow it
+        if not f"{recorded}; ".startswith(f"{now}; "):  # `init_from` and similar follow it
             raise CannotExportError(
                 f"the run was finished on {recorded}, which is {now} now; put the data back: what "
                 "is exported is compared with the run on its dev examples"
@@ -118,7 +118,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
 
 @torch.no_grad()
 def merge_adapters(model: IsotropicModel) -> None:
-    """Put what peft trained beside the weights of the encoder into them, in place."""
+    """Merge peft adapters into the weights of the encoder, in place."""
     for name, part in list(model.encoder.named_modules()):
         if hasattr(part, "get_base_layer") and hasattr(part, "merge"):
             part.merge()
@@ -127,7 +127,7 @@ def merge_adapters(model: IsotropicModel) -> None:
 
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
-    """The model of a run, with the weights that its encoder is given."""
+    """Build the model of a run, with the initial weights of its encoder."""
     pooling: Pooling = made(cfg.pooling)
     encoder: Encoder = made(cfg.encoder)
     known = encoder.model is not None
@@ -158,12 +158,12 @@ def _tried(
     listening.remove()
     model.double()
     double, double_ATD = model(batch), model.encoder(batch, {}).last
-    model.float()  # the weights are what they were: float64 holds them exactly
+    model.float()  # weights are unchanged: float64 holds them exactly
     return single, double, (single_ATD, double_ATD), takes_segments
 
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
-    """The first examples of dev, as the run evaluated them."""
+    """The first dev examples, as evaluated by the run."""
     source: Source = made(cfg.source)
     changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes) if f.name != "holdout"})
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)

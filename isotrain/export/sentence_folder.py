@@ -1,4 +1,4 @@
-"""A folder for sentence-transformers: encoder, pooling, and what the isotropy layers do.
+"""Write a sentence-transformers folder: encoder, pooling and isotropy layers.
 
 A = Q·B sequences, B examples, D width.
 """
@@ -28,16 +28,16 @@ NEEDS = "sentence_transformers"
 
 
 class Plan(NamedTuple):
-    """What stands behind the encoder."""
+    """The modules after the encoder."""
 
-    mode: str  # of the pooling
-    affine: Affine | None  # all layers as one map of the pooled vector; None: as modules of ours
-    reason: str  # why they are no such map
+    mode: str  # pooling mode
+    affine: Affine | None  # all layers as one map of the pooled vector; None: isotrain modules
+    reason: str  # why they are not one map
     sites: list[str]
 
 
 def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
-    """Encoder, pooling and isotropy layers.
+    """The format of encoder, pooling and isotropy layers.
 
     Raises:
         CannotExportError: as `plan_sentences`.
@@ -61,11 +61,11 @@ def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
 
 
 def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
-    """Layers folded into one map where they are affine, else as they are.
+    """Fold the layers into one map if they are affine, else keep them as modules.
 
     Raises:
-        CannotExportError: a run whose vectors are not those of single sentences, a layer that no
-            folder may name, or the package is missing.
+        CannotExportError: a run whose vectors are not of single sentences, a layer class that an
+            export may not name, or the package is missing.
     """
     if rebuilt.task.form != "bi":
         raise CannotExportError(
@@ -96,7 +96,7 @@ def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
 
 
 def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictConfig) -> None:
-    """All modules; the encoder stands in the folder itself."""
+    """Write all modules; the encoder is in the folder's root."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -120,10 +120,10 @@ def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictCo
 
 @torch.no_grad()
 def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
-    """How far the vectors of texts are from the run's pooled vectors, loaded from the folder."""
+    """Differences of the reloaded folder's text vectors from the run's pooled vectors."""
     from sentence_transformers import SentenceTransformer
 
-    ours = plan.affine is None  # the one class that is not of sentence-transformers
+    ours = plan.affine is None  # the only class not from sentence-transformers
     model = SentenceTransformer(
         str(folder), device="cpu", trust_remote_code=ours, local_files_only=True
     ).eval()
@@ -134,12 +134,12 @@ def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
         found_AD = model.to(dtype=dtype)(model.preprocess(texts))["sentence_embedding"]
         pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), found_AD))
     found = differences(*pairs)
-    differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as cosines see it
+    differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as seen by cosines
     return found
 
 
 def usage(folder: Path, plan: Plan) -> str:
-    """Code that encodes two sentences."""
+    """Example code that encodes two sentences."""
     trusted, note = "", ""
     if plan.affine is None:
         trusted = ", trust_remote_code=True"
@@ -159,7 +159,7 @@ print(model.similarity(vectors, vectors))
 @torch.no_grad()
 def _folded(rebuilt: Rebuilt, affine: Affine) -> list[nn.Module]:
     """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev."""
-    # In one map, what all embeddings share would cancel after rounding: cosines were off by 4e-6.
+    # In one map, the common mean would cancel only after rounding: cosines were off by 4e-6.
     model, batch = rebuilt.model, rebuilt.batch
     pooled_BPD = model.pooling(model.encoder(batch, {}).last, batch)
     centre_D = pooled_BPD.double().mean(dim=(0, 1)).float().double()

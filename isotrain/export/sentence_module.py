@@ -19,16 +19,16 @@ from isotrain.config.signatures import load
 from isotrain.config.targets import is_of_user
 from isotrain.geometry.rows import put_rows, take_rows
 
-QUEUE = "queue."  # embeddings of training, which no prediction reads
+QUEUE = "queue."  # training embeddings, unused in prediction
 WEIGHTS = "model.safetensors"
 
 
 def layer_class(target: str) -> type[nn.Module]:
-    """The class of a layer that a folder names; nothing is called.
+    """The layer class named by a folder; nothing is called.
 
     Raises:
-        ValueError: it is neither below `isotrain.transforms` nor of a package in `ISOTRAIN_ALLOW`,
-            or no class of torch modules.
+        ValueError: it is neither in `isotrain.transforms` nor in a package of `ISOTRAIN_ALLOW`, or
+            is not an nn.Module class.
     """
     found = _allowed(target, "the layer", "isotrain.transforms")
     if not isinstance(found, type) or not issubclass(found, nn.Module):
@@ -40,11 +40,11 @@ def layer_class(target: str) -> type[nn.Module]:
 
 
 def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a layer, those that name a class of `isotrain.geometry` made.
+    """Arguments of a layer; those that name a class of `isotrain.geometry` are instantiated.
 
     Raises:
-        ValueError: a part that is neither of `isotrain.geometry` nor of a package in
-            `ISOTRAIN_ALLOW`, or no class.
+        ValueError: a part that is neither in `isotrain.geometry` nor in a package of
+            `ISOTRAIN_ALLOW`, or is not a class.
 
     >>> target = "isotrain.geometry.assignment.Assignment"
     >>> with_parts({"assign": {"_target_": target, "softness": 0.5}})["assign"].softness
@@ -73,24 +73,24 @@ def _allowed(target: str, what: str, package: str) -> Any:
 
 
 class IsotropyLayer(Module):
-    """The layer of a run behind `Pooling` (site pooled), or between encoder and it (tokens).
+    """A run's layer after `Pooling` (site pooled), or between encoder and `Pooling` (tokens).
 
-    `SentenceTransformer(folder, trust_remote_code=True)` loads it from a folder that
-    `isotrain export` wrote: sentence-transformers asks for that word at every class that is not
-    its own. The folder holds no code; the class is the one of the installed isotrain, and
-    `layer_class` judges the layer's.
+    `SentenceTransformer(folder, trust_remote_code=True)` loads it from a folder written by
+    `isotrain export`: sentence-transformers requires that argument for classes of other packages.
+    The folder contains no code; the class is that of the installed isotrain, and `layer_class`
+    validates the layer's class.
 
-    The statistics stay as they were frozen, in training mode too; gradients go through.
+    The statistics stay frozen, in training mode too; gradients pass through.
 
     Args:
         target: class of the layer, such as isotrain.transforms.cluster_pca.ClusterPCA.
-        arguments: of that class, beside the width.
+        arguments: of that class, except the width.
         width: D.
         site: pooled | tokens.
-        left_out: token ids whose embeddings a layer at tokens leaves as they are.
+        left_out: token ids whose embeddings a layer at tokens leaves unchanged.
 
     Raises:
-        ValueError: a class that `layer_class` refuses, another site.
+        ValueError: a class that `layer_class` rejects, or an unknown site.
     """
 
     config_keys = ["target", "arguments", "width", "site", "left_out"]  # noqa: RUF012
@@ -124,7 +124,7 @@ class IsotropyLayer(Module):
         return {**features, "token_embeddings": put_rows(states_ATD, mask_AT, rows_ND)}
 
     def train(self, mode: bool = True) -> IsotropyLayer:
-        """Training mode for whatever is around; the layer stays frozen."""
+        """Set training mode for the other modules; the layer stays frozen."""
         super().train(mode)
         self.layer.eval()
         return self
@@ -134,7 +134,7 @@ class IsotropyLayer(Module):
         return self.width
 
     def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
-        """Write `config.json` and the frozen statistics; embeddings of the queue are left out."""
+        """Write `config.json` and the frozen statistics, without the queue's embeddings."""
         self.save_config(output_path)
         kept = {k: x.contiguous() for k, x in self.layer.state_dict().items() if _is_kept(k)}
         save_file(kept, Path(output_path) / WEIGHTS)
@@ -143,10 +143,10 @@ class IsotropyLayer(Module):
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **options: Any
     ) -> IsotropyLayer:
-        """The module of a folder, or of the hub.
+        """Load the module from a folder or the hub.
 
         Raises:
-            ValueError: statistics are missing, or do not fit.
+            ValueError: statistics are missing or have other shapes.
         """
         known = ("token", "cache_folder", "revision", "local_files_only")
         hub = {key: options[key] for key in known if key in options}
@@ -162,7 +162,7 @@ class IsotropyLayer(Module):
         return module
 
     def put(self, state: Mapping[str, Tensor]) -> None:
-        """Take the statistics of another layer like this one."""
+        """Load the statistics of another instance of this layer."""
         kept = {k: x for k, x in state.items() if _is_kept(k)}
         missing, unexpected = self.layer.load_state_dict(kept, strict=False)
         if absent := [k for k in missing if _is_kept(k)] + unexpected:

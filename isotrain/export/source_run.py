@@ -1,4 +1,4 @@
-"""The finished run that is exported, judged before anything of it is made. Imports no torch."""
+"""Read and validate the finished run to export, before anything is built. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ NEEDED = ("data", "monitor", "scores", "n_rows", "environment")
 
 
 class SourceRun(NamedTuple):
-    """A run that can be made again."""
+    """A run that can be rebuilt."""
 
     folder: Path
     result: dict[str, Any]  # its record
-    cfg: DictConfig  # what its model is made of
-    config: dict[str, Any]  # the whole, as it was recorded
+    cfg: DictConfig  # of its model
+    config: dict[str, Any]  # complete, as recorded
 
     @property
     def weights(self) -> Path:
-        """What it ended with."""
+        """Its final weights."""
         return self.folder / "last.ckpt"
 
 
 def read_run(folder: Path) -> SourceRun:
-    """The run of a folder; what its record names is judged as `isotrain train` judges it.
+    """Read the run of a folder; its record is validated as `isotrain train` would validate it.
 
     Raises:
-        CannotExportError: no run, not a training run, not finished, without weights, or a
-            configuration that names what may not be called, or data or weights that are not here.
-        DamagedError: the record is no longer as it was written.
+        CannotExportError: no run, not a training run, not finished, without weights; its
+            configuration names a target that is not allowed; data or weights are missing.
+        DamagedError: the record has been changed since it was written.
     """
     path = folder / "result.json"
     result = read_result(folder)
@@ -53,7 +53,7 @@ def read_run(folder: Path) -> SourceRun:
     with refusing(f"the configuration in {path} must be one that isotrain wrote; {WANTED}"):
         cfg = read_job(path).cfg
         whole = plain(cfg)
-        cfg.init_from, cfg.logger = None, {}  # the weights are those of the end
+        cfg.init_from, cfg.logger = None, {}  # the final weights are loaded instead
         cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured
     try:
         check(cfg)

@@ -1,4 +1,4 @@
-"""The folder an export goes to: judged first, filled beside itself, put in place at the end."""
+"""Target folder of an export: validated, written to a temporary sibling, then moved."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from isotrain.export.formats import CannotExportError
 from isotrain.runs.files import sha256_of
 
-MARK = "isotrain_export.json"  # in every folder that an export made
+MARK = "isotrain_export.json"  # in every folder written by an export
 
 
 def check_target(folder: Path) -> None:
-    """Refuse a folder that has something else in it than an earlier export as it was written.
+    """Reject a folder with any content other than an unmodified earlier export.
 
     Raises:
-        CannotExportError: such a folder, a file in its place, or no right to write there.
+        CannotExportError: such a folder, a file in its place, or no write permission.
     """
     if folder.exists() and not folder.is_dir():
         raise CannotExportError(f"an export is a folder, and {folder} is a file; give another --to")
@@ -43,13 +43,13 @@ def check_target(folder: Path) -> None:
 
 @contextmanager
 def filling(folder: Path, mark: dict[str, Any]) -> Iterator[Path]:
-    """An empty folder that takes the place of `folder` at the end, and is gone if the block fails.
+    """A temporary folder that replaces `folder` at the end, and is deleted if the block fails.
 
-    It stands beside `folder` meanwhile. An earlier export goes when the new one is in place, and
-    comes back if it cannot be put there.
+    It is a sibling of `folder` meanwhile. An earlier export is removed once the new one is in
+    place, and restored if that fails.
 
     Raises:
-        CannotExportError: meanwhile somebody else put something in the place of `folder`.
+        CannotExportError: something else was created at `folder` meanwhile.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     name = f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}"
@@ -74,13 +74,13 @@ def filling(folder: Path, mark: dict[str, Any]) -> Iterator[Path]:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file below a folder but its mark, by its path in it."""
+    """SHA-256 of every file in a folder except its mark, by relative path."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MARK)
     return {str(file.relative_to(folder)): sha256_of(file) for file in files}
 
 
 def _changed(folder: Path) -> list[str]:
-    """Files of an earlier export that are not as it wrote them, and those that it did not write."""
+    """Files of an earlier export that were modified, and files that it did not write."""
     if not (folder / MARK).is_file():
         return []
     try:

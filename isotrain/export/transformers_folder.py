@@ -1,4 +1,4 @@
-"""A folder for plain transformers: the encoder, and where the run classifies, its head.
+"""Write a transformers folder: the encoder and, for classification, the head.
 
 B examples, T tokens, D width, C outputs.
 """
@@ -38,7 +38,7 @@ WAYS = (
 
 
 def transformers_format(rebuilt: Rebuilt) -> Format:
-    """Encoder and head, or the encoder alone and why.
+    """The format of encoder and head, or of the encoder alone and why.
 
     Raises:
         CannotExportError: neither: a layer at tokens belongs to what the encoder gives.
@@ -83,7 +83,7 @@ def linear_head(rebuilt: Rebuilt) -> Affine:
 
 
 def write_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> None:
-    """Weights, configuration and tokenizer."""
+    """Write weights, configuration and tokenizer."""
     rebuilt.network.save_pretrained(folder)
     write_tokenizer(folder, rebuilt)
     if head is not None:
@@ -93,7 +93,7 @@ def write_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> N
 
 @torch.no_grad()
 def check_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> Differences:
-    """How far what is loaded from the folder is from the run, from text to the last number.
+    """Differences of the reloaded folder from the run, from text to final output.
 
     Logits are compared, or without a head the states of all real tokens, as the encoder gave them
     before anything was merged into it.
@@ -124,7 +124,7 @@ def check_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> D
 
 
 def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
-    """Code that loads the folder and scores the first example of dev."""
+    """Example code that loads the folder and scores the first dev example."""
     bare = ""
     if "add_pooling_layer" in inspect.signature(type(rebuilt.network).__init__).parameters:
         bare = ", add_pooling_layer=False"
@@ -159,7 +159,7 @@ def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
 
 
 def output_names(rebuilt: Rebuilt) -> list[str]:
-    """The classes by number, where the task names them; `score` for a single output."""
+    """Class names by index, if the task has them; `score` for a single output."""
     n_outputs = rebuilt.double.logits.shape[1]
     if n_outputs == 1:
         return ["score"]
@@ -168,7 +168,7 @@ def output_names(rebuilt: Rebuilt) -> list[str]:
 
 
 def write_tokenizer(folder: Path, rebuilt: Rebuilt) -> None:
-    """Write a tokenizer that cuts a text where the run cut it, and pads at the right.
+    """Write a tokenizer that truncates as the run did and pads on the right.
 
     It gives segments (`token_type_ids`) where the encoder of the run was given them, and nowhere
     else: a model with one table for words and segments would take them for words.

@@ -1,4 +1,4 @@
-"""Which cluster an embedding belongs to, or how much of each. N embeddings, K clusters."""
+"""Hard or soft assignment of embeddings to clusters. N embeddings, K clusters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KMEANS = Assignment()
 
 
 class Anchors(NamedTuple):
-    """What an embedding is compared with: centroids, unit centroids, or a mixture of Gaussians."""
+    """References for assignment: centroids, unit centroids, or a mixture of Gaussians."""
 
     anchor_KD: Tensor
     variance_KD: Tensor  # of a mixture; [0, D] otherwise

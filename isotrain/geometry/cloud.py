@@ -1,4 +1,4 @@
-"""A point cloud that several metrics measure. N embeddings, D dimensions, S the smaller one."""
+"""A point cloud shared by several metrics. N embeddings, D dimensions, S the smaller one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Metric = TypeVar("Metric", bound=Callable[..., Any])
 
 
 class Cloud:
-    """Checked embeddings with their moments and spectra in float64, computed when first asked for.
+    """Validated embeddings with lazily computed moments and spectra in float64.
 
     A metric starts with `Cloud.of(x)`, so it takes a tensor or a cloud; metrics given the same
     cloud compute nothing twice. It is read in blocks, and never copied to float64 as a whole. Where
@@ -75,7 +75,7 @@ class Cloud:
 
     @classmethod
     def from_moments(cls, moments: Moments) -> Cloud:
-        """A cloud known by its moments; what needs single embeddings raises."""
+        """A cloud from its moments; anything that needs single embeddings raises."""
         cloud = cls.__new__(cls)
         cloud.n, cloud.d = int(moments.n), len(moments.mean_D)
         cloud.mean_D, cloud.scatter_DD = moments.mean_D, moments.scatter_DD
@@ -94,7 +94,7 @@ class Cloud:
 
     @cached_property
     def rows(self) -> Tensor:
-        """The embeddings in float64, as they were given."""
+        """The given embeddings in float64."""
         return self._given.double()
 
     @cached_property

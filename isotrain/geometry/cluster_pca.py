@@ -1,4 +1,4 @@
-"""Cluster centring and removal of R dominant directions of K clusters; J are protected."""
+"""Center K clusters and remove R dominant directions of each; J directions are protected."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class ClusterPCAStats(NamedTuple):
     direction_KDR: Tensor  # orthonormal columns that are removed; zero columns past the cap
     counters: dict[str, Tensor]
     removed_KR: Tensor  # share of each direction that is taken out
-    variance_KD: Tensor  # of the anchors of a mixture, with their weights; [0, D] otherwise
+    variance_KD: Tensor  # of mixture components, with their weights; [0, D] otherwise
     log_weight_K: Tensor
-    unit: Tensor  # what softness is relative to
+    unit: Tensor  # unit of softness
     assign: Assignment
-    assignment_N: Tensor | None = None  # of the embeddings it was fitted on
-    matrix_KDD: Tensor | None = None  # what removal takes, with a gradient, in place of directions
+    assignment_N: Tensor | None = None  # cluster of each fitted embedding
+    matrix_KDD: Tensor | None = None  # removal matrix with a gradient, in place of directions
     spared_mean_D: Tensor | None = None  # of the protected directions; None without protection
     spared_DJ: Tensor | None = None
-    kept_J: Tensor | None = None  # share of each that comes back
-    scale: Tensor | None = None  # what results are multiplied by; None = 1
+    kept_J: Tensor | None = None  # share of each that is restored
+    scale: Tensor | None = None  # output scale; None = 1
 
 
 def fit_cluster_pca(
@@ -56,24 +56,24 @@ def fit_cluster_pca(
     exact: bool = False,
     n_own: int | None = None,
 ) -> ClusterPCAStats:
-    """Clusters, their means and their dominant directions.
+    """Fit clusters, their means and their dominant directions.
 
     A cluster of n_c embeddings subtracts its mean and loses its min(R, floor(rho·(n_c − 1)), rank −
     1) leading principal directions. A cluster with fewer than `min_rows` embeddings, or without
-    scatter, falls back to the mean and directions of all; a cloud without scatter is left as it is.
-    The counters say how often. The noise floor of a cloud is its mean variance per dimension
-    outside of the removed directions.
+    scatter, falls back to global mean and directions; a cloud without scatter is left unchanged.
+    Counters record how often. The noise floor of a cloud is its mean variance per dimension
+    outside the removed directions.
 
-    `protect` sets directions of all embeddings aside: leading ones, and the between-class ones of
-    given labels. They come back at the end, shrunk to the noise floor of the result.
+    `protect` excludes directions of all embeddings: leading ones, and the between-class ones of
+    given labels. They are restored at the end, shrunk to the noise floor of the result.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` is where k-means starts (without the
-    protected directions). `effective_rows` counts as N in these rules: statistics fitted on a long
-    queue then remove as many directions as the batches of training did. Directions of large
+    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` initialises k-means (without the
+    protected directions). `effective_rows` replaces N in these rules: statistics fitted on a long
+    queue then remove as many directions as the training batches did. Directions of large
     clusters are iterated to a residual of 1e-3, unless `exact`.
 
-    Means carry a gradient, and what `removal.grad` adds; assignments, protected directions and the
-    scale never do. Statistics move with the last `n_own` embeddings (all, by default): see
+    Means carry a gradient, and so does what `removal.grad` adds; assignments, protected directions
+    and the scale never do. Gradients flow to the last `n_own` embeddings (all, by default): see
     `straight_through`.
 
     Rajaee and Pilehvar 2021, section 3; the caps, the fallback and protection are ours.
@@ -117,7 +117,7 @@ def fit_cluster_pca(
         lost.matrix_KDD,
     )
     if protect is not None and protected is not None:
-        # In this order: gradients are summed in that of the forward pass.
+        # In this order: gradients are summed in the order of the forward pass.
         coordinate_NJ = protected_coordinates(all_ND, protected)
         after_ND = apply_cluster_pca(without_protected(all_ND, protected), stats, cluster_N)
         kept_J = returned_share(after_ND, coordinate_NJ, protected.direction_DJ, protect.level)
@@ -140,8 +140,8 @@ def apply_cluster_pca(
     """Embeddings minus the mean and the dominant directions of their cluster, `[N, D]`.
 
     y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the given cluster, else that of the nearest
-    anchor, r_c = `removed`; the protected part comes back at the end, times `kept`. With a softness
-    above 0 it is a sum over clusters, by membership.
+    anchor, r_c = `removed`; the protected part, times `kept`, is added back. With softness above 0,
+    y is a sum over clusters weighted by membership.
 
     >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
     >>> stats = fit_cluster_pca(x, n_clusters=1, n_components=1, removal=Removal(rho=1.0))
@@ -175,7 +175,7 @@ def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor
     if stats.matrix_KDD is not None:
         taken_KND = (y_ND @ stats.matrix_KDD) * member_NK.T[:, :, None]
         return y_ND - taken_KND.sum(dim=0)
-    # All clusters' directions side by side; each embedding keeps the coefficients of its own.
+    # Directions of all clusters at once; each embedding keeps its own cluster's coefficients.
     basis_DF = stats.direction_KDR.transpose(0, 1).reshape(width, n_clusters * n_components)
     own_NF = member_NK.repeat_interleave(n_components, dim=1) * stats.removed_KR.flatten()
     return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T

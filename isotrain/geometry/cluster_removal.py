@@ -1,4 +1,4 @@
-"""What a cluster loses: mean and directions. N embeddings, D width, K clusters, R directions."""
+"""Cluster means and removed directions. N embeddings, D width, K clusters, R directions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from isotrain.geometry.straight_through import straight_through
 Centre = Literal["none", "global", "cluster", "shrink"]
 Directions = Literal["principal", "random"]
 Mode = Literal["project", "clip", "amplify"]
-Grad = Literal["detach", "levels", "full"]  # what carries a gradient beside the means
+Grad = Literal["detach", "levels", "full"]  # what carries a gradient besides the means
 
 
 class Removal:
-    """What the embeddings of a cluster lose, and how much of it.
+    """Options of cluster removal: what is removed from a cluster's embeddings, and how much.
 
     Args:
-        centre: what is subtracted first: nothing, the mean of all embeddings (`global`), that of
-            the cluster, or (`shrink`) that of the cluster but for its offset from the mean of
-            all, cut to the noise floor.
-        directions: principal | random (a control: as many).
-        mode: project takes directions out | clip shrinks them to the noise floor | amplify
+        centre: what is subtracted first: nothing, the global mean (`global`), the cluster mean, or
+            (`shrink`) the cluster mean without its offset from the global mean, that offset
+            shrunk to the noise floor.
+        directions: principal | random (a control with as many).
+        mode: project removes directions | clip shrinks them to the noise floor | amplify
             multiplies them by `gain`.
-        level: standard deviation of what is shrunk, in units of the noise floor.
+        level: standard deviation after shrinking, in units of the noise floor.
         gain: factor of amplified directions, above 1.
         rho: a cluster of n_c embeddings loses at most floor(rho·(n_c − 1)) directions.
         min_rows: smaller clusters fall back to the statistics of all embeddings.
-        grad: detach | levels | full: what carries a gradient beside the means: nothing, noise
+        grad: detach | levels | full: what carries a gradient besides the means: nothing, noise
             floors and variances, or also directions (one [D, D] eigenproblem per cluster).
         strength: y = x + strength·(result − x), in [0, 1].
         warmup_steps: optimizer steps over which the strength rises from 0.
@@ -61,7 +61,7 @@ class Removal:
 
     @property
     def share(self) -> float:
-        """Share of a direction that is taken out, before `clip` shrinks it; amplified: below 0."""
+        """Share of a direction that is removed, before `clip`; negative if amplified."""
         return 1.0 - self.gain if self.mode == "amplify" else 1.0
 
 
@@ -69,11 +69,11 @@ PROJECT = Removal()
 
 
 class ClusterRemoval(NamedTuple):
-    """What is subtracted from the embeddings of a cluster, and then taken out of them."""
+    """Mean and directions removed from the embeddings of each cluster."""
 
     centre_KD: Tensor
     direction_KDR: Tensor  # orthonormal columns; zero columns past the cap
-    removed_KR: Tensor  # share of each direction that is taken out; below 0 it is amplified
+    removed_KR: Tensor  # share of each direction that is removed; negative if amplified
     counters: dict[str, Tensor]
     matrix_KDD: Tensor | None  # Σ removed·v·vᵀ with a gradient
 
@@ -90,14 +90,14 @@ def fit_cluster_removal(
     generator: torch.Generator | None,
     exact: bool,
 ) -> ClusterRemoval:
-    """Means and directions of given clusters; `fit_cluster_pca` has the rules."""
+    """Means and directions of given clusters; see `fit_cluster_pca` for the rules."""
     n = len(x_ND)
     all_ND = straight_through(x_ND, n_own)
     own_ND = all_ND if n_clusters == 1 else straight_through(x_ND, n_own, assignment_N, n_clusters)
     mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
     mean_D = all_ND.mean(dim=0)
     counts = [int(count) for count in count_K.tolist()]
-    order_N = assignment_N.argsort(stable=True)  # clusters one after the other
+    order_N = assignment_N.argsort(stable=True)  # sorted by cluster
     members = torch.split(x_ND.detach()[order_N], counts)
     falls_back = [
         count * effective_rows / n < removal.min_rows or not scattered
@@ -115,7 +115,7 @@ def fit_cluster_removal(
         for basis_DS, size in zip(bases, sizes, strict=True)
     ]
     direction_KDR = torch.stack(capped) * scattered
-    if removal.directions == "random":  # as many as there are leading ones
+    if removal.directions == "random":  # as many as leading ones
         drawn_KDR = random_directions(own_ND, n_clusters, n_components, generator)
         direction_KDR = drawn_KDR * (direction_KDR.abs().sum(dim=1, keepdim=True) > 0)
     falls_back_K = torch.tensor(falls_back, device=x_ND.device)
@@ -134,7 +134,7 @@ def fit_cluster_removal(
     )
     follows = removal.grad == "full" and own_ND.requires_grad and n_components > 0
     if follows or removal.mode == "clip" or removal.centre == "shrink":
-        # The clouds again, with a gradient where it is asked for.
+        # The clouds again, with a gradient if requested.
         member_C = torch.split(order_N, counts)
         owned = [
             all_ND - mean_D if falls else own_ND[member_C[c]] - mean_KD[c]
@@ -150,10 +150,10 @@ def fit_cluster_removal(
 def _directions(
     clouds: list[Tensor], falls_back: list[bool], offset_KD: Tensor, n_components: int, exact: bool
 ) -> list[Tensor]:
-    """One direction more than is removed, of each cluster or else of all: is anything left?"""
+    """R + 1 directions of each cluster, or global ones: the extra one shows if anything is left."""
     alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
     rest_ND = None
-    if any(falls_back):  # then the first basis is that of all embeddings
+    if any(falls_back):  # then the first basis is global
         small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
         rest_ND = torch.cat([*small, offset_KD])
     wanted = n_components + 1 if n_components > 0 else 0
@@ -165,7 +165,7 @@ def _directions(
 def _shrunk(
     lost: ClusterRemoval, clouds: list[Tensor], mean_D: Tensor, removal: Removal, follows: bool
 ) -> ClusterRemoval:
-    """Directions and offsets that are cut to the noise floor, and the gradient of directions."""
+    """Shrink directions and offsets to the noise floor; gradient of directions."""
     clips = removal.mode == "clip"
     if clips or removal.centre == "shrink":
         spectra = [

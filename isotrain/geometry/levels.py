@@ -1,4 +1,4 @@
-"""Variance of dominant directions beside the rest. N embeddings, D dimensions, S = R + 1."""
+"""Variance of dominant directions and the noise floor. N embeddings, D dimensions, S = R + 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from isotrain.geometry.rows import finite_rows
 def noise_floor(
     centred_ND: Tensor, direction_DR: Tensor, level: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`level` times the root of a cloud's noise floor, and the share of directions above that.
+    """`level` times the root of a cloud's noise floor, and the share of directions above it.
 
     The noise floor is the mean variance of the D − R dimensions outside of the orthonormal
     `direction` (zero columns do not count), so that it does not depend on N. Direction i with
     variance λ_i has the standard deviation level·√bulk once the share 1 − level·√(bulk/λ_i) of
-    its coordinate is taken away; a weaker one has nothing above it. Differentiable.
+    its coordinate is removed; for a weaker one the share is 0. Differentiable.
     """
     n_directions = direction_DR.detach().square().sum().round()
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
@@ -37,10 +37,10 @@ def root(x: Tensor) -> Tensor:
 
 
 def capped_basis(basis_DS: Tensor, rho: float, n_embeddings: float) -> Tensor:
-    """The first R of R + 1 columns: floor(rho·(N − 1)) at most, and one less than the rank."""
+    """The first R of R + 1 columns: at most floor(rho·(N − 1)), and at most rank − 1."""
     n_components = max(0, basis_DS.shape[1] - 1)
     cap = math.floor(rho * (n_embeddings - 1) + 1e-9)
-    most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: nothing waits
+    most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: no device sync
     kept_R = torch.arange(n_components, device=basis_DS.device) < most
     return basis_DS[:, :n_components] * kept_R
 
@@ -52,7 +52,7 @@ def rms_distance(x_ND: Tensor) -> Tensor:
 
 @torch.no_grad()
 def energy_kept(before_ND: Tensor, after_ND: Tensor) -> Tensor:
-    """Scatter of finite embeddings after over that before, about their means; 1 without any."""
+    """Variance retained: scatter after over scatter before (finite embeddings); 1 without any."""
     finite_NE = finite_rows(torch.cat([before_ND, after_ND], dim=1))
     pair = finite_NE.tensor_split([before_ND.shape[1]], dim=1)
     before, after = (rms_distance(x_ND).square() for x_ND in pair)

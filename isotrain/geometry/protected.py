@@ -17,7 +17,7 @@ N_BETWEEN = N_SLICES - 1  # between-class directions protected, at most
 
 
 class Protection:
-    """What of the embeddings is set aside first, and comes back at the end.
+    """Protected directions: excluded before removal, and added back afterwards.
 
     Args:
         n_leading: leading directions of all embeddings, shrunk to the noise floor: what

@@ -1,4 +1,4 @@
-"""RNG streams: each part of a run has its own, whichever other parts there are."""
+"""RNG streams: one per component, independent of the other components of a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 
 @contextmanager
 def own_draws(seed: int, part: str) -> Iterator[None]:
-    """A block in which torch draws on the CPU from the part's own RNG stream.
+    """Within the block, torch draws on the CPU from the component's RNG stream.
 
-    It is a function of seed and name; after the block, the global stream goes on where it was.
+    The stream depends on seed and name only; after the block, the global stream is restored.
 
     >>> from torch import rand
     >>> def drawn(seed, part):
@@ -24,6 +24,6 @@ def own_draws(seed: int, part: str) -> Iterator[None]:
     """
     digest = hashlib.sha256(f"{seed} {part}".encode()).digest()
     with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which sets the streams of accelerators too.
+        # Not torch.manual_seed, which also seeds accelerators.
         torch.default_generator.manual_seed(int.from_bytes(digest[:8]) >> 1)
         yield

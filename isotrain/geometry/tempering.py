@@ -1,4 +1,4 @@
-"""Partial whitening whose exponent follows from the spectrum. N embeddings, D width.
+"""Partial whitening with an exponent set by the spectrum. N embeddings, D width.
 
 λ are the eigenvalues of the covariance C (divisor n = N − 1), λ̄ = tr C/D their mean.
 """
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from isotrain.geometry.rows import has_scatter
 
-N_HALVINGS = 40  # of the bisection: the exponent to 1e-12
+N_HALVINGS = 40  # bisection steps: the exponent to 1e-12
 
 
 class TemperStats(NamedTuple):
-    """A partial whitening map, its exponent, and what was counted when it was found."""
+    """A partial whitening map, its exponent, and counters of the fit."""
 
     centre_D: Tensor
     matrix_DD: Tensor
@@ -25,15 +25,15 @@ class TemperStats(NamedTuple):
 
 
 def corrected_spectrum(value_D: Tensor, n_embeddings: int) -> Tensor:
-    """Eigenvalues `[D]` without the spread that N embeddings add by chance, with the mean 1.
+    """Eigenvalues `[D]` corrected for the sampling spread at N embeddings, with mean 1.
 
     λ' = 1 + k·(λ/λ̄ − 1), k in [0, 1) such that Σλ'²/D estimates D·tr Σ²/(tr Σ)², Σ the covariance
-    that the embeddings were drawn from. For Gaussian embeddings (moments of a Wishart matrix)
+    of the embeddings' distribution. For Gaussian embeddings (moments of a Wishart matrix)
 
         tr Σ² ≈ n²/((n − 1)(n + 2))·(tr C² − (tr C)²/n),   tr Σ ≈ tr C.
 
-    So isotropic embeddings give ones, up to chance, for any N and D. It is what `zca` does with ε =
-    (1 − k)/k, but for the scale. Where N = 2 nothing is known, and k = 0.
+    So isotropic embeddings give ones, up to chance, for any N and D. Up to scale, it equals `zca`
+    with ε = (1 − k)/k. For N = 2, k = 0.
 
     >>> corrected_spectrum(torch.tensor([4.0, 0.0, 0.0, 0.0]), 2).tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -61,8 +61,8 @@ def evenness_of_power(value_D: Tensor, power: Tensor) -> Tensor:
 def temper_exponent(value_D: Tensor, target: float) -> Tensor:
     """The smallest α in [0, 1] at which λ^(1−α) has the participation ratio `target`·D.
 
-    Of positive eigenvalues, by bisection: the ratio rises with α, to D at α = 1. 0-d, never below
-    the exact α by more than rounding, nor above it by more than 1e-12 (in float64).
+    For positive eigenvalues, by bisection: the ratio rises with α, to D at α = 1. 0-d; below the
+    exact α by rounding at most, above it by at most 1e-12 (in float64).
 
     >>> value = torch.tensor([16.0, 1.0, 1.0], dtype=torch.float64)
     >>> 1 - round(temper_exponent(value, 2 / 3).item(), 6)  # 16^p = 4: 6²/(16 + 2) = 2 of 3
@@ -78,11 +78,11 @@ def temper_exponent(value_D: Tensor, target: float) -> Tensor:
 
 
 def tempering_map(x_ND: Tensor, target: float) -> TemperStats:
-    """The mean of the embeddings, a partial whitening of what is left, and its exponent α.
+    """Fit the mean of the embeddings, a partial whitening of the residual, and its exponent α.
 
     The matrix is U diag(λ'^(−α/2)) Uᵀ·s with the eigenvectors U and `corrected_spectrum` λ' of C,
-    α = `temper_exponent` of λ', and s such that tr C stays. α = 0 gives the identity. A cloud
-    without scatter gets it too, without a mean, and is counted. The mean carries a gradient, the
+    α = `temper_exponent` of λ', and s such that tr C is kept. α = 0 gives the identity. A cloud
+    without scatter gets the identity and no mean, and is counted. The mean carries a gradient, the
     matrix does not. The eigenproblem is that of the smaller side.
     """
     n, d = x_ND.shape
@@ -94,7 +94,7 @@ def tempering_map(x_ND: Tensor, target: float) -> TemperStats:
         return TemperStats(x_ND.new_zeros(d), eye_DD, zero, counters | {"alpha": zero})
     mean_D = x_ND.mean(dim=0)
     centred_ND = (x_ND - mean_D).detach()
-    centred_ND = centred_ND / centred_ND.abs().amax()  # squares neither overflow nor vanish
+    centred_ND = centred_ND / centred_ND.abs().amax()  # squares neither overflow nor underflow
     value_S, basis_DS = _eigenpairs(centred_ND)
     spectrum_D = torch.nn.functional.pad(value_S, (0, d - len(value_S))).double()
     corrected_D = corrected_spectrum(spectrum_D, n)
@@ -102,14 +102,14 @@ def tempering_map(x_ND: Tensor, target: float) -> TemperStats:
     factor_D = corrected_D.pow(-alpha / 2.0)
     scale = (spectrum_D.sum() / (spectrum_D * factor_D.square()).sum()).sqrt()
     factor_D = (scale * factor_D).to(x_ND.dtype)
-    rest = factor_D[-1]  # of the directions beside the basis, which have no variance
+    rest = factor_D[-1]  # of the directions outside the basis, which have no variance
     matrix_DD = rest * eye_DD + (basis_DS * (factor_D[: len(value_S)] - rest)) @ basis_DS.T
     alpha = alpha.to(x_ND.dtype)
     return TemperStats(mean_D, matrix_DD, alpha, counters | {"alpha": alpha})
 
 
 def _eigenpairs(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues of the covariance, falling, and orthonormal directions; 0 within rounding."""
+    """Descending eigenvalues of the covariance (0 within rounding), orthonormal directions."""
     n, d = centred_ND.shape
     gram_SS = centred_ND.T @ centred_ND if n > d else centred_ND @ centred_ND.T
     value_S, basis = (x.flip(-1) for x in torch.linalg.eigh(gram_SS))

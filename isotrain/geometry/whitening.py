@@ -1,4 +1,4 @@
-"""Whitening maps, and the inverse square roots of covariances that they are made of.
+"""Whitening maps, and inverse square roots of covariances.
 
 G groups of S dimensions, N embeddings, D width. C = XᵀX/(N − 1) of centred X, its eigenvalues λ
 with mean λ̄ = tr C/D. A root takes centred X `[G, N, S]` and a floor, added to every eigenvalue.
@@ -19,7 +19,7 @@ Root = Callable[[Tensor, Tensor], Tensor]
 
 
 class WhiteningStats(NamedTuple):
-    """A whitening map, and what was counted when it was found."""
+    """A whitening map, and counters of the fit."""
 
     centre_D: Tensor
     matrix_DD: Tensor
@@ -52,7 +52,7 @@ def whitening_map(
     group_size: int | None = None,
     differentiable: bool = False,
 ) -> WhiteningStats:
-    """The mean of the embeddings, the matrix that whitens what is left, and the counters.
+    """The mean of the embeddings, the whitening matrix of the residual, and counters.
 
     `root` gets each group of `group_size` neighbouring dimensions, and the floor ε·λ̄ with the
     λ̄ of all D dimensions; covariances between groups are left out. With `keep_scale` the matrix

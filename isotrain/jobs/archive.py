@@ -1,4 +1,4 @@
-"""Planned runs, and the records of runs: found by what they compute, not by folder names."""
+"""Planned runs and run records, matched by what they compute, not by folder name."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ class Job(NamedTuple):
     task: str
     arm: str
     seed: int
-    of_pair: DictConfig  # its configuration with any seed, shared and never changed
+    of_pair: DictConfig  # configuration with any seed, shared and immutable
     id: RunId
-    folder: Path  # `<output_dir>/<task>/<arm>` until its record or the revision of its data is read
+    folder: Path  # `<output_dir>/<task>/<arm>` until its record or data revision is known
     overrides: Sequence[str]
     rerun: bool = False
-    data: str = ""  # revision of what it reads, as planned
-    label: str = ""  # its name, in place of `<task>-<arm>-seed<k>`
+    data: str = ""  # planned data revision
+    label: str = ""  # its name, instead of `<task>-<arm>-seed<k>`
     search: str = ""  # that it is a trial of
 
     @property
     def cfg(self) -> DictConfig:
-        """Its configuration, made when it is asked for: a study may have thousands of runs."""
+        """Its configuration, built on demand: a study may have thousands of runs."""
         return seeded(self.of_pair, self.seed)
 
     @property
     def name(self) -> str:
-        """Of its log and its job file, and in messages."""
+        """Its name, for log, job file and messages."""
         return self.label or f"{self.task}-{self.arm}-seed{self.seed}"
 
     def on_data(self, data: str) -> Job:
-        """The job with the folder of its run, which reads this revision of the data."""
+        """The job with its run folder for this revision of the data."""
         return self._replace(folder=self.folder.parents[1] / self.id.folder(data), data=data)
 
     def as_run(self) -> RunJob:
-        """What its process is given."""
+        """The job as given to its process."""
         return RunJob(self.cfg, self.arm, self.overrides, self.search, self.data)
 
 
 def job_of(cfg: DictConfig, arm: str, overrides: Sequence[str], **more: Any) -> Job:
-    """The job of a configuration with its own seed."""
+    """The job of a configuration and its seed."""
     own = run_id(recorded(cfg), arm)
     folder = Path(str(cfg.output_dir)) / own.task / arm
     return Job(own.task, arm, cfg.seed, cfg, own, folder, overrides, **more)
@@ -65,13 +65,13 @@ def seeded(cfg: DictConfig, seed: int) -> DictConfig:
 
 
 class Record(NamedTuple):
-    """What the `result.json` of a run tells of which run it is."""
+    """The identity of a run according to its `result.json`."""
 
     id: RunId
     folder: Path
     is_finished: bool
-    when: tuple[str, int]  # it finished, and was written last
-    data: str  # revision of what it read
+    when: tuple[str, int]  # end time, and time of the last write
+    data: str  # its data revision
     seed: int
     search: str  # that it is a trial of; else empty
 
@@ -83,7 +83,7 @@ class Archive:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.damaged: list[str] = []  # records that tell nothing, with the reason
+        self.damaged: list[str] = []  # unreadable records, with the reason
         self._records: dict[tuple[str, str], list[Record]] = {}
         for path in sorted(folder.absolute().parents[1].glob("*/*/result.json")):
             found = _read(path, path.stat().st_mtime_ns)
@@ -93,10 +93,10 @@ class Archive:
                 self._records.setdefault((found.id.arm, found.id.content), []).append(found)
 
     def of(self, run: RunId) -> list[Record]:
-        """The records of a run: those at work first, then finished ones, then the newest.
+        """The records of a run: running ones first, then finished ones, then the newest.
 
-        There are several where its data have changed. If any was read where the run would read
-        now, the others are another's: runs may differ in that alone.
+        There are several if its data have changed. If any read its data where the run would read it
+        now, the others belong to other runs: runs may differ in that alone.
         """
         found = self._records.get((run.arm, run.content), [])
         found = [one for one in found if one.id.reads == run.reads] or found
@@ -112,16 +112,16 @@ class Archive:
         return [one for own in self._records.values() for one in own]
 
     def state(self, arm: str, content: str) -> str:
-        """Whether a run of this method and content has `finished` or `begun`; else empty."""
+        """`finished` or `begun` for a run of this method and content; else empty."""
         found = self._records.get((arm, content), [])
         return "finished" if any(one.is_finished for one in found) else "begun" if found else ""
 
 
 def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
-    """The jobs with the folders of their records, where there are some.
+    """The jobs with the folders of their existing records.
 
-    Records that were read elsewhere count as long as no job has one of where it would read now;
-    then only those of the same revisions do, and of no job of the plan: data may have moved.
+    Records of data read from another location count if no job has one from its current location.
+    Then only those of the same revisions, and of no job of the plan, count: data may have moved.
     """
     found = [(job, archive.of(job.id)) for job in jobs]
     reads = {job.id.reads for job in jobs}
@@ -137,7 +137,7 @@ def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
 
 @cache
 def _read(path: Path, written_ns: int) -> Record | str | None:
-    """The record of a file, or why it is damaged; None where it is that of no run."""
+    """The record of a file, or why it is damaged; None if it does not belong to a run."""
     result, damage = stored(path.parent)
     if damage:
         return damage

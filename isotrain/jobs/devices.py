@@ -1,8 +1,8 @@
-"""Which CUDA device a job sees where several are at work. Imports nothing heavy.
+"""Assign CUDA devices to concurrent jobs. Imports nothing heavy.
 
-A job holds the lock of a place on its device, a file in the system's temporary folder, until its
-process has ended: calls of one user on one machine see what the others have taken. A Slurm job has
-devices, and locks, of its own.
+A job locks a slot on its device, a file in the system's temporary folder, until its process ends:
+concurrent calls of one user on one machine see which slots are taken. Each Slurm job has separate
+devices and locks.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from isotrain.config.schema import number_asked_for
 from isotrain.runs.locks import take
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-TIMEOUT_S = 20.0  # of nvidia-smi, which waits for a driver that starts
+TIMEOUT_S = 20.0  # of nvidia-smi, which waits for the driver to start
 
 
 def cuda_devices() -> list[str]:
     """The CUDA devices that this process may use, as `CUDA_VISIBLE_DEVICES` names them.
 
-    Those of the variable where it is set, else those that `nvidia-smi -L` lists: slices of a
-    divided GPU by their names, whole ones by their numbers. None without `nvidia-smi`.
+    Those of the variable if it is set, else those listed by `nvidia-smi -L`: MIG slices by name,
+    whole GPUs by number. Empty without `nvidia-smi`.
     """
     given = os.environ.get(VISIBLE)
     if given is not None:
@@ -51,15 +51,15 @@ def cuda_devices() -> list[str]:
 def device_for(
     cfg: DictConfig, devices: Sequence[str], side_by_side: bool
 ) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
-    """What the environment of a job adds, and the descriptors that its process is to be passed.
+    """Environment variables of a job, and the file descriptors to pass to its process.
 
-    A job of one device gets the first of those with the fewest jobs by `CUDA_VISIBLE_DEVICES`,
-    which is left alone where that is the first of all and this call has no other job
-    (`side_by_side`). A run that takes several devices or names its own keeps them, and others see
-    that they are taken. Nothing on the CPU.
+    A job of one device gets the first of the least busy devices, through `CUDA_VISIBLE_DEVICES`.
+    The variable is left alone if that is the first device and this call has no other job
+    (`side_by_side`). A run that takes several devices, or names them, keeps them, and others see
+    them as taken. Empty on the CPU.
 
     Raises:
-        OSError: the system's temporary folder takes no files, or another user has made ours there.
+        OSError: the system's temporary folder is not writable, or another user created ours in it.
     """
     environment, locks = dict[str, str](), list[int]()
     try:
@@ -70,12 +70,12 @@ def device_for(
                 environment = {VISIBLE: device}
         yield environment, tuple(locks)
     finally:
-        for lock in locks:  # the process of the job has its own
+        for lock in locks:  # the job's process has its own copy
             os.close(lock)
 
 
 def _choices(trainer: Mapping[str, Any], devices: Sequence[str]) -> list[Sequence[str]]:
-    """For each device that a run takes those that it may be."""
+    """The candidates for each device that a run takes."""
     if not devices or trainer.get("accelerator", "auto") not in ("auto", "gpu", "cuda"):
         return []
     given = trainer.get("devices", 1)
@@ -88,7 +88,7 @@ def _choices(trainer: Mapping[str, Any], devices: Sequence[str]) -> list[Sequenc
 
 
 def _take(choices: Sequence[str]) -> tuple[str, int]:
-    """The first device with the lowest place that is free, and the lock of that place."""
+    """The first device with the lowest free slot, and the lock of that slot."""
     own = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}"
     own.mkdir(mode=0o700, exist_ok=True)
     if own.is_symlink() or own.stat().st_uid != os.getuid():
@@ -101,4 +101,4 @@ def _take(choices: Sequence[str]) -> tuple[str, int]:
             name = re.sub(r"[^A-Za-z0-9-]", "_", device)
             if (lock := take(folder / f"{name}.{place}")) is not None:
                 return device, lock
-    raise AssertionError  # places do not end
+    raise AssertionError  # slots are unlimited

@@ -1,7 +1,7 @@
-"""One engine for many runs: `Pool(folder, n).run(jobs)`, n at a time, each a process of its own.
+"""Run many jobs: `Pool(folder, n).run(jobs)`, n at a time, each in a separate process.
 
-Studies, searches and sweeps are plans of jobs over it. A plan's folder has `lock` (held by the one
-call that is at work, with its process and its n), `jobs/` and `logs/`.
+Studies, searches and sweeps are plans of jobs. A plan's folder has `lock` (held by the one
+running call, with its process and its n), `jobs/` and `logs/`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from isotrain.runs.files import make_inside, put_aside
 from isotrain.runs.locks import is_locked, take
 
 Checked = TypeVar("Checked")
-POLL_S = 0.05  # between two looks at a process
-WAIT_S = 0.2  # between two looks at a run of another one
-LOOK_S = 2.0  # between two looks at how far the runs are
-PATIENCE_S = 1.0  # of waiting for another process, before it is told
+POLL_S = 0.05  # polling interval of a process
+WAIT_S = 0.2  # polling interval of another process's run
+LOOK_S = 2.0  # polling interval of progress
+PATIENCE_S = 1.0  # of waiting for another process, before it is reported
 STOPPED = {  # exit codes of a run that was asked to stop
     code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)
 }
@@ -51,12 +51,12 @@ class End(NamedTuple):
     """How a job ended."""
 
     state: str  # finished | failed | stopped
-    code: int | None = None  # of its process; None where none was started
+    code: int | None = None  # of its process; None if none was started
     log: Path = Path()
 
 
 class Call(NamedTuple):
-    """A call at work, as the lock of its plan's folder says."""
+    """A running call, according to the lock of its plan's folder."""
 
     pid: int
     n: int  # runs at a time
@@ -88,7 +88,7 @@ class Pool:
         self._stack, self._mutex, self._devices = ExitStack(), threading.Lock(), list[str]()
         self._n_jobs, self._n_told, self._counts = 0, 0, Counter[str]()
         self._at_work = dict[str, Path]()
-        self._new = list[Path]()  # folders that this call made, the innermost first
+        self._new = list[Path]()  # folders created by this call, the innermost first
 
     def __enter__(self) -> Pool:
         self._new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
@@ -101,7 +101,7 @@ class Pool:
             raise PlanError(
                 f"cannot write to {self.folder} ({reason}); choose another output_dir=..."
             ) from error
-        with ExitStack() as stack:  # ours only once nothing can fail any more
+        with ExitStack() as stack:  # owned only once nothing can fail any more
             self.received = stack.enter_context(stop_signals())
             began_at, told = time.monotonic(), False
             while (lock := take(self.folder / "lock")) is None and not self.received:
@@ -122,9 +122,9 @@ class Pool:
         self._stack.close()
 
     def check_parts(self, check: Callable[[], Checked]) -> Checked | None:
-        """What `check` gives, which imports the parts of the runs; None after a stop signal.
+        """The result of `check`, which imports the parts of the runs; None after a stop signal.
 
-        Folders that this call made are removed again where `check` rejects the plan.
+        Folders created by this call are removed if `check` rejects the plan.
         """
         if self.received:
             return None
@@ -132,18 +132,18 @@ class Pool:
             with spinner(f"{self.what}: importing the parts of its runs"):
                 found = check()
         except PlanError:
-            if self.received:  # it ends the import, too
+            if self.received:  # it interrupts the import too
                 return None
             if self._new:
                 (self.folder / "lock").unlink()
-                with suppress(OSError):  # somebody else's files are there by now
+                with suppress(OSError):  # another process has written files there
                     for path in (self.folder / "jobs", self.folder / "logs", *self._new):
                         path.rmdir()
             raise
         return None if self.received else found
 
     def run(self, jobs: Sequence[Job]) -> int:
-        """The number of jobs that are not finished: they failed, or were stopped."""
+        """The number of unfinished jobs: failed or stopped."""
         left = [job for job in jobs if job.rerun or not stored(job.folder).is_finished]
         say(
             f"{self.what}: {len(jobs)} runs, {len(jobs) - len(left)} finished before, "
@@ -163,7 +163,7 @@ class Pool:
                             end.result()
                     now(self._state())
                 return sum(end.result().state != "finished" for end in ends)
-            except BaseException:  # nobody is left to follow them
+            except BaseException:  # nothing would monitor them any more
                 self.received.append(signal.SIGTERM)
                 raise
 
@@ -175,14 +175,14 @@ class Pool:
         return int(n_unfinished > 0)
 
     def one(self, job: Job, is_to_stop: Callable[[], bool] = lambda: False) -> End:
-        """Start a job, unless it is finished, and follow it to its end.
+        """Start a job, unless it is finished, and monitor it to its end.
 
         `is_to_stop` is polled meanwhile; once it is true, the job stops with a checkpoint. A job
         that cannot be started, or whose record cannot be read, has failed; the others continue.
         """
         try:
             return self._one(job, is_to_stop)
-        except (PlanError, OSError, EOFError) as error:  # EOFError: the warm server has ended
+        except (PlanError, OSError, EOFError) as error:  # EOFError: the warm server exited
             with self._mutex:
                 self._counts["failed"] += 1
             say(f"failed {job.name}: {error or type(error).__name__}")
@@ -208,7 +208,7 @@ class Pool:
         return End("stopped", log=log)
 
     def _followed(self, job: Job, log: Path, lock: int, is_to_stop: Callable[[], bool]) -> End:
-        """Start a job, wait for its end and report it; no state where another was quicker."""
+        """Start a job, wait for its end and report it; no state if another process was faster."""
         written_ns = _written_ns(job.folder)
         if damage := stored(job.folder).damage:
             aside = put_aside(*(job.folder / name for name in ("result.json", "resume.ckpt")))
@@ -230,7 +230,7 @@ class Pool:
                     stop_job(process)
                 time.sleep(POLL_S)
         finally:
-            stop_job(process)  # without an error it has ended
+            stop_job(process)  # it has ended unless there was an error
             del self._at_work[job.name]
         end = End("", code, log)
         if code == REJECTED and is_owned(job.folder):
@@ -246,7 +246,7 @@ class Pool:
         try:
             found = stored(job.folder)
             state, result = ("finished" if found.is_finished and is_new else state), found.result
-        except PlanError as error:  # the others go on
+        except PlanError as error:  # the others continue
             say(f"{job.name}: {error}")
         with self._mutex:
             self._counts[state] += 1
@@ -277,7 +277,7 @@ class Pool:
                 say(f"{name}: stopping {len(self._at_work)} runs{again}")
 
     def _state(self) -> str:
-        """How many runs have finished, and the step of each at work."""
+        """Number of finished runs, and the current step of each running one."""
         n_failed = self._counts["failed"]
         text = f"{self._counts['finished']} of {self._n_jobs} runs"
         text += f", {n_failed} failed" if n_failed else ""
@@ -289,7 +289,7 @@ class Pool:
 
 
 def _written_ns(folder: Path) -> int | None:
-    """When the record of a run was written last; None without one."""
+    """Last write of the record of a run; None without one."""
     try:
         return (folder / "result.json").stat().st_mtime_ns
     except FileNotFoundError:
@@ -297,7 +297,7 @@ def _written_ns(folder: Path) -> int | None:
 
 
 def seconds_left(work_s: Sequence[float], n: int) -> float:
-    """How long jobs take that are left, `n` at a time: nobody helps with the longest.
+    """Estimated time of the remaining jobs, `n` at a time: at least that of the longest.
 
     >>> seconds_left([10.0, 10.0, 10.0], 2), seconds_left([30.0, 10.0], 2), seconds_left([], 2)
     (15.0, 30.0, 0.0)
@@ -306,7 +306,7 @@ def seconds_left(work_s: Sequence[float], n: int) -> float:
 
 
 def call_at_work(folder: Path) -> Call | None:
-    """The call at work in a plan's folder, if there is one.
+    """The running call in a plan's folder, if there is one.
 
     >>> call_at_work(Path("nowhere"))
     """
@@ -314,6 +314,6 @@ def call_at_work(folder: Path) -> Call | None:
         if not is_locked(folder / "lock"):
             return None
         call = Call(**json.loads((folder / "lock").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # it has just ended, or just begun
+    except (OSError, ValueError, TypeError):  # it has just ended or just started
         return None
-    return call if call.pid > 1 else None  # 0 and below name groups of processes
+    return call if call.pid > 1 else None  # 0 and below name process groups

@@ -1,6 +1,6 @@
-"""A run as a process of its own: forked from a warm server, or a fresh interpreter.
+"""Run a job in a separate process: forked from a warm server, or a fresh interpreter.
 
-A backend is what starts one: `local` here; a cluster brings its own. Imports nothing heavy.
+A backend starts it: `local` here; a cluster provides another. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from isotrain.config.compose import RunJob, write_job
 from isotrain.config.schema import number_asked_for
 from isotrain.runs.secrets import redacted
 
-COMMAND = (sys.executable, "-m", "isotrain", "run")  # and a job's file
-JOB = "ISOTRAIN_JOB"  # environment of a job of ours: its file, or its text without one
+COMMAND = (sys.executable, "-m", "isotrain", "run")  # followed by a job's file
+JOB = "ISOTRAIN_JOB"  # in the environment of each job: its file, or its text without one
 STARTED = "isotrain: started "  # the first line of each attempt in a log
-LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: what is shown, what is looked at
+LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: shown, read
 WORKER = "isotrain.commands.worker"
-PRELOADED = [  # by the warm server: all that a run needs, and what most runs import late
+PRELOADED = [  # by the warm server: what every run imports, and what most runs import late
     *(WORKER, "isotrain.run", "transformers.models.bert.modeling_bert", "transformers.optimization")
 ]
-OF_SERVER = {  # environment in which it imports: no pool of threads, a look at GPUs without CUDA
+OF_SERVER = {  # environment of its imports: no thread pool, GPUs detected without CUDA
     **{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _server = get_context("forkserver")
 _lock = threading.RLock()  # multiprocessing polls all its children whenever one starts
-LOST = 255  # exit code that multiprocessing gives where its server was killed
+LOST = 255  # exit code of multiprocessing if its server was killed
 
 
 class Process(Protocol):
-    """A run at work."""
+    """A running job."""
 
     @property
     def pid(self) -> int:
-        """Its number, and that of its process group."""
+        """Its process id, which is also its process group id."""
 
     def poll(self) -> int | None:
-        """Its exit code, minus the number of a signal that ended it; None while it is at work."""
+        """Its exit code, or minus the signal that ended it; None while it runs."""
 
 
-# What starts a job, given its file and log, its environment, and descriptors to keep open.
+# Starts a job, given its file and log, its environment, and descriptors to keep open.
 Backend = Callable[[RunJob, Path, Path, Mapping[str, str], Sequence[int]], Process]
 
 
 def local(
     job: RunJob, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
 ) -> Process:
-    """A process on this machine: a warm worker, or a fresh one where the run starts ranks."""
+    """A process on this machine: a warm worker, or a fresh one if the run starts ranks."""
     if number_asked_for(job.cfg.trainer.get("devices", 1)) == 1:
-        with suppress(EOFError, ConnectionError):  # the server was killed; the next job has another
+        with suppress(EOFError, ConnectionError):  # the server was killed; the next job starts one
             return _Worker(file, log, environment, locks)
     return fresh(COMMAND)(job, file, log, environment, locks)
 
@@ -97,20 +97,20 @@ def start_job(
     environment: Mapping[str, str] | None = None,
     locks: Sequence[int] = (),
 ) -> Process:
-    """The process of a job, at work, and the first of a process group of its own.
+    """Start the process of a job, as the leader of a new process group.
 
-    Ctrl-C on a terminal does not reach it: who started it passes signals on (`stop_job`). It goes
-    on when that process is killed.
+    Ctrl-C on a terminal does not reach it: the parent passes signals on (`stop_job`). It keeps
+    running if the parent is killed.
 
     Args:
         job: the run.
-        file: where the job is written, and read by the process.
-        log: receives what it prints, behind earlier attempts and a line that begins with `STARTED`.
+        file: the job file, written here and read by the process.
+        log: its output is appended, after a line that begins with `STARTED`.
         backend: starts it.
-        environment: variables beside this process's own and `OMP_NUM_THREADS`, the job's threads.
-        locks: descriptors that it keeps open until it ends.
+        environment: variables in addition to ours and `OMP_NUM_THREADS`, the job's threads.
+        locks: descriptors that it holds open until it ends.
     """
-    with _lock:  # a server that is started changes ours for a moment
+    with _lock:  # starting a server changes ours for a moment
         given = own_environment()
     given.pop(JOB, None)
     if job.cfg.threads is not None:
@@ -124,7 +124,7 @@ def start_job(
 def stop_job(process: Process, at_once: bool = False) -> None:
     """Ask a process of `start_job` to stop with a checkpoint, or end it and its ranks at once.
 
-    SIGTERM to the process, or SIGKILL to its group; nothing where it has ended.
+    SIGTERM to the process, or SIGKILL to its group; no effect if it has ended.
     """
     if process.poll() is None:
         try:
@@ -132,20 +132,20 @@ def stop_job(process: Process, at_once: bool = False) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 os.kill(process.pid, signal.SIGTERM)
-        except ProcessLookupError:  # it has just ended, or has no group yet
+        except ProcessLookupError:  # it has just ended or has no group yet
             pass
 
 
 def warm_up() -> None:
-    """Start the server that workers are forked from, where none is at work; it imports meanwhile.
+    """Start the server that workers are forked from, if none runs; it imports in the background.
 
-    It has one thread, as others would not survive a fork, and hears no signal of its terminal.
+    It has one thread, as others would not survive a fork, and ignores signals of its terminal.
     """
     with _lock:
         _server.set_forkserver_preload(PRELOADED)
         before = dict(os.environ)
         os.environ |= own_environment() | OF_SERVER
-        resource_tracker.ensure_running()  # which lets signals through again
+        resource_tracker.ensure_running()  # which unblocks signals again
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             forkserver.ensure_running()
@@ -157,12 +157,12 @@ def warm_up() -> None:
 
 
 class _Worker:
-    """A process forked from the server; it outlives a server that is killed."""
+    """A process forked from the server; it survives if the server is killed."""
 
     def __init__(
         self, file: Path, log: Path, environment: Mapping[str, str], locks: Sequence[int]
     ) -> None:
-        self._alive, own = os.pipe()  # its end tells that the process has ended
+        self._alive, own = os.pipe()  # closes when the process ends
         try:
             with _lock, log.open("ab", buffering=0) as stream:
                 warm_up()
@@ -188,7 +188,7 @@ class _Worker:
 
 
 class _Forked(ForkServerProcess):
-    """Runs a job's file, with the descriptors of the process that started it."""
+    """Run a job's file, with the descriptors of its parent process."""
 
     def __init__(
         self, file: Path, environment: Mapping[str, str], descriptors: Sequence[int]
@@ -197,12 +197,12 @@ class _Forked(ForkServerProcess):
         self._file, self._environment, self._own = file, dict(environment), tuple(descriptors)
 
     def __getstate__(self) -> dict[str, object]:
-        """Sent to the server while this process starts: descriptors go beside it."""
+        """State sent to the server when this process starts; descriptors are sent separately."""
         own = tuple(map(reduction.DupFd, self._own))
         return {**self.__dict__, "_own": own}
 
     def run(self) -> None:
-        """In the worker."""
+        """Executed in the worker."""
         os.setpgid(0, 0)
         log, *_ = (descriptor.detach() for descriptor in self._own)  # type: ignore[attr-defined]
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -214,14 +214,14 @@ class _Forked(ForkServerProcess):
         try:
             sys.exit(import_module(WORKER).run_file(self._file))
         finally:
-            atexit._run_exitfuncs()  # as an interpreter does at its end; a fork does not
+            atexit._run_exitfuncs()  # an interpreter does so at exit; a fork does not
 
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """The numbers of the stop signals received so far, in a list that grows; none ends us.
+    """Collect stop signals in a growing list, without ending this process.
 
-    Outside the main thread, where Python hears no signal, the list stays empty.
+    Outside the main thread, where Python receives no signals, the list stays empty.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -239,15 +239,15 @@ def stop_signals() -> Iterator[list[int]]:
 
 
 def own_environment() -> dict[str, str]:
-    """A copy of our environment, in which a process finds this very package from any folder."""
+    """A copy of our environment in which this package is importable from any folder."""
     root, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, given]))}
 
 
 def last_lines(log: Path) -> list[str]:
-    """The last lines of the last attempt in a log that are not blank, without secrets.
+    """The last non-blank lines of the last attempt in a log, without secrets.
 
-    At most `LAST_LINES`; none where there is no log.
+    At most `LAST_LINES`; none without a log.
     """
     if not log.is_file():
         return []

@@ -1,4 +1,4 @@
-"""How far a run is, by the files of its folder; nothing is written."""
+"""Progress of a run, from the files of its folder; nothing is written."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def checkpoint_step(folder: Path) -> int | None:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether a process is at the run of a folder, by its lock."""
+    """Whether a process is running the run of a folder, by its lock."""
     return is_locked(folder / ".lock")

@@ -1,4 +1,4 @@
-"""What folders hold: the result of a run, the command that gave a plan, or a damaged file."""
+"""Read stored files: the result of a run, the command of a plan, or a damaged file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from isotrain.runs.files import read_result
 from isotrain.runs.shapes import COUNT, REST, DamagedError, parsed
 
-STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # of a plan's folder
-DATABASE = "study.db"  # there: the trials of a search
-COPY = "plan.yaml"  # there: of the file of a study or search, for when that is gone
+STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # in a plan's folder
+DATABASE = "study.db"  # likewise: the trials of a search
+COPY = "plan.yaml"  # likewise: copy of a study or search file, in case that is deleted
 GIVEN = {"overrides": [str], "config_dir": (str, None)}  # of the command
 RUN = {"keys": dict, "seeds": {REST: str}}
 FILES = GIVEN | {"file": str, "name": str}
@@ -24,26 +24,26 @@ ORIGINS: dict[str, dict[str, Any]] = {
 
 
 class PlanError(ValueError):
-    """A study, search or sweep that cannot run; the message has every mistake, one a line."""
+    """A study, search or sweep that cannot run; the message lists every error, one per line."""
 
 
 class Stored(NamedTuple):
-    """The record of a run; empty where there is none, or where it is damaged."""
+    """The record of a run; empty if missing or damaged."""
 
     result: dict[str, Any]
-    damage: str = ""  # which file, and why it is no record
+    damage: str = ""  # which file, and why it is invalid
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end: nobody trains it again."""
+        """Whether the run has finished; it is not trained again."""
         return self.result.get("status") == "finished"
 
 
 def stored(folder: Path) -> Stored:
-    """The `result.json` of a run folder, judged; nothing is written.
+    """Read and validate the `result.json` of a run folder; nothing is written.
 
     Raises:
-        PlanError: the file cannot be read now, and may be whole.
+        PlanError: the file cannot be read now, but may be intact.
     """
     try:
         return Stored(read_result(folder))
@@ -54,7 +54,7 @@ def stored(folder: Path) -> Stored:
 
 
 def read_origin(path: Path) -> dict[str, Any] | None:
-    """What a `study.json`, `search.json` or `sweep.json` has; None where there is no file.
+    """Content of a `study.json`, `search.json` or `sweep.json`; None without a file.
 
     Raises:
         PlanError: it is damaged, or cannot be read now.

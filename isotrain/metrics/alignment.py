@@ -1,4 +1,4 @@
-"""How close positive pairs are. N pairs, D dimensions."""
+"""Alignment of positive pairs. N pairs, D dimensions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tenso
     """Mean distance of positive pairs on the sphere, to the power alpha; [0, 2^alpha], 0 = equal.
 
     mean_i ‖u_i − v_i‖^alpha, with u_i and v_i the unit vectors of embedding i of `x [N, D]` and of
-    `positives [N, D]`; for alpha = 2 that is 2 − 2·cos. Read it beside uniformity: equal embeddings
+    `positives [N, D]`; for alpha = 2 that is 2 − 2·cos. Read it with uniformity: equal embeddings
     align perfectly. A zero vector stays zero, at distance 1 of any direction. Unchanged by one
     rotation of both clouds and by vector length; not by translation. No finite-N bias.
     Differentiable; a pair at distance 0 has gradient 0.

@@ -1,4 +1,4 @@
-"""How well one coordinate tells classes. N embeddings, D dimensions, C classes, M training."""
+"""Class separability by one coordinate. N embeddings, D dimensions, C classes, M training."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ BLOCK_ENTRIES = 1 << 22  # numbers in a block of columns, 32 MiB
 def best_dimension_accuracy(
     x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = it decides.
+    """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = separable.
 
     The rule x_d ≤ t ? a : b, with the coordinate d, threshold t (half-way between two embeddings)
-    and classes a and b of greatest accuracy on the training folds; of equal rules the first.
+    and classes a and b of highest accuracy on the training folds; the first of ties.
     `labels [N]` are class numbers.
 
-    - `accuracy`: of the `n_folds` rules on what they have not seen. `n_folds=1` chooses and scores
-      on the same embeddings, which flatters.
-    - `majority`: share of the largest class, the score without looking.
+    - `accuracy`: of the `n_folds` rules on held-out embeddings. `n_folds=1` selects and scores on
+      the same embeddings, which is optimistic.
+    - `majority`: share of the largest class, the chance level.
 
     Folds follow a hash of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
 
@@ -80,7 +80,7 @@ def _best_rules(x_ND: Tensor, class_N: Tensor, trains: list[Tensor]) -> list[_Ru
 
 
 def _best_rule(value_DM: Tensor, class_DM: Tensor) -> _Rule:
-    """The best cut of the sorted columns: p values below it, 0 ≤ p < M, none between equal ones."""
+    """The best cut of the sorted columns: p values below it, 0 ≤ p < M, never between ties."""
     low_DM = torch.zeros_like(class_DM, dtype=torch.int32)
     high_DM = low_DM.clone()
     n_classes = int(class_DM.max()) + 1
@@ -99,5 +99,5 @@ def _best_rule(value_DM: Tensor, class_DM: Tensor) -> _Rule:
     if p > 0:
         last, following = value_DM[d, p - 1].item(), value_DM[d, p].item()
         middle = last / 2.0 + following / 2.0
-        threshold = middle if middle < following else last  # half-way can round up
+        threshold = middle if middle < following else last  # the midpoint can round up
     return _Rule(int(n_right_DM[d, p]), d, threshold, int(below_C.argmax()), int(above_C.argmax()))

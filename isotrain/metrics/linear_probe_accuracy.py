@@ -1,4 +1,4 @@
-"""How well a linear rule tells classes. N embeddings, D dimensions, C classes, M training."""
+"""Linear separability of classes. N embeddings, D dimensions, C classes, M training."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def linear_probe_accuracy(
 ) -> dict[str, Tensor]:
     """Held-out accuracy of a linear probe on `x [N, D]`; in [0, 1], 1 = separable.
 
-    - `accuracy`: of ridge regression with intercept on one-hot classes, largest output wins: W = (S
+    - `accuracy`: of ridge regression with intercept on one-hot classes, by argmax: W = (S
       + λI)⁻¹·XcᵀY on the training folds, S = XcᵀXc, λ = `l2` · tr S/D. Its standard error is about
       √(p(1 − p)/N), and more between folds.
-    - `majority`: share of the largest class, the score without looking and without scatter.
+    - `majority`: share of the largest class, the chance level and the score without scatter.
 
     A few directions with most of the scatter raise λ for all others. `labels [N]` are class
     numbers. Folds are stratified and follow a hash of (seed, position) and the order of the
@@ -46,7 +46,7 @@ def linear_probe_accuracy(
     fold_N = stratified_folds(class_N, n_folds, seed)
     onehot_NC = torch.nn.functional.one_hot(class_N).to(x)
     x = x - x.mean(dim=0)
-    x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # squares stay in range
+    x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # avoid overflow of squares
     n_right = x.new_zeros(())
     for fold in range(n_folds):
         test_N = fold_N == fold

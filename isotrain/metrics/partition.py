@@ -25,9 +25,9 @@ def partition(
     I(W) = min_c F(c) / max_c F(c), F(c) = Σ_i exp(c·x_i), over unit directions c: the eigenvectors
     of XᵀX with both signs, or the given `directions [D, J]`. In log space, so nothing overflows.
     For N < D the directions orthogonal to all embeddings count too: there F = N exactly. Depends on
-    N and on scale: quote both, and beside it what a Gaussian cloud of the same N, D and rms norm
-    scores (`partition_null`). Equal eigenvalues leave their eigenvectors, and so the value, to the
-    solver. A gradient holds the directions fixed, so it is always finite.
+    N and on scale: report both, and the value of a Gaussian cloud of the same N, D and rms norm
+    (`partition_null`). With equal eigenvalues, the eigenvectors, and so the value, depend on the
+    solver. The gradient holds the directions fixed, so it is always finite.
 
     `signs="as_is"` takes each direction once, as it comes: defined for given directions only, as
     the sign of an eigenvector is the solver's choice.
@@ -65,7 +65,7 @@ def partition(
             raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(directions.shape)}")
         if not bool(((directions.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
             raise ValueError("directions must be unit columns; divide each by its norm")
-    scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # squares stay in range
+    scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # avoid overflow of squares
     x = x / scale  # exact: a power of two
     centre_D, rest_ND = x.new_zeros(d), x
     if precision == "mixed":
@@ -93,7 +93,7 @@ def partition(
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """A matrix product in the precision of its factors, under autocast too."""
+    """Matrix product in the precision of its factors, even under autocast."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
 
@@ -117,6 +117,6 @@ def _eigenvectors(gram_SS: Tensor, x_ND: Tensor) -> Tensor:
     real = value > value[-1] * n * torch.finfo(value.dtype).eps
     direction_DJ = x_ND.T @ direction_DJ[:, real]
     direction_DJ = direction_DJ / direction_DJ.norm(dim=0)
-    if bool((value[real] < 1e-6 * value[-1]).any()):  # else they are orthogonal to 1e-9
+    if bool((value[real] < 1e-6 * value[-1]).any()):  # otherwise they are orthogonal to 1e-9
         direction_DJ, _ = torch.linalg.qr(direction_DJ)
     return direction_DJ

@@ -1,4 +1,4 @@
-"""Metrics of batches, on one process or P. M embeddings kept, V numbers of the moments."""
+"""Metrics over batches, on one process or P. M embeddings kept, V numbers of the moments."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from isotrain.geometry.moments import Moments, empty_moments, merged
 from isotrain.geometry.rows import check_shape, hash_ids
 from isotrain.metrics.suite import HEADLINE, named, needs, suite
 
-EMPTY = float(1 << 31)  # upper half of the hash in an empty slot: above that of any embedding
+EMPTY = float(1 << 31)  # upper half of the hash in an empty slot: above any embedding's
 OF_ROW = 6  # columns before the embedding: upper and lower half of its hash, label and group
 
 
 class StreamingSuite(Metric):
-    """A torchmetrics metric: the values of `suite` for all embeddings so far.
+    """A torchmetrics metric: the values of `suite` over all embeddings so far.
 
     Metrics that follow from moments (IsoScore, the spectrum, mean cosine, outlier dimensions) are
-    exact in O(D²) memory, for any cut into batches and processes. The others see the `max_rows`
-    embeddings whose ids hash lowest: the same ones for any order, batch size and number of
+    exact in O(D²) memory, for any split into batches and processes. The others see the `max_rows`
+    embeddings with the lowest id hashes: the same ones for any order, batch size and number of
     processes, each id once (moments count repeats).
 
     Args:
         width: D of the embeddings `[N, D]` that `update` takes.
         metrics: names of files in `isotrain.metrics`, or functions by name.
-        max_rows: M; 0 = moments alone.
-        refused: as in `suite`, for `compute`; what `forward` gives for one batch skips.
+        max_rows: M; 0 = moments only.
+        refused: as in `suite`, for `compute`; `forward` always skips undefined metrics.
 
     Raises:
         ValueError: a metric of two clouds, or one that needs embeddings when `max_rows` is 0.
@@ -105,7 +105,7 @@ class StreamingSuite(Metric):
         self.packed = _pack(merged(_unpack(self.packed, self.width), part))
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Add a batch; the values of this batch alone, as far as they are defined."""
+        """Add a batch; the values of this batch alone, undefined ones skipped."""
         self.update(*args, **kwargs)
         alone = self.clone()
         alone.reset()
@@ -115,7 +115,7 @@ class StreamingSuite(Metric):
         return values
 
     def compute(self) -> dict[str, Tensor]:
-        """Values by name as of `suite`, `n_rows` (N) and `n_rows_kept` (M), if some are kept."""
+        """Values by name as in `suite`, `n_rows` (N) and, if any are kept, `n_rows_kept` (M)."""
         moments = _unpack(self.packed, self.width)
         values = {"n_rows": moments.n}
         if self.of_moments:
@@ -132,7 +132,7 @@ class StreamingSuite(Metric):
         return values
 
     def _columns(self, n: int, ids: Tensor | None, more: dict[str, Tensor | None]) -> Tensor:
-        """Hashes, labels and groups in halves that a float64 holds, `[N, 6]`."""
+        """Hashes, labels and groups in halves that fit a float64, `[N, 6]`."""
         if ids is None:
             raise ValueError(
                 f"a sample of rows is kept for {', '.join(self.of_rows)}; pass ids=[N], a number "
@@ -160,7 +160,7 @@ class StreamingSuite(Metric):
 
 
 def _pack(moments: Moments) -> Tensor:
-    """One vector `[V]`: a state that processes exchange as a whole."""
+    """Pack moments into one vector `[V]`: a state that processes exchange as a whole."""
     return torch.cat([part.flatten() for part in moments])
 
 
@@ -178,12 +178,12 @@ def _merged_states(packed_PV: Tensor) -> Tensor:
 
 
 def _lowest(kept_PMC: Tensor, most: int | None = None) -> Tensor:
-    """The embeddings of lowest hash, as many as one process keeps, in the order of hashes."""
+    """The embeddings of lowest hash, as many as one process keeps, sorted by hash."""
     rows_MC = kept_PMC.flatten(0, 1)
     rows_MC = rows_MC[rows_MC[:, 1].argsort(stable=True)]
     rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
     again_M = (rows_MC[1:, :2] == rows_MC[:-1, :2]).all(dim=1)
-    if bool(again_M.any()):  # one id twice, or empty slots
+    if bool(again_M.any()):  # duplicate ids, or empty slots
         rows_MC[1:][again_M, 0] = EMPTY
         rows_MC = rows_MC[rows_MC[:, 0].argsort(stable=True)]
     return rows_MC[: kept_PMC.shape[1] if most is None else most]

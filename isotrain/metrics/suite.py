@@ -1,4 +1,4 @@
-"""Many metrics of one cloud, whose moments and spectra are computed once. N embeddings, D width."""
+"""Compute many metrics of one cloud with shared moments and spectra. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def suite(
     reference: Tensor | None = None,
     positives: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Values of many metrics of `x [N, D]` by name, as 0-d float64 tensors.
+    """Compute many metrics of `x [N, D]`; values by name, as 0-d float64 tensors.
 
     A metric that returns several values adds `<metric>_<value>` for each. Values share one graph
-    where `x` requires gradients: add them up before `backward`.
+    if `x` requires gradients: sum them before `backward`.
 
     Args:
         x: embeddings; see each metric for what it needs.
         metrics: names of files in `isotrain.metrics`, or functions by name, such as
             `{"anisotropy": mean_cosine, "top_10": partial(explained_variance, n_directions=[10])}`.
-        refused: of metrics that are not defined for this cloud: `raise` names all in one error,
-            `skip` leaves them out.
+        refused: metrics undefined for this cloud: `raise` names all in one error, `skip` omits
+            them.
         labels: class number `[N]` of each embedding.
         groups: word or sentence number `[N]` of each embedding.
         reference: embeddings `[N, D]` of the same inputs (for isoscore_star any `[M, D]`).
@@ -84,18 +84,18 @@ def suite(
 
 
 def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> Any:
-    """Call a metric with a cloud, or with its tensor where the first argument is no `Cloud`."""
+    """Call a metric with a cloud, or with its tensor if the first argument is not a `Cloud`."""
     first = next(iter(inspect.signature(metric).parameters.values()))
-    # As text: a postponed annotation may hold names that are only there for a type checker.
+    # As text: a postponed annotation may use names imported only for type checking.
     takes_cloud = "Cloud" in re.findall(r"\w+", str(first.annotation))
     return metric(cloud if takes_cloud or cloud.source is None else cloud.source, **extras)
 
 
 def find(name: str) -> Callable[..., Any]:
-    """The metric of a name: the function that its file in `isotrain.metrics` is named after.
+    """The metric of a name: the function of that name in its file in `isotrain.metrics`.
 
-    Or, where the file has it, `<name>_estimate` (with its standard error) or `<name>_of_rows`
-    (with a reference given by its embeddings).
+    Or, if the file has one, `<name>_estimate` (with its standard error) or `<name>_of_rows`
+    (with the reference given as embeddings).
     """
     path = f"isotrain.metrics.{name}"
     known = name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path)
@@ -114,7 +114,7 @@ def find(name: str) -> Callable[..., Any]:
 def named(
     metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]],
 ) -> dict[str, Callable[..., Any]]:
-    """Functions by name, of names and functions, or of functions by name."""
+    """Functions by name, from names and functions, or from a mapping."""
     if isinstance(metrics, str):
         raise ValueError(f"metrics are a list of names, got {metrics!r}; pass [{metrics!r}]")
     if isinstance(metrics, Mapping):
@@ -123,7 +123,7 @@ def named(
 
 
 def needs(function: Callable[..., Any]) -> str:
-    """Which of labels, groups, reference and positives a metric takes; `rows` = none of them."""
+    """Which of labels, groups, reference or positives a metric takes; `rows` = none."""
     parameters = inspect.signature(function).parameters
     return next((name for name in EXTRAS if name in parameters), "rows")
 
@@ -138,7 +138,7 @@ def grouped_by(function: Callable[..., Any]) -> str:
 
 
 def flat(name: str, found: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The values of one metric under their names."""
+    """Values of one metric by full name."""
     if isinstance(found, Mapping):
         return {f"{name}_{part}": value for part, value in found.items()}
     return {name: found}

@@ -1,4 +1,4 @@
-"""Checkpoint files: written atomically with a digest, which is compared before they are loaded."""
+"""Checkpoint files: written atomically with a digest, which is verified before loading."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import nn
 from isotrain.runs.files import read_result, replacing, sync
 from isotrain.runs.shapes import SHA256, DamagedError
 
-DIGEST = 64  # bytes at the end: SHA-256 of those before, as hex digits
+DIGEST = 64  # bytes at the end: SHA-256 of the preceding bytes, as hex digits
 CHUNK = 2**20  # bytes read at a time
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
     """Write a checkpoint atomically, followed by its SHA-256.
 
-    The digest is of what torch wrote, whatever the disk kept of it. `torch.load` reads the file.
+    The digest is of the bytes torch wrote, not read back from disk. `torch.load` reads the file.
 
     Raises:
         OSError: the storage fails; the older file is intact.
@@ -36,20 +36,20 @@ def save_checkpoint(state: dict[str, Any], path: Path) -> None:
 
         try:
             torch.save(state, SimpleNamespace(write=write, flush=file.flush))
-        except RuntimeError as error:  # torch ends its archive, which fails too and is told instead
+        except RuntimeError as error:  # closing torch's archive also fails and hides the cause
             raise error.__context__ or error from None
         file.write(digest.hexdigest().encode())
         file.flush()
         os.fsync(file.fileno())
-    with suppress(OSError):  # some network file systems cannot
+    with suppress(OSError):  # unsupported on some network file systems
         sync(path.parent)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """What `save_checkpoint` wrote, on the CPU; no pickle is trusted.
+    """Load a checkpoint of `save_checkpoint` on the CPU; no pickle is trusted.
 
     Raises:
-        DamagedError: there is no such file, it is not as it was written, or has no `state_dict`.
+        DamagedError: the file is missing, was changed, or has no `state_dict`.
     """
     if not path.is_file():
         raise DamagedError(path, "it is no file" if path.exists() else "it is gone")
@@ -63,7 +63,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except OSError:
         raise
-    except Exception as error:  # of torch and pickle: of many kinds, with advice to trust the file
+    except Exception as error:  # torch and pickle raise many kinds, some advising to trust the file
         raise DamagedError(path, "torch cannot load it as plain tensors") from error
     if not (isinstance(state, dict) and isinstance(state.get("state_dict"), dict)):
         raise DamagedError(path, "it has no state_dict")
@@ -71,7 +71,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def stored_digest(path: Path) -> str:
-    """The digest at the end of a checkpoint; a DamagedError where there is none."""
+    """The digest at the end of a checkpoint; a DamagedError if there is none."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - DIGEST))
         digest = file.read().decode(errors="replace")
@@ -81,11 +81,11 @@ def stored_digest(path: Path) -> str:
 
 
 def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
-    """Load a module, or a part of it with a prefix, from the checkpoint of a finished run.
+    """Load a module, or its part under a prefix, from the checkpoint of a finished run.
 
     Raises:
-        ValueError: the file is damaged or not that of its run, or its weights do not fit in name
-            and shape.
+        ValueError: the file is damaged or belongs to another run, or names or shapes of weights do
+            not match.
     """
     state = load_checkpoint(path)["state_dict"]
     if stored_digest(path) != read_result(path.parent).get("weights_sha256"):

@@ -1,4 +1,4 @@
-"""All-gather of embeddings, with a gradient that is summed over processes. N rows, D width."""
+"""All-gather of embeddings with a gradient summed over ranks. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, distributed
 
 
 def n_processes() -> int:
-    """How many processes share this job; 1 outside of distributed training."""
+    """World size; 1 outside distributed training."""
     return distributed.get_world_size() if _is_running() else 1
 
 
@@ -23,7 +23,7 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def of_all_processes(value: Any) -> list[Any]:
-    """The `value` of every process, in the order of their ranks: any object that pickles."""
+    """The `value` of every process, in rank order; any picklable object."""
     values = [value] * n_processes()
     if len(values) > 1:
         distributed.all_gather_object(values, value)
@@ -31,7 +31,7 @@ def of_all_processes(value: Any) -> list[Any]:
 
 
 def all_gather(x_ND: Tensor) -> tuple[Tensor, slice]:
-    """The embeddings of all processes in the order of their ranks, and the slice of the own ones.
+    """The embeddings of all processes in rank order, and the slice of this process's.
 
     N may differ between processes; `x` may have any trailing shape. Gradients are summed over
     processes, so that a loss which every process computes from all embeddings, averaged over
@@ -45,10 +45,10 @@ def all_gather(x_ND: Tensor) -> tuple[Tensor, slice]:
 
 
 def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
-    """Keys `[Q·B, T]` that sort gathered embeddings as one process would hold them.
+    """Keys `[Q·B, T]` that sort gathered embeddings into single-process order.
 
-    Example j of rank r is example j·(world size) + r of the whole batch. Sequences come first,
-    then examples, then positions.
+    Example j of rank r is example j·(world size) + r of the whole batch. Keys sort by sequence,
+    then example, then position.
 
     >>> order_keys(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
@@ -65,7 +65,7 @@ def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
 
 
 class WholeBatch:
-    """The order in which one process would hold all embeddings, exchanged once for many tensors.
+    """The single-process order of all embeddings, exchanged once for many tensors.
 
     Args:
         keys_N: of this process's embeddings; they sort those of all (see `order_keys`).
@@ -74,19 +74,19 @@ class WholeBatch:
     def __init__(self, keys_N: Tensor) -> None:
         self._sizes, own = _sizes(keys_N)
         self._order = _gathered(keys_N, self._sizes).argsort()
-        self.own_N = self._order.argsort()[own]  # which of all are this process's
+        self.own_N = self._order.argsort()[own]  # positions of this process's embeddings
 
     def gather(self, x_ND: Tensor, sums_gradient: bool = True) -> Tensor:
-        """The embeddings of all processes, in that order.
+        """All-gather embeddings in that order.
 
-        Without `sums_gradient` what reads them gives every process the whole gradient, as behind
+        Without `sums_gradient`, every process must receive the whole gradient, as after
         `with_whole_gradient`.
         """
         return _gathered(x_ND, self._sizes, sums_gradient)[self._order]
 
 
 def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
-    """N of each process, and the slice of this one's in all of them."""
+    """N of each process, and the slice of this process."""
     if n_processes() == 1:
         return [len(x_ND)], slice(0, len(x_ND))
     counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
@@ -98,7 +98,7 @@ def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
 
 
 def with_whole_gradient(x_ND: Tensor) -> Tensor:
-    """The same embeddings, equal in all processes; in backward, the sum of their gradients."""
+    """Identity for embeddings equal in all processes; backward sums their gradients."""
     return _WholeGradient.apply(x_ND)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -143,7 +143,7 @@ def _is_running() -> bool:
 
 
 def _device(x: Tensor) -> torch.device:
-    """Where the backend can send from: NCCL from the accelerator alone."""
+    """The device that the backend can send from: for NCCL only the accelerator."""
     if x.device.type == "cpu" and distributed.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device())
     return x.device

@@ -1,4 +1,4 @@
-"""The encoder of a run as it starts, which objectives compare with."""
+"""Frozen copy of a run's initial encoder, a reference for objectives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from isotrain.types import Batch, ModelOutput, Pooling, SiteEmbeddings
 class FrozenStart:
     """A copy of an encoder in evaluation mode, pooled: no isotropy layer, no head, no gradient.
 
-    No module, so that it is in no optimizer, checkpoint or export. It takes as much memory as the
-    weights of the encoder. A run that resumes builds its encoder from the start weights before
+    Not a module, so that it is in no optimizer, checkpoint or export. It takes as much memory as
+    the weights of the encoder. A resumed run builds its encoder from the initial weights before
     the checkpoint is loaded, and so has the same copy.
     """
 

@@ -18,9 +18,9 @@ def pair_features(u_BD: Tensor, v_BD: Tensor) -> Tensor:
 class LinearHead(nn.Module):
     """Logits from one vector (P = 1), or from a pair as (u, v, |u − v|, u·v) (P = 2).
 
-    Weights start normal with standard deviation 0.02, as BERT's head, and biases at `bias`: where
+    Weights start normal with standard deviation 0.02, as in BERT's head, and biases at `bias`: if
     outputs lie around a known value, the encoder need not learn an offset that a centring layer
-    would take away again.
+    would remove.
 
     Raises:
         ValueError: `n_vectors` other than 1 or 2.
@@ -42,7 +42,7 @@ class LinearHead(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def features(self, pooled_BPD: Tensor) -> Tensor:
-        """What the linear map takes: `[B, D]`, or `[B, 4D]` of a pair."""
+        """Input of the linear map: `[B, D]`, or `[B, 4D]` for a pair."""
         if self.n_vectors == 1:
             return pooled_BPD[:, 0]
         return pair_features(*pooled_BPD.unbind(dim=1))
@@ -63,11 +63,11 @@ class CosineHead(nn.Module):
 
 
 class ScaledCosineHead(CosineHead):
-    """A rising affine function of the cosine of a pair, s = eᵃ·cos + b, `[B, 1]`; a and b train.
+    """An increasing affine function of the cosine of a pair, s = eᵃ·cos + b, `[B, 1]`; a, b train.
 
-    Both start at 0, so that s is the cosine. The factor eᵃ is positive: ranks are those of the
-    cosine, and so are Spearman's and Pearson's correlation. Both train as the head does, without
-    weight decay.
+    Both start at 0, so that s is the cosine. The factor eᵃ is positive, so ranks and Spearman's and
+    Pearson's correlation equal those of the cosine. Both train as part of the head, without weight
+    decay.
 
     >>> ScaledCosineHead()(torch.ones(2, 2, 4)).tolist()
     [[1.0], [1.0]]

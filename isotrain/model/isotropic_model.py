@@ -1,6 +1,6 @@
 """The model: encoder, isotropy layers at their sites, pooling, head. No Lightning, no config.
 
-A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
+A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def block_of(site: str, n_blocks: int) -> int | None:
 
 
 class StepMemory:
-    """Tensors of the micro-batches of an optimizer step, joined once the step is made."""
+    """Tensors of the micro-batches of an optimizer step, joined after the step."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[list[Tensor]]] = {}
 
     def keep(self, name: str, tensors: Sequence[Tensor]) -> None:
-        """Remember what a micro-batch has under a name: as many tensors every time."""
+        """Store tensors of a micro-batch under a name; the same number every time."""
         self.kept.setdefault(name, []).append([x.detach() for x in tensors])
 
     def take(self) -> dict[str, list[Tensor]]:
@@ -71,14 +71,14 @@ class IsotropicModel(nn.Module):
     """Encoder → (layer_k, tokens: isotropy layer) → pooling → (pooled: isotropy layer) → head.
 
     Args:
-        encoder: gives all L+1 hidden states.
+        encoder: returns all L+1 hidden states.
         pooling: token states to `[B, P, D]`.
         head: `[B, P, D]` to logits.
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
         rows: at token sites, every non-pad token (`all`) or without CLS and SEP (`no_special`).
         sync: with several processes, training statistics come from the embeddings of all of them,
-            in the order of one process; otherwise each process takes its own batch (a queue is
-            fed the embeddings of all in any case).
+            in single-process order; otherwise each process uses its local batch (queues always
+            receive the embeddings of all).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class IsotropicModel(nn.Module):
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows, self.sync = rows, sync
         self.recent = StepMemory()
-        self.reads_all_tokens = True  # of the last block in training; False: those that are pooled
+        self.reads_all_tokens = True  # of the last block in training; False: only the pooled ones
 
     def forward(self, batch: Batch) -> ModelOutput:
         """All hidden states, the embeddings around every site, pooled embeddings and logits."""
@@ -133,7 +133,7 @@ class IsotropicModel(nn.Module):
         around: dict[str, SiteEmbeddings],
         x_ATD: Tensor,
     ) -> Tensor:
-        """Apply the layer of `site` where `mask` is true (None = everywhere), and note it.
+        """Apply the layer of `site` where `mask` is true (None = everywhere), and record it.
 
         In training, statistics may come from all processes.
         """
@@ -166,17 +166,17 @@ class IsotropicModel(nn.Module):
         around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
         if after_ND is before_ND:
             return x_ATD
-        if mask_AT is None:  # its width may be another one
+        if mask_AT is None:  # its width may differ
             return after_ND.reshape(*x_ATD.shape[:2], -1)
         return put_rows(x_ATD, mask_AT, after_ND)
 
     def remember(self, output: ModelOutput) -> None:
-        """Keep the layer inputs of a micro-batch, of all processes, until `observe`."""
+        """Store the layer inputs of a micro-batch, of all processes, until `observe`."""
         for site, around in output.site_embeddings.items():
             layer = self.transforms[site]
             before_ND, labels_N = around.whole or (around.before, around.labels)
             before_ND = before_ND.detach()
-            if around.keys is not None:  # no statistics of this step needed those of all
+            if around.keys is not None:  # not gathered yet for statistics in this step
                 order = WholeBatch(around.keys)
                 before_ND = order.gather(before_ND)
                 labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
@@ -185,6 +185,6 @@ class IsotropicModel(nn.Module):
 
     @torch.no_grad()
     def observe(self) -> None:
-        """Feed each isotropy layer what was remembered since the last call, all at once."""
+        """Pass each isotropy layer the inputs stored since the last call, all at once."""
         for site, inputs in self.recent.take().items():
             self.transforms[site].observe(*inputs)  # type: ignore[operator]

@@ -31,7 +31,7 @@ class ClsPooling(nn.Module):
 
 
 class LastPooling(ClsPooling):
-    """The last real token's state of each sequence, what a causal decoder ends on: P = Q."""
+    """The last real token's state of each sequence, for causal decoders: P = Q."""
 
     reads = "last"
 
@@ -41,7 +41,7 @@ class LastPooling(ClsPooling):
 
 
 class MeanPooling(ClsPooling):
-    """The mean over the real tokens of each sequence, CLS and SEP among them: P = Q."""
+    """The mean over the real tokens of each sequence, including CLS and SEP: P = Q."""
 
     reads = "all"
 
@@ -69,7 +69,7 @@ class SpanPooling(nn.Module):
 def tokens_read(reads: str, batch: Batch) -> Tensor | None:
     """Where a pooling reads the last hidden states, `[A, T]`; None = everywhere.
 
-    `reads` is that of `Pooling`.
+    `reads` is `Pooling.reads`.
     """
     position_T = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
     if reads == "first":
@@ -88,14 +88,14 @@ def cls_pool(hidden_ATD: Tensor) -> Tensor:
 
 
 def last_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
-    """State `[A, D]` of the last token where `mask` is non-zero, on whichever side the pads are."""
+    """State `[A, D]` of the last token where `mask` is non-zero; pads may be on either side."""
     position_T = torch.arange(hidden_ATD.shape[1], device=hidden_ATD.device)
     last_A = (position_T * (mask_AT != 0)).argmax(dim=1)
     return hidden_ATD[torch.arange(len(hidden_ATD), device=hidden_ATD.device), last_A]
 
 
 def mean_pool(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
-    """Mean `[A, D]` over the tokens where `mask` is non-zero, CLS and SEP among them."""
+    """Mean `[A, D]` over the tokens where `mask` is non-zero, including CLS and SEP."""
     wide_ATD = wide(hidden_ATD)
     weight_AT1 = mask_AT[..., None].to(wide_ATD.dtype)
     mean_AD = (wide_ATD * weight_AT1).sum(dim=1) / weight_AT1.sum(dim=1).clamp_min(1.0)

@@ -1,4 +1,4 @@
-"""Losses added to the task loss, one a file: isotropy regularisers, contrastive, ranking.
+"""Losses added to the task loss, one per file: isotropy regularisers, contrastive, ranking.
 
 To add one: `objectives/<name>.py`, `conf/objective/<name>.yaml`, a test against its formula.
 """

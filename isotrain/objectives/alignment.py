@@ -1,4 +1,4 @@
-"""Alignment as a loss: embeddings of a pair shall be close. N pairs, D dimensions."""
+"""Alignment loss: pulls embeddings of a pair together. N pairs, D dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
 
     u_i and v_i are unit vectors; for alpha = 2 it is 2 − 2·cos. Invariant to one rotation of both,
     to lengths, to one order for both and to exchanging them. A pair at distance 0 has gradient 0.
-    `isotrain.metrics.alignment` measures the same.
+    The metric is `isotrain.metrics.alignment`.
 
     Raises:
         ValueError: not `[N, D]`, no pair, or two shapes.

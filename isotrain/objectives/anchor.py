@@ -1,4 +1,4 @@
-"""Anchor: embeddings stay near those of the frozen start. N embeddings, D dimensions."""
+"""Anchor: keeps embeddings near those of the frozen start. N embeddings, D dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AnglE: pairs in the order of their labels by an angle in complex space. B pairs, D dimensions."""
+"""AnglE: ranks pairs by label with an angle in complex space. B pairs, D dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Barlow Twins: the cross-correlation of positives shall be the identity. N pairs, D dimensions."""
+"""Barlow Twins: pulls the cross-correlation of positives to the identity. N pairs, D dimensions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def barlow(
 
     R = X̃ᵀỸ/N is the cross-correlation `[D, D]`, x̃ = (x − mean)/√(variance + `eps`) by
     coordinate, variances divided by N; s = `scale`, w = `off_diagonal_weight`. Invariant to
-    translation of either cloud, to one order of pairs or of coordinates, to exchanging the clouds
-    and, up to `eps`, to the scale of each coordinate; not to rotation.
+    translation of either cloud, to a common permutation of pairs or coordinates, to exchanging the
+    clouds and, up to `eps`, to the scale of each coordinate; not to rotation.
 
     Raises:
         ValueError: not `[N, D]`, fewer than two pairs, or two shapes.
@@ -52,8 +52,8 @@ class Barlow(LossOfPairs):
     """`barlow` of pairs, averaged over the read points; needs two pairs, and scatter.
 
     Args: those of `LossOfPairs`, and
-        off_diagonal_weight: factor of correlations of different coordinates.
-        scale: factor of the whole.
+        off_diagonal_weight: factor of correlations between different coordinates.
+        scale: factor of the whole loss.
         eps: added to variances before the root.
     """
 

@@ -1,4 +1,4 @@
-"""The contract of extra losses, and the base classes of losses of point clouds and of pairs.
+"""Base classes of extra losses: on point clouds and on pairs.
 
 B examples, P vectors per example, N embeddings or pairs, D dimensions.
 """

@@ -1,4 +1,4 @@
-"""CoSENT: cosines of pairs in the order of their labels. B pairs, D dimensions, P vectors."""
+"""CoSENT: ranks cosines of pairs by label. B pairs, D dimensions, P vectors."""
 
 from __future__ import annotations
 

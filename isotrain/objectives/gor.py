@@ -1,4 +1,4 @@
-"""Global orthogonal regularisation: embeddings shall be as orthogonal as random directions.
+"""Global orthogonal regularisation: makes embeddings as orthogonal as random directions.
 
 N embeddings, D dimensions, S the smaller of both.
 """
@@ -48,7 +48,7 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
 class GOR(LossOfClouds):
     """`gor` of each of the P vectors `[B, P, D]` of view 0, or of tokens `[N, D]`, averaged.
 
-    The vectors of one example are not compared with each other.
+    Vectors of the same example are not compared with each other.
 
     Args: those of `Objective`, and
         mean_weight: factor of the squared mean cosine.
@@ -67,5 +67,5 @@ class GOR(LossOfClouds):
         super().__init__(weight, reads, of_column)
 
     def clouds(self, read: Tensor) -> Sequence[Tensor]:
-        """Each of the P vectors over the examples; tokens as they are."""
+        """One cloud per vector index, over examples; tokens are one cloud."""
         return read.unbind(1) if read.ndim == 3 else [read]

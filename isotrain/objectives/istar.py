@@ -1,4 +1,4 @@
-"""I-STAR: raises or lowers IsoScore*, whose covariance is shrunk towards a stable one.
+"""I-STAR: raises or lowers IsoScore*, with covariance shrinkage towards a stable estimate.
 
 N embeddings, D dimensions, C clouds, S the smaller of N and D.
 """
@@ -25,12 +25,12 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
 
     IsoScore* = ((tr M)²/‖M‖²_F − 1)/(D − 1), M = (1 − ζ)·C + ζ·C₀, with C the centred covariance
     (divided by N − 1), C₀ = `reference_DD` (without one ζ acts as 0) and ζ = `shrinkage` in [0, 1].
-    Two traces and no eigenproblem, so the gradient is finite for equal eigenvalues; it vanishes
+    Two traces and no eigenproblem, so the gradient is finite for equal eigenvalues; it is zero
     at ζ = 1. Embeddings without scatter, and no C₀, give 1; D = 1 gives 0. Invariant to order and
-    translation of the embeddings, to one rotation of them and C₀, and to one scale of both.
+    translation of the embeddings, and to a common rotation or scale of embeddings and C₀.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than three embeddings, which lie on a line.
+        ValueError: not `[N, D]`, or fewer than three embeddings, which always lie on a line.
 
     Rudman and Eickhoff 2024; by traces as in `isotrain.metrics.isoscore`.
 
@@ -43,7 +43,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     size = centred_ND.detach().abs().amax()
     if reference_DD is not None:
         size = torch.maximum(size, reference_DD.abs().amax().sqrt())
-    centred_ND = centred_ND / torch.where(size > 0, size, 1.0)  # so that squares stay in range
+    centred_ND = centred_ND / torch.where(size > 0, size, 1.0)  # avoid overflow of squares
     gram_SS = (centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND) / (n - 1)
     trace, frobenius = gram_SS.trace(), gram_SS.square().sum()
     if reference_DD is not None:
@@ -61,18 +61,18 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
 class IStar(Objective):
     """`istar` of the embeddings of view 0 at each read point, or of their union.
 
-    A point cloud with fewer than three embeddings or without scatter counts as 0, and in the
+    A point cloud with fewer than three embeddings or without scatter has loss 0 and increments the
     counter `undefined`. Each cloud has its own C₀ (C·D²·4 bytes of buffers): the covariance of
     recent embeddings (`reference="queue"`, ours; none before the first step; `reference_rows`·D·4
     bytes more), or that of training examples in evaluation mode at the start of each epoch
     (`"epoch"`, as published). A negative weight lowers isotropy.
 
     Args: those of `Objective`, and
-        n_blocks: blocks of the encoder, which `all/...` stands for.
-        shrinkage: ζ, the weight of C₀ against that of the batch's covariance; 0 = no C₀.
+        n_blocks: blocks of the encoder, to expand `all/...`.
+        shrinkage: ζ, the weight of C₀ relative to the batch covariance; 0 = no C₀.
         clouds: each (mean over read points) | union (one cloud of all, as published).
         reference: queue | epoch.
-        reference_rows: embeddings that C₀ is made of, at most (`epoch`: full batches until there
+        reference_rows: maximum number of embeddings behind C₀ (`epoch`: full batches until there
             are as many). IsoScore of M embeddings is itself low by about M/(M + D).
     """
 
@@ -99,13 +99,13 @@ class IStar(Objective):
         n_clouds = 1 if clouds == "union" else n_read
         self.register_buffer("reference_CDD", torch.zeros(n_clouds, width, width))
         self.register_buffer("has_reference_C", torch.zeros(n_clouds, dtype=torch.bool))
-        self.register_buffer("reference_epoch", torch.tensor(-1))  # that of the newest pass
+        self.register_buffer("reference_epoch", torch.tensor(-1))  # of the latest pass
         n_queues = n_clouds if reference == "queue" and shrinkage > 0 else 0
         self.queues = nn.ModuleList(RowQueue(reference_rows, width) for _ in range(n_queues))
 
     @property
     def remembers(self) -> bool:
-        """Whether it has queues, which `observe` fills."""
+        """Whether it has queues, filled by `observe`."""
         return len(self.queues) > 0
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class IStar(Objective):
 
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Put the embeddings of a step into the queues; C₀ is the covariance of what they hold."""
+        """Add the embeddings of a step to the queues; C₀ is the covariance of their content."""
         if not self.remembers:
             return
         for number, x_ND in enumerate(self._clouds(views[0])):
@@ -131,14 +131,14 @@ class IStar(Objective):
                 self._set_reference(number, torch.cov(rows_MD.T))
 
     def asks_for_pass(self, epoch: int) -> bool:
-        """Whether C₀ is that of another epoch."""
+        """Whether C₀ is of another epoch."""
         return (
             self.reference == "epoch" and self.shrinkage > 0 and int(self.reference_epoch) != epoch
         )
 
     @torch.no_grad()
     def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
-        """C₀ of the first `reference_rows` training examples."""
+        """Compute C₀ from the first `reference_rows` training examples."""
         n_clouds, width = self.reference_CDD.shape[:2]
         sums = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
         for read in reads:

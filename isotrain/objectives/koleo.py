@@ -1,4 +1,4 @@
-"""KoLeo: embeddings shall be far from their nearest neighbour. N embeddings, D dimensions."""
+"""KoLeo: pushes embeddings away from their nearest neighbour. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
     """−mean_i ln(min_{j≠i} ‖u_i − u_j‖ + eps) of unit vectors u of `x [N, D]`; low = spread out.
 
     In [−ln(2 + eps), −ln eps], natural logarithm. Neighbours are found exactly and held fixed in
-    the gradient, which is exact where they are unique. Equal embeddings are at distance 0 and
-    get no gradient from each other: what has collapsed stays so. Invariant to rotation, lengths
+    the gradient, which is exact if they are unique. Equal embeddings are at distance 0 and get no
+    gradient from each other: collapsed embeddings stay collapsed. Invariant to rotation, lengths
     and order.
 
     Raises:
@@ -44,7 +44,7 @@ class KoLeo(LossOfClouds):
     """`koleo` of the embeddings of view 0, averaged over the read points.
 
     Args: those of `Objective`, and
-        eps: added to distances, so that equal embeddings have a logarithm.
+        eps: added to distances, so that the logarithm is defined for equal embeddings.
     """
 
     @checked

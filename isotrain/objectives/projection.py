@@ -1,4 +1,4 @@
-"""The base of contrastive losses: one read point, a projection, a memory of past steps.
+"""Base class of contrastive losses: one read point, a projection, a memory of past steps.
 
 N embeddings, D dimensions, M embeddings held.
 """

@@ -1,4 +1,4 @@
-"""SIGReg: random one-dimensional projections of embeddings shall be standard normal.
+"""SIGReg: makes random one-dimensional projections of embeddings standard normal.
 
 N embeddings, D dimensions, M slices, T integration points.
 """
@@ -18,13 +18,13 @@ from isotrain.geometry.rows import check_shape
 from isotrain.geometry.slices import slices_of_step
 from isotrain.objectives.base import Objective, mean_loss
 
-BLOCK_BYTES = 1 << 25  # of the angles of a block of slices
+BLOCK_BYTES = 1 << 25  # size of a block of slices
 
 
 def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 17) -> Tensor:
     """Mean Epps–Pulley distance of the projections `x·slices` to N(0, 1); 0 = standard normal.
 
-    Of the values z of one slice, `x [N, D]` times a column of `slices [D, M]`, it is
+    For the values z of one slice, `x [N, D]` times a column of `slices [D, M]`, it is
     ∫ |φ(t) − exp(−t²/2)|²·exp(−t²/2) dt over [−`t_max`, `t_max`],
     φ(t) = mean_n exp(i·t·z_n), by the trapezoid rule: as the integrand is even, on `n_points` =
     T points t_k = k·h of [0, t_max], h = t_max/(T − 1), with weights 2h, and h at both ends.
@@ -73,13 +73,13 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
 class SIGReg(Objective):
     """`sigreg` of the embeddings of view 0, averaged over the read points.
 
-    The slices of an optimizer step are drawn from `seed` and the number of the step, a buffer: the
-    same in every process and after a resumption. A read point with a single embedding counts as
-    0, and in the counter `undefined`.
+    The slices of an optimizer step are drawn from `seed` and the step number, a buffer: the same
+    in every process and after resuming. A read point with a single embedding has loss 0 and
+    increments the counter `undefined`.
 
     Args: those of `Objective`, and
         rows: scaled (embeddings of length √D, so that a slice can have variance 1; lengths get no
-            gradient) | raw (as they come).
+            gradient) | raw (unchanged).
         n_slices: random directions per step.
         t_max: end of the integral, in units of one over the standard deviation.
         n_points: integration points on [0, t_max].
@@ -115,7 +115,7 @@ class SIGReg(Objective):
         return loss
 
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Count the optimizer step: the next one has other slices."""
+        """Count the optimizer step: the next one draws new slices."""
         self.n_steps += 1
 
     def slices(self, x_ND: Tensor) -> Tensor:

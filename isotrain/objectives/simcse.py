@@ -1,4 +1,4 @@
-"""SimCSE: each embedding finds its positive among those of the batch, by cosine.
+"""SimCSE: identifies each embedding's positive within the batch, by cosine.
 
 N anchors, D dimensions, H hard negatives of an anchor, K = N·H, M embeddings of past steps, P
 vectors of an example.

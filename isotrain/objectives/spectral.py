@@ -1,4 +1,4 @@
-"""Spectral penalty: few directions shall not hold most of the variance.
+"""Spectral penalty: discourages few directions from holding most of the variance.
 
 N embeddings, D dimensions, R directions.
 """
@@ -23,7 +23,7 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
     tr(VᵀCV)/tr C, C the centred covariance and V its R = `n_components` leading directions, which
     are held fixed: that is the exact gradient of the R largest eigenvalues wherever λ_R > λ_{R+1},
     and a finite one where they are equal. One exact eigenproblem of the smaller side of x, without
-    a backward pass of its own. High for few embeddings: at least R/(N − 1). Invariant to rotation,
+    a backward pass through it. High for few embeddings: at least R/(N − 1). Invariant to rotation,
     translation, uniform scale and order.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Supervised contrastive loss: embeddings of one class find each other.
+"""Supervised contrastive loss: pulls embeddings of the same class together.
 
 N embeddings, D dimensions, B examples, M embeddings of past steps.
 """

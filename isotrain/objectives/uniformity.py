@@ -1,4 +1,4 @@
-"""Uniformity as a loss: directions shall fill the sphere. N embeddings, D dimensions."""
+"""Uniformity loss: spreads directions over the sphere. N embeddings, D dimensions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from isotrain.objectives.base import LossOfClouds
 def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`, in [−2tN/(N − 1), 0]; low = uniform.
 
-    u_i = x_i/‖x_i‖; over all pairs, O(N²·D), in blocks both ways. Invariant to rotation, lengths
-    and order. A zero vector stays at the origin. `isotrain.metrics.uniformity` measures the same.
+    u_i = x_i/‖x_i‖; over all pairs, O(N²·D), both passes in blocks. Invariant to rotation, lengths
+    and order. A zero vector stays at the origin. See `isotrain.metrics.uniformity`.
 
     Raises:
         ValueError: not `[N, D]`, or fewer than two embeddings.
@@ -38,7 +38,7 @@ class Uniformity(LossOfClouds):
     """`uniformity` of the embeddings of view 0, averaged over the read points.
 
     Args: those of `Objective`, and
-        t: how fast the potential of a pair falls with its squared distance.
+        t: decay rate of a pair's potential with its squared distance.
     """
 
     @checked

@@ -1,4 +1,4 @@
-"""VICReg: positives agree, coordinates vary, and vary apart. N pairs, D dimensions."""
+"""VICReg: invariance, variance and covariance terms. N pairs, D dimensions."""
 
 from __future__ import annotations
 

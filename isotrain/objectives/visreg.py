@@ -1,4 +1,4 @@
-"""VISReg: coordinates have standard deviation 1, and slices the shape of a normal distribution.
+"""VISReg: unit standard deviation of coordinates, and normally distributed slices.
 
 N embeddings, D dimensions, M slices.
 """

@@ -1,1 +1,1 @@
-"""HTML pages and figures of runs, studies and analyses; what a run prints at its end."""
+"""HTML pages and figures of runs, studies and analyses; terminal summary of a run."""

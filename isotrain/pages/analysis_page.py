@@ -1,4 +1,4 @@
-"""The page of an analysis: the question, pictures, tables, how to repeat it."""
+"""HTML page of an analysis: question, figures, tables, how to repeat it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PageTable(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What the page of an analysis shows."""
+    """Content of the page of an analysis."""
 
     name: str
     question: str

@@ -39,7 +39,7 @@ def spectra(
 ) -> Figure:
     """Share of the variance against rank, both logarithmic, at the first snapshot and at `end`.
 
-    `clouds` is `*/<view>`, whose layers have a line each, in grey behind for the first snapshot;
+    `clouds` is `*/<view>`, with one line per layer, grey in the background for the first snapshot;
     or `<site>/*`: before and after, dashed for the first.
     """
     figure, axis = panel()

@@ -1,4 +1,4 @@
-"""Figures of logged rows, as matplotlib Figures. No pyplot, no global state."""
+"""matplotlib Figures of logged records. No pyplot, no global state."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from isotrain.reporting.numbers import minus
 from isotrain.runs.keys import VIEWS, CurveKey
 
 N_METRICS = 4  # of one figure
-HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, beside the colours and their name
+HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, next to the colour bar and its label
 
 
 def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> Figure:
-    """One figure of a whole run: score and loss on top, then a row of panels for each metric.
+    """One figure of a whole run: score and loss on top, then one row of panels per metric.
 
     `rows` as in metrics.jsonl; `score` is the key of the task score, such as `val/accuracy`. The
-    columns are the views of layers, and before/after each isotropy layer. Without `metrics` the
-    first of those that were measured are drawn, four at most.
+    columns are the views of layers, and before/after each isotropy layer. By default, `metrics` are
+    the first measured ones, four at most.
     """
     by_key = isotropy_series(rows)
     metrics = list(metrics) or measured(by_key)[:N_METRICS]
@@ -69,9 +69,9 @@ def score_curve(
     chosen: float | None = None,
     level: tuple[str, float] | None = None,
 ) -> Figure:
-    """The task score over the steps, and what needs no model (`level`, with its name).
+    """The task score over steps, and a named model-free baseline (`level`).
 
-    `chosen` marks the step whose weights were kept.
+    `chosen` marks the step of the selected weights.
     """
     figure, axis = panel()
     draw_score(axis, rows, score, level)
@@ -83,16 +83,16 @@ def score_curve(
 
 
 def loss_curve(rows: Rows) -> Figure:
-    """Training loss, its parts where there are several, and the loss on dev."""
+    """Training loss, its parts if there are several, and dev loss."""
     figure, axis = panel()
     draw_loss(axis, rows)
     return figure
 
 
 def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITLES) -> Figure:
-    """A metric at one view of every layer as colours: evaluations to the right, layers upwards.
+    """Heatmap of a metric at one view of every layer: evaluations to the right, layers upwards.
 
-    What has no value is white with a cross.
+    Missing values are white with a cross.
     """
     figure, axis = panel()
     axis.set_position(HEAT)

@@ -1,4 +1,4 @@
-"""Isotropy of every layer and site over the steps, as data that the page's script draws."""
+"""Isotropy of every layer and site over steps, as data for the page's script."""
 
 from __future__ import annotations
 

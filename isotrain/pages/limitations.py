@@ -1,4 +1,4 @@
-"""What makes a run no whole one, and what limits the meaning of its numbers."""
+"""Faults of a run, and limitations of its numbers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from isotrain.reporting.numbers import number
 from isotrain.runs.keys import CurveKey
 from isotrain.studies.results import limited_text
 
-FEW_ROWS = 1000  # examples of dev, below which it is told
-FAR = 2.0  # between the embeddings of a queue and those of dev, above which it is told
-FEW_OF_BATCH = 8  # examples of a batch, below which a queue reaches far back
+FEW_ROWS = 1000  # dev examples below which a warning is shown
+FAR = 2.0  # between the embeddings of a queue and of dev; a warning is shown above it
+FEW_OF_BATCH = 8  # batch size below which a queue reaches far back
 GAP, SPREAD = "/queue_gap", "/queue_spread"
 FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
 
 
 def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = False) -> list[str]:
-    """What makes a run no whole one: it has not finished, or it collapsed.
+    """Faults of a run: it has not finished, or it collapsed.
 
-    `has_checkpoint`: one that the same command goes on from.
+    `has_checkpoint`: the same command resumes from a checkpoint.
     """
     found = []
     status = result.get("status", "unknown")
@@ -42,7 +42,7 @@ def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = Fa
 
 
 def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
-    """Limitations: what a reader of the numbers has to know, beside `faults`."""
+    """Limitations that a reader of the numbers must know, in addition to `faults`."""
     curves = isotropy_series(rows)
     found = []
     lost = [p for p in curves if p.metric == "n_rows_not_finite" and any(v for _, v in curves[p])]
@@ -66,29 +66,29 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
 
 
 class Unlike(NamedTuple):
-    """A layer whose queue has other embeddings than those it was last evaluated on."""
+    """A layer whose queue differs from the embeddings of its last evaluation."""
 
     site: str
     gap: float  # between their means, in rms distances of the evaluated embeddings
-    spread: float  # of the queue, over that of the evaluated embeddings
+    spread: float  # of the queue, relative to the evaluated embeddings
 
 
 def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
     """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse."""
     layer = (result.get("config") or {}).get("isotropy") or {}
     if layer.get("stats") == "start" and layer.get("eval_stats") == "refit":
-        return []  # its map is not of the queue
+        return []  # its map does not come from the queue
     end = end_of(result, rows).step
     found = []
     for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
         gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
-        if gap > FAR or spread > FAR or spread < 1 / FAR:  # no NaN is
+        if gap > FAR or spread > FAR or spread < 1 / FAR:  # false for NaN
             found.append(Unlike(site, gap, spread))
     return found
 
 
 def way_out(result: Mapping[str, Any]) -> str:
-    """What makes a layer's queue like what it is evaluated on; a larger batch comes first."""
+    """How to make a layer's queue match its evaluation data; a larger batch comes first."""
     n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
     ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
     if n >= FEW_OF_BATCH:
@@ -98,7 +98,7 @@ def way_out(result: Mapping[str, Any]) -> str:
 
 
 def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
-    """What is said of the layers of `unlike_training`."""
+    """Warnings for the layers of `unlike_training`."""
     return [
         f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
         f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
@@ -109,7 +109,7 @@ def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
 
 
 def selection(result: Mapping[str, Any]) -> list[str]:
-    """How the weights of a run were selected, where that was by evaluations; early stopping."""
+    """How the weights of a run were selected, if by evaluations; early stopping."""
     found = []
     step, n = result.get("selected_step"), result.get("n_candidates")
     asked = result.get("config", {}).get("training", {}).get("select", "last")
@@ -126,14 +126,14 @@ def selection(result: Mapping[str, Any]) -> list[str]:
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
-    """Rows behind a score: those that were logged as evaluated, else those that the data have."""
+    """Examples behind a score: the logged number of evaluated ones, else the size of the split."""
     values = series(rows, f"{stage}/n_rows")
     split = "dev" if stage == "val" else stage
     return int(values[-1][1] if values else (result.get("n_rows") or {}).get(split, 0))
 
 
 def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> list[str]:
-    """Which clouds have few embeddings for their width D."""
+    """Warnings for clouds with few embeddings relative to their width D."""
     titles, texts = view_titles(result), []
     for n, clouds in by_n(curves).items():
         names = dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds)

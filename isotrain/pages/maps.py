@@ -1,4 +1,4 @@
-"""The maps of snapshots as data of a page: aligned and packed. M points of a map."""
+"""Maps of snapshots as page data: aligned and packed. M points of a map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections, tables and figures as one HTML file that needs nothing from outside."""
+"""Sections, tables and figures as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Section(NamedTuple):
 
     title: str
     body: Markup
-    key: str = ""  # that links name; else its number
+    key: str = ""  # anchor for links; default: its number
     is_folded: bool = False
 
 
 class Figures:
-    """Figures of a page, each also `<name>.svg` and `<name>.png` in a folder."""
+    """Figures of a page, each also saved as `<name>.svg` and `<name>.png` in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.n = 0
 
     def add(self, figure: Figure, name: str, description: str, file: bool = True) -> Markup:
-        """A figure as a part of the page; `description` is for readers who do not see it."""
+        """Add a figure to the page; `description` is its alternative text."""
         self.n += 1
         svg = svg_text(figure)
         if file:
@@ -48,7 +48,7 @@ class Figures:
         return Markup('<div class="panel">{}</div>').format(inline(svg, f"f{self.n}", description))
 
     def save(self, figure: Figure, name: str, svg: str | None = None) -> None:
-        """Write the files of a figure, which need not be in the page."""
+        """Write the files of a figure, whether or not it is on the page."""
         make_inside(self.folder.parent, self.folder)
         replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
         with replacing(self.folder / f"{name}.png") as file:
@@ -56,7 +56,7 @@ class Figures:
 
 
 def piece(name: str, **values: Any) -> Markup:
-    """A part of a page, by the macro of that name in `pieces.html`.
+    """Render a part of a page with the macro of that name in `pieces.html`.
 
     >>> print(piece("note", text="N < D").strip())
     <p class="note">N &lt; D</p>
@@ -72,7 +72,7 @@ def page(
     sections: Sequence[Section],
     data: Any = None,
 ) -> str:
-    """A whole page: facts below its title, what a reader sees first, sections, data as JSON."""
+    """Render a page: title, facts, the visible top part, sections, data as JSON."""
     return TEMPLATES.get_template("page.html").render(
         title=title,
         facts=facts,
@@ -84,24 +84,23 @@ def page(
     )
 
 
-_lock = threading.Lock()  # matplotlib reads the style from a place that all threads share
+_lock = threading.Lock()  # matplotlib's style is shared by all threads
 
 
 def svg_text(figure: Figure) -> str:
     """The figure as an SVG document."""
     text = io.StringIO()
-    # Text stays text, and ids depend on the content alone.
+    # Text stays text, and ids depend only on the content.
     with _lock, matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "isotrain"}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue()
 
 
 def inline(svg: str, name: str, description: str) -> Markup:
-    """An SVG document as a small part of a page that may have many.
+    """Convert an SVG document for inlining in a page that may have many.
 
-    Its ids begin with `name`, so that no two figures share one, its size is that of the place it
-    stands in, its font that of the page, and lines with the gid `layer-3` become
-    `<g class="layer" data-layer="3">`, likewise those of `arm-3`.
+    Ids are prefixed with `name`, so that they are unique; size and font adapt to the page. Lines
+    with the gid `layer-3` become `<g class="layer" data-layer="3">`, likewise those of `arm-3`.
     Coordinates are rounded to a tenth of a point.
 
     >>> print(inline('<?xml?><svg height="9pt"><g id="layer-3"/></svg>', "a", "<b>"))
@@ -110,7 +109,7 @@ def inline(svg: str, name: str, description: str) -> Markup:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'id="(layer|arm)-(\d+)"', r'class="\1" data-\1="\2"', svg)
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # nothing refers to a group
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # nothing references a group
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r' font-family: [^;"]*;?| transform="rotate\(-0 [^"]*"', "", svg)
     svg = re.sub(r' (d|x|y|points)="[^"]*"', lambda found: _rounded(found[0]), svg)

@@ -1,4 +1,4 @@
-"""What one panel of a figure shows, drawn on given axes."""
+"""Draw single panels of a figure on given axes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows
 from isotrain.reporting.numbers import is_share
 from isotrain.runs.keys import CurveKey
 
-SIZE = (3.5, 2.6)  # inches of one panel: a column of a paper, the width of a phone
+SIZE = (3.5, 2.6)  # inches of one panel: the column of a paper, the width of a phone
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 BRIGHTEST = 0.88  # of the colour map of layers: yellow is too faint on white
-LEAST_SHOWN = 1e-3  # height of an axis over its largest value
-LONG_TITLE = 44  # characters, above which it is set smaller
-FEW_POINTS = 12  # of a line, up to which each is marked
+LEAST_SHOWN = 1e-3  # least height of an axis relative to its largest value
+LONG_TITLE = 44  # characters; longer titles are set smaller
+FEW_POINTS = 12  # of a line, up to which each has a marker
 
 
 def panel() -> tuple[Figure, Axes]:
     """A figure of one panel, and its axes."""
     figure = Figure(figsize=SIZE)
     axis = figure.add_axes((0.17, 0.17, 0.79, 0.70))
-    axis.xaxis.set_label_coords(0.5, -0.13)  # given places: finding them takes a tenth of the time
+    axis.xaxis.set_label_coords(0.5, -0.13)  # fixed positions save a tenth of the time
     return figure, axis
 
 
@@ -47,15 +47,15 @@ def layer_colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def legend_of(names: Iterable[str]) -> dict[int, str]:
-    """The colours of `layer_colours` by number, for the legend of a page."""
+    """Colours of `layer_colours` by layer number, for the legend of a page."""
     colours = layer_colours(sorted(names))
     return {layer_number(name): colour for name, colour in colours.items()}
 
 
 def draw_score(axis: Axes, rows: Rows, score: str, level: tuple[str, float] | None = None) -> None:
-    """The task score on dev at each evaluation, and on held-out examples where there are some.
+    """The task score on dev at each evaluation, and on held-out examples if there are any.
 
-    The value on test is a diamond at the last step, and `level` what needs no model, by its name.
+    The test value is a diamond at the last step, `level` a model-free baseline with its name.
     """
     name, scale = score.partition("/")[2], 100 if is_share(score) else 1
     kinds = (("val", "dev", "-"), ("holdout", "held out", "--"), ("test", "test", ""))
@@ -70,7 +70,7 @@ def draw_score(axis: Axes, rows: Rows, score: str, level: tuple[str, float] | No
 
 
 def draw_loss(axis: Axes, rows: Rows) -> None:
-    """Training loss, its parts where objectives add some, and the loss on dev."""
+    """Training loss, its parts if there are objectives, and dev loss."""
     parts = sorted({k for row in rows for k in row if k.startswith("train/") and k.count("/") == 1})
     parts = [k for k in parts if k not in ("train/loss", "train/task_loss")]
     if parts:
@@ -86,7 +86,7 @@ def draw_loss(axis: Axes, rows: Rows) -> None:
 
 
 def draw_layers(axis: Axes, rows: Rows, metric: str, view: str) -> None:
-    """A metric at one view of every layer, a line each; its null band where it has one."""
+    """A metric at one view of every layer, one line each, with its null band if it has one."""
     curves = isotropy_series(rows, metric)
     names = layers_of(curves, view)
     for name, colour in layer_colours(names).items():
@@ -117,9 +117,9 @@ def draw_sites(axis: Axes, rows: Rows, metric: str) -> None:
 
 
 def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
-    """Title, grid and axes in the same way for every panel; a word where nothing was drawn."""
+    """Set title, grid and axes uniformly; a note if nothing was drawn."""
     size = 9 if len(title) <= LONG_TITLE else 8
-    # a given y saves a fifth of the time
+    # a fixed y saves a fifth of the time
     axis.set_title(title, fontsize=size, y=1.02, parse_math=False)
     axis.set_xlabel(xlabel, fontsize=8)
     if axis.get_ylabel():
@@ -135,19 +135,19 @@ def finish(axis: Axes, title: str, xlabel: str = "optimizer step") -> None:
         axis.grid(alpha=0.25)
         if axis.get_xscale() == "linear":
             low, high = axis.dataLim.intervalx
-            if low == high:  # one evaluation; no step is below 0
+            if low == high:  # one evaluation; steps are not negative
                 axis.set_xlim(max(low - 1, -0.05), high + 1)
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.yaxis.set_major_locator(MaxNLocator(5))
         if axis.get_yscale() == "linear":
             low, high = axis.dataLim.intervaly
             least = LEAST_SHOWN * max(abs(low), abs(high))
-            if 0 < high - low < least:  # rounding is no curve, and ticks would need an offset
+            if 0 < high - low < least:  # rounding noise only, and ticks would need an offset
                 axis.set_ylim((low + high - least) / 2, (low + high + least) / 2)
 
 
 def joined(*parts: str) -> str:
-    """The parts that are not empty, with a dot between."""
+    """Join the non-empty parts with a dot."""
     return " · ".join(filter(None, parts))
 
 
@@ -159,7 +159,7 @@ def _line(axis: Axes, values: Series, style: str, **how: Any) -> None:
 
 
 def _band(axis: Axes, rows: Rows, curve: CurveKey, colour: str, style: str = "") -> None:
-    """What chance gives a metric, where that was logged; with a border where a style is given."""
+    """Null band of a metric, if logged; with a border if a style is given."""
     low, high = (
         dict(series(rows, curve._replace(metric=f"{curve.metric}_null_{end}").text))
         for end in ("low", "high")
@@ -173,6 +173,6 @@ def _band(axis: Axes, rows: Rows, curve: CurveKey, colour: str, style: str = "")
 
 def _legend(axis: Axes) -> None:
     if axis.lines:
-        axis.legend(fontsize=7, frameon=False, handlelength=3)  # shows dashes beside a marker
+        axis.legend(fontsize=7, frameon=False, handlelength=3)  # shows dashes next to a marker
         for text in axis.get_legend().get_texts():  # type: ignore[union-attr]
             text.set_parse_math(False)

@@ -1,4 +1,4 @@
-"""How each metric is read: the comments at the head of its `conf/metric/<name>.yaml`."""
+"""How to read each metric: the comments at the top of `conf/metric/<name>.yaml`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAUSAL = "first token (causal: it sees nothing else)"
 
 
 class Reading(NamedTuple):
-    """What a reader of a number needs to know, each in a few words."""
+    """What a reader of a number needs to know, in brief."""
 
     label: str
     end: str  # which value is isotropic, as "1 = isotropic"
@@ -89,7 +89,7 @@ def base_of(metric: str) -> str:
 
 
 def label(metric: str) -> str:
-    """The name of a value for a reader.
+    """Readable name of a value.
 
     >>> label("mean_cosine"), label("scatter_ratio_share"), label("top_share")
     ('mean cosine (0 = isotropic)', 'between over within class scatter: share', 'top share')
@@ -102,7 +102,7 @@ def label(metric: str) -> str:
 
 
 def part_reading(metric: str) -> str:
-    """What one value of a metric of several says; empty where that is not told.
+    """Meaning of one value of a metric with several; empty if not documented.
 
     >>> part_reading("lid_n_queries"), part_reading("isoscore")
     ('embeddings that the value is a mean of', '')
@@ -113,7 +113,7 @@ def part_reading(metric: str) -> str:
 
 
 def isotropic_value(metric: str) -> float | None:
-    """The value of isotropic embeddings, where that is one number.
+    """The value of isotropic embeddings, if it is a single number.
 
     >>> isotropic_value("isoscore"), isotropic_value("rankme")
     (1.0, None)

@@ -1,4 +1,4 @@
-"""How a run is repeated, or gone on with: the command, where it runs, what it cannot know."""
+"""How to repeat or resume a run: the command, where to run it, what is not recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isotrain.runs.secrets import HIDDEN
 
 
 def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
-    """The command and its notes, by the record of a run."""
+    """The command and its notes, from the record of a run."""
     config, overrides = result["config"], result.get("overrides") or ()
     base = Path(str(config.get("output_dir", "runs")))
     own = base.joinpath(*folder.resolve().parts[-2:])
@@ -53,9 +53,9 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
 
 
 def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool) -> str:
-    """`isotrain train` with the overrides of a run, and what else its results depend on.
+    """`isotrain train` with the overrides of a run, and whatever else its results depend on.
 
-    That is the number of threads; before it, the packages of its own that it has to allow.
+    That is the number of threads, and in front the user packages that must be allowed.
 
     >>> train_command(["task=wic", "site=[layer_1, pooled]"], {"threads": 2}, rerun=True)
     "isotrain train task=wic 'site=[layer_1, pooled]' threads=2 rerun=true"

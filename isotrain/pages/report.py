@@ -1,4 +1,4 @@
-"""The page of one run, from its folder alone."""
+"""HTML report of one run, from its folder only."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ from isotrain.runs.keys import CurveKey, on_test
 from isotrain.runs.record import check_writable
 from isotrain.runs.snapshots import read_snapshots, snapshot_steps, spread
 
-MOST_SNAPSHOTS = 12  # on a page, so that it stays small
+MOST_SNAPSHOTS = 12  # on a page, to limit its size
 
 
 def write_report(folder: Path) -> Path:
-    """`report.html` of a run folder, written with `figures/*.svg` and `*.png`; its path.
+    """Write `report.html` of a run folder, with `figures/*.svg` and `*.png`; its path.
 
-    Of a run that is unfinished or failed too: what was logged is shown.
+    Unfinished and failed runs are shown too, as far as they were logged.
 
     Raises:
-        FileNotFoundError: a folder that is no run's.
+        FileNotFoundError: the folder is not a run's.
     """
     folder = Path(folder)
     result = read_result(folder)
@@ -74,7 +74,7 @@ def write_report(folder: Path) -> Path:
     shown = headline(result, measured(curves))
     end, titles = end_of(result, rows), view_titles(result)
     snapshots, n_snapshots, unread = _snapshots(folder, end.step)
-    # where it has no snapshot, the last one stands in
+    # without a snapshot of it, the last one is used
     pictured = end if end.step in snapshots else End(max(snapshots, default=0), False)
     classes = result.get("classes") or ()
     points = map_data(snapshots, pictured, classes)
@@ -120,7 +120,7 @@ def write_report(folder: Path) -> Path:
 
 
 def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
-    """Some of the snapshots, that of a step among them; how many there are; what is unreadable."""
+    """Some of the snapshots, including that of a step; their total number; unreadable files."""
     steps = snapshot_steps(folder)
     found = read_snapshots(folder, MOST_SNAPSHOTS, also=[step])
     wanted = {*spread(steps, MOST_SNAPSHOTS), *({step} & set(steps))}
@@ -134,7 +134,7 @@ def _task(result: Mapping[str, Any]) -> str:
 
 
 def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
-    """Short facts below the title; the date is that of the end, or of the record."""
+    """Short facts below the title; the date is of the run's end, or of its record."""
     if ended := result.get("finished_at"):
         date = datetime.fromisoformat(ended).strftime("%Y-%m-%d %H:%M %Z").strip()
     else:
@@ -159,7 +159,7 @@ def _task_figures(
     monitor = result.get("monitor", "val/score")
     chosen = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
     name, level = levels.get(monitor, ("", None))
-    of_dev = None if level is None else (f"{name} on dev", level)  # that of test may differ
+    of_dev = None if level is None else (f"{name} on dev", level)  # it may differ on test
     score = score_curve(rows, monitor, chosen, of_dev)
     curve = "over the optimizer steps"
     return [
@@ -169,7 +169,7 @@ def _task_figures(
 
 
 def _values(curves: Mapping[CurveKey, Series], end: End, titles: dict[str, str]) -> Section:
-    """Every value of every layer and site, first and last, with how its metric is read."""
+    """First and last value of every metric at every layer and site, with how to read it."""
     body = piece("note", text=f"First evaluation → {end.name}. Layer 0 is the embedding output.")
     names = [metric for metric in measured(curves) if not metric.endswith(NUMBERED)]
     for base, metrics in groupby(names, key=base_of):

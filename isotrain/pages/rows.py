@@ -1,4 +1,4 @@
-"""Logged rows as series: what tables and figures are made of."""
+"""Logged records as series, the input of tables and figures."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Rows = Sequence[dict[str, float]]
 
 
 def series(rows: Rows, key: str) -> Series:
-    """(step, value) of every row that has `key`, in order; the last value of a step counts."""
+    """(step, value) of every record with `key`, in order; the last value of a step counts."""
     found = {row["step"]: row[key] for row in rows if key in row}
     return sorted(found.items())
 
 
 class End(NamedTuple):
-    """The evaluation whose values are given last."""
+    """The evaluation that provides the final values."""
 
     step: int
-    is_kept: bool  # of the weights that were kept, while later ones were evaluated too
+    is_kept: bool  # of the selected weights, while later ones were evaluated too
 
     @property
     def name(self) -> str:
-        """The step, and why it is that one where it is not the last.
+        """The step, and the reason if it is not the last one.
 
         >>> End(20, False).name, End(20, True).name
         ('step 20', 'kept weights (step 20)')
@@ -36,7 +36,7 @@ class End(NamedTuple):
 
 
 def end_of(result: Mapping[str, Any], rows: Rows) -> End:
-    """The evaluation of the weights that a run kept; where none is told, the last one.
+    """The evaluation of the weights that a run selected; by default the last one.
 
     >>> rows = [{"step": step, "val/loss": 0.5} for step in (0, 20, 40)]
     >>> end_of({}, rows), end_of({"selected_step": 20}, rows)
@@ -49,7 +49,7 @@ def end_of(result: Mapping[str, Any], rows: Rows) -> End:
 
 
 def at(values: Series, step: float) -> float:
-    """The value at a step; NaN where there is none.
+    """The value at a step; NaN if there is none.
 
     >>> at([(0, 0.5), (20, 0.75)], 20), at([(0, 0.5)], 20)
     (0.75, nan)
@@ -58,26 +58,26 @@ def at(values: Series, step: float) -> float:
 
 
 def isotropy_series(rows: Rows, metric: str = "", source: str = DEV) -> dict[CurveKey, Series]:
-    """Every isotropy series by its key; those of one metric where one is named."""
+    """Every isotropy series by key, or those of one metric."""
     start = f"{source}/{metric}/" if metric else f"{source}/"
     keys = sorted({key for row in rows for key in row if key.startswith(start)})
     return {curve: series(rows, key) for key in keys if (curve := parse_key(key))}
 
 
 def measured(curves: Iterable[CurveKey]) -> list[str]:
-    """The metrics among some curves, without counts, nulls of other metrics, and indices."""
+    """The metrics among some curves, without counts, nulls of other metrics and indices."""
     metrics = {curve.metric for curve in curves}
     return sorted(m for m in metrics if not is_aside(m) and "_index_" not in m)
 
 
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
-    """The values that a page shows first: those that a run's record names, or the first two."""
+    """Headline metrics of a page: those in the run's record, or the first two."""
     named = [name for name in result.get("headline") or () if name in metrics]
     return named or list(metrics)[:2]
 
 
 def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:
-    """The layers that have a view, from the lowest."""
+    """The layers with a view, lowest first."""
     return sorted({p.where for p in curves if p.view == view and view in VIEWS})
 
 
@@ -87,7 +87,7 @@ def sites_of(curves: Iterable[CurveKey]) -> list[str]:
 
 
 def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
-    """How many embeddings some curves were measured on, as text; empty where it was not logged."""
+    """Number of embeddings behind some curves, as text; empty if not logged."""
     keys = {curve._replace(metric=COUNTS[0]).text for curve in curves}
     counts = {
         int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
@@ -96,7 +96,7 @@ def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
 
 
 def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
-    """The clouds of the curves, as keys of `n_rows`, by their newest N, smallest first."""
+    """The clouds of the curves, as keys of `n_rows`, grouped by latest N, smallest first."""
     found: dict[int, list[CurveKey]] = {}
     for curve, values in curves.items():
         known = [int(value) for _, value in values if math.isfinite(value)]
@@ -106,9 +106,9 @@ def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
 
 
 def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> str:
-    """What chance gives a metric at a step, as a range; or nothing.
+    """Null range of a metric at a step, as text; empty without one.
 
-    Two digits of the larger end, and as many decimals of the other.
+    Two significant digits of the larger end; the other has as many decimals.
 
     >>> chance({}, CurveKey("isoscore", "layer_00", "cls"), 0)
     ''

@@ -13,7 +13,7 @@ from isotrain.reporting.numbers import number, size_range
 from isotrain.resources.references import citation
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
-COUNTERS = {  # what each counter of an isotropy layer or an objective says
+COUNTERS = {  # meaning of each counter of an isotropy layer or objective
     "energy_kept": "scatter of the layer output about its mean over that of the input; 1 = all",
     "label_scatter_removed": (
         "share of the between-class scatter that the layer takes, against that of all embeddings; "
@@ -40,12 +40,12 @@ INDEX = re.compile(r"outlier_dims_(.*)index_(\d+)")
 
 
 class Table(NamedTuple):
-    """A table of texts; the first cell of a row names it."""
+    """A table of texts; the first cell of each row is its name."""
 
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    key: str = ""  # of the configuration or the log, beside the caption
+    key: str = ""  # of the configuration or the log, next to the caption
 
 
 def layer_tables(
@@ -56,7 +56,7 @@ def layer_tables(
 ) -> list[Table]:
     """For each metric, its values at every layer and site, first evaluation → step `end`.
 
-    N is in the head of each column.
+    N is in the header of each column.
     """
     sizes: dict[str, set[int]] = {}
     for n, clouds in by_n(curves).items():
@@ -73,7 +73,7 @@ def layer_tables(
 def outlier_tables(
     curves: Mapping[CurveKey, Series], end: float, titles: dict[str, str] = TITLES
 ) -> list[Table]:
-    """The dimensions that dominate, largest first, with their shares, as in `layer_tables`."""
+    """Dominant dimensions, largest first, with their shares, as in `layer_tables`."""
     kinds = sorted({m[1] for p in curves if (m := INDEX.fullmatch(p.metric))})
     found = []
     for kind in kinds:
@@ -93,7 +93,7 @@ def outlier_tables(
 
 
 def counter_table(rows: Rows, end: float) -> Table:
-    """What isotropy layers and objectives counted, in training and at evaluations up to `end`."""
+    """Counters of isotropy layers and objectives, in training and at evaluations up to `end`."""
     keys = {key for row in rows for key in row if is_counter(key)}
     lines = []
     for key in sorted(keys):
@@ -107,12 +107,12 @@ def counter_table(rows: Rows, end: float) -> Table:
 
 
 def is_counter(key: str) -> bool:
-    """Whether a logged key counts what a layer or an objective did."""
+    """Whether a logged key is a counter of a layer or objective."""
     return key.count("/") == 2 and key.partition("/")[0] in ("val", "train")
 
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:
-    """Nested keys and their values, a line each."""
+    """Nested keys and their values, one per line."""
     return Table(caption, ("key", "value"), [(key, _text(value)) for key, value in flat(content)])
 
 
@@ -128,7 +128,7 @@ def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
-    """The works that layer, objectives, freezing and optimizer of a run follow."""
+    """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
     modules = [
         str(value).split(".")[-1 if key.startswith("freezing.") else -2]  # a function, a module
         for key, value in flat(config)
@@ -146,7 +146,7 @@ def _two(
     key: str,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Table]:
-    """A table of layers × views, and one of sites × before, after; without what is empty."""
+    """A table of layers × views, and one of sites × before, after; empty ones are omitted."""
     by_place = {(p.where, p.view): text for p, text in texts.items()}
     views = [view for view in VIEWS if layers_of(texts, view)]
     names = sorted({name for view in views for name in layers_of(texts, view)})

@@ -1,4 +1,4 @@
-"""What a command shows of a run that ended: its page, its media in W&B, its summary."""
+"""Outputs of a command after a run: page, W&B media, summary."""
 
 from __future__ import annotations
 

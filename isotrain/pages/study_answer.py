@@ -1,4 +1,4 @@
-"""What the numbers of a study support and what they do not, in sentences."""
+"""Conclusions that a study does and does not support, in sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from isotrain.reporting.words import (
 )
 from isotrain.runs.keys import VIEWS, parse_key
 
-MOST_NAMED = 6  # methods of a sentence
+MOST_NAMED = 6  # methods in one sentence
 Verdict = Literal["higher", "lower", "equivalent", "undecided", "untested", "no claim"]
 SCORES: dict[Verdict, str] = {
     "higher": "scores higher",
@@ -53,22 +53,22 @@ CAUTION = (
 
 
 class TaskAnswer(NamedTuple):
-    """What is known of one task."""
+    """Conclusions for one task."""
 
     title: str
     items: list[str]
 
 
 def task_score(result: Result, task: str) -> str:
-    """The score that the answer is about: on test where that was measured; "" without any."""
+    """The score of the answer: on test if that was measured; "" without any."""
     keys = [key for key in result.table(task) if is_score(key)]
     return next((key for key in keys if key.startswith("test/")), next(iter(keys), ""))
 
 
 def verdict(row: Row) -> Verdict:
-    """What tests at 5 % say of a difference: first Holm's, then that of equivalence.
+    """Verdict on a difference at 5 %: Holm-corrected test first, then equivalence.
 
-    Nothing is claimed where predictions of the method or of the baseline are collapsed.
+    No claim is made if predictions of the method or the baseline are collapsed.
     """
     if row.difference is not None and row.collapsed:
         return "no claim"
@@ -80,7 +80,7 @@ def verdict(row: Row) -> Verdict:
 
 
 def summary(result: Result) -> str:
-    """Which methods score higher, lower, the same, or cannot be told, over all tasks."""
+    """Methods that score higher, lower or equivalently, or are undecided, over all tasks."""
     study = result.study
     found: dict[Verdict, dict[str, list[str]]] = {}
     for task in study.tasks:
@@ -117,7 +117,7 @@ def summary(result: Result) -> str:
 
 
 def task_answers(result: Result) -> list[TaskAnswer]:
-    """For each task: which methods score differently, the same, or cannot be told yet; isotropy."""
+    """For each task: methods that differ, are equivalent, or are undecided; and isotropy."""
     baseline, n_seeds = result.study.baseline, len(result.study.seeds)
     found = []
     for task in result.study.tasks:
@@ -139,7 +139,7 @@ def task_answers(result: Result) -> list[TaskAnswer]:
 
 
 def faults(result: Result) -> list[str]:
-    """What makes a study no whole one, or its runs not comparable."""
+    """Why a study is incomplete, or its runs not comparable."""
     found, runs = [], result.runs
     if (lost := result.n_planned - len(runs)) > 0:
         found.append(f"{lost} of {result.n_planned} runs have no result.")
@@ -157,20 +157,20 @@ def faults(result: Result) -> list[str]:
 
 
 def _references(rows: Sequence[Row]) -> list[str]:
-    """Chance and the untrained score of the rows of one score."""
+    """Chance level and untrained value of one score."""
     known = [row for row in rows if not row.baseline and not row.method.startswith(f"{UNTRAINED},")]
     return [f"{row.method} {score_number(row.mean, row.score)}" for row in known]
 
 
 def _margin(result: Result, *tasks: str) -> str:
-    """The margin of the scores of some tasks; empty without one."""
+    """Equivalence margin of the scores of some tasks; empty without one."""
     rows = [row for task in tasks for row in _compared(result, task) if row.margin]
     texts = dict.fromkeys(margin_text(row.margin, row.score) for row in rows)
     return next(iter(texts)) if len(texts) == 1 else "the margin" if texts else ""
 
 
 def _without(result: Result) -> str:
-    """Whether verdicts change where collapsed predictions are left out."""
+    """Whether verdicts change if collapsed predictions are left out."""
     if WITHOUT not in result.kinds:
         return "Without these runs there is nothing to compare."
     others = {(r.task, r.score, r.method): r for r in result.rows if r.runs == WITHOUT}
@@ -207,7 +207,7 @@ def _score_items(result: Result, task: str) -> list[str]:
 
 
 def _told(row: Row, n_seeds: int) -> str:
-    """A method with its difference, and what belongs to its verdict."""
+    """A method with its difference and the evidence for its verdict."""
     kind, failed = verdict(row), failed_text(row, n_seeds)
     if kind == "untested":
         return f"{row.method} ({', '.join(filter(None, [_why_untested(row), failed]))})"
@@ -229,7 +229,7 @@ def _told(row: Row, n_seeds: int) -> str:
 
 
 def _isotropy_items(result: Result, task: str) -> list[str]:
-    """How isotropy moved at the first layer of the table and at the last output of a site."""
+    """Change of isotropy at the first layer of the table and at the last output of a site."""
     keys = [key for key in result.table(task) if not is_score(key)]
     of_layers = [key for key in keys if (p := parse_key(key)) and p.view in VIEWS]
     outputs = [key for key in keys if (p := parse_key(key)) and p.view == "after"]
@@ -270,18 +270,18 @@ def _why_untested(row: Row) -> str:
 
 
 def _is_equivalent(row: Row) -> bool:
-    """Whether a score lies within the margin; that is stated of scores alone."""
+    """Whether a score is equivalent within the margin; only scores are tested."""
     return row.p_tost is not None and row.p_tost < LEVEL
 
 
 def _compared(result: Result, task: str) -> list[Row]:
-    """The rows of the task's score, of every method but the baseline."""
+    """Result rows of the task's score, for every method except the baseline."""
     rows = result.table(task, ALL).get(task_score(result, task), [])
     return [row for row in rows if row.baseline and row.method != row.baseline]
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """The first few of some texts, and how many more there are."""
+    """The first few texts, and how many more there are."""
     found = list(texts)
     more = len(found) - MOST_NAMED
     return "; ".join(found[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")

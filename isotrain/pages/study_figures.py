@@ -1,4 +1,4 @@
-"""Figures of a study: methods against each other. No pyplot, no global state."""
+"""Figures of a study that compare methods. No pyplot, no global state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isotrain.reporting.words import cloud_name, difference_text, examples_text,
 from isotrain.runs.keys import SIDES, CurveKey
 from isotrain.studies.results import Run
 
-MARKERS = {  # of matplotlib, as a path about the origin for the legend of a page
+MARKERS = {  # matplotlib markers, as a path around the origin for the legend of a page
     "o": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
     "s": "M-3 -3h6v6h-6z",
     "^": "M0 -3.6L3.6 3H-3.6z",
@@ -37,17 +37,17 @@ DASHES = {"-": "", "--": "5 2", ":": "1.5 1.5", "-.": "5 1.5 1.5 1.5"}
 
 
 class Look(NamedTuple):
-    """Of one arm."""
+    """Plot style of one method."""
 
     name: str
-    number: int  # of the arm, in `arm-3`
+    number: int  # of the method, as in `arm-3`
     colour: str
     marker: str
     line: str
 
     @property
     def gid(self) -> str:
-        """The name of its lines in a figure, by which a page makes them stand out."""
+        """The id of its lines in a figure, by which a page highlights them."""
         return f"arm-{self.number}"
 
     @property
@@ -62,9 +62,9 @@ class Look(NamedTuple):
 
 
 def arm_looks(names: Sequence[str], baseline: str) -> dict[str, Look]:
-    """A look for each arm: the baseline grey and dashed, the others in colours with markers.
+    """Plot style of each method: the baseline grey and dashed, others coloured with markers.
 
-    No two of up to 36 arms share both colour and marker.
+    Up to 36 methods have distinct pairs of colour and marker.
 
     >>> looks = arm_looks(["none", "project"], "none")
     >>> looks["none"].colour, looks["none"].line, looks["project"].marker
@@ -82,9 +82,9 @@ def arm_looks(names: Sequence[str], baseline: str) -> dict[str, Look]:
 Looks = Mapping[str, Look]
 ROW = 0.42  # inches of a method in a difference plot
 EDGES = (0.30, 0.48)  # inches above and below its rows
-SMALLEST = 1e-3  # value that needs no exponent on an axis
-LINE = 0.07  # of a panel's height, for the name of its values
-MOST_LETTERS = 27  # of the name of a method in a figure
+SMALLEST = 1e-3  # value without an exponent on an axis
+LINE = 0.07  # of a panel's height, for its value label
+MOST_LETTERS = 27  # of a method name in a figure
 
 
 def differences(
@@ -93,15 +93,15 @@ def differences(
     looks: Looks,
     published: Mapping[str, float] = MappingProxyType({}),
 ) -> Figure:
-    """Each method's difference to the baseline on one score, with its 95 % CI over seeds.
+    """Difference of each method to the baseline on one score, with 95 % CI over seeds.
 
-    A full marker is a difference that Holm's test finds at 5 %, without collapsed runs. Faint dots
+    A filled marker is significant at 5 % (Holm-corrected), without collapsed runs. Faint dots
     are single seeds, the thin line below is the CI over seeds and examples; a cross is the
     `published` difference of a method, the grey band the equivalence margin.
     """
     height = EDGES[0] + ROW * len(rows) + EDGES[1]
     figure = Figure(figsize=(SIZE[0], height))
-    sides = (0.06, 0.88)  # half of a tick's label has room beside the axis
+    sides = (0.06, 0.88)  # room for half a tick label next to the axis
     axis = figure.add_axes((sides[0], EDGES[1] / height, sides[1], ROW * len(rows) / height))
     score, baseline = rows[0].score, next(iter(looks))
     scale = 100.0 if is_share(score) else 1.0
@@ -130,7 +130,7 @@ def differences(
 def _draw_difference(
     axis: Axes, row: Row, y: int, dots: Sequence[float], look: Look, scale: float
 ) -> list[float]:
-    """One row of the plot; the values it reaches."""
+    """Draw one row of the plot; its extreme values."""
     assert row.difference is not None
     words: dict[str, Any] = {"fontsize": 7, "va": "center", "gid": look.gid, "parse_math": False}
     at = axis.get_yaxis_transform()
@@ -153,7 +153,7 @@ def _draw_difference(
 
 
 def _paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
-    """A method less the baseline on every seed that both have."""
+    """Method minus baseline for every shared seed."""
     base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == baseline}
     own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == method}
     found = (own[seed] - base[seed] for seed in own if seed in base)
@@ -163,9 +163,9 @@ def _paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list
 def against_isotropy(
     runs: Sequence[Run], score: str, curve_key: CurveKey, looks: Looks, title: str
 ) -> Figure:
-    """A score over the isotropy of a cloud: small points are runs, large ones means of methods.
+    """A score against the isotropy of a cloud: small points are runs, large ones method means.
 
-    Runs with collapsed predictions are hollow, and count in the means.
+    Runs with collapsed predictions are hollow and included in the means.
     """
     figure, axis = panel()
     scale = 100.0 if is_share(score) else 1.0
@@ -193,7 +193,7 @@ def against_isotropy(
 
 
 def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[str, str]) -> Figure:
-    """A metric at the end over layers, a line for each method with the 95 % CI of its mean."""
+    """Final value of a metric over layers, one line per method with the 95 % CI of its mean."""
     figure, axis = panel()
     own = [curve for curve in curves if curve.key.view == view and curve.end]
     for look in looks.values():
@@ -205,9 +205,9 @@ def by_layer(curves: Sequence[Curve], view: str, looks: Looks, titles: Mapping[s
 
 
 def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
-    """A metric at the end of the input and output of the isotropy layer at a site, with 95 % CIs.
+    """Final value of a metric at the layer input and layer output of a site, with 95 % CIs.
 
-    Methods without a layer there have what the head reads, as output.
+    Methods without a layer there show the head's input as output.
     """
     figure, axis = panel()
     own = [curve for curve in curves if curve.key.where == site and curve.end]
@@ -231,7 +231,7 @@ def around_site(curves: Sequence[Curve], site: str, looks: Looks) -> Figure:
 
 
 def through_training(curves: Sequence[Curve], curve_key: CurveKey, looks: Looks) -> Figure:
-    """A metric of one cloud over the optimizer steps, a line for each method with its 95 % CI."""
+    """A metric of one cloud over optimizer steps, one line per method with its 95 % CI."""
     figure, axis = panel()
     own = [curve for curve in curves if curve.key == curve_key]
     for look in looks.values():
@@ -243,14 +243,14 @@ def through_training(curves: Sequence[Curve], curve_key: CurveKey, looks: Looks)
 
 
 def _finish(axis: Axes, own: Sequence[Curve], where: str, xlabel: str) -> None:
-    """The names of a task, a cloud and a metric, as a file of its own has to have them."""
+    """Label a figure with task, cloud and metric, as needed in a separate file."""
     finish(axis, joined(own[0].task if own else "", where, rows_of(own)), xlabel)
     if own:
         _name_values(axis, label(own[0].key.metric))
 
 
 def _name_values(axis: Axes, name: str) -> None:
-    """Names the values above their axis: no number is so long that it meets the name there."""
+    """Label the values above their axis, where long tick labels cannot overlap it."""
     left, bottom, width, height = axis.get_position().bounds
     axis.set_position((left + 0.02, bottom, width - 0.02, height - LINE))
     axis.title.set_y(1.02 + LINE / (height - LINE))
@@ -270,7 +270,7 @@ def _line(
     look: Look,
     small: bool = False,
 ) -> None:
-    """Means with their band; gaps where a mean is not finite."""
+    """Draw means with their band; gaps where a mean is not finite."""
     if not any(math.isfinite(point.mean) for point in points):
         return
     ends = [
@@ -288,7 +288,7 @@ def _line(
 
 
 def with_names(figure: Figure, looks: Looks) -> Figure:
-    """The figure with the names of the methods below it, for use outside of a page."""
+    """Add the names of the methods below a figure, for use outside a page."""
     width, height = figure.get_size_inches()
     below = 0.08 + 0.16 * math.ceil(len(looks) / 2)
     figure.set_size_inches(width, height + below)
@@ -309,7 +309,7 @@ def with_names(figure: Figure, looks: Looks) -> Figure:
 
 
 def rows_of(curves: Iterable[Curve]) -> str:
-    """How many embeddings some curves were measured on, as text; empty where that is not known."""
+    """Number of embeddings behind some curves, as text; empty if unknown."""
     return size_range({curve.n_rows for curve in curves} - {0})
 
 

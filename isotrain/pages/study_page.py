@@ -1,4 +1,4 @@
-"""The page of a study: the answer in words, differences, isotropy, tables, how to repeat it."""
+"""HTML page of a study: answer, differences, isotropy, tables, how to repeat it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run prints: where it writes, what trains, and its scores and isotropy at the end."""
+"""Terminal output of a run: folders, trainable parameters, final scores and isotropy."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def print_summary(
 ) -> None:
     """Scores and losses, first and last, and the headline isotropy, in `MOST_LINES` at most.
 
-    Isotropy is that of every view of the last layer, and before and after each isotropy layer; the
-    last values are of the weights that were selected.
+    Isotropy is of every view of the last layer, and before and after each isotropy layer; the
+    last values are of the selected weights.
     """
     end = end_of(result, rows).step
     remarks = [*selection(result), *faults(result), *unlike_texts(result, rows)]
@@ -80,7 +80,7 @@ def print_summary(
 
 
 def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, int]) -> None:
-    """Every score of an evaluation, with its N and the 95 % CI of an accuracy."""
+    """Print every score of an evaluation, with N and the 95 % CI of an accuracy."""
     table = Table(**STYLE)
     for heading in (name, "score", CI):
         table.add_column(heading, justify="left" if heading == name else "right")
@@ -93,7 +93,7 @@ def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, in
 def _cells(
     key: str, value: float, scores: Mapping[str, float], n_rows: Mapping[str, int]
 ) -> tuple[str, str, str]:
-    """A score with its N, its value and its CI."""
+    """Table cells of a score: N, value and CI."""
     stage = key.partition("/")[0]
     n = int(scores.get(f"{stage}/n_rows", n_rows.get(SPLITS[stage], 0)))
     ends = accuracy_interval(key, value, n)
@@ -101,10 +101,10 @@ def _cells(
 
 
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
-    """A line for dev and one for test, where they were evaluated: N, first, last, 95 % CI."""
+    """Lines for dev and test, if evaluated: N, first, last, 95 % CI."""
     lines, found, key = [], result["scores"], result["monitor"]
     test = on_test(key)
-    if values := series(rows, key):  # none in a debugging run without validation
+    if values := series(rows, key):  # empty in a debugging run without validation
         name, *last = _cells(key, at(values, end), found, result["n_rows"])
         lines.append([name, score_text(values[0][1]), *last])
     if test in found:
@@ -114,7 +114,7 @@ def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]
 
 
 def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list[list[str]]:
-    """A line for each objective, and for the task beside them: first and last logged loss."""
+    """A line for each objective and for the task: first and last logged loss."""
     names = list(result.get("config", {}).get("objective", {}))
     lines = []
     for name in ["task_loss", *names] if names else []:
@@ -127,7 +127,7 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
 
 
 def _shown(curves: Iterable[CurveKey], names: Sequence[str]) -> list[tuple[str, str]]:
-    """The clouds of a table: of the last layer, then in front of and behind each site."""
+    """The clouds of a table: last layer, then layer input and output of each site."""
     clouds = {(p.where, p.view) for p in curves if p.metric in names}
     last = max((where for where, view in clouds if view in VIEWS), default="")
     sites = sorted({where for where, view in clouds if view in SIDES})
@@ -141,7 +141,7 @@ def _isotropy_table(
     clouds: Sequence[tuple[str, str]],
     end: float,
 ) -> Table:
-    """First and last value of each metric in each cloud, with what chance gives, if known."""
+    """First and last value of each metric in each cloud, with its null range if known."""
     table = Table(**STYLE)
     table.add_column("isotropy on dev")
     table.add_column("N", justify="right")

@@ -1,4 +1,4 @@
-"""What a run shows: answers to a reader's questions, and what to look at next."""
+"""Summary of a run: answers to a reader's questions, and what to look at next."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ CAUTION = (
     "One run with one seed shows no effect of anything: that takes several seeds against a "
     "baseline (isotrain run)."
 )
-CONE = 0.9  # mean cosine above which embeddings are nearly one direction
+CONE = 0.9  # mean cosine above which embeddings nearly share one direction
 SOME = 0.05  # share of a loss, or of the distance to isotropy, that counts as a change
 NOT_APART = "not told apart from"
 MOST_STEPS = 4  # sentences on what to look at next
 Z = NormalDist().inv_cdf(0.975)
-Levels = Mapping[str, tuple[str, float]]  # by score: what needs no model, and its value
+Levels = Mapping[str, tuple[str, float]]  # by score: name and value of a model-free baseline
 Curves = Mapping[CurveKey, Series]
 
 
 class Answer(NamedTuple):
-    """A reader's question, and what the run says."""
+    """A reader's question and its answer."""
 
     question: str
     text: str
 
 
 def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Answer]:
-    """What happened to the score, to the isotropy of the last layer, and at the isotropy layers."""
+    """How the score, the last layer's isotropy, and the isotropy layers changed."""
     curves, end = isotropy_series(rows), end_of(result, rows)
     found = [Answer("Did it learn the task?", _score(result, rows, end, levels))]
     if shown := headline(result, measured(curves)):
@@ -66,7 +66,7 @@ def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Answe
 
 
 def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Markup]:
-    """Two to four sentences on what to look at next, the gravest first; links open a section."""
+    """Two to four sentences on what to look at next, most serious first; links open a section."""
     curves, end = isotropy_series(rows), end_of(result, rows)
     scores = series(rows, str(result.get("monitor", "")))
     losses = series(rows, "val/loss")
@@ -108,7 +108,7 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of an accuracy p over N rows, within [0, 1].
+    """The 95 % Wilson score interval of an accuracy p over N examples, within [0, 1].
 
     (p + z²/2N ± z·√(p(1 − p)/N + z²/4N²)) / (1 + z²/N), z = 1.96.
 
@@ -118,11 +118,11 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     centre = share + Z**2 / (2 * n)
     half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
     low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
-    return round(low, 12), round(high, 12)  # 0 and 1 without what rounding left of them
+    return round(low, 12), round(high, 12)  # 0 and 1 without rounding error
 
 
 def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
-    """The headline: the score on test, else on dev, its CI, what needs no model, the way there."""
+    """Headline: the test score, else dev, its CI, the model-free baseline, the change on dev."""
     values = series(rows, str(result.get("monitor", "")))
     if not values:
         return "No score was evaluated."
@@ -148,7 +148,7 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> s
 
 
 def _final(result: Mapping[str, Any], rows: Rows, end: End) -> tuple[str, float, int]:
-    """The score that a run is judged by: its key, value and N; on test where it was tested."""
+    """The primary score of a run: key, value and N; on test if it was tested."""
     dev = str(result.get("monitor", ""))
     test = on_test(dev)
     if (value := (result.get("scores") or {}).get(test)) is not None:
@@ -161,12 +161,12 @@ def _the(level: str) -> str:
 
 
 def accuracy_interval(key: str, value: float, n: int) -> tuple[float, float] | None:
-    """The 95 % CI of a score that is an accuracy, over its N examples; else None."""
+    """The 95 % CI of an accuracy over its N examples; None for other scores."""
     return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None
 
 
 def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
-    """How the score compares with what needs no model, where it has an interval."""
+    """Comparison of the score with the model-free baseline, if it has an interval."""
     key, value, n = _final(result, rows, end)
     ends, level = accuracy_interval(key, value, n), levels.get(key)
     if not (ends and level):
@@ -175,13 +175,13 @@ def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> 
 
 
 def _rose(result: Mapping[str, Any], scores: Series, since: float) -> bool:
-    """Whether the dev score got better after a step."""
+    """Whether the dev score improved after a step."""
     values = [value if result.get("mode") != "min" else -value for s, value in scores if s >= since]
     return len(values) > 1 and values[-1] > values[0]
 
 
 def last_layer(curves: Curves, metric: str) -> CurveKey | None:
-    """The tokens of the last layer, else its first view; None where it was not measured."""
+    """The tokens of the last layer, else its first view; None if not measured."""
     own = [p for p in curves if p.metric == metric]
     for view in ("tokens", *VIEWS):
         if names := layers_of(own, view):
@@ -190,7 +190,7 @@ def last_layer(curves: Curves, metric: str) -> CurveKey | None:
 
 
 def _change(curves: Curves, curve: CurveKey, end: End) -> str:
-    """Whether embeddings came closer to isotropy, where that is one number."""
+    """Whether embeddings became more isotropic, for metrics with one isotropic value."""
     goal, values = isotropic_value(curve.metric), curves[curve]
     if goal is None or len(values) < 2:
         return ""
@@ -203,7 +203,7 @@ def _change(curves: Curves, curve: CurveKey, end: End) -> str:
 
 
 def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
-    """Whether a layer halves the distance to isotropy, and training did not do so to its input."""
+    """Whether a layer halves the distance to isotropy, while training did not for its input."""
     goal = isotropic_value(metric)
     values = [curves.get(CurveKey(metric, site, side)) for side in ("before", "after")]
     if goal is None or not (values[0] and values[1]):
@@ -218,7 +218,7 @@ def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
 def _most_changed(
     curves: Curves, metric: str, end: End
 ) -> tuple[CurveKey, tuple[float, float]] | None:
-    """The layer whose value moved most, with its first and last one."""
+    """The layer whose value changed most, with its first and last value."""
     of_layers = [p for p in curves if p.metric == metric and p.view in VIEWS]
     ends = {p: (curves[p][0][1], at(curves[p], end.step)) for p in of_layers}
     ends = {p: pair for p, pair in ends.items() if math.isfinite(sum(pair)) and len(curves[p]) > 1}
@@ -226,7 +226,7 @@ def _most_changed(
 
 
 def _around(curves: Curves, metric: str, end: End) -> list[Answer]:
-    """What isotropy layers make of their inputs, and what the head reads without one."""
+    """How isotropy layers change their input, or the head's input without a layer."""
     layers, bare = [], []
     for site in sites_of(p for p in curves if p.metric == metric):
         before, after = (CurveKey(metric, site, side) for side in ("before", "after"))

@@ -1,4 +1,4 @@
-"""What a finished run shows in W&B beside its scalars, read from the run folder.
+"""W&B media of a finished run, in addition to its scalars, read from the run folder.
 
 M points of a map, S eigenvalues.
 """
@@ -27,13 +27,13 @@ from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
 from isotrain.runs.table import Measured, table
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
-DPI = 160  # of pictures
+DPI = 160  # of images
 MOST_SNAPSHOTS = 12  # of a run
-MOST_LINES = wandb.Table.MAX_ARTIFACT_ROWS  # that the service takes in one table
+MOST_LINES = wandb.Table.MAX_ARTIFACT_ROWS  # service limit per table
 
 
 def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows (step, {key: object}) to log once, after all scalars; tables come last.
+    """Records (step, {key: object}) to log once, after all scalars; tables come last.
 
     | key | object |
     | --- | --- |
@@ -45,9 +45,9 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     | `layers/<metric>/<view>` | the same as lines, one for each layer |
     | `tables/isotropy` | everything that was measured; `…_2`, … where one table is too small |
 
-    Spectra are shown of the clouds whose scalars are sent (`isotrain.runs.keys.few`), maps of those
-    of the last layer and around sites. Tables come last because they ask the service: what
-    stands before them is on disk already, should it not answer.
+    Spectra are of the clouds whose scalars are sent (`isotrain.runs.keys.few`), maps of the last
+    layer and of the sites. Tables come last because they query the service: if it does not
+    respond, everything before them is already on disk.
     """
     rows, snapshots = read_records(folder / "metrics.jsonl"), read_snapshots(folder, MOST_SNAPSHOTS)
     result = read_result(folder)
@@ -65,10 +65,10 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def summary(folder: Path) -> dict[str, float]:
-    """`final/<key>` and `area/<key>` of the score and of the headline isotropy that is charted.
+    """`final/<key>` and `area/<key>` of the score and of the charted headline isotropy.
 
-    `final` is of the weights that were kept. Of the score, which has a better end, also
-    `best/<key>` and `best_step/<key>`, step 0 aside. See `curve_summary`.
+    `final` is of the selected weights. The score, which has a direction, also has `best/<key>` and
+    `best_step/<key>`, step 0 excluded. See `curve_summary`.
     """
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
@@ -79,7 +79,7 @@ def summary(folder: Path) -> dict[str, float]:
         curve = series(rows, key)
         numbers = curve_summary(curve)
         numbers |= {"final": scores[key]} if key in scores else {}
-        if key == result["monitor"]:  # of the untrained model only where there is no other
+        if key == result["monitor"]:  # step 0 counts only if there is no other
             trained = [point for point in curve if point[0] > 0] or curve
             best = curve_summary(trained, result["mode"])
             numbers |= {name: best[name] for name in ("best", "best_step") if name in best}
@@ -122,7 +122,7 @@ def _maps(snapshots: dict[int, Arrays]) -> dict[str, Any]:
 
 
 def _charted(arrays: Arrays, kind: str) -> list[str]:
-    """The clouds of a snapshot whose scalars are sent too."""
+    """The clouds of a snapshot whose scalars are also sent."""
     clouds = [name.removeprefix(f"{kind}/") for name in arrays if name.startswith(f"{kind}/")]
     keys = {CurveKey(kind, *cloud.split("/")).text: math.nan for cloud in clouds}
     return [key.removeprefix(f"{DEV}/{kind}/") for key in few(keys, [kind])]
@@ -154,12 +154,12 @@ def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
 
 
 def _or_none(value: Any) -> Any:
-    """A value as a table takes it."""
+    """A value as accepted by a table."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _image(figure: Figure) -> Any:
-    """The picture of a figure; given the figure itself, W&B asks for pyplot."""
+    """The image of a figure; for the figure itself, W&B would need pyplot."""
     figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -175,13 +175,13 @@ def curve_summary(
     - `final`: the value at the highest step, NaN where that is not finite
     - `area`: ∫ value d step over the range of steps, by trapezoids, divided by that range: the mean
       height of the curve, in the unit of the values; of a single point its value
-    - `best`: the highest (max) or lowest (min) value, at `best_step`, the first that has it
+    - `best`: the highest (max) or lowest (min) value, first reached at `best_step`
 
-    `area` and `best` leave out values that are not finite and join the points beside them. Points
-    come in any order; of several at one step the last counts. Empty where there is no point.
+    `area` and `best` skip non-finite values and connect their neighbours. Points come in any order;
+    of several at one step the last counts. Empty without points.
 
     Raises:
-        ValueError: another mode.
+        ValueError: unknown mode.
 
     >>> curve_summary([(0, 1.0), (10, 3.0), (40, 3.0)], mode="max")
     {'final': 3.0, 'area': 2.75, 'best': 3.0, 'best_step': 10}

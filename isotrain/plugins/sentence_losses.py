@@ -78,7 +78,7 @@ class SentenceLoss(nn.Module):
         return losses if len(losses) > 1 else next(iter(losses.values()))
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Arguments of the objectives, as far as they hold them, for the model card."""
+        """Arguments of the objectives, where stored as attributes, for the model card."""
         return {name: _settings(objective) for name, objective in self.objectives.items()}
 
     @property
@@ -135,7 +135,7 @@ def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor
 
 
 def _settings(objective: Objective) -> dict[str, Any]:
-    """The arguments of an objective, as far as it holds them."""
+    """The arguments of an objective, where stored as attributes."""
     held = dict(vars(objective))
     if isinstance(loss := held.get("loss"), partial):
         held |= loss.keywords

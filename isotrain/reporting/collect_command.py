@@ -1,4 +1,4 @@
-"""`isotrain collect DIR`: every finished run below a folder, of studies, sweeps and single runs."""
+"""`isotrain collect DIR`: tabulate every finished run below a folder, of any kind of plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ What differs: keys that tell a group from any other of its task.
 
 
 def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int:
-    """The exit code of `isotrain collect ...`: 0, or 2 where there is nothing to collect."""
+    """Exit code of `isotrain collect ...`: 0, or 2 if there is nothing to collect."""
     write_runs(folder, out or folder / "collected", as_json=as_json)
     return 0
 
@@ -44,10 +44,10 @@ def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int
 def write_runs(
     root: Path, out: Path, folders: Iterable[Path] | None = None, as_json: bool = False
 ) -> list[Path]:
-    """Tabulate the finished runs below `root`, or in `folders` alone, into `out`; the files.
+    """Tabulate the finished runs below `root`, or only those in `folders`, into `out`; the files.
 
     Raises:
-        PlanError: there is no such run, or `out` cannot be written to.
+        PlanError: there is no such run, or `out` is not writable.
     """
     with spinner(f"reading {root}"):
         found, told, tried = find_runs(root, folders)
@@ -78,7 +78,7 @@ def write_runs(
         "runs.parquet": parquet_bytes(scores_frame(runs, keys)),
     }
     try:
-        if out.is_relative_to(root):  # else the command line names it
+        if out.is_relative_to(root):  # otherwise the command line gave it
             check_inside(root, out)
         written = replace_files(out, files)
     except OSError as error:
@@ -97,17 +97,17 @@ def write_runs(
 
 
 class Collected(NamedTuple):
-    """What stands below a folder."""
+    """The runs below a folder."""
 
     runs: list[Found]  # the finished ones, by task, arm and seed
-    told: list[str]  # a line for every other one
-    tried: Mapping[tuple[str, str], int]  # task and search: configurations, however they ended
+    told: list[str]  # one line for every other run
+    tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
 
 def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
-    """The runs below a folder, or in `folders` there alone.
+    """The runs below a folder, or only those in `folders`.
 
-    Of two runs with equal configuration, data and seed the one that finished last counts.
+    Of runs with equal configuration, data and seed, the last one to finish counts.
     """
     found: dict[tuple[object, ...], Found] = {}
     told: list[str] = []
@@ -115,7 +115,7 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
     for folder in dict.fromkeys(_run_folders(root, told) if folders is None else folders):
         name = folder.relative_to(root)
         try:
-            result = read_result(folder) or {"status": "running"}  # it has only begun
+            result = read_result(folder) or {"status": "running"}  # it has just started
             if "analysis" in result:
                 continue
             search, is_finished = str(result.get("search") or ""), result["status"] == "finished"
@@ -147,7 +147,7 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
 
 
 def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> list[str]:
-    """The trials of searches, apart from all else: their scores are what they were chosen by."""
+    """Trials of searches, listed separately: they were selected by these scores."""
     if not tried:
         return []
     lines = ["## Trials of searches, chosen by this score: no results", ""]
@@ -161,7 +161,7 @@ def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> lis
 
 
 def _how_far(result: Mapping[str, Any], folder: Path) -> str:
-    """What is told of a run that has not finished."""
+    """Status line of an unfinished run."""
     of_a_search = f", trial of search {result['search']}" if result.get("search") else ""
     if is_owned(folder):
         step = newest_step(folder / "metrics.jsonl")
@@ -170,13 +170,13 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
         return unfinished(result)
     step = checkpoint_step(folder)
     goes_on = "no checkpoint" if step is None else f"it goes on from step {step}"
-    if of_a_search:  # which alone knows whether a trial that was stopped is to go on
+    if of_a_search:  # only the search knows whether a stopped trial will resume
         return f"stopped ({goes_on}{of_a_search}: pruned by it, or interrupted)"
     return f"interrupted ({goes_on})"
 
 
 def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
-    """Every folder of a run: one that has a `result.json`, or that a process has just begun."""
+    """Every run folder: with a `result.json`, or just started by a process."""
 
     def tell(error: OSError) -> None:
         told.append(f"{error.filename}: {error.strerror}")

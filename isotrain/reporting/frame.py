@@ -1,4 +1,4 @@
-"""The result of a study as one flat table: a row for each score of each method on each task."""
+"""The result of a study as a flat table: one row per task, method and score."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 
 Starts = Mapping[int, Mapping[str, float]]  # by seed: what runs logged at step 0
 Pairs = Sequence[tuple[Run, Run]]  # the runs of a method and of the baseline that share a seed
-ALL, WITHOUT = "all", "without collapsed"  # which runs a row is of
+ALL, WITHOUT = "all", "without collapsed"  # which runs a row covers
 UNTRAINED, MAJORITY, CHANCE = "untrained", "majority class", "chance"
 LOSSES = ("loss", "scaled_loss")
 CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)
-FEWEST_FOR_SEEDS = 5  # pairs, from which their spread tells about other seeds
-SAME_SCORE = 1e-5  # scores are float32; one example of 50,000 is more
+FEWEST_FOR_SEEDS = 5  # pairs, from which their spread generalises to other seeds
+SAME_SCORE = 1e-5  # scores are float32; one example in 50,000 is more
 NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
 OF_A_RUN = ("task", "method", "seed", "collapsed", "code", "data", "folder")
 
 
 class Row(NamedTuple):
-    """One score of one method on one task over its seeds; what is not defined is None or empty.
+    """One score of one method on one task over seeds; undefined values are None or empty.
 
-    Reference rows (untrained, chance) have no `baseline` and are compared with nothing. Nothing is
-    claimed of a difference where `collapsed` says that predictions behind it are.
+    Reference rows (untrained, chance) have no `baseline` and are not compared. No claim is made
+    about a difference if `collapsed` is set.
     """
 
     runs: str  # all | without collapsed
     task: str
     score: str  # a key: test/accuracy, or isotropy/<metric>/<where>/<view>
     method: str
-    examples: str  # N; several numbers where runs differ
-    n: int  # seeds; 0 where every run is left out
+    examples: str  # N; several numbers if runs differ
+    n: int  # seeds; 0 if every run is left out
     mean: float
     sd: float | None = None  # (n − 1)
     low: float | None = None  # 95 % CI over seeds
     high: float | None = None
-    best_of: str = ""  # evaluations that each run's score is the best of; "" where not selected
-    failed: int = 0  # seeds that have no such score because training failed
+    best_of: str = ""  # number of evaluations a score is the best of; "" if not selected
+    failed: int = 0  # seeds without this score because training failed
     baseline: str = ""
     difference: float | None = None  # to the baseline, paired by seed
     difference_sd: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
-    gain: float | None = None  # of fine-tuning: the baseline less its own value at step 0
+    gain: float | None = None  # of fine-tuning: the baseline minus its value at step 0
     pairs: int | None = None
     p: float | None = None  # two-sided, by `test`
     test: str = ""  # t | permutation
@@ -67,18 +67,18 @@ class Row(NamedTuple):
     comparisons: int | None = None  # m of Holm's correction
     margin: float | None = None  # of equivalence, in the unit of the score
     p_tost: float | None = None
-    seeds_needed: int | None = None  # to show 0.01 among m comparisons with power 0.8, about
+    seeds_needed: int | None = None  # about, to detect 0.01 among m comparisons with power 0.8
     both_low: float | None = None  # 95 % CI of the difference over seeds and test examples
     both_high: float | None = None
     both_examples: int | None = None
-    both_undefined: int | None = None  # resamples without a defined score
+    both_undefined: int | None = None  # resamples with an undefined score
     why_no_both: str = ""
     published: float | None = None
-    collapsed: str = ""  # how many runs of the method and of the baseline are
+    collapsed: str = ""  # how many runs of the method and of the baseline collapsed
 
 
 def is_score(key: str) -> bool:
-    """Whether a key is a score of a task, rather than a value of isotropy."""
+    """Whether a key is a task score rather than an isotropy value."""
     return key.partition("/")[0] in SPLITS
 
 
@@ -90,19 +90,19 @@ def study_rows(
     left_out: Sequence[Run] = (),
     kind: str = ALL,
 ) -> list[Row]:
-    """Every shown score of every method over its finished seeds, test first.
+    """Result rows: every shown score of every method over its finished seeds, test first.
 
     Differences are paired by seed. Holm's correction is over the methods of one task and one score,
-    those included that are left out now, as if their p were 1. Equivalence and the seeds needed
-    are of the monitored score and its test twin, and not given beside collapsed predictions.
+    including those now left out, as if their p were 1. Equivalence and the seeds needed are given
+    for the monitored score and the same score on test, unless predictions are collapsed.
 
     Args:
-        study: whose methods are compared.
+        study: the study whose methods are compared.
         runs: its finished runs, or some of them.
         gaps: what is missing; failed runs are counted.
-        recorded: by task, every method that ever had a finished run.
-        left_out: finished runs that do not count; a method that has no other has a row with n = 0.
-        kind: `runs` of the rows.
+        recorded: per task, every method that ever had a finished run.
+        left_out: finished runs to exclude; a method without other runs has a row with n = 0.
+        kind: value of `runs` in the rows.
     """
     rows: list[Row] = []
     for task in study.tasks:
@@ -144,7 +144,7 @@ def _methods(
     left_out: Sequence[Run],
     margin: float | None,
 ) -> list[Row]:
-    """One row a method, before Holm's correction."""
+    """One row per method, before Holm's correction."""
     found = {
         arm: {run.seed: run for run in runs if run.arm == arm and score in run.scores}
         for arm in study.arms
@@ -167,7 +167,7 @@ def _methods(
                 else None,
             )
             pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
-            if is_score(score):  # of other examples it does not compare
+            if is_score(score):  # not comparable on other examples
                 pairs = [pair for pair in pairs if len({r.shown.get(score) for r in pair}) == 1]
             if arm != study.baseline and pairs:
                 row = _compared(row, pairs, None if row.collapsed else margin)
@@ -204,13 +204,13 @@ def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
 
 
 def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
-    """Rows of one score with Holm's p, and the seeds that would show 0.01 under it."""
+    """Add Holm-corrected p to the rows of one score, and the seeds needed to detect 0.01."""
     m = sum(row.p is not None for row in rows) + n_left_out
     adjusted = holm([*(row.p for row in rows), *[1.0] * n_left_out])[: len(rows)]
     found = []
     for row, p in zip(rows, adjusted, strict=True):
         needed, sd = None, row.difference_sd
-        is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # no loss
+        is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # not a loss
         if is_known and sd and not row.collapsed and (row.pairs or 0) >= FEWEST_FOR_SEEDS:
             needed = seeds_needed(sd, n_comparisons=m)
         found.append(row._replace(p_holm=p, comparisons=m, seeds_needed=needed))
@@ -218,7 +218,7 @@ def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
 
 
 def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
-    """How many runs of some methods have collapsed predictions; empty where none has."""
+    """Number of runs with collapsed predictions per method; empty if there are none."""
     counts = {arm: sum(bool(run.degenerate) for run in own) for arm, own in arms.items()}
     told = " and ".join(
         f"{n} of {len(arms[arm])} runs of method {arm}" for arm, n in counts.items() if n
@@ -227,7 +227,7 @@ def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
 
 
 def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInterval | None, str]:
-    """The CI over seeds and test examples; without one the reason, in words."""
+    """The CI over seeds and test examples, or the reason why there is none."""
     stage, _, metric = score.partition("/")
     if stage not in SPLITS or metric in LOSSES:
         return None, ""
@@ -257,7 +257,7 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
 
 
 def _at_step_0(run: Run) -> Mapping[str, float]:
-    """What a run logged before fine-tuning, of test too (`training.test_untrained`); or nothing."""
+    """Values logged before fine-tuning, on test too (`training.test_untrained`); may be empty."""
     try:
         first = read_records(run.folder / "metrics.jsonl", last_step=0)
     except DAMAGE:
@@ -266,7 +266,7 @@ def _at_step_0(run: Run) -> Mapping[str, float]:
 
 
 def _references(task: str, score: str, base: Sequence[Run]) -> list[Row]:
-    """The row of chance, where a score of the task has one."""
+    """The row of the chance level, if a score of the task has one."""
     if not base or not is_score(score) or not (level := reference(base[0].folder, score)):
         return []
     examples = _numbers(run.shown[score] for run in base if score in run.shown)
@@ -276,7 +276,7 @@ def _references(task: str, score: str, base: Sequence[Run]) -> list[Row]:
 def _untrained(
     task: str, score: str, base: Sequence[Run], starts: Mapping[str, Starts]
 ) -> list[Row]:
-    """The rows of step 0: of the baseline, and of methods whose layer changes it there."""
+    """Rows of step 0: the baseline, and methods whose layer changes its score."""
     found = {
         arm: {seed: record[score] for seed, record in own.items() if score in record}
         for arm, own in starts.items()
@@ -294,10 +294,10 @@ def _untrained(
 
 
 def reference(folder: Path, score: str) -> tuple[str, float] | None:
-    """What a score is without a model, with its name; None where that is not known.
+    """Model-free baseline of a score: its name and value; None if unknown.
 
-    A correlation is 0 by chance; an accuracy that of the largest class, as a run records it, or by
-    its predictions where it does not.
+    A correlation is 0 by chance; an accuracy is that of the largest class, as recorded by the run,
+    or computed from its predictions.
     """
     stage, _, metric = score.partition("/")
     if metric in CORRELATIONS:
@@ -317,7 +317,7 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
 
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
-    """What fine-tuning adds to a score of the baseline, paired by seed; n = 0 if it may be none."""
+    """Gain of the baseline by fine-tuning, paired by seed; n = 0 if it may be zero."""
     sign = -1 if score.partition("/")[2] in LOSSES else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
@@ -327,7 +327,7 @@ def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
 
 
 def _margin(study: Study, gain: Summary) -> float | None:
-    """The margin of equivalence; a share is one of the end of the gain's CI that is nearer to 0."""
+    """The equivalence margin; a share is relative to the CI end of the gain nearer to 0."""
     if study.margin_share is None:
         return study.margin
     ends = [abs(end) for end in (gain.low, gain.high) if end is not None]
@@ -335,13 +335,13 @@ def _margin(study: Study, gain: Summary) -> float | None:
 
 
 def _numbers(found: Iterable[int]) -> str:
-    """Different numbers in order: `8 or 9`."""
+    """Distinct numbers in order: `8 or 9`."""
     return " or ".join(map(str, sorted(set(found))))
 
 
 def frame(rows: Sequence[Row]) -> DataFrame:
     """Rows as a data frame with the fields of `Row` as columns; counts are `Int64`."""
-    import pandas as pd  # what makes no table need not wait for it
+    import pandas as pd  # slow to import; only tables need it
 
     found = pd.DataFrame.from_records(rows, columns=Row._fields)
     types = {name: {kind, *get_args(kind)} for name, kind in get_type_hints(Row).items()}
@@ -352,9 +352,9 @@ def frame(rows: Sequence[Row]) -> DataFrame:
 
 
 def runs_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
-    """A line per finished run: what made it, and every score it has.
+    """One line per finished run: its provenance and all its scores.
 
-    `more`: further columns, such as keys of its configuration, one mapping a run.
+    `more`: further columns, such as configuration keys, one mapping per run.
     """
     import pandas as pd
 
@@ -364,7 +364,7 @@ def runs_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> D
 
 
 def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
-    """A line per finished run and score: what made the run, `key`, `value` and `examples` (N)."""
+    """One line per finished run and score: provenance, `key`, `value` and `examples` (N)."""
     import pandas as pd
 
     made = _made(runs, more)
@@ -380,19 +380,19 @@ def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
 
 
 def csv_text(found: DataFrame) -> str:
-    """A frame as CSV, columns of floats with eight digits; empty where nothing is defined."""
+    """A frame as CSV, floats with eight digits; empty cells for undefined values."""
     return str(found.to_csv(index=False, float_format="%.8g", lineterminator="\n"))
 
 
 def parquet_bytes(found: DataFrame) -> bytes:
-    """A frame as parquet, equal bytes for equal frames."""
+    """A frame as parquet; equal frames give equal bytes."""
     stream = io.BytesIO()
     found.to_parquet(stream, compression="zstd", index=False)
     return stream.getvalue()
 
 
 def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
-    """A line per run with what made it, and further columns."""
+    """One line per run with its provenance, and further columns."""
     import pandas as pd
 
     own = [(r.task, r.arm, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]

@@ -1,4 +1,4 @@
-"""Finished runs grouped by what they compute: equal configurations but for the seed."""
+"""Group finished runs by what they compute: equal configurations except for the seed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Found(NamedTuple):
 
     run: Run
     keys: Mapping[str, str]
-    search: str = ""  # that it is a trial of
+    search: str = ""  # of which it is a trial
 
 
 def texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """What a recorded configuration computes: dotted keys, with texts for values.
+    """Content of a recorded configuration: dotted keys with text values.
 
     >>> texts({"task": {"form": "bi"}, "site": ["pooled"], "sync": True, "logger": {"a": 1}})
     {'task.form': 'bi', 'site': '["pooled"]', 'sync': 'true'}
@@ -42,9 +42,9 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differing(found: Sequence[Found]) -> list[dict[str, str]]:
-    """Of every run the keys that differ between them, empty where it has none.
+    """The keys that differ between runs, with each run's value; empty if it has none.
 
-    A seed that is the run's own in every run, as that of a layer may be, is left out.
+    A seed that equals the run's seed in every run, such as a layer's, is left out.
     """
     keys = dict.fromkeys(key for one in found for key in one.keys)
     kept = [
@@ -62,16 +62,15 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
 def groups_markdown(found: Sequence[Found]) -> str:
     """A table of the groups: n and mean ± 95 % CI of the monitored score over seeds.
 
-    A group is a task, a method, a revision of the data and equal keys. `on test` is the same
-    score on test, with its N. `what differs` names the keys that tell a group from any other of
-    its task.
+    A group shares task, method, data revision and keys. `on test` is the same score on test, with
+    its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
     keys = differing(found)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for k, (run, *_) in enumerate(found):
         group = (run.task, run.arm, tuple(keys[k].items()), run.data)
         groups.setdefault(group, []).append(k)
-    values: dict[str, dict[str, set[str]]] = {}  # of each task and key
+    values: dict[str, dict[str, set[str]]] = {}  # by task and key
     data_of: dict[str, set[str]] = {}
     for task, _, own, data in groups:
         data_of.setdefault(task, set()).add(data)
@@ -87,16 +86,16 @@ def groups_markdown(found: Sequence[Found]) -> str:
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """What a run computes but for its seed, and for the seeds of parts that are the same."""
+    """What a run computes, without its seed and equal seeds of its parts."""
     seed = keys.get("seed")
     own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
     return frozenset(own)
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """What tells one of several configurations: keys whose values differ, parts by their file."""
+    """Keys that distinguish one of several configurations; parts are named by their file."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
-    parts = [part.removesuffix("function.") for part in parts]  # of a metric
+    parts = [part.removesuffix("function.") for part in parts]  # for a metric
     found = []
     for name, value in own.items():
         among = values[name]
@@ -117,7 +116,7 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
 
 @cache
 def _yaml_names(group: str) -> dict[str, str]:
-    """Of each target of a group the file that gives it: the only one, or that of its module."""
+    """The yaml file of each target of a group: the only one, or that named like its module."""
     found: dict[str, list[str]] = {}
     for name in names(group) if shipped(group).is_dir() else ():
         if target := re.search(r"^_target_: (\S+)", text_of(group, name), re.MULTILINE):
@@ -129,7 +128,7 @@ def _yaml_names(group: str) -> dict[str, str]:
 
 
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
-    """The monitored score, and its test twin where there is one."""
+    """The monitored score, and the same score on test if there is one."""
     monitor = runs[0].monitor
     dev, test = (_row(runs, key) for key in (monitor, on_test(monitor)))
     fewer = "" if test.n == dev.n else f", n = {test.n}"
@@ -139,7 +138,7 @@ def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _row(runs: Sequence[Run], key: str) -> Row:
-    """The mean of a score over the seeds that have it."""
+    """Mean of a score over the seeds that have it."""
     own = [run for run in runs if key in run.scores]
     sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in own})
     about = summarize([run.scores[key] for run in own])[:5] if own else (0, math.nan)

@@ -1,4 +1,4 @@
-"""`table.tex`: a study's tables for a paper, in booktabs, by the template `table.tex.j2`."""
+"""`table.tex`: booktabs tables of a study for a paper, from the template `table.tex.j2`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TEMPLATES = Environment(
     comment_end_string="#>",
 )
 SHORT = {"CI over seeds and examples": "over examples", "difference [95 % CI]": "difference"}
-TOO_WIDE = ("seeds needed",)  # a page of a paper cannot hold all columns
-SIGNS = {  # of a text, as LaTeX prints them
+TOO_WIDE = ("seeds needed",)  # all columns do not fit on a page
+SIGNS = {  # special characters and their LaTeX escapes
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -49,9 +49,9 @@ SIGNS = {  # of a text, as LaTeX prints them
 
 
 def latex(result: Result) -> str:
-    """One `table` a task, with what to know of its runs below it.
+    """One `table` per task, with notes on its runs below it.
 
-    A second table of a task stands where leaving out collapsed predictions changes it.
+    A task has a second table if excluding collapsed predictions changes it.
     """
     tables = []
     for task in result.study.tasks:
@@ -63,7 +63,7 @@ def latex(result: Result) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""A text with every sign that LaTeX reads as a command written out.
+    r"""A text with all LaTeX special characters escaped.
 
     >>> escaped("50 % of r_1 & r_2")
     '50 \\% of r\\_1 \\& r\\_2'
@@ -74,14 +74,14 @@ def escaped(text: str) -> str:
 
 
 def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str) -> dict[str, Any]:
-    """What the template shows of one task."""
+    """Template values of one task."""
     study = result.study
     aside = "" if kind == ALL else f", {kind} predictions"
     of_scores = [own for own in scores if is_score(own[0].score)]
     of_isotropy = [own for own in scores if not is_score(own[0].score)]
     seeds = sorted({row.n for rows in scores for row in rows if row.baseline})
     n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    rows = [row._replace(seeds_needed=None) for own in scores for row in own]  # has no column
+    rows = [row._replace(seeds_needed=None) for own in scores for row in own]  # not a column here
     gaps = [gap for gap in result.gaps if gap.task == task]
     return {
         "caption": escaped(
@@ -96,7 +96,7 @@ def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str
 
 
 def _tabular(scores: Sequence[Sequence[Row]]) -> dict[str, Any]:
-    """One table with a heading, and the lines of each score below its name."""
+    """One table with a header, and the lines of each score below its name."""
     every = [cells(row) for rows in scores for row in rows]
     is_filled = [any(column) for column in zip(*every, strict=True)]
     shown = [k for k, name in enumerate(HEAD) if is_filled[k] and name not in TOO_WIDE]
@@ -109,7 +109,7 @@ def _tabular(scores: Sequence[Sequence[Row]]) -> dict[str, Any]:
 
 
 def _below(result: Result, task: str, rows: Sequence[Row]) -> list[str]:
-    """What to know of the runs."""
+    """Notes on the runs."""
     collapsed = collapsed_runs([run for run in result.runs if run.task == task])
     texts = [*cautions(result, task), *(f"Collapsed predictions: {text}" for text in collapsed)]
     told = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))

@@ -1,4 +1,4 @@
-"""`table.md`: the tables of a study to read, and how to read them."""
+"""`table.md`: the tables of a study, and how to read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 120
 
 
 def markdown(result: Result) -> str:
-    """What was run, of how many planned runs; what is missing or mixed; the tables; a legend."""
+    """Finished and planned runs; missing or mixed results; the tables; a legend."""
     study, runs = result.study, result.runs
     sizes = f"{len(study.tasks)} × {len(study.arms)} × {len(study.seeds)}"
     lines = [f"# Study {study.name}", ""]
@@ -49,11 +49,11 @@ def markdown(result: Result) -> str:
                     lines += _score(rows, kind, len(study.seeds))
     lines += ["", *bullets(legend(study, result.rows, result.gaps))]
     kept = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
-    return "\n".join(kept) + "\n"  # never two blank lines
+    return "\n".join(kept) + "\n"  # no consecutive blank lines
 
 
 def mixed(runs: Sequence[Run]) -> list[str]:
-    """What is mixed among the runs, as a list below a heading each."""
+    """What is mixed among the runs, one list per heading."""
     return [line for what, own in mixtures(runs).items() for line in _listed(what, own)]
 
 
@@ -66,7 +66,7 @@ def bullets(texts: Iterable[str]) -> list[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Markdown table lines with columns of one width, first the heading; `|` and tags escaped."""
+    """Markdown table with aligned columns, header first; `|` and tags escaped."""
     lines = [[_escaped(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * width for width in widths]
@@ -85,7 +85,7 @@ def _listed(title: str, texts: Sequence[str]) -> list[str]:
 
 
 def _score(rows: Sequence[Row], kind: str, n_seeds: int) -> list[str]:
-    """The table of one score, with what is said of it."""
+    """The table of one score, with its notes."""
     aside = "" if kind == ALL else f", {kind} predictions"
     lines = ["", f"### {caption(rows)}{aside}", "", *aligned(score_table(rows)), ""]
     return [*lines, *bullets(notes(rows, n_seeds)), ""]

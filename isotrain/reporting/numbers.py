@@ -1,4 +1,4 @@
-"""How numbers are printed, in every table, page and model card."""
+"""Number formats of all tables, pages and model cards."""
 
 from __future__ import annotations
 

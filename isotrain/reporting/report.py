@@ -1,4 +1,4 @@
-"""Tables and page of what a study's runs have left so far, written beside them and printed."""
+"""Write and print the tables and page of a study from the runs finished so far."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PAGE = "study.html"
 def write_report(
     study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
 ) -> list[Path]:
-    """Make the tables and the page of a study anew, in its folder; the files, no run is started.
+    """Regenerate the tables and page of a study in its folder; the files. No run is started.
 
-    `overrides` are those of the command line that `jobs` were planned with. Written are `table.md`,
-    `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The
-    tables are the same bytes for the same runs, whenever and in whatever order they finished. An
-    earlier page is removed first: none stands beside tables that it does not show.
+    `overrides` are the command-line overrides used to plan `jobs`. Files: `table.md`, `table.csv`,
+    `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The tables are
+    byte-identical for the same runs, whenever and in whatever order they finished. An earlier page
+    is removed first, so that page and tables always match.
 
     Raises:
         PlanError: no run has finished; nothing is written then.
@@ -49,7 +49,7 @@ def write_report(
     recorded = read_origin(folder / STUDY) or {"file": study.name}
     result = result._replace(
         overrides=[
-            text  # that says what is computed, as loggers and the data's folder do not
+            text  # overrides that change results, unlike loggers or the data folder
             for text in in_force((*SHARED, *study.overrides, *overrides))
             if not f"{key_of(text)}.".startswith((*(f"{n}." for n in NOT_CONTENT), "source.root."))
         ],
@@ -64,7 +64,7 @@ def write_report(
 
 
 def write_result(result: Result, folder: Path) -> list[Path]:
-    """Write and print the tables of a result, and draw its page, into a folder; the files."""
+    """Write and print the tables and page of a result into a folder; the files."""
     files = {
         "table.md": markdown(result).encode(),
         "table.csv": csv_text(frame(result.rows)).encode(),
@@ -80,7 +80,7 @@ def write_result(result: Result, folder: Path) -> list[Path]:
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files, each at once: nobody reads half a table; their paths."""
+    """Write files atomically, so that no half table is read; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         replace_bytes(folder / name, content)
@@ -88,10 +88,10 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _draw(result: Result, folder: Path) -> list[Path]:
-    """The page, if it can be drawn; what goes wrong here costs no table."""
+    """Draw the page; an error here does not affect the tables."""
     try:
         with spinner(f"drawing {PAGE}"):
-            from isotrain.pages.study_page import write_study_page  # matplotlib takes its time
+            from isotrain.pages.study_page import write_study_page  # matplotlib is slow to import
 
             page = write_study_page(folder, result)
         say(page)
@@ -105,7 +105,7 @@ def _draw(result: Result, folder: Path) -> list[Path]:
 def _command(
     study: Study, jobs: Sequence[Job], recorded: Mapping[str, Any], overrides: Sequence[str]
 ) -> str:
-    """What runs the study again."""
+    """The command that repeats the study."""
     file, own = str(recorded["file"]), recorded.get("config_dir")
     named = [] if study.name in (file, Path(file).stem) else ["--name", study.name]
     named += ["--config-dir", str(own)] if own else []
@@ -116,6 +116,6 @@ def _command(
 
 
 def _question(file: str) -> str:
-    with suppress(PlanError, OSError):  # the file may be gone
+    with suppress(PlanError, OSError):  # the file may have been deleted
         return question_of(study_text(file))
     return ""

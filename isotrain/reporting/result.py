@@ -1,4 +1,4 @@
-"""The result of a study: its runs, what is missing, the table, and what to know before it."""
+"""The result of a study: its runs, missing runs, result rows, and cautions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from isotrain.studies.results import Gap, Run, collect
 
 
 class Result(NamedTuple):
-    """A study with what it has left so far."""
+    """A study with its results so far."""
 
     study: Study
     runs: Sequence[Run]
     gaps: Sequence[Gap]
-    rows: Sequence[Row]  # of all runs, and without collapsed predictions where there are some
+    rows: Sequence[Row]  # of all runs, and without collapsed predictions if there are any
     n_planned: int
     changes: Sequence[str] = ()  # of the study since its first run started
-    records: Sequence[str] = ()  # that are damaged, or beside those that are shown
+    records: Sequence[str] = ()  # that are damaged, or exist but are not shown
     question: str = ""
-    overrides: Sequence[str] = ()  # of every run, that say what is computed
-    command: str = ""  # that runs the study again
-    works: Sequence[str] = ()  # that layers and objectives follow
-    headline: Sequence[str] = ()  # isotropy values that the page shows, the most important first
+    overrides: Sequence[str] = ()  # of every run, that change results
+    command: str = ""  # that repeats the study
+    works: Sequence[str] = ()  # sources of layers and objectives
+    headline: Sequence[str] = ()  # isotropy values on the page, most important first
     encoder: str = ""
-    is_causal: bool = False  # the encoder sees only what is to the left
+    is_causal: bool = False  # the encoder attends only to the left
 
     def table(self, task: str, runs: str = ALL) -> dict[str, list[Row]]:
         """The rows of a task by score."""
@@ -46,12 +46,12 @@ class Result(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """`all`, and `without collapsed` where there are such runs."""
+        """`all`, and `without collapsed` if there are such runs."""
         return list(dict.fromkeys(row.runs for row in self.rows)) or [ALL]
 
 
 def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
-    """What the runs of a study have left, compared; `folder` has its `study.json`."""
+    """Collect and compare the runs of a study; `folder` has its `study.json`."""
     runs, gaps = collect(jobs)
     recorded = {task: arms_on_record(folder, task) for task in study.tasks} if runs else {}
     rows = study_rows(study, runs, gaps, recorded)
@@ -75,9 +75,9 @@ def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
 
 
 def cautions(result: Result, task: str | None = None) -> list[str]:
-    """What to know before the numbers of a task, or of all: a text for each kind of fault.
+    """Cautions for the numbers of a task, or of all tasks: one text per kind of fault.
 
-    Failed runs, those that are not there yet, mixed versions, and changes of the study.
+    Failed runs, missing runs, mixed versions, and changes of the study.
     """
     gaps = [gap for gap in result.gaps if task in (None, gap.task)]
     texts = []
@@ -98,7 +98,7 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
 
 
 def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str]:
-    """What is recorded there and not shown: runs on other versions of their data, damaged files."""
+    """Records that exist but are not shown: runs on other data revisions, damaged files."""
     archive = Archive(folder)
     ids = {(job.task, job.arm, job.seed): job.id for job in jobs}
     others: dict[str, list[Run]] = {}
@@ -114,11 +114,11 @@ def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str
 
 
 def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
-    """What is mixed or in part, with a text for the runs of each version; empty where nothing is.
+    """Mixed versions and partial evaluations, with the runs of each; empty if there are none.
 
-    Judged are the code over all runs, the revision of the data set within a task, and which
-    examples were scored. One version of the code is told, too, where it had changes that were not
-    committed: nobody can get it back.
+    Checked are the code over all runs, the revision of the data set within a task, and which
+    examples were scored. A single code version is reported too if it had uncommitted changes, as
+    it cannot be restored.
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
@@ -128,7 +128,7 @@ def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
     """
     found = {}
     code = _versions(runs, lambda run: run.code)
-    names = {name for run in runs for name in run.code.split(" > ")}  # of a run that was resumed
+    names = {name for run in runs for name in run.code.split(" > ")}  # several if a run was resumed
     if len(names) > 1:
         found["Mixed code (+ = with changes not committed)"] = code
     elif any("+" in name for name in names):
@@ -151,13 +151,13 @@ def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
 
 
 def _where(runs: Sequence[Run]) -> str:
-    """Which runs these are: task, method and seeds."""
+    """Description of some runs: task, method and seeds."""
     by_arm = groupby(runs, lambda run: (run.task, run.arm))
     return "; ".join(f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm)
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers with runs of three or more as their ends."""
+    """Numbers, with ranges for three or more consecutive ones."""
     ordered = sorted(set(numbers))
     parts: list[str] = []
     for _, block in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):

@@ -1,6 +1,6 @@
-"""The CI over seeds and test examples of a difference between two methods.
+"""CI over seeds and test examples for the difference between two methods.
 
-S seeds, N examples of the split that is predicted, R resamples, P vectors of predictions.
+S seeds, N examples of the predicted split, R resamples, P vectors of predictions.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Score = Callable[[Floats, Floats, Floats], Floats]
 """`score(label_N, prediction_PN, count_RN)` is `[R, P]`; example n counts count_RN[r, n] times."""
 
 BLOCK = 2**20  # numbers in one array of resamples
-MOST_UNDEFINED = 0.01  # share of resamples: a score that hangs on fewer than five examples has more
-ROUNDING = 1e-9  # a smaller half width is that of sums
+MOST_UNDEFINED = 0.01  # share of resamples; more if a score depends on fewer than five examples
+ROUNDING = 1e-9  # a smaller half width is rounding of sums
 
 
 class RowInterval(NamedTuple):
-    """A mean difference between two methods, with its CI over seeds and test examples.
+    """Mean difference between two methods, with its CI over seeds and test examples.
 
-    With one seed only the examples vary, and nothing is said about another training.
+    With one seed only the examples vary, and the CI does not cover other seeds.
     """
 
     mean: float
-    low: float | None  # None where nothing varies
+    low: float | None  # None if nothing varies
     high: float | None
     n_rows: int
     n_seeds: int
-    n_undefined: int = 0  # resamples left out: without spread a correlation is not defined
+    n_undefined: int = 0  # resamples left out: without spread a correlation is undefined
 
 
 @checked
@@ -59,17 +59,16 @@ def row_interval(
     with d* the differences on examples drawn with replacement, the same for both methods and all
     seeds. With crossed effects of seeds and examples, V_seeds estimates σ²_seed/S + σ²_noise/(S·N)
     and V_examples σ²_example/N: together the variance of the mean. Each variance has the quantile
-    of its own degrees of freedom, so the CI is never shorter than the one over these seeds. One
-    seed, or several whose d_s all agree, give mean ∓ t_{N−1}·√var(d*), with the mean of the seeds'
-    variances.
+    for its degrees of freedom, so the CI is never shorter than the one over these seeds. One seed,
+    or several with equal d_s, give mean ∓ t_{N−1}·√var(d*), with var(d*) averaged over seeds.
 
     In simulations of 3 to 10 seeds it covered 94 to 97.5 % for accuracy (300 and 1,500 examples)
     and for rank correlation (200). Percentiles over resampled seeds and examples covered 85 to
-    100 %: they are too short where seeds decide, and count noise three times.
+    100 %: they are too short where seeds dominate, and count noise three times.
 
     Raises:
-        ValueError: shapes that do not fit, fewer than 2 examples, numbers that are not finite, a
-            score that is not defined for a seed or in more than 1 % of the resamples.
+        ValueError: mismatched shapes, fewer than 2 examples, non-finite numbers, or a score that is
+            undefined for a seed or in more than 1 % of the resamples.
 
     >>> label = np.arange(200) % 2
     >>> base = np.where(np.arange(200) % 5, label, 1 - label)  # every fifth is wrong
@@ -118,7 +117,7 @@ def row_interval(
 
 
 def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
-    """The labels `[N]` and the predictions `[S, N]` of runs that predicted the same examples.
+    """Labels `[N]` and predictions `[S, N]` of runs that predicted the same examples.
 
     Raises:
         ValueError: no run, or runs whose examples or labels differ.
@@ -139,16 +138,16 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
 
 
 def accuracy(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The share of examples whose prediction is the label, `[R, P]`."""
+    """Share of correct predictions, `[R, P]`."""
     right_PN = (prediction_PN == label_N).astype(np.float64)
     shares_RP: Floats = count_RN @ right_PN.T / count_RN.sum(axis=1, keepdims=True)
     return shares_RP
 
 
 def pearson(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The correlation of prediction and label, `[R, P]`; NaN where either has no spread."""
+    """Pearson correlation of prediction and label, `[R, P]`; NaN if either has no spread."""
     n_R1 = count_RN.sum(axis=1, keepdims=True)
-    x_N = label_N - label_N.mean()  # centred, so that little cancels below
+    x_N = label_N - label_N.mean()  # centred, to limit cancellation below
     y_PN = prediction_PN - prediction_PN.mean(axis=1, keepdims=True)
     mean_R1, mean_RP = count_RN @ x_N[:, None] / n_R1, count_RN @ y_PN.T / n_R1
     covariance_RP = count_RN @ (x_N * y_PN).T / n_R1 - mean_R1 * mean_RP
@@ -161,7 +160,7 @@ def pearson(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
 
 
 def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:
-    """The correlation of ranks, `[R, P]`; equal values share their mean rank; NaN as `pearson`."""
+    """Rank correlation, `[R, P]`; ties share their mean rank; NaN as in `pearson`."""
     label_RN, label_spread_R = _ranks(label_N, count_RN)
     weighted_RN = count_RN * label_RN
     found_RP = np.empty((len(count_RN), len(prediction_PN)))
@@ -173,7 +172,7 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
 
 
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
-    """Mean ranks less the mean of all, and the root of the sum of their squares."""
+    """Centred mean ranks, and their Euclidean norm."""
     sorted_N, group_N = np.unique(value_N, return_inverse=True)
     order_N = np.argsort(group_N, kind="stable")
     first_G = np.searchsorted(group_N[order_N], np.arange(len(sorted_N)))
@@ -191,13 +190,13 @@ def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Floats]:
     for start in range(0, n_resamples, block):
         n = min(block, n_resamples - start)
         drawn_RN = generator.integers(n_rows, size=(n, n_rows))
-        drawn_RN += n_rows * np.arange(n)[:, None]  # each resample has counters of its own
+        drawn_RN += n_rows * np.arange(n)[:, None]  # each resample has separate counters
         counts = np.bincount(drawn_RN.ravel(), minlength=n * n_rows)
         yield counts.reshape(n, n_rows).astype(np.float64)
 
 
 def _differences(score_RP: Floats) -> Floats:
-    """Method less baseline, `[R, S]`; the first half of the vectors is the method's."""
+    """Method minus baseline, `[R, S]`; the first half of the vectors is the method's."""
     n_seeds = score_RP.shape[1] // 2
     return score_RP[:, :n_seeds] - score_RP[:, n_seeds:]
 

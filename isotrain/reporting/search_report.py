@@ -1,4 +1,4 @@
-"""What the trials of a search gave: `table.md`, `trials.csv`, a study to confirm the best."""
+"""Results of a search: `table.md`, `trials.csv`, a study to confirm the best trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUARTER = 0.25
 
 
 def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> list[Path]:
-    """Write and print the tables of a search, as far as it is; the files, equal for equal trials.
+    """Write and print the tables of a search so far; the files, equal for equal trials.
 
     Raises:
         PlanError: no trial has ended; nothing is written then.

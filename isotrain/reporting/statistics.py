@@ -1,7 +1,7 @@
-"""Scores over seeds: mean, spread, 95 % CI, and what paired differences let one claim.
+"""Statistics over seeds: mean, spread, 95 % CI, and tests of paired differences.
 
-Student's t holds its level from three seeds on where scores are about normal; resampling the few
-seeds instead covers far less. Sums are exactly rounded, so the order of seeds changes no digit.
+Student's t holds its level from three seeds on if scores are roughly normal; bootstrapping so few
+seeds covers far less. Sums are exactly rounded, so results do not depend on the order of seeds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy.special import ncfdtr, ndtri, stdtr, stdtrit  # type: ignore[import-u
 from isotrain.arguments import Bounds, checked
 
 ROUNDING = 1e-6  # relative; scores are float32, so a smaller spread is their rounding
-LEVEL = 0.05  # of a family of tests
-FEWEST_FLIPPED = 8  # pairs; with 5 no sign pattern reaches p < 0.05, with 6 one alone
-FLIPS = 4  # times the smallest p must be within a level, else flips lose power to the t test
+LEVEL = 0.05  # family-wise
+FEWEST_FLIPPED = 8  # pairs; with 5 no sign pattern reaches p < 0.05, with 6 only one
+FLIPS = 4  # times the smallest p must fit in a level, else flips have less power than the t test
 MOST_FLIPPED = 40  # pairs; 2^20 sums of each half take 0.2 s
 
 
 class Summary(NamedTuple):
-    """A mean over n seeds; what n = 1 or equal values leave undefined is None."""
+    """Mean over n seeds; values undefined for n = 1 or equal scores are None."""
 
     n: int
     mean: float
@@ -35,9 +35,9 @@ class Summary(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Paired differences to a baseline; what n = 1 or equal differences leave undefined is None."""
+    """Paired differences to a baseline; None if undefined (n = 1 or equal differences)."""
 
-    difference: Summary  # with the p of the paired t test, which goes with the interval
+    difference: Summary  # with the p of the paired t test, which matches the interval
     p: float | None  # two-sided, of the hypothesis of no difference, by `method`
     method: str  # t | permutation; "" where p is None
     p_equivalent: float | None  # of the hypothesis of a difference beyond the margin
@@ -48,11 +48,11 @@ def summarize(values: Sequence[float]) -> Summary:
 
     low, high = mean ∓ t·sd/√n, with t the .975 quantile of Student's t with n − 1 degrees of
     freedom. With n = 1 only the mean is defined. Values that agree up to the rounding
-    of float32 have sd 0 and no interval: they say nothing about the spread.
+    of float32 have sd 0 and no interval: they do not estimate the spread.
 
     The CI of normal scores covers 95 % at any n. In simulations that of exponential
-    scores (skewness 2) covered 88, 88 and 90 % at n = 3, 5 and 10; that of normal scores of which
-    a tenth collapses by 5 standard deviations 94, 92 and 89 %.
+    scores (skewness 2) covered 88, 88 and 90 % at n = 3, 5 and 10; with normal scores of which a
+    tenth collapses by 5 standard deviations, 94, 92 and 89 %.
 
     Raises:
         ValueError: no value, or one that is not finite.
@@ -70,19 +70,19 @@ def compare_paired(
     baseline: Sequence[float],
     margin: Annotated[float | None, Bounds(above=0, below=math.inf)] = None,
 ) -> Comparison:
-    """The differences `values[i] − baseline[i]`: interval, tests of difference and equivalence.
+    """Paired differences `values[i] − baseline[i]`: CI, tests of difference and equivalence.
 
     - `difference.p` = 2·P(T > |mean|·√n/sd), T of Student's t with n − 1 degrees of freedom, is
-      below .05 exactly where the CI leaves out 0.
-    - `p` is the same number below 8 pairs (and above 40). From 8 on it is the share of the 2^n
-      ways to sign the differences whose |sum| is not smaller than theirs, all of them counted. It
-      asks of the null only that a difference and its negative are equally likely, no shape. At
-      5 % it rejects 4.7 % of null cases at n = 8 and 9, 4.9 % at n = 10, where ties are rare.
+      below .05 exactly if the CI excludes 0.
+    - `p` is the same number below 8 pairs (and above 40). From 8 to 40 it is the exact sign-flip p:
+      the share of the 2^n sign patterns with at least the observed |sum|. It assumes only that the
+      null distribution is symmetric. At 5 % it rejects 4.7 % of null cases at n = 8 and 9, 4.9 % at
+      n = 10, where ties are rare.
     - `p_equivalent` is the larger p of two one-sided t tests, of mean ≤ −margin and of
-      mean ≥ margin; it is below 0.05 where the 90 % interval lies within ∓margin. State the
-      margin before the runs are seen.
+      mean ≥ margin; it is below 0.05 if the 90 % interval lies within ∓margin. Choose the
+      margin before seeing the runs.
 
-    Differences that all agree have no p: the seeds changed nothing, so they count as one.
+    Equal differences have no p: the seeds changed nothing, so they count as one.
 
     Raises:
         ValueError: lists of different lengths; margin ≤ 0; otherwise as `summarize`.
@@ -121,17 +121,17 @@ def seeds_needed(
     power: Annotated[float, Bounds(least=0.8, below=1)] = 0.8,
     n_comparisons: Annotated[int, Bounds(least=1)] = 1,
 ) -> int:
-    """About the fewest seeds with which one of m comparisons sees a difference with a power.
+    """Approximate number of seeds to detect a difference among m comparisons with a given power.
 
-    It is seen where p < 0.05/m, Holm's first step, which is the hardest: the least n ≥ 2 with
+    Detection means p < 0.05/m, Holm's strictest step: the least n ≥ 2 with
     P(T² > t²) ≥ power, where t is the 1 − 0.025/m quantile of Student's t with n − 1 degrees of
     freedom and T² noncentral F with 1 and n − 1, its noncentrality n·(difference/sd)²; `sd` is
-    that of the paired differences. From 8 to 40 seeds signs are flipped, and the power of the t
-    test stands in for theirs, at an n where a few sign patterns lie below 0.05/m. In simulations of
-    8 to 23 seeds and 1 to 30 comparisons, power 0.8 was 0.73 to 0.85 by flips.
+    that of the paired differences. From 8 to 40 seeds the sign-flip test is used; its power is
+    approximated by that of the t test, at an n where a few sign patterns lie below 0.05/m. In
+    simulations of 8 to 23 seeds and 1 to 30 comparisons, power 0.8 was 0.73 to 0.85 by flips.
 
-    The sd of few seeds is itself uncertain: from 5 seeds the true one may be 0.6 to 2.9 times as
-    large, and n goes as its square.
+    The sd of few seeds is itself uncertain: with 5 seeds the true one may be 0.6 to 2.9 times as
+    large, and n grows as its square.
 
     Raises:
         ValueError: sd or difference not positive and finite; power outside [0.8, 1); m below 1.
@@ -142,7 +142,7 @@ def seeds_needed(
     27
     """
     level, effect = LEVEL / n_comparisons, difference / sd
-    n = max(2, int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2))  # too few
+    n = max(2, int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2))  # a minimum
     while (
         1 - ncfdtr(1, n - 1, n * effect**2, stdtrit(n - 1, 1 - level / 2) ** 2) < power
         or FLIPS * smallest_p(n) > level
@@ -152,7 +152,7 @@ def seeds_needed(
 
 
 def smallest_p(n: int) -> float:
-    """The smallest p that n pairs can have: 2^(1 − n) where signs are flipped, 0 elsewhere.
+    """Smallest attainable p of n pairs: 2^(1 − n) for the sign-flip test, else 0.
 
     >>> smallest_p(7), smallest_p(8)
     (0.0, 0.0078125)
@@ -161,11 +161,11 @@ def smallest_p(n: int) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p values adjusted for their number by Holm's step-down; None stays None and is not counted.
+    """Holm-corrected p values (step-down); None stays None and is not counted.
 
-    The i-th smallest of m becomes the largest of min(1, (m − j + 1)·p_(j)) over j ≤ i. Where all
-    below a level are called differences, the chance of one wrong call is at most that level,
-    however the tests depend on each other.
+    The i-th smallest of m becomes the largest of min(1, (m − j + 1)·p_(j)) over j ≤ i. Rejecting
+    all below a level controls the family-wise error rate at that level, for any dependence between
+    the tests.
 
     Raises:
         ValueError: a p outside [0, 1].
@@ -185,7 +185,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
-    """The share of the 2^n sign patterns with a sum as far from 0; ties within the tolerance."""
+    """Share of the 2^n sign patterns with a sum at least as far from 0; ties within tolerance."""
     reach = abs(math.fsum(differences)) - tolerance
     if reach <= 0:
         return 1.0
@@ -193,7 +193,7 @@ def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
     half = len(sizes) // 2
     first, second = _signed_sums(sizes[:half]), np.sort(_signed_sums(sizes[half:]))
     n_above = len(second) * len(first) - int(np.searchsorted(second, reach - first).sum())
-    return float(2 * n_above / 2 ** len(sizes))  # as many lie below −reach
+    return float(2 * n_above / 2 ** len(sizes))  # by symmetry, as many lie below −reach
 
 
 def _signed_sums(sizes: Sequence[float]) -> np.ndarray:

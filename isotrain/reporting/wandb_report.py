@@ -1,4 +1,4 @@
-"""What is sent to W&B afterwards: a finished run, and the tables and the page of a study."""
+"""Upload to W&B after the fact: a finished run, or the tables and page of a study."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:
-    """How the runs of a study log to W&B; empty where they do not."""
+    """W&B options of the runs of a study; empty if they do not log to W&B."""
     logger = jobs[0].of_pair.logger or {}
     return dict(logger["wandb"]) if "wandb" in logger else {}
 
@@ -26,10 +26,10 @@ def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:
 def send(
     folder: Path, name: str, options: Mapping[str, Any], tables: Mapping[str, DataFrame]
 ) -> None:
-    """Log tables, and the page in a folder, to a run of job_type `study`, in the study's group.
+    """Log a study's tables and page to a run of job_type `study`, in the study's group.
 
     Its id is kept in the folder, so that a later report continues it. Without network or key it
-    stays on disk. Whatever goes wrong is told, and costs nothing else.
+    stays on disk. Errors are reported and have no other effect.
     """
     try:
         import wandb
@@ -57,15 +57,15 @@ def send(
         with staged_in(Path(run.experiment.dir).parent):
             run.experiment.log(found)
         run.close(failed=False)
-    except Exception as error:  # whatever the service or its package raises
+    except Exception as error:  # the service or its package may raise anything
         say(f"W&B: the report was not sent ({redacted(f'{type(error).__name__}: {error}')})")
 
 
 def send_run(folder: Path, project: str) -> None:
     """Log a finished run to W&B: curves, summary, tables and pictures, as `logger=[wandb]` does.
 
-    Its id is kept in the folder, so that a run is there once, however often it is sent. Without
-    network or key it stays on disk, and the command that sends it is printed.
+    Its id is kept in the folder, so that repeated uploads do not duplicate it. Without network or
+    key it stays on disk, and the upload command is printed.
 
     Raises:
         PlanError: the run has not finished, or W&B is not installed.

@@ -1,4 +1,4 @@
-"""How a result is named and printed: one number format, one name a test, one legend."""
+"""Names and formats of results: one number format, one name per test, one legend."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CI = "95 % CI"
 BOTH = "CI over seeds and examples"
 TESTS = {"t": "paired t test", "permutation": "exact sign-flip test"}
 LESS_NULL_NAME = "ln I(W) less its null (0 = isotropic)"
-MARK = " †"  # behind a method whose difference says nothing: of collapsed predictions
+MARK = " †"  # after a method whose difference is not interpretable: collapsed predictions
 
 
 def mean_text(row: Row) -> str:
-    """A mean ± half of its 95 % CI; the mean alone where there is no interval.
+    """A mean ± half of its 95 % CI; only the mean if there is no interval.
 
     >>> mean_text(Row("all", "wic", "val/accuracy", "none", "638", 8, 0.5938, 0.008, 0.588, 0.6))
     '59.4 ± 0.6'
@@ -35,7 +35,7 @@ def mean_text(row: Row) -> str:
 
 
 def difference_text(row: Row) -> str:
-    """A difference with its 95 % CI over seeds; empty where there is none."""
+    """A difference with its 95 % CI over seeds; empty if there is none."""
     if row.difference is None:
         return ""
     ends = (row.difference, row.difference_low, row.difference_high)
@@ -45,7 +45,7 @@ def difference_text(row: Row) -> str:
 
 
 def share_text(row: Row) -> str:
-    """A difference in percent of what fine-tuning gains; empty where one of them is not known.
+    """A difference in percent of the gain of fine-tuning; empty if either is unknown.
 
     >>> row = Row("all", "wic", "test/loss", "clip", "1400", 8, 0.65, difference=-0.04, gain=-0.1)
     >>> share_text(row)
@@ -61,7 +61,7 @@ def share_text(row: Row) -> str:
 
 
 def score_name(key: str) -> str:
-    """A key for a reader.
+    """Readable name of a score key.
 
     >>> score_name("test/accuracy"), score_name("isotropy/mean_cosine/pooled/after")
     ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, output')
@@ -74,19 +74,19 @@ def score_name(key: str) -> str:
 
 
 def cloud_name(curve_key: CurveKey) -> str:
-    """Where embeddings are measured, for a reader."""
+    """Readable name of a cloud."""
     if curve_key.view in TITLES:
         return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
     return f"site {curve_key.where}, {SIDE_TITLES[curve_key.view]}"
 
 
 def examples_text(examples: str) -> str:
-    """Numbers of examples as they are printed."""
+    """Numbers of examples as printed."""
     return "N = " + re.sub(r"\d+", lambda n: f"{int(n[0]):,}", examples) if examples else ""
 
 
 def caption(rows: Sequence[Row]) -> str:
-    """What the rows of one score are of: its name, N, and of how many evaluations it is the best.
+    """Caption of one score: name, N, and the number of evaluations it is the best of.
 
     >>> row = Row("all", "wic", "val/accuracy", "none", "638", 8, 0.6, best_of="7")
     >>> caption([row._replace(baseline="none")])
@@ -102,7 +102,7 @@ def caption(rows: Sequence[Row]) -> str:
     return ", ".join(filter(None, parts))
 
 
-NO_CLAIM = "no claim"  # in place of a p beside collapsed predictions
+NO_CLAIM = "no claim"  # instead of a p if predictions are collapsed
 HEAD = (
     *("method", "n", f"mean ± {CI}", f"difference [{CI}]", "% of gain", "Holm p", BOTH),
     *("TOST p", "seeds needed", "published"),
@@ -110,13 +110,13 @@ HEAD = (
 
 
 def score_table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The table of a score, its heading first; columns that are empty are left out."""
+    """The table of a score, header first; empty columns are left out."""
     columns = list(zip(HEAD, *map(cells, rows), strict=True))
     return list(zip(*(c for c in columns if any(c[1:])), strict=True))
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row as texts, under `HEAD`."""
+    """A row as texts, in the columns of `HEAD`."""
     return (
         row.method + MARK if row.collapsed else row.method,
         str(row.n) if row.baseline else "",
@@ -132,7 +132,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
-    """What is said below the table of one score, each text once, behind its methods."""
+    """Notes below the table of one score, each text once, with its methods."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for text in notes_of(row, n_seeds) if row.baseline else ():
@@ -141,7 +141,7 @@ def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
 
 
 def notes_of(row: Row, n_seeds: int) -> list[str]:
-    """What a method's numbers do not say: failed seeds, why a CI is missing, what is lost."""
+    """Notes on a method's numbers: failed seeds, reasons for missing CIs, what is lost."""
     found = []
     if not row.n:
         found.append("every run has collapsed predictions and is left out here")
@@ -168,14 +168,14 @@ def notes_of(row: Row, n_seeds: int) -> list[str]:
 
 
 def failed_text(row: Row, n_seeds: int) -> str:
-    """How many seeds a number is not of because training failed; empty for none."""
+    """Number of seeds missing because training failed; empty for none."""
     if not row.failed:
         return ""
     return f"{row.failed} of {n_seeds} seeds failed; these numbers are of the others"
 
 
 def collapsed_runs(runs: Iterable[Run]) -> list[str]:
-    """Why predictions are collapsed, each reason with the runs that it is of.
+    """Reasons for collapsed predictions, each with its runs.
 
     >>> one = Run("wic", "none", 0, {}, {}, "one class")
     >>> collapsed_runs([one, one._replace(seed=3), one._replace(arm="clip")])
@@ -193,7 +193,7 @@ def collapsed_runs(runs: Iterable[Run]) -> list[str]:
 
 
 def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[str]:
-    """How to read the tables, in sentences: which number is of what, and by which method."""
+    """How to read the tables, in sentences: what each number is, and how it was computed."""
     texts = [
         "Accuracies and correlations are in points (x 100). n: seeds; N: examples that a score is "
         "computed on. ± and [ ]: 95 % CI over seeds by Student's t, of the number beside it; it "

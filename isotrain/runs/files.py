@@ -1,4 +1,4 @@
-"""Files that are never half written, records of runs, and quarantine of damaged files."""
+"""Atomic file writes, run records, and quarantine of damaged files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
 
     Until then it is in the same folder, under another name that ends in `.part`; a block that fails
     removes it. Of several processes that write one file, the last one wins. With `by_one` (a single
-    writer) the name is fixed, so that the next write replaces what a kill left behind.
+    writer) the name is fixed, so that the next write replaces leftovers of a killed process.
 
     Raises:
         OSError: the folder is not there, or has no room.
@@ -89,7 +89,7 @@ def _digest(file: Path, *_: int) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the storage holds the bytes of a file, or the names in a folder."""
+    """Flush a file, or the names in a folder, to storage."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -127,7 +127,7 @@ def read_result(folder: Path) -> dict[str, Any]:
     A score that is null in the file is NaN: JSON has no number for it.
 
     Raises:
-        DamagedError: it is there and is no such record, or a folder.
+        DamagedError: it exists but is not such a record, or is a folder.
     """
     path = folder / "result.json"
     try:

@@ -1,4 +1,4 @@
-"""The folder of one run: what an earlier attempt left in it, and the record of this one."""
+"""Folder of one run: state of earlier attempts, and the record of this one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class RunFolder:
     def check_records(self, n_bytes: int, sha256: str) -> None:
         """Raise a DamagedError unless `metrics.jsonl` begins as it was when a checkpoint was made.
 
-        What is behind may be of a run that was killed later.
+        Later records may come from a run that was killed afterwards.
         """
         file = self.path / "metrics.jsonl"
         content = file.read_bytes()[:n_bytes] if file.is_file() else b""

@@ -1,4 +1,4 @@
-"""The keys of isotropy values in a logged record: written, parsed and chosen from here alone.
+"""Keys of isotropy values in logged records: the only place that writes and parses them.
 
 `isotropy/<metric>/<where>/<view>` is a value on dev, `train_isotropy/…` one on the examples of a
 training step.
@@ -17,7 +17,7 @@ EXTRAS = ("labels", "groups", "reference", "positives")  # further arguments of 
 
 
 class CurveKey(NamedTuple):
-    """The parts of a key: which metric of which cloud."""
+    """The parts of a key: metric and cloud."""
 
     metric: str
     where: str  # layer_03, or a site
@@ -31,7 +31,7 @@ class CurveKey(NamedTuple):
 
 
 def on_test(key: str) -> str:
-    """The key of a dev score's twin on test.
+    """The key of a dev score on test.
 
     >>> on_test("val/accuracy")
     'test/accuracy'

@@ -1,4 +1,4 @@
-"""Locks on files, which end with the processes that hold them, however those end."""
+"""File locks that are released when the holding process ends, for any reason."""
 
 from __future__ import annotations
 

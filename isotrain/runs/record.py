@@ -26,7 +26,7 @@ PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetr
 
 
 class CannotRunError(ValueError):
-    """Parts do not fit together, or data or weights are missing; nothing was run."""
+    """Parts are incompatible, or data or weights are missing; nothing was run."""
 
 
 class StorageError(OSError):

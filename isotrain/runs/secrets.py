@@ -1,4 +1,4 @@
-"""Secrets kept out of everything that is written, logged or printed."""
+"""Redact secrets from everything that is written, logged or printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stored JSON object must look like: one rule for every reader of records."""
+"""Schemas of stored JSON objects, shared by all readers of records."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RECORD = {"step": COUNT, REST: VALUE}
 
 
 class DamagedError(ValueError):
-    """A stored file that is not as it was written; `reason` says where, and why."""
+    """A stored file that has been changed or damaged; `reason` says where, and why."""
 
     def __init__(self, path: Path | str, reason: str | Exception) -> None:
         is_told = isinstance(reason, str) or type(reason) is ValueError

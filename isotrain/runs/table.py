@@ -1,4 +1,4 @@
-"""Everything that a run measured, as one table: a line for each isotropy value."""
+"""All measurements of a run as one table: one line per isotropy value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isotrain.runs.keys import DEV, CurveKey, is_aside, parse_key
 
 
 class Measured(NamedTuple):
-    """One isotropy value, with its N and what chance gives."""
+    """One isotropy value, with N and its null range."""
 
     step: int
     rows: str  # dev | train

@@ -1,4 +1,4 @@
-"""The study that says whether what a search found is any better, on fresh seeds."""
+"""The study that tests, on new seeds, whether the search's best configuration is better."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from optuna.trial import FrozenTrial, TrialState
 from isotrain.studies.search_plan import Plan, trial_jobs
 from isotrain.studies.space import Value, overrides_of
 
-N_SEEDS = 8  # from this number on a study judges paired differences by permutation
+N_SEEDS = 8  # from this number on, paired differences are tested by sign flips
 NOTHING = (
     "Its values compute what the overrides alone compute, or those cannot run without them: there "
     "is nothing to confirm."
 )
-COMPARED = ("isotropy", "objective")  # groups that a search is about, if it has one
+COMPARED = ("isotropy", "objective")  # groups that a search compares by default
 
 
 class Confirmation(NamedTuple):
@@ -28,23 +28,23 @@ class Confirmation(NamedTuple):
     file: str
     yaml: str
     arms: Sequence[str]  # the first is the baseline
-    shows: Sequence[str]  # what each comparison can show and cannot, in sentences
+    shows: Sequence[str]  # what each comparison can and cannot show, in sentences
 
 
 def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
-    """The complete trial with the best score, the first of equals; None where none is complete."""
+    """The complete trial with the best score, the first of ties; None if none is complete."""
     complete = [t for t in trials if t.state == TrialState.COMPLETE]
     sign = 1 if plan.direction == "max" else -1
     return max(complete, key=lambda t: (sign * t.values[0], -t.number), default=None)
 
 
 def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | str:
-    """A study of the best trial of each option of a key, or of the best trial and its ablations.
+    """A study of the best trial per option of a key, or of the best trial and its ablations.
 
-    In its place a sentence that says why there is none. Options are compared where the search says
-    which key to `compare`, or searches `isotropy` or `objective`, and two have a complete trial.
-    Otherwise the baseline is the overrides alone, and `without_<leaf>` the best trial with one
-    searched key at its default.
+    If there is none, a sentence says why. Options are compared if the search sets `compare`, or
+    searches `isotropy` or `objective`, and two of them have a complete trial. Otherwise the
+    baseline has only the overrides, and `without_<leaf>` is the best trial with one searched key
+    at its default.
     """
     best = best_trial(trials, plan)
     if best is None:
@@ -95,7 +95,7 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
 
 
 def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
-    """The best trial of each option of the key to compare, by a name that a study takes."""
+    """The best trial of each option of the key to compare, by a valid method name."""
     key, found = _compared(plan), {}
     for option in next((p.options for p in plan.search.space if p.key == key), ()):
         best = best_trial([t for t in trials if t.params.get(str(key)) == option], plan)
@@ -105,13 +105,13 @@ def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, Frozen
 
 
 def _compared(plan: Plan) -> str | None:
-    """The key whose options are compared; None where the search has no claim about one key."""
+    """The key whose options are compared; None if the search does not compare a key."""
     with_options = [p.key for p in plan.search.space if p.options and not p.when]
     return plan.search.compare or next((key for key in COMPARED if key in with_options), None)
 
 
 def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
-    """`values` without one key each, and without what is there only beside it, by an arm's name."""
+    """Ablations of `values`, by method name: without one key and the keys conditional on it."""
     leaves = Counter(key.rpartition(".")[2] for key in values)
     found = {}
     for left_out in values:
@@ -125,7 +125,7 @@ def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Val
 
 
 def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
-    """The overrides of the arms that can run and compute what no earlier one does."""
+    """Overrides of the methods that can run and do not duplicate an earlier one."""
     found: dict[str, list[str]] = {}
     known = set()
     for name, values in arms.items():
@@ -139,7 +139,7 @@ def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str,
 def _of_options(
     plan: Plan, trials: Sequence[FrozenTrial], chosen: Mapping[str, FrozenTrial]
 ) -> list[str]:
-    """What arms show that are the best of each option: how hard each was searched for, too."""
+    """What the best trials per option show, and how many trials each option had."""
     key = str(_compared(plan))
     parts = []
     for name, best in chosen.items():
@@ -154,7 +154,7 @@ def _of_options(
 
 
 def _of_ablations(arms: Mapping[str, object]) -> list[str]:
-    """What the baseline, the winner and arms without one key show."""
+    """What the baseline, the best trial and its ablations show."""
     lines = []
     if "baseline" in arms:
         lines.append(

@@ -1,4 +1,4 @@
-"""What a study is: tasks × arms × seeds in one yaml file, read and judged."""
+"""Read and validate a study: tasks × arms × seeds in one yaml file."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from isotrain.config.sweep import NAME
 from isotrain.jobs.stored import PlanError
 
 NEEDED = ("tasks", "arms", "baseline", "seeds")
-KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override that gives a value
+KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override with a value
 KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "margin_share", "published")
 
 
 @dataclass(frozen=True)
 class Study:
-    """Every task with every arm and every seed; `tasks` and `arms` map names to overrides."""
+    """All tasks × arms × seeds; `tasks` and `arms` map names to overrides."""
 
     name: str
     overrides: tuple[str, ...]  # of every run
     tasks: Mapping[str, tuple[str, ...]]
     arms: Mapping[str, tuple[str, ...]]
-    baseline: str  # the arm that the others are compared with
+    baseline: str  # the method that the others are compared with
     seeds: tuple[int, ...]
-    margin: float | None = None  # in units of the score: smaller differences count as none
-    margin_share: float | None = None  # of the gain of fine-tuning, in place of a margin
-    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task and arm
+    margin: float | None = None  # equivalence margin in units of the score
+    margin_share: float | None = None  # the margin as a share of the gain of fine-tuning
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by task and method
     published_source: str = ""
 
     @property
     def n_runs(self) -> int:
-        """Of all tasks, arms and seeds."""
+        """Number of runs, over tasks, arms and seeds."""
         return len(self.tasks) * len(self.arms) * len(self.seeds)
 
 
 def load_study(name_or_path: str, name: str | None = None) -> Study:
-    """A study by its name in `conf/study`, or by the path of a yaml file.
+    """Load a study by its name in `conf/study`, or by the path of a yaml file.
 
-    Its arms are those of `arms`, then one for each element of the product of `grid`. `name` stands
-    in place of the file's: runs are shared by content, and the tables go to a folder of that name.
+    Its arms are those of `arms`, then one per element of the product of `grid`. `name` replaces
+    the file's name: runs are shared by content, and the tables go to a folder of that name.
 
     Raises:
-        PlanError: an unknown name, a file that cannot be read, or what is wrong in it.
+        PlanError: an unknown name, an unreadable file, or errors in it.
 
     >>> load_study("smoke").seeds
     (0, 1)
@@ -87,7 +87,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
 
 
 def study_text(name_or_path: str) -> str:
-    """The yaml of a study."""
+    """The yaml text of a study."""
     try:
         return sweep.text_of("study", name_or_path)
     except ValueError as error:
@@ -95,7 +95,7 @@ def study_text(name_or_path: str) -> str:
 
 
 def question_of(text: str) -> str:
-    r"""What a study asks: the comment at its top that begins with `Question:`; else empty.
+    r"""The question of a study: the top comment that begins with `Question:`; else empty.
 
     >>> question_of("# Question: does it help,\n#           and where?\n# Command: x")
     'does it help, and where?'
@@ -105,10 +105,10 @@ def question_of(text: str) -> str:
 
 
 def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Name and overrides of an arm for each element of the product; the last key changes first.
+    """Name and overrides of each arm of a grid; the last key varies fastest.
 
-    A name has the leaf of each key and its value, joined by `_`; words of a key without a dot,
-    such as `isotropy` or `site`, stand alone.
+    A name joins the leaf of each key and its value by `_`; for a key without a dot, such as
+    `isotropy` or `site`, only the value is used.
 
     >>> grid_arms({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
     ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.removal.strength=0.5'))
@@ -122,7 +122,7 @@ def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, .
 
 
 def _name_of(key: str, value: Any) -> str:
-    """What the name of an arm has of one key."""
+    """The part of an arm's name that comes from one key."""
     items = value if isinstance(value, list) else [value]
     plain = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in items)
     text = "_".join(re.sub(r"^-", "minus_", item) for item in plain)
@@ -132,7 +132,7 @@ def _name_of(key: str, value: Any) -> str:
 
 
 def grid_mistakes(grid: Any) -> list[str]:
-    """What is wrong in a `grid`, and what to write instead."""
+    """Errors in a `grid`, with their fixes."""
     if not isinstance(grid, dict) or not grid:
         return ["grid must map keys to lists of values, as isotropy.removal.strength: [0.5, 1.0]"]
     mistakes = []
@@ -160,7 +160,7 @@ def grid_mistakes(grid: Any) -> list[str]:
 
 
 def _mistakes(content: Any) -> list[str]:
-    """What is wrong in the file itself; its overrides are judged when the runs are planned."""
+    """Errors in the file itself; overrides are validated when runs are planned."""
     if not isinstance(content, dict):
         return [f"a study has the keys {', '.join(KEYS)}"]
     mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
@@ -179,7 +179,7 @@ def _mistakes(content: Any) -> list[str]:
         twice = [name for name in made if name in arms]
         mistakes += [f"arms.{name} is an arm that grid makes, too; rename it" for name in twice]
         arms = dict.fromkeys([*arms, *made])
-    if "baseline" in content and content["baseline"] not in [*arms]:  # it may be a list
+    if "baseline" in content and content["baseline"] not in [*arms]:  # unhashable if it is a list
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:
@@ -192,7 +192,7 @@ def _mistakes(content: Any) -> list[str]:
 
 
 def margin_mistakes(margin: Any) -> list[str]:
-    """What is wrong with a margin."""
+    """Errors in a margin."""
     if _is_number(margin) and margin > 0:
         return []
     return [
@@ -233,7 +233,7 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
 def _published_mistakes(
     content: Any, tasks: Mapping[str, object], arms: Mapping[str, object]
 ) -> list[str]:
-    """What is wrong in scores that others have published, by task and arm."""
+    """Errors in published scores, by task and arm."""
     try:
         by_task, source = content["tasks"], content["source"]
         scores = {(task, arm): by_task[task][arm] for task in by_task for arm in by_task[task]}

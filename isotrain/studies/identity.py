@@ -1,4 +1,4 @@
-"""`study.json` of a study's folder: what is computed there, so that no other study joins it.
+"""`study.json` in a study's folder: its identity, so that no other study uses the folder.
 
 It keeps every task, arm and seed that was ever planned there, and a history: a list of the study's
 definitions, the present one last, each with the number of runs on record when it came, and of those
@@ -26,11 +26,11 @@ KINDS = ("tasks", "arms", "seeds")
 Definition = dict[
     str, Any
 ]  # of a study: its margin, baseline and the names of its parts, and the runs before it
-MOST = 3  # names and keys told of each kind
+MOST = 3  # names and keys listed of each kind
 
 
 class _Kept(NamedTuple):
-    """What a `study.json` has."""
+    """Content of a `study.json`."""
 
     runs: Mapping[str, Any] = MappingProxyType({})  # by `<task>-<arm>`: keys, content by seed
     history: tuple[Definition, ...] = ()
@@ -40,7 +40,7 @@ class _Kept(NamedTuple):
 def check_identity(
     study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
 ) -> None:
-    """Reject a folder in which a study of the same name computes something else.
+    """Reject a folder in which a study of the same name has other content.
 
     Raises:
         PlanError: which keys differ, and the ways out; or `study.json` is damaged.
@@ -140,7 +140,7 @@ def write_identity(
 ) -> None:
     """Write `study.json`, with what it had of other tasks and arms, and of earlier definitions.
 
-    What was planned and never begun counts for no earlier definition.
+    Runs that were planned but never started do not count as an earlier definition.
     """
     kept = _read(folder)
     runs = dict(kept.runs)
@@ -294,7 +294,7 @@ def _history(
 
 
 def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finished") -> int:
-    """How many of the runs on record have finished, or have begun."""
+    """Number of recorded runs that have finished, or have started."""
     states = (
         archive.state(pair.partition("-")[2], content)
         for pair, run in runs.items()

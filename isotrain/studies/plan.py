@@ -1,4 +1,4 @@
-"""The runs of a study: configured, judged all together, each with its folder."""
+"""Plan the runs of a study: compose configurations, validate them together, assign folders."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from isotrain.studies.definition import Study
 from isotrain.training.requirements import file_mistakes, late_mistakes_apart
 
 Place = TypeVar("Place")
-SHARED = ("threads=1",)  # a score depends on the number of threads: fixed unless an override says
+SHARED = ("threads=1",)  # scores depend on the number of threads: fixed unless overridden
 
 
 def plan_jobs(
     study: Study, overrides: Sequence[str] = (), config_dir: str | None = None
 ) -> list[Job]:
-    """Every run, by task, arm and seed; nothing is written.
+    """Every run of a study, by task, arm and seed; nothing is written.
 
     A run is configured by `threads=1`, the study's overrides, those of its task, those of its
-    arm, and `overrides`; what comes later wins. `config_dir` holds config groups of the user's.
-    Where W&B logs and no group is given, runs are grouped by the study's name.
+    arm, and `overrides`; later ones win. `config_dir` holds user config groups. If W&B logs and no
+    group is given, runs are grouped by the study's name.
 
     Raises:
-        PlanError: the mistakes of all runs at once, each with the task and arm that has it; two
+        PlanError: the errors of all runs at once, each with the task and arm that has it; two
             runs that would compute the same; runs with different output folders.
 
     >>> from isotrain.studies.definition import load_study
@@ -64,10 +64,10 @@ def plan_jobs(
 
 
 def check_parts(jobs: Sequence[Job]) -> list[Job]:
-    """The runs with their folders; their parts are imported, which takes seconds.
+    """Import and validate the parts of the runs, which takes seconds; the runs with their folders.
 
     Raises:
-        PlanError: the mistakes of all runs at once, each with the task and arm that has it.
+        PlanError: the errors of all runs at once, each with the task and arm that has it.
     """
     found, named = judge_parts(jobs, lambda job: (job.task, job.arm))
     _reject(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
@@ -77,13 +77,13 @@ def check_parts(jobs: Sequence[Job]) -> list[Job]:
 def judge_parts(
     jobs: Sequence[Job], place: Callable[[Job], Place]
 ) -> tuple[dict[str, list[Place]], list[Job]]:
-    """What files and parts show of runs that are to be started, and the runs with their folders.
+    """Validate files and parts of the runs to start; the errors, and the runs with folders.
 
-    Parts are imported, and the data's revisions computed, in one process of its own. `place` is
-    what runs have in common that are alike but for their seed.
+    Parts are imported, and data revisions computed, in one separate process. `place` gives a key
+    shared by runs that differ only in the seed.
 
     Returns:
-        Mistakes with the places that have them; the jobs, with folders if there are no mistakes.
+        Errors with the places that have them; the jobs, with folders if there are no errors.
     """
     configs: dict[tuple[Place, str], DictConfig] = {}
     for job in jobs:
@@ -103,7 +103,7 @@ def judge_parts(
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:
-    """Each key once, with the value that counts: the last.
+    """Effective overrides: each key once, with its last value.
 
     >>> in_force(["threads=1", "encoder=tiny", "threads=2"])
     ['threads=2', 'encoder=tiny']
@@ -117,7 +117,7 @@ def study_folder(study: Study, jobs: Sequence[Job]) -> Path:
 
 
 def _grouped(cfg: DictConfig, name: str) -> list[str]:
-    """The override that shows the runs together in W&B, applied, where it logs and has no group."""
+    """Apply and return the override that groups the runs in W&B, if it logs without a group."""
     if "wandb" not in (cfg.logger or ()) or cfg.logger.wandb.get("group", name) is not None:
         return []
     cfg.logger.wandb.group = name
@@ -127,7 +127,7 @@ def _grouped(cfg: DictConfig, name: str) -> list[str]:
 def _reject(
     found: Mapping[str, Sequence[tuple[str, str]]], pairs: Sequence[tuple[str, str]]
 ) -> None:
-    """Raise the mistakes, if there are any, each with the runs that have it."""
+    """Raise the errors, if there are any, each with the runs that have it."""
     if found:
         raise PlanError(
             "\n".join(f"{_where(wrong, pairs)}: {mistake}" for mistake, wrong in found.items())
@@ -135,7 +135,7 @@ def _reject(
 
 
 def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:
-    """Which runs have a mistake, in as few words as there are."""
+    """The runs that have an error, described as briefly as possible."""
     tasks, arms = {task for task, _ in wrong}, {arm for _, arm in wrong}
     if len(wrong) == len(pairs):
         return "all runs"

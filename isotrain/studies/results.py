@@ -1,4 +1,4 @@
-"""What finished runs left: their scores, how many rows each score is of, what is missing."""
+"""Collect results of finished runs: scores, number of examples, missing scores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from isotrain.runs.files import read_result
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey, on_test, parse_key
 from isotrain.runs.shapes import DamagedError
 
-SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: the rows it is of
-LESS_NULL = "partition_less_null"  # ln I(W) less the median of its null
-BESIDE = ("mean_cosine", LESS_NULL)  # measures shown beside the first headline metric
-VIEWS_OF = {"ClsPooling": "cls", "MeanPooling": "mean"}  # of the last layer: what is pooled
+SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
+LESS_NULL = "partition_less_null"  # ln I(W) minus the median of its null
+BESIDE = ("mean_cosine", LESS_NULL)  # metrics shown with the first headline metric
+VIEWS_OF = {"ClsPooling": "cls", "MeanPooling": "mean"}  # of the last layer, by pooling
 NOT_RUN = "not run"
 DAMAGE = (OSError, DamagedError)
 
@@ -31,75 +31,75 @@ class Run(NamedTuple):
     arm: str
     seed: int
     scores: Mapping[str, float]  # every finite one
-    shown: Mapping[str, int]  # keys that a table shows, the monitored one first; the N of each
-    degenerate: str = ""  # why it is, in words
+    shown: Mapping[str, int]  # keys shown in tables, the monitored one first, with N
+    degenerate: str = ""  # the reason, in words
     folder: Path = Path()
-    code: str = ""  # commit, with + where the tree was changed
+    code: str = ""  # commit, with + for uncommitted changes
     finished_at: str = ""
     data: str = ""  # revision of the data set
-    sizes: Mapping[str, int] = {}  # rows of each split
-    select: str = ""  # last | best | holdout: which weights the scores are of
-    n_candidates: int = 0  # that the weights were selected from
-    limited: str = ""  # the examples that were scored, where those are not all of a split
+    sizes: Mapping[str, int] = {}  # examples of each split
+    select: str = ""  # last | best | holdout: which weights were scored
+    n_candidates: int = 0  # checkpoints that the weights were selected from
+    limited: str = ""  # the scored examples, if not all of a split
 
     @property
     def monitor(self) -> str:
-        """The key of the monitored score, which is of dev."""
+        """Key of the monitored score, on dev."""
         return next(iter(self.shown), "")
 
     @property
     def twin(self) -> str:
-        """The key of the same score on test."""
+        """Key of the same score on test."""
         return on_test(self.monitor)
 
     @property
     def name(self) -> str:
-        """Its folder, as it is called under any output folder."""
+        """Its folder, relative to the output folder."""
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     def n_rows(self, key: str) -> int | None:
-        """The rows N that a score is of; None where that is not known."""
+        """Number of examples of a score; None if unknown."""
         if curve_key := read_key(key):
             n = self.scores.get(counted_by(curve_key))
             return None if n is None else int(n)
         return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
     def is_best_of(self, key: str) -> bool:
-        """Whether a score selected the weights that it is of: it is then the best of several."""
+        """Whether a score was used to select its weights, and so is the best of several."""
         is_monitored = key == self.monitor and key.startswith("val/")
         return is_monitored and self.select == "best" and self.n_candidates > 1
 
 
 class Gap(NamedTuple):
-    """A run without scores, or without one of them."""
+    """A run without scores, or without one score."""
 
     task: str
     arm: str
     seed: int
     why: str
-    has_failed: bool = False  # by what it computes: it is not only late
-    score: str = ""  # the one that is missing; "" for all
+    has_failed: bool = False  # because of what it computes, not just unfinished
+    score: str = ""  # the missing one; "" for all
 
     def __str__(self) -> str:
         return f"{self.task}, {self.arm}, seed {self.seed}: {self.why}"
 
 
-read_key = cache(parse_key)  # a thousand runs have the same thousand keys
+read_key = cache(parse_key)  # a thousand runs share a thousand keys
 
 
 @cache
 def counted_by(curve_key: CurveKey) -> str:
-    """The key of the number of embeddings that a cloud was measured on."""
+    """Key of the number of embeddings of a cloud."""
     return curve_key._replace(metric="n_rows").text
 
 
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """The finished runs in plan order, and every score that is missing.
 
-    A score that is not finite counts as missing, and so does a run whose `result.json` is damaged.
+    Non-finite scores count as missing, and so do runs with a damaged `result.json`.
 
     Raises:
-        PlanError: a `result.json` is there and its storage fails now: it may be whole.
+        PlanError: a `result.json` exists but cannot be read now: it may be intact.
     """
     runs, gaps = [], []
     for job in jobs:
@@ -126,7 +126,7 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
 
 
 def lack_of(result: Mapping[str, Any], folder: Path) -> str:
-    """What keeps the record of a finished run out of the tables; empty for any other."""
+    """Why the record of a finished run is excluded from the tables; else empty."""
     if result.get("status") == "finished":
         try:
             run_of(result, folder, "", "", 0)
@@ -136,7 +136,7 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
 
 
 def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
-    """The finished run that a `result.json` records; one of `DAMAGE` where it is not as written."""
+    """The finished run of a `result.json`; raises one of `DAMAGE` if it was changed."""
     scores = finite(result["scores"])
     sizes = {split: int(n) for split, n in result["n_rows"].items()}
     return Run(
@@ -154,7 +154,7 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
 
 
 def finite(record: Mapping[str, Any]) -> dict[str, float]:
-    """The finite values of a record by key, with ln I(W) less its null for every cloud.
+    """The finite values of a record by key, with ln I(W) minus its null for every cloud.
 
     >>> at = {"isotropy/partition/pooled/after": -2.0, "val/loss": math.nan}
     >>> at["isotropy/partition_null_median/pooled/after"] = -0.5
@@ -171,7 +171,7 @@ def finite(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def limited_text(result: Mapping[str, Any]) -> str:
-    """Which examples were scored, where those are not all of a split.
+    """Which examples were scored, if not all of a split.
 
     >>> limited_text({"limited_evaluation": {"test": {"scored": 500, "of": 1400}}})
     '500 of the 1,400 examples of test'
@@ -183,13 +183,13 @@ def limited_text(result: Mapping[str, Any]) -> str:
 
 
 def unfinished(result: Mapping[str, Any]) -> str:
-    """How far a run is that has not finished, with the kind of its error."""
-    error = str(result.get("error", "")).partition(":")[0]  # the rest may hold paths
+    """Progress of an unfinished run, with the kind of its error."""
+    error = str(result.get("error", "")).partition(":")[0]  # the rest may contain paths
     return f"{result['status']}{f' ({error})' if error else ''}"
 
 
 def damaged(error: OSError | DamagedError) -> str:
-    """What is told of a `result.json` that cannot be read, without its place."""
+    """Message about an unreadable `result.json`, without its path."""
     reason = error.reason if isinstance(error, DamagedError) else error.strerror
     return f"damaged: result.json ({reason})"
 
@@ -197,19 +197,19 @@ def damaged(error: OSError | DamagedError) -> str:
 def _shown(
     result: Mapping[str, Any], scores: Mapping[str, float], sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """What tables show, with the N of each: scores, then isotropy.
+    """Keys shown in tables, with their N: scores, then isotropy.
 
-    The monitored score and its test twin; beside an accuracy, the log loss of test, as it is and
-    scaled by a temperature. Isotropy of the encoder's own embeddings (the last layer, in the view
-    that is pooled, before any layer at a site of it) by the first headline metric, mean cosine and
-    ln I(W) less its null; of the output of each site by the same three, of its input by the first
-    alone. The own embeddings are left out where a layer below the last block changes them.
+    The monitored score, on dev and test; for an accuracy, also the test log loss, raw and
+    temperature-scaled. Isotropy of the encoder output (the last layer, in the pooled view, before
+    any layer at that site) by the first headline metric, mean cosine and ln I(W) minus its null; of
+    the output of each site by the same three; of its input by the first only. The encoder output is
+    left out if a layer below the last block changes it.
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
     twins = [on_test(monitor)]
     twins += ["test/loss", "test/scaled_loss"] if monitor == "val/accuracy" else []
-    every = {**result["scores"], **scores}  # what is not finite is missed by `collect`
+    every = {**result["scores"], **scores}  # `collect` reports non-finite ones as missing
     shown |= {key: sizes["test"] for key in twins if key in every}
     config = result.get("config", {})
     metric = next(iter(result.get("headline") or config.get("metric", {})), "")
@@ -232,14 +232,14 @@ def _shown(
 
 
 def _code(result: Mapping[str, Any]) -> str:
-    """Which code made a run: of each try that it went on from, then of the last one."""
+    """Code versions of a run: of each attempt that it resumed, then of the last one."""
     environments = [*result.get("earlier_environments", []), result.get("environment", {})]
     codes = [_version(environment) for environment in environments]
     return " > ".join(code for code, _ in groupby(codes))
 
 
 def _version(environment: Mapping[str, Any]) -> str:
-    """The commit, + and what names the changes where there were any; without one the version."""
+    """The commit, with + and an id of uncommitted changes; without a commit, the version."""
     if git := environment.get("git"):
         return re.sub(r"-dirty-?(\w*)$", r"+\1", str(git))
     return f"isotrain {environment['isotrain']}" if "isotrain" in environment else ""

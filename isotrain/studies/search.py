@@ -1,4 +1,4 @@
-"""What a search is: fixed overrides, a space, and how to go through it; one yaml file."""
+"""Definition of a search: fixed overrides, a space and a sampler, in one yaml file."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ LEAST = {"n_trials": 1, "startup": 1, "warmup": 0, "seed": 0}
 
 @dataclass(frozen=True)
 class Search:
-    """Trials of values from a space; fields are the keys of the yaml file, with their defaults."""
+    """A hyperparameter search; fields are the keys of the yaml file, with their defaults."""
 
     name: str
     space: tuple[Parameter, ...]
-    n_trials: int  # in all, however they end; of a grid at most its points
+    n_trials: int  # in total, however they end; for a grid at most its points
     overrides: tuple[str, ...] = ()  # of every run
     seeds: tuple[int, ...] = (0,)  # a trial's score is the mean over these
-    objective: str | None = None  # a score of result.json; None = what the task monitors on dev
+    objective: str | None = None  # a score of result.json; None = the task's monitored dev score
     direction: str | None = None  # max | min; None = the task's
     sampler: str = "tpe"
-    startup: int = 8  # trials at random before tpe begins; complete ones before any is pruned
+    startup: int = 8  # random trials before tpe starts; complete ones before any is pruned
     pruner: str = "median"
     warmup: int = 1  # evaluations in training at which no trial is pruned
-    compare: str | None = None  # key whose options the study that confirms compares; None = auto
-    margin: float | None = None  # of that study; None = it has none
+    compare: str | None = None  # key whose options the confirmation study compares; None = auto
+    margin: float | None = None  # of that study; None = no margin
     seed: int = 0  # of the sampler
 
 
 def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
-    """A search by its name in `conf/tune`, or by the path of a yaml file.
+    """Load a search by its name in `conf/tune`, or by the path of a yaml file.
 
-    `n_trials` and `name` take the place of those of the file.
+    `n_trials` and `name` override those of the file.
 
     Raises:
-        PlanError: an unknown name, a file that cannot be read, or what is wrong in it.
+        PlanError: an unknown name, an unreadable file, or errors in it.
 
     >>> load_search("smoke_search").sampler
     'tpe'
@@ -83,7 +83,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
 
 
 def _mistakes(content: Any, unlimited: Sequence[str]) -> list[str]:
-    """What is wrong in the file itself; its overrides and values are judged by the plan."""
+    """Errors in the file itself; overrides and values are validated by the plan."""
     known = [key for key in Search.__dataclass_fields__ if key != "name"]
     if not isinstance(content, dict):
         return [f"a search has the keys {', '.join(known)}"]

@@ -1,4 +1,4 @@
-"""A search judged as a whole before anything starts, or as it was started; runs of one trial."""
+"""Plan and validate a search before anything starts, or as it was started; runs of a trial."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from isotrain.training.requirements import Late, file_mistakes, late_mistakes_ap
 
 
 class Plan(NamedTuple):
-    """A search that can run."""
+    """A validated search."""
 
     search: Search
-    overrides: tuple[str, ...]  # of every run; what comes later wins
+    overrides: tuple[str, ...]  # of every run; later ones win
     config_dir: str | None
     given: dict[str, Any]  # file and options of the command
-    configs: Sequence[tuple[dict[str, Value], DictConfig]]  # points to judge it by; the first end
+    configs: Sequence[tuple[dict[str, Value], DictConfig]]  # points to validate, first ends first
     task: str
     folder: Path  # <output_dir>/tune/<name>
-    objective: str = ""  # that the trials are ranked by, once it is checked or read
+    objective: str = ""  # that trials are ranked by, once checked or read
     direction: str = ""  # max | min
-    monitored: str | None = None  # what a study judges the task by; None = it does not tell
-    data: Mapping[str, str] = {}  # revision of what runs read, by `RunId.reads`
+    monitored: str | None = None  # the score that the task monitors; None = unknown
+    data: Mapping[str, str] = {}  # data revision of runs, by `RunId.reads`
 
     @property
     def is_grid(self) -> bool:
@@ -42,18 +42,18 @@ class Plan(NamedTuple):
 
     @property
     def folders(self) -> list[str]:
-        """Overrides of the command that name folders to write to: no file may give them."""
+        """Overrides of the command that name output folders; files may not contain them."""
         return [o for o in self.given["overrides"] if key_of(o) in ("output_dir", "cache_dir")]
 
     @property
     def goal(self) -> dict[str, Any]:
-        """What `search.json` keeps of it beside `given`."""
+        """What `search.json` stores in addition to `given`."""
         keys = ("objective", "direction", "monitored", "data")
         return {key: getattr(self, key) for key in keys}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the trials of one storage have in common."""
+        """What all trials of one storage share."""
         return {
             "space": [list(p._replace(when=dict(p.when))) for p in self.search.space],
             "seeds": list(self.search.seeds),
@@ -67,12 +67,12 @@ class Plan(NamedTuple):
 def plan_search(
     search: Search, overrides: Sequence[str] = (), config_dir: str | None = None, file: str = ""
 ) -> Plan:
-    """The plan of a search by its keys alone; nothing is written, and no part imported.
+    """Plan a search from its keys alone; nothing is written, and no part imported.
 
     A run is configured by `threads=1`, the search's overrides, `overrides`, and the values of its
-    trial; what comes later wins. Composed and judged are both ends of every range and every option,
-    each beside the first ends of the others, and the last ends together; a combination that cannot
-    run is found when its turn comes, and is a failed trial then.
+    trial; later ones win. Both ends of every range and every option are validated, each with the
+    first ends of the others, and the last ends together. Other invalid combinations become failed
+    trials when they are reached.
 
     Raises:
         PlanError: every mistake at once.
@@ -81,7 +81,7 @@ def plan_search(
 
 
 def check_search(plan: Plan) -> Plan:
-    """The plan with its goal and its data; files are looked at and parts imported, for seconds.
+    """Complete the plan with goal and data; reads files and imports parts, which takes seconds.
 
     Raises:
         PlanError: every mistake at once.
@@ -115,10 +115,10 @@ def find_search(
     file: str,
     folder: Path | None = None,
 ) -> Plan:
-    """The plan of a search that was started, to read its trials: its goal as it was then.
+    """The plan of a started search, to read its trials: with the goal it was started with.
 
-    `folder` is where they are; None = where the search would run. Without an objective where a
-    call is only starting.
+    `folder` contains the trials; None = where the search would run. Without an objective while a
+    call is starting.
 
     Raises:
         PlanError: it was never started.
@@ -139,7 +139,7 @@ def find_search(
 def trial_jobs(
     plan: Plan, values: Mapping[str, Value], number: int = 0
 ) -> tuple[list[Job], list[str]]:
-    """The runs of a trial, one a seed, and why they cannot run: one of the two is empty."""
+    """The runs of a trial, one per seed, and why they cannot run: one of the two is empty."""
     own = [*plan.overrides, *overrides_of(values)]
     cfg, mistakes = check_command(own, plan.config_dir)
     if cfg is None or mistakes:
@@ -187,14 +187,14 @@ def _placed(
     found: Sequence[str],
     told: Sequence[str],
 ) -> list[str]:
-    """Mistakes of a point that were not told before, with what sets it apart from the first."""
+    """Errors of a point not reported before, with its differences to the first point."""
     own = overrides_of({k: v for k, v in point.items() if first.get(k) != v})
     place = f"with {' '.join(own)}: " if own else ""
     return [place + mistake for mistake in found if mistake not in told]
 
 
 def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
-    """Overrides of what the space is about, and keys that are no matter of a space."""
+    """Errors: overrides of keys in the space, and keys that a space may not have."""
     given = set(map(key_of, overrides))
     keys = [parameter.key for parameter in search.space]
     mistakes = [
@@ -206,7 +206,7 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
 
 
 def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
-    """Points whose values change nothing of what is computed."""
+    """Errors: points that compute the same as another."""
     first: dict[str, str] = {}
     mistakes = []
     for point, cfg in configs:
@@ -225,7 +225,7 @@ def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> li
 
 
 def _goal(plan: Plan, monitored: str | None, mode: str | None) -> tuple[str, str]:
-    """The objective and its direction; a `PlanError` where one is missing or not allowed."""
+    """The objective and its direction; a `PlanError` if one is missing or not allowed."""
     search, task = plan.search, plan.configs[0][1].task["_target_"]
     objective = search.objective or monitored
     direction = search.direction or (mode if objective == monitored else None)

@@ -1,10 +1,10 @@
-"""A search at work: Optuna asks and is told, the pool runs.
+"""Run a search: Optuna proposes trials and records their scores, the pool runs them.
 
-`<output_dir>/tune/<name>/study.db` holds the trials. One call at a time is at work in it, the owner
-of the pool's lock: a trial that is RUNNING when a call begins was left by one that was stopped,
-killed, or failed. It is told as failed and queued again with its values; its runs go on from their
-checkpoints. What replaces it takes its number wherever trials are shown (`trials_of`), so that a
-search that was stopped reads like one that was not.
+`<output_dir>/tune/<name>/study.db` stores the trials. Only the owner of the pool's lock uses it, so
+a trial that is RUNNING when a call starts was left by a call that was stopped, killed or failed.
+It is marked as failed and queued again with its values; its runs resume from their checkpoints. Its
+replacement takes its number wherever trials are shown (`trials_of`), so that an interrupted search
+reads like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from isotrain.studies.trials import (
     trials_of,
 )
 
-LOOK_S = 1.0  # between two looks at what a run has logged
-HOPELESS = 3  # failed trials, and no other, after which a call stops
+LOOK_S = 1.0  # polling interval of a run's log
+HOPELESS = 3  # a call stops after this many failed trials and no others
 
 
 class FailedError(Exception):
@@ -63,15 +63,15 @@ def run_search(
     backend: Backend = local,
     report: Callable[[Plan, Sequence[FrozenTrial], optuna.Study], object] = lambda *_: None,
 ) -> int:
-    """0 when every trial has ended, 1 when one of this call failed, 128 + signal when stopped.
+    """Exit code: 0 if every trial has ended, 1 if one of this call failed, 128 + signal if stopped.
 
-    Trials are made one by one, `n_jobs` at a time. A finished run is read, not trained again. A run
-    that fails is tried once more, and its trial then told as failed, with the reason; a later call
-    tries the point of a grid again. After `HOPELESS` failed trials and no other a call stops. At
+    Trials are created on demand, `n_jobs` at a time. Finished runs are read, not trained again. A
+    failed run is tried once more; then its trial is marked as failed, with the reason. A later call
+    tries a failed grid point again. A call stops after `HOPELESS` failed trials and no others. At
     the end `report` is called.
 
     Raises:
-        PlanError: parts that do not fit, or a storage of another search, or one that fails; no run
+        PlanError: incompatible parts, the storage of another search, or a storage failure; no run
             is started then.
     """
     with Pool(plan.folder, n_jobs, f"search {plan.search.name}", backend) as pool:
@@ -109,7 +109,7 @@ def run_search(
 
 
 class _Call:
-    """What this process does of a search."""
+    """This process's part of a search."""
 
     def __init__(self, plan: Plan, study: optuna.Study, pool: Pool, n_to_do: int) -> None:
         self._plan, self._study, self._pool, self._n_to_do = plan, study, pool, n_to_do
@@ -118,11 +118,11 @@ class _Call:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether nothing has worked so far."""
+        """Whether every trial of this call has failed so far."""
         return self.n_failed >= HOPELESS and not self.n_good
 
     def run(self, n_jobs: int) -> None:
-        """Trials, `n_jobs` at a time; an error that is no trial's own ends them and is raised."""
+        """Run trials, `n_jobs` at a time; an error outside a trial ends them and is raised."""
         with ThreadPoolExecutor(n_jobs) as threads:
             for turn in [threads.submit(self._work) for _ in range(n_jobs)]:
                 turn.result()
@@ -136,14 +136,14 @@ class _Call:
             raise
 
     def _next(self) -> Trial | None:
-        with self._choosing:  # SQLite gives one queued trial to two threads that ask at a time
+        with self._choosing:  # SQLite gives the same queued trial to two threads that ask at once
             if self._is_over or self._pool.received or self.is_hopeless or not self._n_to_do:
                 return None
             self._n_to_do -= 1
             return self._study.ask()
 
     def _tell(self, trial: Trial) -> None:
-        """Run a trial and tell how it ended; one that was stopped is left as it is."""
+        """Run a trial and record its end; a stopped trial is left unchanged."""
         score, state, why = None, TrialState.COMPLETE, ""
         number = [one.number for one in counted(self._study)].index(trial.number)  # as shown
         try:
@@ -168,15 +168,15 @@ class _Call:
     def _score(self, trial: Trial, number: int) -> float:
         """The mean score of a trial's runs.
 
-        Its values depend on the sampler's seed, its number and the trials that have ended: with one
-        at a time a search gives the same trials however often it was stopped.
+        Its values depend on the sampler's seed, its number and ended trials: with one trial at a
+        time, a search gives the same trials however often it is interrupted.
         """
         with self._choosing:
             self._study.sampler = sampler_of(self._plan.search, number)
             values = suggested(trial, self._plan.search.space)
         say(f"start trial {number}: {' '.join(overrides_of(values))}")
         jobs, mistakes = trial_jobs(self._plan, values, number)
-        if any(job.id.reads not in self._plan.data for job in jobs):  # were not tried together
+        if any(job.id.reads not in self._plan.data for job in jobs):  # were not validated together
             found, jobs = judge_parts(jobs, lambda job: job.name)
             mistakes = list(found)
         elif jobs:
@@ -189,7 +189,7 @@ class _Call:
     def _scores(self, trial: Trial, jobs: Sequence[Job]) -> list[float]:
         scores, code = list[float](), set[str]()
         for k, job in enumerate(jobs):
-            watch = _Pruning(trial, job, self._plan)  # judged by its first seed, scored by all
+            watch = _Pruning(trial, job, self._plan)  # pruned by its first seed, scored by all
             end = self._pool.one(job, watch.is_to_stop if k == 0 else lambda: False)
             if end.state == "failed" and not _is_final(job, end):
                 say(f"{job.name} is tried once more")
@@ -202,7 +202,7 @@ class _Call:
                 raise StoppedError
             scores.append(_score(trial, job, self._plan))
             if k == 0:
-                watch.report()  # others are compared with its whole curve
+                watch.report()  # others are compared with its full curve
             environment = stored(job.folder).result.get("environment", {})
             code.add(str(environment.get("git") or environment.get("isotrain")))
             trial.set_user_attr("scores", scores)
@@ -211,28 +211,28 @@ class _Call:
 
 
 class _Pruning:
-    """Reports what the first run of a trial logs, and asks the pruner."""
+    """Report the evaluations of a trial's first run, and ask the pruner."""
 
     def __init__(self, trial: Trial, job: Job, plan: Plan) -> None:
         self._trial, self._plan, self._file = trial, plan, job.folder / "metrics.jsonl"
         self._n, self._look_at, self.reason = 0, 0.0, ""
 
     def is_to_stop(self) -> bool:
-        """Whether the trial is unpromising; looked at once a second."""
+        """Whether to prune the trial; checked once a second."""
         if time.monotonic() < self._look_at:
             return False
         self._look_at = time.monotonic() + LOOK_S
         return self.report(asking=True)
 
     def report(self, asking: bool = False) -> bool:
-        """Report the new evaluations, one by one; whether the pruner says stop where asked."""
+        """Report new evaluations one by one; whether the pruner stops the trial, if `asking`."""
         found = evaluations(self._file, self._plan.objective)
         better = max if self._plan.direction == "max" else min
         for number in range(self._n + 1, len(found) + 1):
             self._n = number
             if not math.isfinite(found[number - 1]):
                 continue
-            with warnings.catch_warnings():  # a trial that goes on has reported these
+            with warnings.catch_warnings():  # a resumed trial has already reported these
                 warnings.simplefilter("ignore")
                 self._trial.report(found[number - 1], number)
             if asking and self._trial.should_prune():
@@ -244,10 +244,10 @@ class _Pruning:
 
 
 def evaluations(file: Path, key: str) -> list[float]:
-    """The values of a key at the evaluations after step 0, in order; NaN for what is not finite.
+    """The values of a key at the evaluations after step 0, in order; NaN if not finite.
 
     A step that was evaluated twice (after a resume, or with selected weights) counts once, with its
-    first value. A line that is being written is left.
+    first value. An incomplete line is skipped.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -266,8 +266,8 @@ def _score(trial: Trial, job: Job, plan: Plan) -> float:
     """The score of a finished run.
 
     Raises:
-        FailedError: it has none.
-        TrialPruned: its training left the numbers, or its predictions are all alike.
+        FailedError: the run has no score.
+        TrialPruned: its training diverged, or its predictions are collapsed.
     """
     result = stored(job.folder).result
     scores = result.get("scores")
@@ -285,7 +285,7 @@ def _score(trial: Trial, job: Job, plan: Plan) -> float:
 
 
 def _is_final(job: Job, end: End) -> bool:
-    """Whether a failed run would fail again."""
+    """Whether a failed run would fail again if repeated."""
     return end.code == REJECTED or _has_diverged(job)
 
 
@@ -294,8 +294,8 @@ def _has_diverged(job: Job) -> bool:
 
 
 def _failure(trial: Trial, job: Job, end: End) -> Exception:
-    """What a trial ends with whose run failed."""
-    lines = last_lines(end.log)[:-1]  # the last is the pool's own
+    """The exception that ends a trial whose run failed."""
+    lines = last_lines(end.log)[:-1]  # the last is the pool's
     why = f"{job.name}: exit code {end.code}{f'; {lines[-1].strip()}' if lines else ''}"
     if _has_diverged(job):
         return _bad(trial, "diverged", why)
@@ -304,11 +304,11 @@ def _failure(trial: Trial, job: Job, end: End) -> Exception:
 
 
 def _bad(trial: Trial, kind: str, why: str) -> optuna.TrialPruned:
-    """The end of a trial whose values are to blame, which is no failure of the machine.
+    """End a trial that failed because of its values, not the machine.
 
-    The sampler is told of it as of a pruned trial that breaks a constraint, which it takes for
-    worse than any other.
+    It is reported to the sampler as a pruned trial that violates a constraint, which ranks below
+    all others.
     """
     trial.set_user_attr("bad", kind)
-    trial.set_constraint("can be ranked", 1.0)  # broken
+    trial.set_constraint("can be ranked", 1.0)  # violated
     return optuna.TrialPruned(why)

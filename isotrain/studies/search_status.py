@@ -1,4 +1,4 @@
-"""The trials of a search by state, where each is, and the time left."""
+"""Status of a search: trials by state, their progress, and the time left."""
 
 from __future__ import annotations
 

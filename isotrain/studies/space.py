@@ -1,6 +1,6 @@
-"""What a search chooses from: a list of options or a range for each key.
+"""Search space: a list of options or a range for each key.
 
-A parameter with `when` has a value only beside the options of other keys that it names.
+A parameter with `when` is active only for the named options of other keys.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Parameter(NamedTuple):
     """One key of the space."""
 
     key: str
-    options: tuple[str, ...] = ()  # as an override spells them; empty for a range
+    options: tuple[str, ...] = ()  # as written in an override; empty for a range
     low: float = 0
     high: float = 0
     log: bool = False
-    step: float | None = None  # null = every number, or every whole one
+    step: float | None = None  # null = continuous, or every integer
     when: Mapping[str, tuple[str, ...]] = {}  # key of an earlier parameter: options
 
     @property
     def is_whole(self) -> bool:
-        """Whether a range is of whole numbers, as its ends are."""
+        """Whether a range is of integers, as its ends are."""
         return type(self.low) is int and type(self.high) is int
 
     def is_active(self, values: Mapping[str, Value]) -> bool:
-        """Whether it has a value beside those of the parameters before it."""
+        """Whether it is active given the values of earlier parameters."""
         return all(values.get(key) in options for key, options in self.when.items())
 
     def ends(self) -> tuple[Value, ...]:
@@ -48,7 +48,7 @@ class Parameter(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it is chosen from, in words.
+        """Its options or range, in words.
 
         >>> Parameter("x", low=1, high=9, step=2, when={"isotropy": ("clip", "mean")}).text
         '1 to 9, step 2, where isotropy=clip or mean'
@@ -59,7 +59,7 @@ class Parameter(NamedTuple):
         return text + (f", where {' and '.join(beside)}" if beside else "")
 
     def every(self) -> tuple[Value, ...] | None:
-        """Every value there is, in order; None where a range has no step.
+        """All values in order; None for a range without a step.
 
         >>> Parameter("x", low=0.1, high=0.3, step=0.1).every()
         (0.1, 0.2, 0.3)
@@ -77,7 +77,7 @@ class Parameter(NamedTuple):
 
 
 def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """The parameters of a `space` without mistakes.
+    """The parameters of a valid `space`.
 
     >>> parameters({"lr": {"low": 0.1, "high": 0.2}, "site": [["pooled"], ["tokens"]]})[1].options
     ('[pooled]', '[tokens]')
@@ -99,7 +99,7 @@ def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
 
 
 def _among(options: Sequence[str], named: Any) -> str:
-    """An option that `when` names, by its value or as an override spells it."""
+    """The option named in `when`, given by value or as written in an override."""
     return named if named in options else written(named)
 
 
@@ -109,7 +109,7 @@ def overrides_of(values: Mapping[str, Value]) -> list[str]:
 
 
 def grid(space: Sequence[Parameter]) -> list[dict[str, Value]]:
-    """Every combination of values, in order; each parameter has an end (`every`)."""
+    """Every combination of values, in order; all parameters must be finite (`every`)."""
     points: list[dict[str, Value]] = [{}]
     for parameter in space:
         values = parameter.every() or ()
@@ -126,10 +126,10 @@ def grid(space: Sequence[Parameter]) -> list[dict[str, Value]]:
 
 
 def corners(space: Sequence[Parameter]) -> list[dict[str, Value]]:
-    """Points to judge a space by: every end of every parameter is in one of them.
+    """Points for validating a space: together they include every end of every parameter.
 
-    The first has the first end of each, the others differ from it in one parameter and what that
-    asks for, and the last has the last end of each.
+    The first has the first end of each; the others differ from it in one parameter and those it
+    requires; the last has the last end of each.
     """
     known = {parameter.key: parameter for parameter in space}
 
@@ -153,7 +153,7 @@ def corners(space: Sequence[Parameter]) -> list[dict[str, Value]]:
 
 
 def space_mistakes(space: Any) -> list[str]:
-    """What is wrong in the form of a space; its keys and values are judged as overrides."""
+    """Errors in the form of a space; keys and values are validated as overrides."""
     if not isinstance(space, dict) or not space:
         return [f"space must map at least one key to {FORMS}"]
     mistakes = []

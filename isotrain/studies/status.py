@@ -1,4 +1,4 @@
-"""How far the runs of a study or sweep are, and how long the rest takes; nothing is started."""
+"""Progress and remaining time of a study or sweep; nothing is started."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ from isotrain.studies.identity import listed
 from isotrain.studies.results import lack_of
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
-REDRAW_S = 3.0  # between two looks of --watch
-MOST_REASONS = 20  # of failures, told below the table
+REDRAW_S = 3.0  # refresh interval of --watch
+MOST_REASONS = 20  # of failures, listed below the table
 
 
 class Status(NamedTuple):
-    """What `isotrain status` shows."""
+    """Output of `isotrain status`."""
 
     drawn: Group
-    content: dict[str, Any]  # as --json gives it
-    has_ended: bool  # no process is at it
+    content: dict[str, Any]  # for --json
+    has_ended: bool  # no process is running it
     has_failed: bool
 
 
 class State(NamedTuple):
-    """How far one run is."""
+    """Progress of one run."""
 
     job: Job
     state: str  # one of STATES
-    step: int | None = None  # the newest one, or that of the checkpoint it goes on from
-    n_steps: int | None = None  # of the whole training, at most
-    reason: str = ""  # of a failure, or which file is damaged or lacks something
-    took_s: float | None = None  # a finished run that was never stopped, with start-up and page
-    is_over: bool = False  # finished, or failed in the call at work, which tries no run twice
+    step: int | None = None  # the latest one, or that of the checkpoint it resumes from
+    n_steps: int | None = None  # at most, of the whole training
+    reason: str = ""  # of a failure, or which file is damaged or incomplete
+    took_s: float | None = None  # of an uninterrupted finished run, with start-up and page
+    is_over: bool = False  # finished, or failed in the running call, which does not retry
 
     @property
     def share_left(self) -> float:
-        """Of the training of a run that is left, 1 where nothing is known."""
+        """Remaining share of training, 1 if unknown."""
         if self.state == "finished":
             return 0.0
         return max(0.0, 1 - (self.step or 0) / self.n_steps) if self.n_steps else 1.0
 
 
 def show(look: Callable[[], Status], watch: bool, as_json: bool) -> int:
-    """Print what `look` gives; 1 where a run has failed.
+    """Print the result of `look`; exit code 1 if a run has failed.
 
-    With `watch` it is drawn anew until nothing is at work; on a terminal only.
+    With `watch` it is refreshed until nothing runs; on a terminal only.
     """
     status = look()
     if as_json:
@@ -91,11 +91,11 @@ def status_of(
 
     Args:
         what: such as "study smoke".
-        headings: task and arm of a study, whose runs are numbered by their seeds; none of a sweep.
+        headings: task and arm of a study, whose runs are numbered by seed; empty for a sweep.
         jobs: its runs.
         folder: of the plan.
-        n_jobs: runs at a time where no call is at work; None = 1.
-        damaged: records of which it is not known whose they are.
+        n_jobs: runs at a time if no call is running; None = 1.
+        damaged: records that cannot be assigned to a run.
     """
     states = [state_of(job, folder) for job in jobs]
     call = call_at_work(folder)
@@ -104,9 +104,9 @@ def status_of(
 
 
 def state_of(job: Job, folder: Path) -> State:
-    """How far a run is, by what its folder and the plan's `folder` hold."""
+    """Progress of a run, from its folder and the plan's `folder`."""
     record, damage = stored(job.folder)
-    log = folder / "logs" / f"{job.name}.log"  # locked from the first moment of a process on
+    log = folder / "logs" / f"{job.name}.log"  # locked as soon as a process starts
     own = record.get("status") != "finished" and (is_owned(job.folder) or is_locked(log))
     if damage:
         return State(job, "running" if own else "waiting", reason=f"{damage}; it is done again")
@@ -139,9 +139,9 @@ def status_table(
     is_at_work: bool = True,
     damaged: Sequence[str] = (),
 ) -> Status:
-    """A row for each task and arm, the seeds in each state; reasons and the time left below.
+    """One row per task and arm with the seeds in each state; reasons and time left below.
 
-    `n_jobs` runs are done at a time, as long as there are so many.
+    Up to `n_jobs` runs at a time.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in (*headings, *STATES):
@@ -179,7 +179,7 @@ def status_table(
 
 
 def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
-    """The end of a status.
+    """Last line of a status.
 
     >>> time_left(None, 2, True), time_left(60, 1, True)
     ('time left unknown: none has ended, 2 at a time', 'about 1:00 left, 1 at a time')
@@ -191,27 +191,27 @@ def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
 
 
 def at_step(step: int | None, of_all: int | None, is_running: bool) -> str:
-    """Where a run is; empty where there is nothing to tell."""
+    """Step of a run, as text; empty if unknown."""
     if step is None:
         return "starting" if is_running else ""
     return f"step {step} of {of_all}" if of_all else f"step {step}"
 
 
 def numbers_at(places: Mapping[int, str]) -> str:
-    """Numbers of runs or trials, each with its place; before them those without one, in ranges."""
+    """Numbers of runs or trials, each with its step; before them those without one, in ranges."""
     plain = [number for number, place in places.items() if not place]
     at = [f"{number} ({place})" for number, place in places.items() if place]
     return ", ".join([listed(plain), *at] if plain else at)
 
 
 def first_of(reasons: Sequence[str]) -> list[str]:
-    """The first `MOST_REASONS`, and how many more there are."""
+    """The first `MOST_REASONS` reasons, and how many more there are."""
     more = len(reasons) - MOST_REASONS
     return [*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _seconds_left(states: Sequence[State], left: Sequence[State], n_jobs: int) -> float | None:
-    """By the mean of the finished runs of the same task, or of all; None without any."""
+    """Time left, by the mean of finished runs of the same task, else of all; None without any."""
     took: dict[str, list[float]] = {}
     for s in states:
         if s.took_s is not None:
@@ -224,7 +224,7 @@ def _seconds_left(states: Sequence[State], left: Sequence[State], n_jobs: int) -
 
 
 def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | None:
-    """Seconds of a finished run with its page; None if it was resumed, or where nothing tells."""
+    """Seconds of a finished run, with its page; None if it was resumed or if unknown."""
     if record.get("resumed_after_step") is not None:
         return None
     own = float((record.get("timings_s") or {}).get("total") or 0)
@@ -235,7 +235,7 @@ def _took_s(record: Mapping[str, Any], job_file: Path, log: Path) -> float | Non
 
 
 def _failed_in_call(log: Path, lock: Path) -> bool:
-    """Whether the call at work has ended a failed run: it wrote to its lock when it began."""
+    """Whether a failed run ended within the running call, which wrote its lock at the start."""
     try:
         return is_locked(lock) and log.stat().st_mtime_ns >= lock.stat().st_mtime_ns
     except OSError:
@@ -243,7 +243,7 @@ def _failed_in_call(log: Path, lock: Path) -> bool:
 
 
 def _exit_code(log: Path) -> str:
-    """Of a run that was rejected before it had a record, by the last line of its log."""
+    """Exit code of a run rejected before it had a record, from the last line of its log."""
     try:
         last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
     except OSError:

@@ -1,4 +1,4 @@
-"""A sweep of `isotrain train -m`: the product of the values that a command line gives."""
+"""A sweep of `isotrain train -m`: the product of the values on a command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 80  # letters of a name
 
 
 def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[Job]:
-    """The runs of a command line without mistakes; `threads=1` unless it says otherwise.
+    """The runs of a valid command line; `threads=1` unless overridden.
 
     >>> [job.name for job in plan_sweep(["seed=0,1", "task=rte", "site=[tokens],[pooled]"])][:2]
     ['0-seed_0-site_tokens', '1-seed_0-site_pooled']
@@ -58,7 +58,7 @@ def run_sweep(
     backend: Backend = local,
     folder: Path | None = None,
 ) -> int:
-    """0 when every run of a sweep is finished, 1 when one failed, 128 + signal when stopped.
+    """Exit code: 0 if every run of a sweep is finished, 1 if one failed, 128 + signal if stopped.
 
     `folder` is its own where it was moved; None = `sweep_folder`.
 

@@ -1,4 +1,4 @@
-"""The trials of a search in Optuna's storage: opened, counted, queued, and their values chosen."""
+"""Trials of a search in Optuna's storage: open, count and queue them, and suggest values."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from isotrain.studies.search_plan import Plan
 from isotrain.studies.space import Parameter, Value, grid
 
 IDENTITY = "identity"
-ASKED = "n_trials"  # of the storage: how many trials the last call asked for
-POINT = "point"  # of a grid, that a trial was made for
+ASKED = "n_trials"  # in the storage: number of trials requested by the last call
+POINT = "point"  # the grid point of a trial
 VALUES = "values"  # of a complete trial
 OF_SEARCH = {IDENTITY: dict, ASKED: COUNT}  # attributes in the storage
 OF_TRIAL = {"bad": str, "why": str, "scores": [float], "code": [str], POINT: dict, VALUES: [float]}
-WAIT_S = 60.0  # for another process that writes to the storage
+WAIT_S = 60.0  # for another process writing to the storage
 NAMES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -39,17 +39,17 @@ NAMES = {
     TrialState.RUNNING: "not ended",
     TrialState.WAITING: "not begun",
 }
-BAD = ("degenerate", "diverged")  # endings for which the values are to blame
+BAD = ("degenerate", "diverged")  # endings caused by the values
 
 
 @contextmanager
 def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
-    """The trials of a plan, made where there are none.
+    """Open the trials of a plan; created if there are none.
 
-    With `to_read` those of another search are opened as well, and it is said on stderr.
+    With `to_read`, trials of another search are opened too, with a note on stderr.
 
     Raises:
-        PlanError: they are of another search, or the storage fails.
+        PlanError: they belong to another search, or the storage fails.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = plan.folder / DATABASE
@@ -68,7 +68,7 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
                 pruner=_pruner(plan),
                 load_if_exists=True,
             )
-        except Exception as error:  # whatever a damaged file makes of it
+        except Exception as error:  # a damaged file may raise anything
             raise PlanError(
                 f"{path} cannot be opened ({type(error).__name__}: "
                 f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
@@ -94,20 +94,20 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
 
 
 def _damage(study: optuna.Study) -> str:
-    """What in a storage no search has written, and where; empty if nothing."""
+    """Content of a storage that no search has written, and where; empty if none."""
     try:
         parts = [("the search", study.user_attrs, OF_SEARCH)]
         for t in study.get_trials():
             values = {VALUES: t.values} if t.state == TrialState.COMPLETE else {}
             parts.append((f"trial {t.number}", t.user_attrs | values, OF_TRIAL))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:  # of Optuna's reading
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # from Optuna's reading
         return f"{type(error).__name__}: {error}"
     found = (f"{name}: {reason}" for name, own, shape in parts if (reason := misfit(own, shape)))
     return next(found, "")
 
 
 def trials_of(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that count, numbered in turn: without those that another one has replaced."""
+    """The trials that count, numbered consecutively, without replaced ones."""
     trials = counted(study)
     for number, trial in enumerate(trials):
         trial.number = number
@@ -115,7 +115,7 @@ def trials_of(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def counted(study: optuna.Study) -> list[FrozenTrial]:
-    """Those with the numbers of the storage, each in the place of the first that it replaces."""
+    """The same with storage numbers, each at the position of the first trial it replaces."""
     trials = study.get_trials()
     replaced = {number for trial in trials for number in _history(trial)}
     counted = (trial for trial in trials if trial.number not in replaced)
@@ -123,7 +123,7 @@ def counted(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def n_to_come(study: optuna.Study, plan: Plan) -> int:
-    """How many trials are still to be made or are queued, at most those that are asked for now."""
+    """Number of trials still to create or queued, at most those requested now."""
     trials, n_asked = trials_of(study), plan.search.n_trials
     n_queued = sum(trial.state == TrialState.WAITING for trial in trials)
     if not plan.is_grid:
@@ -133,14 +133,14 @@ def n_to_come(study: optuna.Study, plan: Plan) -> int:
 
 
 def ending(trial: FrozenTrial) -> str:
-    """How a trial ended, in a word."""
+    """How a trial ended, in one word."""
     return str(trial.user_attrs.get("bad") or NAMES[trial.state])
 
 
 def queue_left(study: optuna.Study) -> None:
-    """Queue again the trials that a call left, each with its values and what it has reported.
+    """Requeue the trials that a call left running, with their values and reports.
 
-    A kill on the way neither loses nor doubles one.
+    If it is killed midway, no trial is lost or duplicated.
     """
     trials = study.get_trials()
     replaced = {number for trial in trials for number in _history(trial)}
@@ -163,7 +163,7 @@ def _history(trial: FrozenTrial) -> list[int]:
 
 
 def enqueue_points(study: optuna.Study, plan: Plan) -> None:
-    """Queue the points of a grid that have no trial, and those whose trials have all failed."""
+    """Queue the grid points without a trial, and those whose trials have all failed."""
     good = [t for t in trials_of(study) if t.state != TrialState.FAIL]
     known = {_point_of(trial) for trial in good}
     failed = {_point_of(trial) for trial in trials_of(study)} - known
@@ -175,14 +175,14 @@ def enqueue_points(study: optuna.Study, plan: Plan) -> None:
 
 
 def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
-    """What tells the point of a trial from others; its `params` may lack some after a kill."""
+    """Identity of a trial's point; its `params` may be incomplete after a kill."""
     point: Mapping[str, Value] = trial.user_attrs[POINT]
     return frozenset(point.items())
 
 
 def difference(study: optuna.Study, plan: Plan) -> str:
-    """What the trials have other than the plan, in a sentence; empty if they are its own."""
-    identity = json.loads(json.dumps(plan.identity))  # as it is kept
+    """How the trials differ from the plan, in a sentence; empty if they match."""
+    identity = json.loads(json.dumps(plan.identity))  # as stored
     known: dict[str, Any] = study.user_attrs.get(IDENTITY, identity)
     changed = [key for key in identity if known.get(key) != identity[key]]
     if not changed:
@@ -198,7 +198,7 @@ def difference(study: optuna.Study, plan: Plan) -> str:
 
 
 def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
-    """The values of a trial: those it has, and suggestions for what it lacks."""
+    """The values of a trial: existing ones, and suggestions for the missing ones."""
     values: dict[str, Value] = {}
     for p in space:
         if not p.is_active(values):
@@ -214,11 +214,11 @@ def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
 
 
 def sampler_of(search: Search, number: int) -> BaseSampler:
-    """What draws the values of a trial, by its number."""
+    """The sampler of a trial, by its number."""
     seed = random.Random(f"{search.seed}/{number}").getrandbits(32)
     if search.sampler == "tpe":
         return TPESampler(seed=seed, n_startup_trials=search.startup)
-    return RandomSampler(seed=seed)  # a point of a grid is given
+    return RandomSampler(seed=seed)  # grid points are given
 
 
 def _pruner(plan: Plan) -> optuna.pruners.BasePruner:
@@ -228,5 +228,5 @@ def _pruner(plan: Plan) -> optuna.pruners.BasePruner:
     return optuna.pruners.MedianPruner(
         n_startup_trials=search.startup,
         n_warmup_steps=search.warmup + 1,
-        n_min_trials=search.startup,  # that have the evaluation, too
+        n_min_trials=search.startup,  # that have this evaluation
     )

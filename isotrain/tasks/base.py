@@ -16,8 +16,8 @@ from isotrain.types import Example, Row
 class Task(ABC):
     """A task: examples, their encoding, a head, a loss and a score.
 
-    A subclass names itself, its data set and its score, and adds `encode`, `build_head`, `loss`,
-    `predictions` and `metrics`. It overrides the other members where the defaults do not hold.
+    A subclass sets its name, data set and score, and defines `encode`, `build_head`, `loss`,
+    `predictions` and `metrics`. It overrides other members if the defaults do not apply.
     """
 
     name: str

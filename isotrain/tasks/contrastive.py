@@ -1,4 +1,4 @@
-"""Tasks for contrastive training: no loss of their own, and evaluation on STS-B.
+"""Tasks for contrastive training: no task loss, evaluated on STS-B.
 
 B batch, P vectors per example, D hidden.
 """
@@ -17,11 +17,11 @@ from isotrain.tasks.data.sources import Source
 from isotrain.tasks.stsb import STSB
 from isotrain.types import Example, Row
 
-SENTENCES = ("sentence1", "sentence2", "sentence3")  # of a training row: the first n of them
+SENTENCES = ("sentence1", "sentence2", "sentence3")  # of a training example: the first n of them
 
 
 class FirstPairCosine(CosineHead):
-    """The cosine of the first two vectors of an example, or 0 for one that has one; `[B, 1]`.
+    """Cosine of the first two vectors of an example, or 0 if it has only one; `[B, 1]`.
 
     >>> import torch
     >>> FirstPairCosine()(torch.ones(2, 1, 4)).tolist()
@@ -36,14 +36,14 @@ class FirstPairCosine(CosineHead):
 
 
 class Contrastive(STSB):
-    """Sentences to train objectives on; dev and test are STS-B, scored by the cosine.
+    """Sentences for training objectives; dev and test are STS-B, scored by cosine.
 
     Training examples have the label 0. A task adds `training_rows`, its `data_sets` and its name,
-    and sets `n_sequences` where a training example has several sentences; evaluation has two.
+    and sets `n_sequences` if a training example has several sentences; evaluation has two.
 
     Args:
-        max_length: tokens of an evaluated sentence at most.
-        train_length: tokens of a training sentence at most.
+        max_length: maximum tokens of an evaluated sentence.
+        train_length: maximum tokens of a training sentence.
     """
 
     has_loss = False
@@ -59,10 +59,10 @@ class Contrastive(STSB):
 
     @abstractmethod
     def training_rows(self, source: Source) -> list[Row]:
-        """Examples with `sentence1` and, where there are several, the further sentences."""
+        """Examples with `sentence1` and any further sentences."""
 
     def once(self, sentences: list[tuple[str, str]]) -> dict[str, str]:
-        """Unique sentences, each with its first origin; repeated ones are counted."""
+        """Unique sentences, each with its first origin; duplicates are counted."""
         first = dict(reversed(sentences))
         self.leave_out("train: repeated", len(sentences) - len(first))
         return {sentence: first[sentence] for sentence, _ in sentences}
@@ -72,7 +72,7 @@ class Contrastive(STSB):
         return self.training_rows(source) if split == "train" else super().rows_of(source, split)
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Each sentence as a sequence; examples with a score keep it as their label."""
+        """Encode each sentence as a sequence; examples with a score keep it as their label."""
         if rows and self.data_set.target in rows[0]:
             return super().encode(rows, tokenizer)
         texts = [tuple(row[name] for name in SENTENCES[: self.n_sequences]) for row in rows]

@@ -26,10 +26,10 @@ DATA = DataSet(
 
 
 class WiC(PairClassification):
-    """Two classes, 1 = same sense; scored by accuracy. The target spans go with every batch.
+    """Two classes, 1 = same sense; scored by accuracy. Every batch has the target spans.
 
     Args: those of `PairTask`, and
-        prompt: prefix of sentence 1: `word` = "word: ", so that CLS pooling knows the target;
+        prompt: prefix of sentence 1: `word` = "word: ", so that CLS pooling sees the target;
             `none` = no prefix, for span pooling.
     """
 
@@ -53,7 +53,7 @@ class WiC(PairClassification):
         return 2 // self.n_sequences
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
-        """Sentence pairs as token ids, with the token span of the target in each sentence."""
+        """Encode sentence pairs, with the token span of the target in each sentence."""
         pairs, spans = [], []
         for row in rows:
             prompt = f"{row['word']}: " if self.prompt == "word" else ""
@@ -66,7 +66,7 @@ class WiC(PairClassification):
         return encode_pairs(pairs, labels, tokenizer, self.form, self.max_length, spans)
 
     def check_row(self, row: Row) -> None:
-        """Reject a span that holds nothing or no whole words; whose form it is, is not judged."""
+        """Reject an empty span, or one of partial words; the word form is not checked."""
         for number in "12":
             start, end, text = row["start" + number], row["end" + number], row["sentence" + number]
             form = text[start:end] if 0 <= start < end <= len(text) else ""
@@ -79,9 +79,9 @@ class WiC(PairClassification):
 
 
 def _cuts(text: str, at: int) -> bool:
-    """Whether a place lies inside a word: between two letters of a script that has capitals.
+    """Whether a position is inside a word: between two letters of a script with capitals.
 
-    Scripts without, such as Chinese and Korean, write several words together. The `n't` of
+    Scripts without capitals, such as Chinese and Korean, do not separate all words. The `n't` of
     `don't` counts as a word.
     """
     before, after = text[at - 1 : at], text[at : at + 1]

@@ -37,7 +37,7 @@ from isotrain.training.solved_head import check_head
 def check_parts(
     model: IsotropicModel, task: Task, objectives: Mapping[str, Objective], solved_head: bool
 ) -> None:
-    """Raise a ValueError for parts that do not fit together, whatever the data."""
+    """Raise a ValueError for incompatible parts, independent of the data."""
     encoder, pooling = model.encoder, model.pooling
     for part, members in calls_of(model, task, objectives).items():
         for member, arguments in members:
@@ -64,15 +64,15 @@ def check_experiment(
     n_steps: float,
     n_processes: int,
 ) -> None:
-    """Raise a ValueError for parts that do not fit data or plan; warn of options without effect.
+    """Raise a ValueError for parts incompatible with data or plan; warn of options without effect.
 
-    `plan` is the freezing schedule within `n_steps`, set by the key `trained_by` (freezing | peft).
+    `plan` is the freezing schedule up to `n_steps`, set by the key `trained_by` (freezing | peft).
     """
     model, task, objectives = module.model, module.task, module.extra.objectives
     encoder, n_blocks = model.encoder, model.encoder.n_blocks
     level = highest_level_read(task, objectives, n_blocks)
     check_trainable(plan, module)
-    if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # which only tries the code
+    if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # a smoke test of the code
         if level < n_blocks:
             trained_by += f", with objectives that read nothing above layer_{level},"
         within = f"within {n_steps} optimizer steps {trained_by}"
@@ -89,9 +89,9 @@ def check_experiment(
 def check_reads(
     objectives: Mapping[str, Objective], encoder: Encoder, n_vectors: int, n_sequences: int
 ) -> None:
-    """Read points exist and hold what objectives need.
+    """Check that read points exist and provide what objectives need.
 
-    A block gives one vector for each of the `n_sequences` of an example, pooling `n_vectors`.
+    A block gives one vector per sequence of an example (`n_sequences`), pooling `n_vectors`.
     """
     for name, objective in objectives.items():
         needs = objective.needs
@@ -123,7 +123,7 @@ def check_reads(
 
 
 def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> None:
-    """No isotropy layer lies below what is compared with the start, which has none."""
+    """Check that no isotropy layer is below a read point compared with the frozen start."""
     n_blocks = model.encoder.n_blocks
     changing = {site: level_of_site(site, n_blocks) for site in model.sites}
     for name, objective in objectives.items():
@@ -139,7 +139,7 @@ def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> 
 
 
 def check_plan(plan: Plan, encoder: Encoder) -> None:
-    """A freezing schedule has a stage of step 0, and names parameters of the encoder."""
+    """Check that a freezing schedule has a stage at step 0 and names encoder parameters."""
     if not isinstance(plan, dict) or not all(isinstance(names, Set) for names in plan.values()):
         raise ValueError(
             "a freezing gives a dict of steps, each with a frozenset of parameter names, got "
@@ -155,7 +155,7 @@ def check_plan(plan: Plan, encoder: Encoder) -> None:
 
 
 def check_trainable(plan: Plan, module: FineTuning) -> None:
-    """Something trains in every stage."""
+    """Check that something trains in every stage."""
     model, task = module.model, module.task
     of_encoder = {id(parameter) for parameter in model.encoder.parameters()}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in of_encoder]
@@ -168,7 +168,7 @@ def check_trainable(plan: Plan, module: FineTuning) -> None:
 
 
 def check_optimizer(module: FineTuning) -> None:
-    """Optimizer and schedule take their values."""
+    """Check that optimizer and schedule accept their values."""
     name = "optimizer"
     try:
         trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
@@ -181,7 +181,7 @@ def check_optimizer(module: FineTuning) -> None:
 def check_sizes(
     cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:
-    """Sequences fit the encoder, batches and splits the processes, intervals the epoch."""
+    """Check lengths against the encoder, batches and splits against ranks, intervals."""
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
     if max_positions is not None and longest > max_positions:
@@ -208,7 +208,7 @@ def check_sizes(
 
 
 def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
-    """Objectives of classes have classes, and intervals of labels hold some."""
+    """Check that objectives of classes get classes, and label intervals are not empty."""
     trained = [example.label for example in data.examples["train"]]
     scores = {example.label for example in data.examples["dev"] if example.label % 1}
     for name, objective in objectives.items():
@@ -227,7 +227,7 @@ def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
 
 
 def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vectors: int) -> None:
-    """A memory is shorter than an epoch."""
+    """Check that memories are shorter than an epoch."""
     for name, objective in objectives.items():
         if objective.memory is None:
             continue
@@ -248,7 +248,7 @@ def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vector
 
 
 def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
-    """Two views of a batch differ, by dropout: a module, or a number of one (ModernBERT)."""
+    """Check that dropout makes two views differ: a module, or a rate of one (ModernBERT)."""
     drops = any(
         isinstance(p, float) and p > 0
         for module in encoder.modules()
@@ -267,9 +267,9 @@ def check_views(objectives: Mapping[str, Objective], encoder: Encoder) -> None:
 def check_gradients(
     objectives: Mapping[str, Objective], plan: Plan, model: IsotropicModel, task: Task
 ) -> None:
-    """Objectives have a gradient: something trains below what they read, also isotropy layers.
+    """Check that objectives get a gradient: something trains below their read points.
 
-    A task without a loss needs one in every stage.
+    Isotropy layers count too. A task without a loss needs one in every stage.
     """
     level_of, n_blocks = levels(model.encoder), model.encoder.n_blocks
     of_layers = {
@@ -299,7 +299,7 @@ def check_gradients(
 
 
 def check_gradient_layers(plan: Plan, model: IsotropicModel, task: Task, level_read: int) -> None:
-    """Layers that add to the gradient get one, and something below them trains by it.
+    """Check that layers that add to the gradient get one, and something below them trains.
 
     `level_read` is the highest level that a loss depends on.
     """
@@ -322,7 +322,7 @@ def check_gradient_layers(plan: Plan, model: IsotropicModel, task: Task, level_r
 
 
 def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str) -> None:
-    """Every matrix of the `n_blocks` re-initialised blocks trains; `within` is for the message."""
+    """Check that all matrices of re-initialised blocks train; `within` is for the message."""
     level_of, lowest = levels(encoder), encoder.n_blocks - n_blocks + 1
     matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
     untrained = {level_of[name] for name in matrices - ever_trained(plan)}
@@ -337,9 +337,9 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
 def warn_of_no_effect(
     cfg: DictConfig, data: TaskData, plan: Plan, module: FineTuning, encoder: Encoder
 ) -> None:
-    """Warn of options that change nothing here.
+    """Warn of options without effect.
 
-    No error: studies and sweeps give one command to several tasks and methods.
+    Not an error: studies and sweeps apply one command to several tasks and methods.
     """
     training, task, level_of = cfg.training, module.task, levels(encoder)
     lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)

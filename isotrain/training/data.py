@@ -1,4 +1,4 @@
-"""Batches: token ids padded to the longest of the batch, in an order that follows from a seed."""
+"""Batches: token ids padded to the longest in the batch, in a seeded order."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes, subset
 from isotrain.types import Batch, Example
 
-NO_LIMIT: Mapping[str, int | None] = {}  # of the examples that are scored
-POOL_BATCHES = 50  # lengths are sorted within this many batches, never further
+NO_LIMIT: Mapping[str, int | None] = {}  # of scored examples
+POOL_BATCHES = 50  # lengths are sorted within this many batches
 
 Batching = Literal["length", "random"]
 
@@ -60,7 +60,7 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
 
 
 class BatchedExamples(Dataset[Batch]):
-    """Examples that are asked for a batch at a time: item `[i, j, ...]` is a `Batch`."""
+    """Examples accessed one batch at a time: item `[i, j, ...]` is a `Batch`."""
 
     def __init__(self, examples: Sequence[Example], pad_id: int) -> None:
         self.examples, self.pad_id = examples, pad_id
@@ -70,12 +70,12 @@ class BatchedExamples(Dataset[Batch]):
 
 
 class EpochBatches(Sampler[list[int]]):
-    """Example numbers of each batch of an epoch, a pure function of (seed, epoch).
+    """Example indices of each batch of an epoch, a pure function of (seed, epoch).
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
-    so that little is padded; `random` only shuffles. Every example occurs once per epoch. Rank r
-    takes every world-th example of a batch from the r-th on, and a last batch with fewer examples
-    than processes joins another one. A resumed run starts at (epoch, batches of it that are done).
+    to reduce padding; `random` only shuffles. Every example occurs once per epoch. Rank r takes
+    every world-th example of a batch from the r-th on, and a last batch with fewer examples than
+    processes is merged into another one. A resumed run starts at (epoch, completed batches).
     """
 
     def __init__(
@@ -98,17 +98,17 @@ class EpochBatches(Sampler[list[int]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        """Batches of a whole epoch."""
+        """Number of batches of a whole epoch."""
         return batches_of(len(self.lengths), self.batch_size, self.world)
 
     def __iter__(self) -> Iterator[list[int]]:
-        # A generator: the epoch is read at the first batch, when the trainer has set it.
+        # A generator: the epoch is read at the first batch, after the trainer has set it.
         epoch, done = self.start
         for batch in self.batches(self.epoch)[done if self.epoch == epoch else 0 :]:
             yield batch[self.rank :: self.world]
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """All batches of an epoch, undivided."""
+        """All batches of an epoch, over all ranks."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.lengths), generator=generator)
         batches = []
@@ -127,7 +127,7 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class SortedBatches(Sampler[list[int]]):
-    """Example numbers of evaluation batches of similar lengths, in a fixed shuffled order.
+    """Example indices of evaluation batches of similar lengths, in a fixed shuffled order.
 
     Every example occurs once. Several processes take whole batches in turn, at least one each.
     """
@@ -151,20 +151,20 @@ class TaskData(pl.LightningDataModule):
     """The splits of a task, tokenised once.
 
     Args:
-        task: gives examples and their encoding.
+        task: provides examples and their encoding.
         source: of the data sets.
         tokenizer: of the encoder.
         batch_size: examples of a training step, over all processes.
         eval_batch_size: examples of an evaluation step.
         batching: length | random, see `EpochBatches`.
-        seed: of the order of training examples, and of their changes.
+        seed: of the order of training examples, and of their perturbations.
         cache: folder of tokenised data sets; None = no cache.
-        changes: of the training examples; a split `holdout` is evaluated as dev is.
+        changes: perturbations of the training set; a split `holdout` is evaluated like dev.
         name: of the run's folder, the same in every process.
-        n_scored: examples of dev and of test that are scored at most, see `subset`; None = all.
+        n_scored: maximum of scored examples of dev and of test, see `subset`; None = all.
 
     Raises:
-        ValueError: `setup`: what `apply_changes` rejects.
+        ValueError: in `setup`, as `apply_changes`.
     """
 
     def __init__(
@@ -186,16 +186,16 @@ class TaskData(pl.LightningDataModule):
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.batching, self.seed, self.cache = batching, seed, cache
         self.changes, self.name, self.n_scored = changes, name, n_scored
-        self.changed: dict[str, Any] = {}  # what the changes did, for the record
-        self.limited: dict[str, dict[str, int]] = {}  # splits that are scored in part
-        self._start = (0, 0)  # (epoch, batches done) that training resumes from
+        self.changed: dict[str, Any] = {}  # effect of the perturbations, for the record
+        self.limited: dict[str, dict[str, int]] = {}  # partially scored splits
+        self._start = (0, 0)  # (epoch, completed batches) to resume from
         self.examples: dict[str, list[Example]] = {}
 
     def setup(self, stage: str = "fit") -> None:
-        """Read and tokenise, at the first call.
+        """Read and tokenise, on the first call.
 
         Raises:
-            RuntimeError: a launcher gave the processes different overrides, or only some of them
+            RuntimeError: processes got different overrides from the launcher, or only some of them
                 resume from a checkpoint.
         """
         known = of_all_processes((self.name, stage))
@@ -221,7 +221,7 @@ class TaskData(pl.LightningDataModule):
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
-            for split, whole in numbers.items():  # an example keeps the number it had
+            for split, whole in numbers.items():  # an example keeps its index
                 examples = [replace(e, index=whole[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
@@ -231,12 +231,12 @@ class TaskData(pl.LightningDataModule):
 
     @property
     def n_rows(self) -> dict[str, int]:
-        """The number of examples of each split."""
+        """Number of examples of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
 
     @property
     def label_majority(self) -> dict[str, float]:
-        """The share of the most frequent label of each split that is scored; none of scores."""
+        """Share of the most frequent label in each scored split; empty for regression."""
         labels = {
             split: [example.label for example in examples]
             for split, examples in self.examples.items()
@@ -249,7 +249,7 @@ class TaskData(pl.LightningDataModule):
         }
 
     def n_batches(self, world: int) -> int:
-        """Batches of a whole epoch, where `world` processes share each."""
+        """Batches of a whole epoch, each split over `world` processes."""
         return len(self._epoch_batches(0, world, (0, 0)))
 
     def train_dataloader(self) -> DataLoader[Batch]:
@@ -258,21 +258,21 @@ class TaskData(pl.LightningDataModule):
         return self._loader("train", self._epoch_batches(rank, world, self._start))
 
     def first_batches(self, n: int | None) -> Iterator[Batch]:
-        """The first batches of training (None: all of an epoch), whole in every process."""
+        """The first training batches (None: a whole epoch), undivided in every process."""
         batches = self._epoch_batches(0, 1, (0, 0))
         return islice(self._loader("train", batches), n)
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """Batches of dev, or of dev and of the held-out training examples."""
+        """Batches of dev, or of dev and held-out training examples."""
         dev = self._evaluation("dev")
         return [dev, self._evaluation("holdout")] if "holdout" in self.examples else dev
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """Batches of test; ask `n_rows` whether there are any."""
+        """Batches of test; check `n_rows` first."""
         return self._evaluation("test")
 
     def _process(self) -> tuple[int, int]:
-        """Number of this process, and of all."""
+        """Rank and world size."""
         trainer = self.trainer
         return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
@@ -286,7 +286,7 @@ class TaskData(pl.LightningDataModule):
 
     def _loader(self, split: str, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
         pad_id = self.tokenizer.pad_token_id
-        # batch_size=None: an item is a batch. An own generator: the loader would draw its
+        # batch_size=None: an item is a batch. A separate generator: otherwise the loader draws its
         # base seed from the global random state.
         return DataLoader(
             BatchedExamples(self.examples[split], pad_id),
@@ -302,5 +302,5 @@ def _unchanged(batch: Any) -> Any:
 
 
 def _lengths(examples: Sequence[Example]) -> list[int]:
-    """Longest sequence of each example, what it costs in padding."""
+    """Length of the longest sequence of each example."""
     return [max(map(len, e.input_ids)) for e in examples]

@@ -1,6 +1,6 @@
 """The objectives of a run: their read points, weighted sum and memories.
 
-A = Q·B sequences, T tokens, D hidden, P vectors per example, N rows.
+A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
 Gather = Callable[[str, Tensor], Tensor]
 """From the embeddings of this process at a read point to those of all."""
 
-START = -1  # number of the view of the frozen start, among those that are gathered
+START = -1  # view index of the frozen start, among gathered views
 
-NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, and the way out
+NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors per example, and the fix
     "classes": (1, 1, "one vector of an example, which owns its class", "task.form=cross"),
     "pairs": (2, math.inf, "two vectors of an example", "task.form=bi, or task=nli_pairs"),
     "two_vectors": (
@@ -53,15 +53,15 @@ NEEDS: dict[str, tuple[float, float, str, str]] = {  # vectors of an example, an
 
 
 class ExtraLosses(nn.Module):
-    """The weighted sum of objectives, each on its read points, by the name of its logged loss.
+    """Weighted sum of objectives, each on its read points, by the name of its logged loss.
 
     Args:
         objectives: by name.
         weights: of these objectives; None = constant weights.
-        start: the encoder as it starts, where an objective reads it.
+        start: frozen copy of the initial encoder, if an objective reads it.
 
     Raises:
-        ValueError: one does not inherit from `Objective`.
+        ValueError: an objective does not inherit from `Objective`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ExtraLosses(nn.Module):
 
     @property
     def n_views(self) -> int:
-        """Forward passes of a batch that a step needs."""
+        """Number of forward passes of a batch per step."""
         return max([1, *(objective.n_views for objective in self.objectives.values())])
 
     def forward(
@@ -90,13 +90,13 @@ class ExtraLosses(nn.Module):
         task_loss: Tensor | None = None,
         n_steps: int = 0,
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
-        """The weighted sum, and each loss and counter under the key it is logged by.
+        """The weighted sum, and each loss and counter by its log key.
 
-        In float32 at least, whatever the precision of the encoder. Weights may depend on the
-        gradient of `task_loss` and on `n_steps`, the optimizer steps done.
+        In float32 or higher, whatever the precision of the encoder. Weights may depend on the
+        gradient of `task_loss` and on `n_steps`, the completed optimizer steps.
 
         Raises:
-            CannotRunError: an objective gives no scalar tensor.
+            CannotRunError: an objective does not return a scalar tensor.
         """
         total: Tensor | float = 0.0
         logged: dict[str, Tensor] = {}
@@ -131,21 +131,21 @@ class ExtraLosses(nn.Module):
 
     @torch.no_grad()
     def observe(self) -> None:
-        """Once per optimizer step: objectives get the embeddings of all its micro-batches."""
+        """Once per optimizer step: pass the embeddings of all its micro-batches to objectives."""
         self.weights.observe()
         for name, (labels, *read) in self.recent.take().items():
             objective = self.objectives[name]
-            n = len(read) // objective.n_views  # of a view
+            n = len(read) // objective.n_views  # per view
             views = [read[i : i + n] for i in range(0, len(read), n)] if n else []
             objective.observe(views, labels)
 
     @torch.no_grad()
     def asks_for_pass(self, epoch: int) -> bool:
-        """Whether an objective needs training examples at the start of this epoch."""
+        """Whether an objective needs a pass over training examples before this epoch."""
         return any(objective.asks_for_pass(epoch) for objective in self.objectives.values())
 
     def prepare(self, epoch: int, passes: Passes) -> None:
-        """At the start of an epoch: pass training examples to the objectives that ask for it."""
+        """At the start of an epoch: pass training examples to the objectives that need them."""
         for objective in self.objectives.values():
             if objective.asks_for_pass(epoch):
                 reads = objective.reads
@@ -155,10 +155,10 @@ class ExtraLosses(nn.Module):
 
 
 def scalar(loss: Any, whose: str) -> Tensor:
-    """The loss, which must be a scalar tensor.
+    """Check that a loss is a scalar tensor, and return it.
 
     Raises:
-        CannotRunError: anything else; `whose` is named.
+        CannotRunError: it is not; the message names `whose`.
     """
     if isinstance(loss, Tensor) and loss.ndim == 0:
         return loss
@@ -172,10 +172,10 @@ def scalar(loss: Any, whose: str) -> Tensor:
 def read_points(
     output: ModelOutput, batch: Batch, reads: Sequence[str], gather: Gather | None = None
 ) -> list[Tensor]:
-    """Embeddings at the read points of a forward pass, in float32 at least.
+    """Embeddings at the read points of a forward pass, in float32 or higher.
 
     `[B, P, D]` for pooled, before, cls and mean (P vectors of an example), `[N, D]` for tokens
-    (pads left out); `all/…` gives one for each block. `gather` makes them those of all processes.
+    (without pads); `all/…` gives one per block. `gather` collects those of all processes.
 
     Raises:
         ValueError: a block that the encoder does not have.
@@ -193,7 +193,7 @@ def read_points(
 
 
 def _of_block(hidden_ATD: Tensor, batch: Batch, view: str) -> Tensor:
-    """The tokens `[N, D]` of a block, or a vector of each sequence, `[B, Q, D]`."""
+    """The tokens `[N, D]` of a block, or one vector per sequence, `[B, Q, D]`."""
     if view == "tokens":
         return take_rows(hidden_ATD, batch.attention_mask.bool())
     vectors_AD = (
@@ -204,10 +204,10 @@ def _of_block(hidden_ATD: Tensor, batch: Batch, view: str) -> Tensor:
 
 
 class StepGather:
-    """All-gather for the objectives of one step: each read point of a view once, and labels.
+    """All-gather for the objectives of one step: each read point of a view, and labels, once.
 
-    Objectives share what was gathered and keep their own gradients, which are summed over the
-    processes one by one: sums over objectives are then made in the order of one process.
+    Objectives share gathered embeddings but not gradients. Gradients are summed over processes per
+    objective, so that sums over objectives are made in single-process order.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -218,13 +218,13 @@ class StepGather:
 
     @cached_property
     def tokens(self) -> WholeBatch:
-        """The order of the tokens of all processes."""
+        """Single-process order of the tokens of all processes."""
         mask_AT = self.batch.attention_mask.bool().cpu()
         shape = len(self.batch.labels), self.batch.n_sequences, mask_AT.shape[1]
         return self._whole(order_keys(*shape)[mask_AT])
 
     def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
-        """The embeddings of all processes at read point `key` of a view, in the order of one."""
+        """Embeddings of all processes at read point `key` of a view, in single-process order."""
         whole = self.tokens if key.endswith("/tokens") else self.examples
         if (view, key) not in self._gathered:
             self._gathered[view, key] = whole.gather(x.detach())
@@ -235,7 +235,7 @@ class StepGather:
 
 
 class _Shared(torch.autograd.Function):
-    """Embeddings that were gathered already; their gradient is summed over processes."""
+    """Already gathered embeddings; backward sums their gradient over processes."""
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, all_ND: Tensor, own_N: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""The freezing schedule of a run: which parameters train in which stage, and which no loss reads.
+"""Apply the freezing schedule of a run, and freeze parameters that no loss reads.
 
-Levels: 0 = embeddings, l = block l of L, then what follows the blocks. A schedule depends on the
-step alone, so a resumed run continues where it stopped.
+Levels: 0 = embeddings, l = block l of L, then the parts after the blocks. A schedule depends only
+on the step, so a resumed run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from isotrain.tasks.base import Task
 
 
 class Freezing(pl.Callback):
-    """Apply the freezing schedule: from its first step on, a stage trains what it names.
+    """Apply the freezing schedule: from its first step on, a stage trains its parameters.
 
     Args:
-        plan: what of the encoder trains, by the first step of each stage.
-        frozen_dropout: whether dropout acts in embeddings and blocks that do not train.
+        plan: trainable encoder parameters, by the first step of each stage.
+        frozen_dropout: whether dropout is active in frozen embeddings and blocks.
     """
 
     def __init__(self, plan: Plan, frozen_dropout: bool = False) -> None:
         super().__init__()
         self.plan, self.frozen_dropout = plan, frozen_dropout
-        self._applied: frozenset[str] | None = None  # what of the encoder trains now
+        self._applied: frozenset[str] | None = None  # encoder parameters that train now
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Let optimizer and DDP see what trains in any stage, and nothing else."""
+        """Expose exactly the parameters that train in any stage to optimizer and DDP."""
         if stage == "fit":
             set_trainable(pl_module.model.encoder, ever_trained(self.plan))
             self._applied = None
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        """Begin a stage at its first step."""
+        """Start a stage at its first step."""
         names = stage_at(self.plan, trainer.global_step)
         if names == self._applied:
             return
         set_trainable(pl_module.model.encoder, names)
         wrapped = ever_trained(self.plan) if self._applied is None else self._applied
         if names != wrapped and isinstance(trainer.strategy, DDPStrategy):
-            trainer.strategy.model = pl_module  # wrap anew: DDP waits for what trains now
+            trainer.strategy.model = pl_module  # wrap again: DDP expects the current parameters
             trainer.strategy.configure_ddp()
         self._applied = names
         if not self.frozen_dropout:
@@ -67,7 +67,7 @@ def stage_at(plan: Plan, step: int) -> frozenset[str]:
 
 
 def within_steps(plan: Plan, n_steps: float) -> Plan:
-    """The stages that a training of `n_steps` comes to; the one of step 0 always."""
+    """The stages reached within `n_steps`; always that of step 0."""
     return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
 
 
@@ -88,10 +88,10 @@ def freeze_above(model: IsotropicModel, level: int) -> None:
 
 
 def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
-    """The highest level that any loss depends on; parameters above it get no gradient.
+    """The highest level any loss reads; parameters above it get no gradient.
 
-    The loss of a task reaches the head, L + 3. Without one it is the highest read point of the
-    objectives whose weight is not 0; −1 = none.
+    A task loss reads the head, L + 3. Without one it is the highest read point of the objectives
+    with a non-zero weight; −1 = none.
     """
     if task.has_loss:
         return n_blocks + 3
@@ -101,7 +101,7 @@ def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks
 
 
 def level_of_read(text: str, n_blocks: int) -> int:
-    """The level of a read point of objectives; of `all/…`, that of the last block.
+    """The level of a read point; for `all/…` that of the last block.
 
     >>> [level_of_read(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
     [2, 6, 7, 8]
@@ -117,10 +117,10 @@ def level_of_site(site: str, n_blocks: int) -> int:
 
 
 def rest_frozen_parts(encoder: Encoder) -> None:
-    """Put embeddings and blocks without a trainable parameter in evaluation mode, only those."""
+    """Put only embeddings and blocks without trainable parameters in evaluation mode."""
     inside = {id(module) for block in encoder.blocks for module in block.modules()}
     stem = [encoder.embeddings] + [
-        module  # the dropout of GPT-2's embeddings is no part of them
+        module  # GPT-2's embedding dropout is not part of its embeddings
         for module in encoder.modules()
         if isinstance(module, nn.Dropout) and id(module) not in inside
     ]
@@ -136,9 +136,9 @@ OUTSIDE = {"model.head.": "head", "model.transforms.": "isotropy layers", "extra
 def describe(
     plan: Plan, module: nn.Module, encoder: Encoder, optimizer: torch.optim.Optimizer
 ) -> list[dict[str, Any]]:
-    """Each stage: its first step, and its groups with parts, parameters, learning rate and decay.
+    """Describe each stage: first step; groups with parts, parameters, learning rate and decay.
 
-    The learning rate is the peak of its schedule. `optimizer` holds whatever trains in a stage.
+    The learning rate is the peak of its schedule. `optimizer` has all parameters of any stage.
     """
     of_encoder = {id(p): name for name, p in encoder.named_parameters()}
     level_of = levels(encoder)

@@ -23,19 +23,19 @@ def fit_layers(
     """Freeze the layers' statistics, in the order of the forward pass.
 
     The first site is fitted on its queue, which `n_batches` training batches fill if `prefill`.
-    The input of a later site depends on the frozen layers below it, so it is collected anew from
+    The input of a later site depends on the frozen layers below it, so it is collected again from
     as many batches. A layer with `eval_stats="refit"` is fitted on embeddings of all training
-    batches, `refit_rows` at most, chosen by hash.
+    batches, at most `refit_rows`, sampled by hash.
     """
     layers = model.transforms
     waiting = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
     if not waiting:
         return
     with evaluating(model):
-        layers.train()  # statistics of the batch: none are frozen yet
+        layers.train()  # batch statistics: none are frozen yet
         if prefill:
             for output in outputs(n_batches):
-                layers.eval()  # no step of training is made
+                layers.eval()  # not a training step
                 model.remember(output)
                 model.observe()
                 layers.train()
@@ -57,7 +57,7 @@ def fit_layers(
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, and then every part of it in the mode it was in."""
+    """Temporarily set evaluation mode; then restore the mode of every submodule."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""The Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
+"""Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isotrain.types import Batch, ModelOutput
 
 
 class FineTuning(pl.LightningModule):
-    """Fine-tunes a model on a task, with extra objectives.
+    """Fine-tune a model on a task, with extra objectives.
 
     Args:
         model: encoder, isotropy layers, head.
@@ -32,15 +32,15 @@ class FineTuning(pl.LightningModule):
         extra: the objectives.
         optimizer: parameter groups -> optimizer.
         schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
-        warmup_fraction: share of all steps with a rising learning rate.
-        head_lr_factor: learning rate of the head, and of all else that is not the encoder, over
-            that of the encoder's last block.
-        layer_decay: learning rate of each block over that of the block above.
+        warmup_fraction: share of all steps for learning rate warm-up.
+        head_lr_factor: learning rate of the head and all other non-encoder parameters, relative
+            to that of the encoder's last block.
+        layer_decay: learning rate of each block relative to the block above.
         prefill_batches: training batches that fill the layers' queues before step 0.
-        refit_rows: training embeddings, at most, for a layer with `eval_stats="refit"`, and
-            examples for a solved head.
+        refit_rows: maximum of training embeddings for a layer with `eval_stats="refit"`, and
+            of examples for a solved head.
         solved_head: whether the linear head starts from a ridge solution, before step 0.
-        output_every_steps: every so many optimizer steps, callbacks get the output; 0 = never.
+        output_every_steps: optimizer steps between outputs passed to callbacks; 0 = never.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FineTuning(pl.LightningModule):
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
-        self.selected_step: int | None = None  # whose weights and frozen statistics were put back
+        self.selected_step: int | None = None  # whose weights and frozen statistics were restored
 
     def forward(self, batch: Batch) -> Any:
         """The model's output."""
@@ -80,7 +80,7 @@ class FineTuning(pl.LightningModule):
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
-            # Lightning would put a checkpoint's float64 weights into float32 ones first.
+            # Lightning would first load a checkpoint's float64 weights as float32.
             self.trainer.precision_plugin.convert_module(self)
             if self.extra.start is not None:
                 self.trainer.precision_plugin.convert_module(self.extra.start.encoder)
@@ -88,8 +88,8 @@ class FineTuning(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
 
-        With several processes the task loss is weighted by this one's share of the examples, and
-        objectives read the embeddings of all. Callbacks get the first output where it is due.
+        With several processes the task loss is weighted by this rank's share of the examples, and
+        objectives read the embeddings of all. Callbacks get the first output if it is due.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
         of_task = None
@@ -119,7 +119,7 @@ class FineTuning(pl.LightningModule):
     ) -> None:
         """Stop on a non-finite loss or gradient, then clip.
 
-        Under bf16 directly, as there is no gradient scale that a fused step undoes.
+        Under bf16 directly, as there is no gradient scale for a fused step to undo.
         """
         scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
@@ -135,7 +135,7 @@ class FineTuning(pl.LightningModule):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Feed queues and memories, once per optimizer step, with all its micro-batches."""
+        """Update queues and memories once per optimizer step, with all its micro-batches."""
         if self.trainer.global_step > self._observed_step:
             self._observed_step = self.trainer.global_step
             self.extra.observe()
@@ -147,21 +147,21 @@ class FineTuning(pl.LightningModule):
         self.evaluated_step = checkpoint[KEY]["evaluated_step"]
 
     def on_train_start(self) -> None:
-        """Fit layers with fixed statistics, and solve the head, unless an evaluation has."""
+        """Fit layers with fixed statistics, and solve the head, unless an evaluation did."""
         layers = self.model.transforms.values()
         if self._solves_head() or any(layer.stats == "start" for layer in layers):
             self._fit_layers()
 
     def on_train_epoch_start(self) -> None:
-        """Pass training examples to objectives that ask for it, through frozen statistics."""
+        """Pass training examples to objectives that need them, with frozen statistics."""
         epoch = self.trainer.current_epoch
         if self.extra.asks_for_pass(epoch) and not self.trainer.enable_validation:
-            self._fit_layers()  # no evaluation has
+            self._fit_layers()  # no evaluation did
         with evaluating(self.model):
             self.extra.prepare(epoch, self._passes)
 
     def on_validation_start(self) -> None:
-        """Freeze the statistics that evaluation uses, if the weights are finite."""
+        """Freeze the statistics for evaluation, if the weights are finite."""
         check_weights(self, self.weights_step)
         self._fit_layers()
 
@@ -170,25 +170,25 @@ class FineTuning(pl.LightningModule):
     def validation_step(
         self, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> dict[str, Any] | None:
-        """Scores on dev, whose outputs go to the callbacks; then on held-out training examples."""
+        """Score dev, passing outputs to the callbacks; then held-out training examples."""
         result = self._evaluate("holdout" if dataloader_idx else "val", batch)
         return None if dataloader_idx else result
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
-        """Scores on test."""
+        """Score test."""
         return self._evaluate("test", batch)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the scores over all of dev, and over the held-out training examples."""
+        """Log the scores over dev, and over the held-out training examples."""
         self.evaluated_step = self.trainer.global_step
         self._log_scores(*("val", "holdout")[: len(self.trainer.num_val_batches)])
 
     def on_test_epoch_end(self) -> None:
-        """Log the scores over all of test."""
+        """Log the scores over test."""
         self._log_scores("test")
 
     def configure_optimizers(self) -> Any:
-        """Optimizer over what trains in any stage, schedule over optimizer steps."""
+        """Optimizer over parameters that train in any stage; schedule over optimizer steps."""
         optimizer = self.new_optimizer()
         n_steps = int(self.trainer.estimated_stepping_batches)
         scheduler = self.schedule(
@@ -202,7 +202,7 @@ class FineTuning(pl.LightningModule):
         }
 
     def new_optimizer(self) -> torch.optim.Optimizer:
-        """Over the trainable parameters, in groups that each have their learning rate."""
+        """Optimizer over the trainable parameters, in groups with separate learning rates."""
         encoder = self.model.encoder
         matrices = matrices_of_blocks(encoder) if is_muon(self.optimizer) else ()
         factors = self.layer_decay, self.head_lr_factor
@@ -213,7 +213,7 @@ class FineTuning(pl.LightningModule):
         return optimizer
 
     def _learning_rate(self) -> float:
-        """That of the highest encoder block that trains; of the head where no block does."""
+        """Learning rate of the highest trainable encoder block; of the head if none trains."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         groups = optimizer.param_groups
         of_encoder = [group["lr"] for group in groups if not group["is_head"]]
@@ -226,7 +226,7 @@ class FineTuning(pl.LightningModule):
         output = self.model(batch)
         loss = self._task_loss(output, batch)
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
-        # A float: Lightning averages the counts of all processes, and integers without remainder.
+        # A float: Lightning averages counts over processes, with integer division for integers.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
         counters = {f"{stage}/n_rows": n} | self._counters(stage)
@@ -236,7 +236,7 @@ class FineTuning(pl.LightningModule):
         return {"output": output, "predictions": predictions}
 
     def _log_scores(self, *stages: str) -> None:
-        # Lightning would name the last batch, one less than the steps the weights have seen.
+        # Lightning would log the last batch index, one less than the steps of the weights.
         self.log("step", float(self.weights_step), sync_dist=True)
         for stage in stages:
             scores: Any = self.scores[f"{stage}_"]
@@ -247,7 +247,7 @@ class FineTuning(pl.LightningModule):
             scores.reset()
 
     def _counters(self, stage: str) -> dict[str, Tensor]:
-        """Counters of the layers, on the device: NCCL sends nothing from the CPU."""
+        """Counters of the layers, on the device: NCCL cannot send from the CPU."""
         return {
             f"{stage}/{site}/{name}": value.to(self.device)
             for site, transform in self.model.transforms.items()
@@ -255,7 +255,7 @@ class FineTuning(pl.LightningModule):
         }
 
     def _gradient_counters(self) -> dict[str, Tensor]:
-        """What layers did in the last backward; the same in all processes, unless sync=false."""
+        """Counters of the last backward pass; equal in all processes unless sync=false."""
         return {
             f"train/{site}/{name}": value
             for site, transform in self.model.transforms.items()
@@ -264,7 +264,7 @@ class FineTuning(pl.LightningModule):
 
     @property
     def weights_step(self) -> int:
-        """The step that the weights are of: the current one, or that of the best checkpoint."""
+        """The step of the weights: the current one, or that of the best checkpoint."""
         return self.trainer.global_step if self.selected_step is None else self.selected_step
 
     def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
@@ -273,7 +273,7 @@ class FineTuning(pl.LightningModule):
         self.selected_step = step
 
     def _fit_layers(self) -> None:
-        if self.selected_step is not None:  # those of its evaluation came with the weights
+        if self.selected_step is not None:  # loaded with the selected weights
             return
         first = self.trainer.global_step == 0 and not self._prefilled
         solves = self._solves_head()
@@ -287,11 +287,11 @@ class FineTuning(pl.LightningModule):
         return self.solved_head and self.trainer.global_step == 0 and not self._prefilled
 
     def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
-        """The model's output on the first training batches, whole in every process."""
+        """The model's output on the first training batches, undivided in every process."""
         return (output for _, output in self._passes(n_batches))
 
     def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
-        """Training batches and the output on each, in the current mode of the model."""
+        """Training batches and their outputs, in the current mode of the model."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for batch in data.first_batches(n_batches):
             batch = batch.to(self.device)
@@ -301,7 +301,7 @@ class FineTuning(pl.LightningModule):
 
 
 def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Values averaged over processes, all in one message."""
+    """Average values over processes, in one message."""
     if n_processes() == 1:
         return values
     packed = torch.stack([value.float() for value in values.values()])

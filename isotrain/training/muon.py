@@ -1,4 +1,4 @@
-"""Muon for the matrices of an encoder's blocks, AdamW for all else, as one optimizer."""
+"""Muon for matrices of encoder blocks and AdamW for all other parameters, as one optimizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Share = Annotated[float, Bounds(0, below=1)]
 
 
 class MuonAdamW(Optimizer):
-    """One optimizer: Muon steps the groups with `is_matrix`, AdamW all others.
+    """One optimizer: Muon updates the groups with `is_matrix`, AdamW all others.
 
     Muon, for a matrix W `[A, B]` with gradient G, momentum μ, decay λ and learning rate γ:
 
@@ -29,11 +29,11 @@ class MuonAdamW(Optimizer):
     each orthogonalised alone; no embeddings, no (IA)³ scales. Everything else (norms, biases,
     embeddings, head, isotropy layers) takes the same steps as under `torch.optim.AdamW`.
 
-    State of both is in `state`, all groups in `param_groups`: schedules, clipping, checkpoints and
-    freezing see one optimizer. A parameter without a gradient keeps weight and state.
+    Both share `state` and `param_groups`, so schedules, clipping, checkpoints and freezing see one
+    optimizer. A parameter without a gradient keeps weight and state.
 
     Args:
-        params: groups, or parameters, which AdamW takes.
+        params: groups, or parameters (AdamW only).
         lr: of AdamW.
         betas, eps, weight_decay, fused: of AdamW.
         muon_lr: γ.
@@ -67,14 +67,14 @@ class MuonAdamW(Optimizer):
         momentum: Share = 0.95,
         muon_weight_decay: Annotated[float, Bounds(0, 1e18)] = 0.01,
     ) -> None:
-        from torch.optim import Muon  # of torch 2.9 and newer: runs with AdamW do not need it
+        from torch.optim import Muon  # torch 2.9 and newer: runs with AdamW do not need it
 
         groups: list[dict[str, Any]] = [
             one if isinstance(one, dict) else {"params": [one]} for one in params
         ]
         for group in groups:
             group.setdefault("is_matrix", False)
-        # Each puts its options into its groups, which are the ones of `param_groups`.
+        # Each adds its options to its groups, which are those in `param_groups`.
         self._parts: dict[bool, Optimizer] = {}
         if matrices := [group for group in groups if group["is_matrix"]]:
             self._parts[True] = Muon(
@@ -104,7 +104,7 @@ class MuonAdamW(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for is_matrix, part in self._parts.items():
-            # those of now: `load_state_dict` makes new ones
+            # current ones: `load_state_dict` creates new groups
             part.param_groups = [g for g in self.param_groups if g["is_matrix"] == is_matrix]
             part.state = self.state
             part.step()
@@ -117,7 +117,7 @@ def is_muon(optimizer: Callable[..., Optimizer]) -> bool:
 
 
 def matrices_of_blocks(encoder: Any) -> set[int]:
-    """Ids of the 2-D parameters of an encoder's blocks; tables of embeddings are left out."""
+    """Ids of the 2-D parameters of an encoder's blocks, without embedding tables."""
     tables = {
         id(module.weight) for module in encoder.modules() if isinstance(module, torch.nn.Embedding)
     }

@@ -1,4 +1,4 @@
-"""The weight of each objective at a step: given, scheduled, or a share of the task's gradient.
+"""Objective weights: constant, scheduled, or relative to the task's gradient norm.
 
 O objectives, L blocks.
 """
@@ -16,20 +16,20 @@ from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.objectives.base import Objective
 from isotrain.types import ModelOutput
 
-MOMENTUM = 0.9  # of the means of gradient norms, per optimizer step
+MOMENTUM = 0.9  # of the running means of gradient norms, per optimizer step
 
 
 class ObjectiveWeights(nn.Module):
-    """What the loss of each objective is multiplied by: its `weight`, scheduled and scaled.
+    """Factor of each objective's loss: its `weight`, scheduled and scaled.
 
     With `weight_as="absolute"` the scale is 1. With `"share_of_task_gradient"` it is m_task/m_own,
     where m are exponential means, over optimizer steps, of the gradient norms of the two losses at
     the tensor of `shared_point`: a weight w makes the objective's gradient w times as long there as
-    that of the task loss. Steps in which either gradient is 0 or not finite are left out, and the
-    scale stays; before the first step that counts it is 0. The scale has no gradient of its own.
+    that of the task loss. Steps in which either gradient is 0 or not finite are skipped, and the
+    scale is kept; before the first valid step it is 0. The scale carries no gradient.
 
-    Norms are of the batch of all processes; those of the micro-batches of a step are averaged. The
-    means change in `observe` alone, so a checkpoint within an accumulation is one of a whole step.
+    Norms are of the batch over all processes, averaged over the micro-batches of a step. The
+    means change only in `observe`, so a checkpoint within an accumulation is that of a whole step.
 
     Args:
         objectives: by name.
@@ -55,11 +55,11 @@ class ObjectiveWeights(nn.Module):
         self.schedule, self.n_steps, self.n_warmup = schedule, n_steps, n_warmup
         if self.is_share:
             self.register_buffer("norms_O2", torch.zeros(len(self.objectives), 2))
-        self._measured: list[Tensor] = []  # norms [O, 2] of the micro-batches of a step
+        self._measured: list[Tensor] = []  # norms [O, 2] per micro-batch of a step
 
     @property
     def vary(self) -> bool:
-        """Whether a weight may be another one than the objective's own."""
+        """Whether a weight may differ from the objective's `weight`."""
         return self.is_share or self.schedule != WeightSchedule.constant
 
     def forward(
@@ -96,31 +96,31 @@ class ObjectiveWeights(nn.Module):
 
     @torch.no_grad()
     def observe(self) -> None:
-        """Once per optimizer step: put the norms of its micro-batches into the means."""
+        """Once per optimizer step: update the means with the norms of its micro-batches."""
         if self._measured:
             self.norms_O2.copy_(self._means())
             self._measured = []
 
     def _means(self) -> Tensor:
-        """The means `[O, 2]` with the micro-batches measured since the last step."""
+        """The means `[O, 2]`, including the micro-batches since the last step."""
         measured_MO2 = torch.stack(self._measured).to(self.norms_O2)
         counts_MO1 = (torch.isfinite(measured_MO2) & (measured_MO2 > 0)).all(dim=2, keepdim=True)
         n_O1 = counts_MO1.sum(dim=0)
         newest_O2 = torch.where(counts_MO1, measured_MO2, 0.0).sum(dim=0) / n_O1.clamp(min=1)
-        # Both start at 0, and their quotient is that of means without this bias.
+        # Both start at 0, and the bias cancels in their quotient.
         moved_O2 = MOMENTUM * self.norms_O2 + (1 - MOMENTUM) * newest_O2
         return torch.where(n_O1 > 0, moved_O2, self.norms_O2)
 
     def _norms(
         self, losses: Mapping[str, Tensor], views: Sequence[ModelOutput], task_loss: Tensor
     ) -> Tensor:
-        """Gradient norms `[O, 2]` of the task loss and of each objective, where they meet."""
-        of_task: dict[int, Tensor] = {}  # by the tensor, which several objectives may share
+        """Gradient norms `[O, 2]` of the task loss and each objective, at their shared tensor."""
+        of_task: dict[int, Tensor] = {}  # by tensor, which several objectives may share
         squares = []
         for name, objective in self.objectives.items():
             read = views[: objective.n_views]
             points = [x for view in read if (x := shared_point(view, objective.reads)) is not None]
-            for point in points[:1]:  # of the first view, which the task loss reads
+            for point in points[:1]:  # the first view, which the task loss reads
                 if id(point) not in of_task:
                     of_task[id(point)] = squared_norm(task_loss, [point])
             first = of_task[id(points[0])] if points else task_loss.new_zeros(())
@@ -130,15 +130,15 @@ class ObjectiveWeights(nn.Module):
 
 
 def shared_point(output: ModelOutput, reads: Sequence[str]) -> Tensor | None:
-    """The lowest tensor that an objective with these read points reads; the task loss reaches it.
+    """The lowest tensor read by an objective with these read points; the task loss depends on it.
 
     The hidden states of the lowest block among the read points (`all` begins with block 1), else
-    the input of the isotropy layer at `pooled` (`before`) or the pooled embeddings. Where nothing
-    below it trains, the next one above that has a gradient; None without.
+    the input of the isotropy layer at `pooled` (`before`) or the pooled embeddings. If nothing
+    below it trains, the next tensor above with a gradient; None if there is none.
     """
     n_blocks = len(output.hidden_states) - 1
     site = output.site_embeddings.get("pooled")
-    # A layer that returns its input passes on the pooled embeddings themselves.
+    # A layer that returns its input returns the pooled embeddings themselves.
     before = output.pooled if site is None or site.after is site.before else site.before
     points = [*output.hidden_states, before, output.pooled]
     others = {"before": n_blocks + 1, "pooled": n_blocks + 2}

@@ -19,19 +19,19 @@ def parameter_groups(
     head_lr_factor: float = 1.0,
     matrices: Collection[int] = (),
 ) -> list[dict[str, Any]]:
-    """Trainable parameters in groups: matrices, and vectors (biases, LayerNorm) undecayed.
+    """Parameter groups: matrices with weight decay, vectors (biases, LayerNorm) without.
 
-    A group of matrices takes the optimizer's own weight decay. `lr_factor` is what the
-    optimizer's learning rate is to be multiplied with: for block l of L, layer_decay^(L − l), for
-    the embeddings layer_decay^L; what is behind the last block has 1. All that is not of
-    `encoder`, a part of `module`, comes in separate groups, marked `is_head`. Parameters whose id
-    is in `matrices` come in groups of their own, marked `is_matrix` (for Muon).
+    Matrices take the optimizer's weight decay. `lr_factor` multiplies the optimizer's learning
+    rate: layer_decay^(L − l) for block l of L, layer_decay^L for the embeddings, 1 after the last
+    block. Parameters of `module` outside its part `encoder` are in separate groups, marked
+    `is_head`. Parameters whose id is in `matrices` are in separate groups, marked `is_matrix` (for
+    Muon).
 
     >>> groups = parameter_groups(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
     >>> [(len(g["params"]), g["is_head"]) for g in groups]
     [(2, False), (2, False)]
     """
-    depth_of: dict[int, int] = {}  # blocks above
+    depth_of: dict[int, int] = {}  # number of blocks above
     if encoder is not None:
         parameters = dict(encoder.named_parameters())
         for name, level in levels(encoder).items():
@@ -42,7 +42,7 @@ def parameter_groups(
             continue
         is_head = encoder is not None and id(parameter) not in depth_of
         depth = depth_of.get(id(parameter), 0) if layer_decay < 1 else 0
-        is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], and 1 at the start
+        is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], initialised to 1
         found[is_head, -depth, is_vector, id(parameter) in matrices].append(parameter)
     groups = []
     for is_head, depth, is_vector, is_matrix in sorted(found):
@@ -56,6 +56,6 @@ def parameter_groups(
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:
-    """How many parameters there are, and how many of them train."""
+    """Number of parameters, and of trainable ones."""
     sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
     return {"total": sum(n for n, _ in sizes), "trainable": sum(n for n, t in sizes if t)}

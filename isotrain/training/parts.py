@@ -1,4 +1,4 @@
-"""Parts: made from a node of the configuration, and how training calls them. No Lightning."""
+"""Instantiate parts from configuration nodes, and check how training calls them. No Lightning."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ CONTRACTS: dict[str, type] = {
 
 
 def made(node: DictConfig, **arguments: Any) -> Any:
-    """The part of a node, called outside of Hydra, which would wrap what it raises.
+    """Instantiate the part of a node, outside of Hydra, which would wrap its exceptions.
 
     Raises:
-        ValueError: a module that cannot be imported, wrong keys, a constructor that fails, or a
-            part that lacks the base class of its group; node, file and line are named.
+        ValueError: the module cannot be imported, keys are wrong, the constructor fails, or a part
+            lacks the base class of its group; node, file and line are named.
     """
     path, target = node._get_full_key(""), node["_target_"]
     try:
         part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
-    except (ValueError, OSError):  # they say what to change
+    except (ValueError, OSError):  # their messages say what to change
         raise
-    except Exception as error:  # of a part of the user's own, whatever it is
+    except Exception as error:  # a user's part may raise anything
         if isinstance(error, InstantiationException):
-            load(str(target))  # tells why a module cannot be imported, which Hydra hides
+            load(str(target))  # shows why a module cannot be imported, which Hydra hides
         told = error if isinstance(error, TypeError | InstantiationException) else repr(error)
         raise ValueError(
             f"{path} cannot be made: {told}{raised_at(error)}; give the keys that {target} takes"
@@ -55,7 +55,7 @@ def made(node: DictConfig, **arguments: Any) -> Any:
 def calls_of(
     model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
 ) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """How training calls the members that a part may define, by key of the part."""
+    """The calls that training makes to optional members of a part, by key of the part."""
     calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
         "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
     }
@@ -83,7 +83,7 @@ def calls_of(
 
 
 def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
-    """Refuse a member that cannot be called with these arguments; a named one ends in `=`."""
+    """Reject a member that cannot take these arguments; keyword arguments end in `=`."""
     names = [name for name in arguments.split(", ") if name]
     named = {name[:-1]: None for name in names if name.endswith("=")}
     given = [name for name in names if not name.endswith("=")]

@@ -1,4 +1,4 @@
-"""Requirements of a run: valid keys and parts, and data, weights and packages that are here."""
+"""Check requirements of a run: valid keys and parts, available data, weights and packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from isotrain.tasks.data.sources import DataSet, Source
 
 LOGGERS, LIGHTNING = "isotrain.training.loggers", "pytorch_lightning.loggers"
 TENSORBOARD = ("tensorboard", "tensorboardX"), install("tensorboard")
-PACKAGES = {  # that a part needs, one of them, and what installs it
+PACKAGES = {  # needed by a part (any of them), and how to install it
     "isotrain.encoders.adapters.lora": (("peft",), install("peft")),
     "isotrain.encoders.adapters.ia3": (("peft",), install("peft")),
     f"{LOGGERS}.tensorboard_logger.build_tensorboard_logger": TENSORBOARD,
@@ -45,9 +45,9 @@ PACKAGES = {  # that a part needs, one of them, and what installs it
 
 
 def check(cfg: DictConfig) -> None:
-    """Raise a ValueError, with a line for each mistake, if a run cannot start here.
+    """Raise a ValueError, with one line per error, if a run cannot start here.
 
-    Keys first, then weights and packages, without an import; then parts, imported; then data.
+    First keys, then weights and packages, without imports; then the imported parts; then data.
     """
     found = mistakes_in(cfg) or file_mistakes(cfg) or part_mistakes(cfg) or data_mistakes(cfg)
     if found:
@@ -55,14 +55,14 @@ def check(cfg: DictConfig) -> None:
 
 
 def data_revision(cfg: DictConfig) -> str:
-    """Revision of the task's data sets in the source; no example is read."""
+    """Revision of the task's data sets in the source; reads no examples."""
     nodes = (cfg.source, cfg.task)
     source, task = (instantiate(node, _partial_=True, _convert_="all")() for node in nodes)
     return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
 
 
 def revision(cfg: DictConfig) -> str:
-    """Revision of all that a run reads: data sets, `init_from`, the folder of the encoder."""
+    """Revision of all inputs of a run: data sets, `init_from`, the encoder's folder."""
     found = data_revision(cfg)
     if start := start_file(cfg.init_from, cfg.encoder):
         found += f"; init_from {sha256_of(start)[:12]}"
@@ -72,16 +72,16 @@ def revision(cfg: DictConfig) -> str:
 
 
 class Late(NamedTuple):
-    """Mistakes and facts of the imported parts of a configuration."""
+    """Errors in and facts about the imported parts of a configuration."""
 
     mistakes: list[str]
-    monitor: str | None  # of its task: the score, without its stage; None = not known
+    monitor: str | None  # monitored score of the task, without its stage; None = unknown
     mode: str | None  # of its task: max | min
     data: str = ""  # `revision`
 
 
 def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
-    """Mistakes of imported parts and data, found in another process unless torch is here."""
+    """Errors in imported parts and data, checked in another process unless torch is loaded."""
     texts = [OmegaConf.to_container(cfg, resolve=False, enum_to_str=True) for cfg in configs]
     if "torch" in sys.modules:
         return list(map(_late, texts))
@@ -106,9 +106,9 @@ def _late(content: Any) -> Late:
 
 
 def file_mistakes(cfg: DictConfig) -> list[str]:
-    """Missing weights and packages, with ways out; nothing is imported and no network is used.
+    """Missing weights and packages, with fixes; no imports and no network.
 
-    The hub's cache is searched only where the hub is switched off (`HF_HUB_OFFLINE=1`).
+    The hub's cache is searched only if the hub is switched off (`HF_HUB_OFFLINE=1`).
     """
     mistakes = encoder_mistakes(cfg)
     adapters = str(_resolved(cfg, "peft._target_"))
@@ -129,7 +129,7 @@ def file_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def data_mistakes(cfg: DictConfig) -> list[str]:
-    """Data sets of the task that the source does not have; nothing is read."""
+    """Data sets of the task that the source lacks; nothing is read."""
     task, source = load(cfg.task._target_), load(cfg.source._target_)
     if not (isclass(source) and issubclass(source, Source)):
         base = f"{Source.__module__}.{Source.__name__}"
@@ -143,13 +143,13 @@ def data_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def data_sets_of(task: Any) -> list[DataSet]:
-    """The data sets that the class of a task names: `data_sets`, or `data_set` where it is one."""
+    """Data sets declared by a task class: `data_sets`, or `data_set` for a single one."""
     named = constant(task, "data_sets") or (constant(task, "data_set"),)
     return [one for one in named if one is not None]
 
 
 def encoder_mistakes(cfg: DictConfig) -> list[str]:
-    """Weights that are neither on disk nor reachable, with the ways out."""
+    """Weights that are neither on disk nor downloadable, with fixes."""
     target, name = (_resolved(cfg, f"encoder.{key}") for key in ("_target_", "name"))
     if not str(target).startswith("isotrain.encoders.") or not isinstance(name, str):
         return []
@@ -164,7 +164,7 @@ def encoder_mistakes(cfg: DictConfig) -> list[str]:
 
 
 def _resolved(cfg: DictConfig, key: str) -> Any:
-    """A value; None where it is absent or a reference cannot be resolved."""
+    """A value; None if absent or a reference cannot be resolved."""
     return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
 
 

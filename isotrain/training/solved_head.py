@@ -1,4 +1,4 @@
-"""The linear head's start as a ridge solution. N examples, F features, C outputs.
+"""Initialise the linear head with a ridge solution. N examples, F features, C outputs.
 
 P vectors per example, D width; F = D for P = 1 and 4D for P = 2 (`pair_features`).
 """
@@ -18,21 +18,21 @@ from isotrain.training.monitor.sampling import Reservoir
 from isotrain.training.temperature import best_factor
 from isotrain.types import Batch, ModelOutput
 
-STRENGTHS = tuple(10.0**k for k in range(-4, 3))  # tried, over the mean eigenvalue of XᵀX
-MOST = 100.0  # largest factor of logits: beyond, separable classes leave no gradient
+STRENGTHS = tuple(10.0**k for k in range(-4, 3))  # relative to the mean eigenvalue of XᵀX
+MOST = 100.0  # largest factor of logits: above it, separable classes have no gradient
 
 
 class Ridge(NamedTuple):
-    """A linear map y = W x + b, and what it gives for each example without that example."""
+    """A linear map y = W x + b, and its leave-one-out predictions."""
 
     weight_CF: Tensor
     bias_C: Tensor
-    strength: float  # λ over the mean eigenvalue of XᵀX
+    strength: float  # λ relative to the mean eigenvalue of XᵀX
     left_out_NC: Tensor
 
 
 def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
-    """The ridge regression whose leave-one-out error is smallest, in float64.
+    """The ridge regression with the smallest leave-one-out error, in float64.
 
     Minimises ‖X W − Y‖² + λ‖W‖² on centred X and Y, so that the bias is not penalised. With
     H = 1/N + X (XᵀX + λ)⁻¹ Xᵀ, the residual of example i under the fit without it is
@@ -54,7 +54,7 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
     value_F = value_F.clamp_min(0.0)
     along_NF = centred_NF @ vector_FF
     moment_FC = along_NF.T @ target_NC
-    unit = (value_F.sum() / n_features).clamp_min(1e-200)  # for no scatter
+    unit = (value_F.sum() / n_features).clamp_min(1e-200)  # in case of no scatter
     best: tuple[float, Ridge] | None = None
     for strength in STRENGTHS:
         shrunk_F = 1 / (value_F + strength * unit)
@@ -71,7 +71,7 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
 
 
 def check_head(model_head: nn.Module, task: Task) -> None:
-    """Raise a ValueError for a head that is no linear map of features, or has no labels."""
+    """Raise a ValueError if a head is not a linear map of features, or has no labels."""
     if not task.has_loss or not isinstance(model_head, LinearHead):
         kind = type(model_head).__name__
         raise ValueError(
@@ -82,17 +82,17 @@ def check_head(model_head: nn.Module, task: Task) -> None:
 
 @torch.no_grad()
 def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> None:
-    """Put the ridge solution on training examples into a linear head.
+    """Initialise a linear head with the ridge solution on training examples.
 
-    Of all examples those whose ids hash lowest are taken, `most` of them at most: the same ones
-    for any batch size and number of processes. Memory is about most·F·36 bytes. A head of one
-    output regresses the labels. Otherwise targets are one-hot classes, and the map is then
-    multiplied by the `best_factor` of the logits of left-out examples.
+    Up to `most` examples with the lowest id hashes are used: the same ones for any batch size and
+    number of processes. Memory is about most·F·36 bytes. A head with one output regresses the
+    labels. Otherwise targets are one-hot classes, and the map is then multiplied by the
+    `best_factor` of the leave-one-out logits.
     """
     reservoir = Reservoir(most)
     for batch, output in passes:
         reservoir.add(batch.index, [head.features(output.pooled)], [batch.labels])
-    x_NF, labels_N = reservoir.cloud(0), reservoir.fact(0)  # in the order of their hashes
+    x_NF, labels_N = reservoir.cloud(0), reservoir.fact(0)  # sorted by hash
     n_outputs = head.linear.out_features
     if n_outputs == 1:
         found = ridge(x_NF, labels_N[:, None])

@@ -1,4 +1,4 @@
-"""Shortcuts of a training step: which of them a run takes, and why not the others."""
+"""Shortcuts of a training step: which ones a run uses, and why not the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOW_BF16 = "this CPU is faster in float32"
 def take_paths(
     cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan, data: TaskData
 ) -> dict[str, str]:
-    """Enable the shortcuts that a run can take: `taken`, or the reason why not, by name."""
+    """Enable the shortcuts that a run can use: `taken`, or the reason why not, by name."""
     encoder, on_cpu = model.encoder, _on_cpu(cfg.trainer)
     is_like_bert = takes_attention(encoder) and is_bert_like(encoder.blocks[-1])
     hindrances = {
@@ -60,12 +60,12 @@ def take_paths(
         why = _measured(cfg, objectives) if encoder.n_blocks else "the encoder has no blocks"
         paths["compile"] = why or TAKEN
         for block in () if why else encoder.blocks:
-            block.compile(dynamic=True)  # in place: names of parameters stay
+            block.compile(dynamic=True)  # in place: parameter names are unchanged
     return paths
 
 
 class Prefix(pl.Callback):
-    """Take states after frozen blocks from disk, in each stage of a freezing schedule.
+    """Load states after frozen blocks from disk, in each stage of a freezing schedule.
 
     Called after `Freezing`. The states are those of the training examples after the highest block
     up to which nothing trains or is read; gradual unfreezing shortens this prefix.
@@ -79,10 +79,10 @@ class Prefix(pl.Callback):
     def __init__(self, plan: Plan, highest: int, folder: Path) -> None:
         super().__init__()
         self.plan, self.highest, self.folder = plan, highest, folder
-        self._level = 0  # of the present stage
+        self._level = 0  # of the current stage
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        """Begin a stage at its first step."""
+        """Start a stage at its first step."""
         encoder = pl_module.model.encoder
         names = stage_at(self.plan, trainer.global_step)
         level = min(frozen_blocks(encoder, names), self.highest)
@@ -164,16 +164,16 @@ def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Object
 
 def _padded(cfg: Any, objectives: Mapping[str, Objective], data: TaskData) -> str:
     """The reason why the tokens of a training step are not packed; empty if they are."""
-    # By length are examples; the sentences of a pair differ in it.
+    # Examples are sorted by length; the sentences of a pair differ in it.
     if cfg.data.batching == "length" and data.task.n_sequences == 1:
         return "data.batching=length pads little"
     return _measured(cfg, objectives)
 
 
 def _measured(cfg: Any, objectives: Mapping[str, Objective]) -> str:
-    """The objective whose gradient is measured at states of blocks; empty if there is none.
+    """The objective whose gradient is measured at block states; empty if there is none.
 
-    Packed blocks record copies of their states, and compiled ones take one backward pass alone.
+    Packed blocks record copies of their states, and compiled ones allow only one backward pass.
     """
     if cfg.training.objective_weight_as != "share_of_task_gradient":
         return ""
@@ -190,13 +190,13 @@ def _on_cpu(trainer: Mapping[str, Any]) -> bool:
 
 
 def bf16_speedup() -> float:
-    """Time of a float32 matrix product over that in bfloat16 on this CPU: best of 50, one thread.
+    """Speed-up of bfloat16 over float32 matrix products on this CPU: best of 50, one thread.
 
-    Flags of the CPU do not tell: with avx512_bf16 alone a Zen 4 gains and a Xeon loses.
+    CPU flags are not informative: with only avx512_bf16, a Zen 4 gains and a Xeon loses.
     """
     times: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # several would wait for other work on the machine
+    torch.set_num_threads(1)  # several threads would wait for other work on the machine
     for _ in range(50):
         for dtype, taken in times.items():
             x_ND, weight = torch.ones(128, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)

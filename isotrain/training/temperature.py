@@ -1,11 +1,11 @@
-"""The factor of logits that gives the smallest log loss. N examples, C classes."""
+"""Temperature scaling: the factor of logits with the smallest log loss. N examples, C classes."""
 
 from __future__ import annotations
 
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-SHARPEST = 100.0  # factor of logits with an rms of 1; only without a mistake is more better
+SHARPEST = 100.0  # factor of logits with an rms of 1; larger is better only without errors
 HALVINGS = 60  # to rounding
 
 
@@ -42,8 +42,8 @@ def scaled_loss(
 ) -> float | None:
     """Mean log loss of logits / T in nats, with the T > 0 that minimises it on dev; [0, ∞).
 
-    It is ln C where dev is predicted best by equal probabilities. None where T would be 0: every
-    example of dev is right.
+    It is ln C if dev is predicted best by equal probabilities. None if T would be 0: every dev
+    example is correct.
 
     Source: Guo et al. 2017, section 4.2.
 

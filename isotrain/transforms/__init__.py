@@ -1,4 +1,4 @@
-"""Isotropy layers `[N, D] -> [N, D]`, one a file.
+"""Isotropy layers `[N, D] -> [N, D]`, one per file.
 
 To add one: `transforms/<name>.py` with the class in CamelCase, `conf/isotropy/<name>.yaml` with its
 `_target_` and a comment per key, and a test. Statistics of training and frozen evaluation come

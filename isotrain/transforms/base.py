@@ -1,4 +1,4 @@
-"""The contract of isotropy layers, with defaults. N embeddings, D width, M recent embeddings."""
+"""Base class of isotropy layers. N embeddings, D width, M recent embeddings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ EvalStats = Literal["frozen", "refit", "batch"]
 class RowTransform(nn.Module):
     """An isotropy layer `[N, D] -> [N, D]`; a subclass defines at least `forward`.
 
-    `forward(x_ND)` changes no state but `counters`. With `reads_labels` it gets the labels `[N]`
-    of training examples as second argument, as `observe` and `fit` do. A misspelt member of a
+    `forward(x_ND)` changes no state except `counters`. With `reads_labels` it gets the labels `[N]`
+    of training examples as second argument, as do `observe` and `fit`. A misspelt member of a
     subclass is a TypeError.
 
     Args:
@@ -31,14 +31,14 @@ class RowTransform(nn.Module):
     [[0.5]]
     """
 
-    has_statistics: bool = False  # whether `fit` freezes anything; true where it is overridden
+    has_statistics: bool = False  # whether `fit` freezes anything; true if it is overridden
     reads_labels: bool = False  # whether statistics depend on labels
-    changes_rows: bool = True  # False: the output is the input, and is measured once
-    changes_gradient: bool = False  # its backward adds something; it gets all processes' gradient
+    changes_rows: bool = True  # False: the output equals the input, and is measured once
+    changes_gradient: bool = False  # backward adds a gradient; it gets all processes' gradient
     stats: TrainStats = "batch"  # source of training statistics; start = the first `fit`
     eval_stats: EvalStats = "frozen"  # refit = `fit` gets embeddings of all training examples
-    counters: dict[str, Tensor]  # what the last `forward` did, for the log; never read back
-    gradient_counters: dict[str, Tensor]  # what the last backward did, for the log
+    counters: dict[str, Tensor]  # of the last `forward`, for the log; never read back
+    gradient_counters: dict[str, Tensor]  # of the last backward, for the log
     forward: Callable[..., Tensor]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -54,15 +54,15 @@ class RowTransform(nn.Module):
         self.gradient_counters = {}
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
-        """Remember recent embeddings; called once per optimizer step. By default, nothing."""
+        """Store recent embeddings; called once per optimizer step. By default a no-op."""
 
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
-        """Freeze the statistics that evaluation applies. By default, nothing."""
+        """Freeze the statistics for evaluation. By default a no-op."""
 
     def needs_fit(self) -> bool:
         """Whether `fit` would change anything before an evaluation."""
         return self.has_statistics
 
     def recent_rows(self) -> Tensor | None:
-        """The embeddings that statistics are taken from, `[≤ M, D]`; None without memory."""
+        """The embeddings behind the statistics, `[≤ M, D]`; None without memory."""
         return None

@@ -18,19 +18,19 @@ class BatchNormStats(NamedTuple):
 
     mean_D: Tensor
     variance_D: Tensor
-    scattered: Tensor  # 0-d: false where embeddings are to pass through
+    scattered: Tensor  # 0-d: false if embeddings pass through unchanged
     counters: dict[str, Tensor]
 
 
 class BatchNorm(FittedTransform[BatchNormStats]):
     """Isotropy layer `[N, D] -> [N, D]`: `torch.nn.BatchNorm1d`, with frozen evaluation.
 
-    y = w·(x − μ)/√(σ² + ε) + b by dimension, σ² over N. In training mode it equals BatchNorm1d,
-    gradient through mean and variance included. Shift and scale of a dimension change nothing
-    (but for ε, which is absolute, as there); a rotation changes everything.
+    y = w·(x − μ)/√(σ² + ε) + b per dimension, σ² over N. In training mode it equals BatchNorm1d,
+    including the gradient through mean and variance. Invariant to shift and scale of a dimension
+    (except for ε, which is absolute, as there); it depends on the axes.
 
-    Evaluation differs: BatchNorm1d keeps running means over batches. Here `fit` takes the
-    statistics over the whole queue, so the variance between batches counts.
+    Evaluation differs: BatchNorm1d keeps running means over batches. Here `fit` computes
+    statistics over the whole queue, so the variance between batches is included.
 
     A cloud without scatter (one embedding, where BatchNorm1d raises; equal ones) passes through
     unchanged, without weight and bias, and is counted.
@@ -38,7 +38,7 @@ class BatchNorm(FittedTransform[BatchNormStats]):
     Args:
         width: D.
         epsilon: ε, added to each variance, in squared units of the embeddings.
-        affine: whether weight w (from 1) and bias b (from 0) are learned.
+        affine: whether weight w (initially 1) and bias b (initially 0) are learned.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:

@@ -1,7 +1,7 @@
 """Cluster centring and removal of dominant directions, as an isotropy layer.
 
-Mean, all-but-the-top, cluster mean and cluster PCA are this one class with other numbers: see
-the presets in `conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
+Mean centring, all-but-the-top, cluster mean and cluster PCA are presets of this class: see
+`conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from isotrain.geometry.protected import Protection, fit_protected, without_prote
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 
-MOST_ITERATIONS = 100  # of k-means or EM, where statistics are frozen
+MOST_ITERATIONS = 100  # of k-means or EM, for frozen statistics
 
 
 class ClusterPCA(FittedTransform[ClusterPCAStats]):
@@ -29,15 +29,15 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
 
     Embeddings are assigned to K clusters; each subtracts the mean of its cluster and loses the
     cluster's R dominant directions: y = (I − V_c·V_cᵀ)(x − m_c). `fit_cluster_pca` estimates,
-    `apply_cluster_pca` removes. `FittedTransform` has the source of the statistics: the batch, as
-    published, or a queue.
+    `apply_cluster_pca` removes. Statistics come from the batch, as published, or from a queue: see
+    `FittedTransform`.
 
     Args:
         width: D.
         n_clusters: K; 1 = no clustering.
         n_components: R directions removed per cluster; 0 = centring only.
         assign: how embeddings are assigned to clusters; k-means by default.
-        removal: what a cluster loses; its mean and leading directions, by default.
+        removal: what is removed from a cluster; by default its mean and leading directions.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
@@ -53,7 +53,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """
 
     of_clusters = True
-    protect: Protection | None = None  # what is set aside first
+    protect: Protection | None = None  # directions to protect
     warm_KD: Tensor
 
     @checked
@@ -97,7 +97,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         labels_N: Tensor | None = None,
     ) -> ClusterPCAStats:
         """Clusters c, their means m_c and dominant directions V_c, and what is protected."""
-        # Frozen statistics of batches have the caps of batches.
+        # Frozen statistics use the caps of a batch if training statistics are of batches.
         as_batches = to_freeze and self.stats == "batch"
         return fit_cluster_pca(
             x_ND,
@@ -118,23 +118,23 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         """(I − V_c·V_cᵀ)(x − m_c), or part of the way from x to it if `strength` < 1."""
         all_N = stats.assignment_N if are_last else None
         result_ND = apply_cluster_pca(x_ND, stats, None if all_N is None else all_N[-len(x_ND) :])
-        warms_up = self.removal.warmup_steps > 0  # only then does a compiler break the graph
+        warms_up = self.removal.warmup_steps > 0  # only then is there a graph break
         strength: float = self.strength_now() if warms_up else self.removal.strength
         return result_ND if strength == 1.0 else x_ND + strength * (result_ND - x_ND)
 
     @not_compiled
     def strength_now(self) -> float:
-        """The strength at this step: it rises linearly over the warm-up."""
+        """The strength at this step; it rises linearly over the warm-up."""
         strength, n_warm = self.removal.strength, self.removal.warmup_steps
         return strength * min(1.0, self.n_steps / n_warm) if n_warm else strength
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
-        """Push embeddings into the queue; in training mode that is a step of the warm-up."""
+        """Push embeddings into the queue; in training mode this counts as a warm-up step."""
         super().observe(x_ND, labels_N)
         self.n_steps += self.training
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Move the centroids that k-means starts from, of what is not protected."""
+        """Update the initial centroids of k-means, outside the protected directions."""
         if self.n_clusters == 1:
             return
         if self.protect is not None and self.protect.n_directions() > 0:
@@ -147,11 +147,11 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.is_warm = True
 
     def get_extra_state(self) -> Tensor:
-        """Whether there are centroids to start from, and the number of steps."""
+        """Whether there are initial centroids, and the number of steps."""
         return torch.tensor([int(self.is_warm), self.n_steps])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Those of a checkpoint."""
+        """Restore them from a checkpoint."""
         is_warm, self.n_steps = state.tolist()
         self.is_warm = bool(is_warm)
 
@@ -183,7 +183,7 @@ def _empty_statistics(
 
 
 def _idle_options(layer: ClusterPCA) -> list[str]:
-    """Options that act on nothing: on clusters of one, or on directions of none."""
+    """Options without effect: on clusters if K = 1, or on directions if R = 0."""
     alone, removes = layer.n_clusters == 1, layer.n_components > 0
     assign, r, protect = layer.assign, layer.removal, layer.protect
     shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)

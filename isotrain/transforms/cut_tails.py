@@ -17,25 +17,25 @@ Mode = Literal["clip", "zero"]
 
 
 class CutTailsStats(NamedTuple):
-    """Which dimensions are cut, and to what bound."""
+    """The cut dimensions, and the bound."""
 
     cut_D: Tensor  # bool
-    bound: Tensor  # 0-d: what their coordinates are clipped to, ±; 0 = zeroed
+    bound: Tensor  # 0-d: their coordinates are clipped to ± this; 0 = zeroed
     counters: dict[str, Tensor]
 
 
 class CutTails(FittedTransform[CutTailsStats]):
-    """Isotropy layer `[N, D] -> [N, D]`: the tails, dimensions that dominate, are cut.
+    """Isotropy layer `[N, D] -> [N, D]`: zero or clip outlier dimensions (tails).
 
     Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
-    entries) or a variance above variance_factor × the mean variance. Their coordinates are brought
-    within ± the bound: 0 under `zero`, else clip_sd·s, s² the mean square (about zero) over the
-    dimensions that are not cut. A cloud without scatter loses nothing, and is counted.
+    entries) or a variance above variance_factor × the mean variance. Their coordinates are clipped
+    to ± the bound: 0 under `zero`, else clip_sd·s, s² the mean square (about zero) over the
+    dimensions that are not cut. A cloud without scatter is unchanged, and is counted.
 
-    All else is left bit for bit, with its gradient; a coordinate at the bound or beyond it has
-    none. Uniform scale goes through; a rotation changes everything. Which dimensions dominate
-    depends on the checkpoint, so the default detects them. At most one dimension in threshold² is
-    found by its mean, and none at D ≤ threshold².
+    All other coordinates and gradients are bit-identical; a coordinate at or beyond the bound has
+    no gradient. Equivariant to uniform scale; axis-dependent. Which dimensions dominate depends on
+    the checkpoint, so the default detects them. At most one dimension in threshold² is detected by
+    its mean, and none at D ≤ threshold².
 
     Args:
         width: D.
@@ -66,7 +66,7 @@ class CutTails(FittedTransform[CutTailsStats]):
         dims: Sequence[int] | None = None,
         mode: Mode = "clip",
         clip_sd: Annotated[float, Bounds(above=0)] = 3.0,
-        threshold: Annotated[float, Bounds(2)] = 3.0,  # with both at 2 a quarter is never cut
+        threshold: Annotated[float, Bounds(2)] = 3.0,  # with both at 2 at least a quarter is kept
         variance_factor: Annotated[float, Bounds(2)] = 5.0,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

@@ -1,4 +1,4 @@
-"""Layers with statistics of batch and queue. N embeddings, D width, M embeddings in the queue."""
+"""Layers with batch or queue statistics. N embeddings, D width, M embeddings in the queue."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import RowQueue, finite_labelled
 
 Capacity = Annotated[int, Bounds(2)]  # embeddings in a queue
-# `torch.compiler.disable`, but the compiler is imported at the first call: that takes 1.3 s.
-# For what depends on the data: a compiler would make a graph for each case.
+# `torch.compiler.disable`, but the compiler is imported on the first call, which takes 1.3 s.
+# For data-dependent code: a compiler would make a graph for each case.
 not_compiled = _disable_dynamo
 
 
 class Statistics(Protocol):
-    """A NamedTuple of tensors, whose shapes the layer's arguments decide, and counters."""
+    """A NamedTuple of tensors, with shapes set by the layer's arguments, and counters."""
 
     @property
     def counters(self) -> dict[str, Tensor]:
-        """What was done, for the log."""
+        """Counters of the fit, for the log."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -40,9 +40,9 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     """An isotropy layer `[N, D] -> [N, D]`; a subclass defines `estimate` and `transform`.
 
     `forward` changes no state; `observe` feeds a queue of recent embeddings. Half precision is
-    computed in float32 and cast back, float64 stays. An embedding with a NaN is left out of all
-    statistics. In training the counter `energy_kept` is the scatter of the results over that of
-    the input.
+    computed in float32 and cast back, float64 is kept. An embedding with a NaN is left out of all
+    statistics. In training the counter `energy_kept` is the scatter of the output relative to that
+    of the input.
 
     A layer with `reads_labels` takes labels (`[N]`, integers for classes, floating for scores) as
     second argument of `forward` in training, of `observe` and of `fit`; `estimate` gets them as
@@ -85,7 +85,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     [[-4.0]]
     """
 
-    of_clusters = False  # whether `estimate` takes `n_own`: how many, at the end, are the batch's
+    of_clusters = False  # whether `estimate` takes `n_own`, the number of trailing batch embeddings
     is_fitted: Tensor
 
     def __init__(
@@ -122,7 +122,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         """The result; `are_last`: `stats` were estimated from embeddings that end with `x_ND`."""
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Update what later estimates start from. By default, nothing."""
+        """Update the initial values of later estimates. By default a no-op."""
 
     def forward(self, x_ND: Tensor, labels_N: Tensor | None = None) -> Tensor:
         """The transformed embeddings."""
@@ -175,7 +175,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         self.is_fitted.fill_(True)
 
     def needs_fit(self) -> bool:
-        """False where one map trains and evaluates, and is fitted already."""
+        """False if one map is used in training and evaluation and is already fitted."""
         return not (self.stats == "start" and bool(self.is_fitted))
 
     def recent_rows(self) -> Tensor:
@@ -232,7 +232,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
             )
 
     def _checked_labels(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:
-        """The labels where the layer reads them: classes as int64, scores in the type of `x`."""
+        """The labels if the layer reads them: classes as int64, scores in the dtype of `x`."""
         if not self.reads_labels:
             return None
         if labels_N is None or labels_N.shape != x_ND.shape[:1]:

@@ -17,7 +17,7 @@ class GroupWhitening(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening inside shuffled groups of dimensions.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s as in `ZCA`, with C the covariance inside a group and λ̄ = tr C/D
-    over all groups. Correlations between groups stay, and a batch of more than `group_size`
+    over all groups. Correlations between groups are kept, and a batch of more than `group_size`
     embeddings has full rank. The shuffle is drawn once, from the seed.
 
     Args:
@@ -60,7 +60,7 @@ class GroupWhitening(LinearTransform):
         self.register_buffer("order_D", torch.randperm(width, generator=generator))
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
-        """Mean and whitening matrix, found in shuffled order and put back."""
+        """Mean and whitening matrix, computed in shuffled order and mapped back."""
         shuffled_ND, back_D = x_ND[:, self.order_D], self.order_D.argsort()
         centre_D, matrix_DD, counters = whitening_map(
             shuffled_ND, self.epsilon, self.keep_scale, inverse_root, self.group_size

@@ -1,4 +1,4 @@
-"""No isotropy layer: embeddings pass unchanged, and are still recorded."""
+"""No isotropy layer: embeddings pass through unchanged, and are still recorded."""
 
 from __future__ import annotations
 

@@ -21,21 +21,21 @@ class IsoBnStats(NamedTuple):
 
 
 class IsoBn(FittedTransform[IsoBnStats]):
-    """Isotropy layer `[N, D] -> [N, D]`: dimensions of high variance and correlation shrunk.
+    """Isotropy layer `[N, D] -> [N, D]`: shrinks dimensions of high variance and correlation.
 
     y_i = a_i·x_i with a_i = (γ_i·σ_i + ε·mean σ)^−β and γ_i = mean_j ρ_ij² (j = i included), ρ the
-    correlations; then all a times √(Σσ²/Σσ²a²), so that the total variance is kept. A dimension
-    that does not vary correlates with none. A cloud without scatter passes unchanged, and is
-    counted. Uniform scale goes through. The scale is detached, as published. O(N·D²) time.
+    correlations; then all a times √(Σσ²/Σσ²a²), so that the total variance is kept. A constant
+    dimension correlates with none. A cloud without scatter passes through unchanged, and is
+    counted. Equivariant to uniform scale. The scale is detached, as published. O(N·D²) time.
 
     Published with moving averages (momentum .05, about 39 batches), not corrected for their start
     and not saved; the queue is of that order. Few embeddings bias γ upwards, by about 1/(N − 1)
-    where nothing correlates, so that `stats=batch` mostly shrinks by variance alone.
+    without correlations, so that `stats=batch` mostly shrinks by variance alone.
 
     Args:
         width: D.
-        beta: β, strength; 0 = the embeddings as they are.
-        epsilon: ε, part of the mean standard deviation that is added to each γσ.
+        beta: β, strength; 0 = unchanged embeddings.
+        epsilon: ε, fraction of the mean standard deviation added to each γσ.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:

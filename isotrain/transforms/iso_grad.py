@@ -1,4 +1,4 @@
-"""Isotropy by the gradient alone: a layer that leaves embeddings as they are. N, D, M recent."""
+"""Isotropy through the gradient only: the layer is an identity. N, D, M recent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from isotrain.transforms.base import RowTransform
 from isotrain.transforms.fitted import Capacity, not_compiled
 from isotrain.transforms.queue import RowQueue
 
-MIN_ROWS = 3  # fewer embeddings lie on a line, whatever they mean
+MIN_ROWS = 3  # fewer embeddings always lie on a line
 
 
 def isotropy_loss(x_ND: Tensor) -> Tensor:
     """(1 − IsoScore) + (mean cosine)² of `x [N, D]`, in [0, 2]; 0 = isotropic. Differentiable.
 
-    The first term sees how unevenly variance is spread, the second the common direction.
+    The first term measures uneven variance, the second the common direction.
 
     Raises:
         ValueError: not `[N, D]`, or fewer than three embeddings.
@@ -38,10 +38,10 @@ def isotropy_loss(x_ND: Tensor) -> Tensor:
 
 
 def isotropy_gradient(x_ND: Tensor, recent_MD: Tensor) -> tuple[Tensor, Tensor] | None:
-    """`isotropy_loss` of recent embeddings and x, and its gradient `[N, D]` to x.
+    """`isotropy_loss` of recent embeddings and x, and its gradient `[N, D]` with respect to x.
 
-    The value is that of all; the gradient is that of `straight_through`: recent embeddings move
-    as those of the batch do. None where there are fewer than three embeddings, or no scatter.
+    The value is over all; the gradient is that of `straight_through`: recent embeddings move with
+    those of the batch. None for fewer than three embeddings, or without scatter.
     """
     all_ND = torch.cat([recent_MD, x_ND]).detach()
     if len(x_ND) == 0 or len(all_ND) < MIN_ROWS or not has_scatter(all_ND):
@@ -55,10 +55,10 @@ def isotropy_gradient(x_ND: Tensor, recent_MD: Tensor) -> tuple[Tensor, Tensor] 
 
 
 def conflict_free(own_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, Tensor]:
-    """A gradient less its part along that of the task, ρ times as long as that; and their cosine.
+    """Project a gradient orthogonally to the task's, rescale it to ρ·‖g‖; and their cosine.
 
     h − (<h, g>/<g, g>)·g over all entries, scaled to the norm ρ·‖g‖, for h = `own_ND` and g =
-    `task_ND`. Zeros where nothing is left: g = 0, h = 0, or both parallel up to rounding.
+    `task_ND`. Zeros if nothing is left: g = 0, h = 0, or both parallel up to rounding.
 
     >>> own, task = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 2.0]])
     >>> added, cosine = conflict_free(own, task, 0.5)
@@ -71,14 +71,14 @@ def conflict_free(own_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, 
     _, own_ND = _unit(own_ND / torch.where(own_size > 0, own_size, 1.0))
     cosine = (own_ND * task_ND).sum()
     left_ND = own_ND - cosine * task_ND
-    left_ND = left_ND - (left_ND * task_ND).sum() * task_ND  # what rounding has left
+    left_ND = left_ND - (left_ND * task_ND).sum() * task_ND  # removes rounding error
     length, left_ND = _unit(left_ND)
     is_left = length > 64.0 * torch.finfo(length.dtype).eps
     return torch.where(is_left, rho * size * task_norm, 0.0) * left_ND, cosine
 
 
 def _unit(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Norm over all entries, and x divided by it; 0 stays."""
+    """Norm over all entries, and x divided by it; 0 stays 0."""
     norm = x_ND.square().sum().sqrt()
     return norm, x_ND / torch.where(norm > 0, norm, 1.0)
 
@@ -86,31 +86,30 @@ def _unit(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 class IsoGrad(RowTransform):
     """Isotropy layer `[N, D] -> [N, D]`: the identity, whose backward adds an isotropy gradient.
 
-    Embeddings pass unchanged, in training and evaluation. In backward the gradient g `[N, D]` that
-    comes from the losses behind the layer becomes g + ρ·‖g‖·h/‖h‖: h is the gradient of
-    `isotropy_loss` of the batch and recent embeddings, less its part along g. So <h, g> = 0: a step
-    of the embeddings along h leaves those losses where they are, to first order. Parameters are
-    shared by embeddings, and Adam rescales each, so that this does not hold exactly for a step of
-    the optimizer.
+    Embeddings pass unchanged, in training and evaluation. In backward the gradient g `[N, D]` from
+    the losses after the layer becomes g + ρ·‖g‖·h/‖h‖: h is the gradient of `isotropy_loss` of the
+    batch and recent embeddings, minus its projection on g. So <h, g> = 0: to first order, moving
+    the embeddings along h does not change those losses. Parameters are shared by embeddings, and
+    Adam rescales each, so this does not hold exactly for an optimizer step.
 
-    ‖·‖ and <·,·> go over all embeddings of a call, of all processes. Nothing is added where h is
-    not defined: fewer than three embeddings in batch and queue, no scatter, g = 0 or not finite, h
-    parallel to g. An embedding with a NaN is left out. Before the first `observe` the batch is all
-    there is. Half precision is computed in float32, and the sum is rounded to it.
+    ‖·‖ and <·,·> are over all embeddings of a call, of all processes. Nothing is added if h is
+    undefined: fewer than three embeddings in batch and queue, no scatter, g = 0 or not finite, h
+    parallel to g. An embedding with a NaN is left out. Before the first `observe` only the batch is
+    used. Half precision is computed in float32, and the sum is rounded back.
 
     `gradient_counters`, after a backward: `gradient_cosine`, of h and g before the projection
     (below 0 they conflict), `gradient_added` = ‖added‖/‖g‖ (ρ or 0), `isotropy_loss`, and
-    `rows_read`, the embeddings that it was taken of.
+    `rows_read`, the number of embeddings behind it.
 
     Args:
         width: D.
-        rho: norm of what is added over that of g; 0 = nothing.
+        rho: norm of the added gradient relative to g; 0 = none.
         queue_rows: recent embeddings kept (queue_rows·D·4 bytes).
 
     Raises:
         ValueError: an illegal number, or embeddings of another width.
 
-    Projection off another gradient: Yu et al. 2020, there where the two conflict, here always.
+    Gradient projection: Yu et al. 2020, there only for conflicting gradients, here always.
 
     >>> layer = IsoGrad(width=2, rho=0.5)
     >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0]], requires_grad=True)
@@ -158,7 +157,7 @@ class IsoGrad(RowTransform):
 
     @torch.no_grad()
     def _with_isotropy(self, x_ND: Tensor, g_ND: Tensor) -> Tensor:
-        """The gradient that is passed on: g and what is added."""
+        """The gradient to pass on: g plus the added gradient."""
         with torch.autocast(x_ND.device.type, enabled=False):
             wide_ND, task_ND = wide(x_ND), wide(g_ND)
             finite_N = torch.isfinite(wide_ND).all(dim=1)
@@ -185,7 +184,7 @@ class IsoGrad(RowTransform):
 
 
 class _InBackward(torch.autograd.Function):
-    """The same embeddings; in backward, `change` makes of them and their gradient another."""
+    """Identity; in backward, `change` maps embeddings and their gradient to a new gradient."""
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

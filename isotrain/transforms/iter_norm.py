@@ -1,4 +1,4 @@
-"""Whitening by an iteration of matrix products, as an isotropy layer. N embeddings, D width."""
+"""Iterative (Newton–Schulz) whitening, as an isotropy layer. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class IterNorm(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: ZCA whitening with a gradient through the whitening.
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s as in `ZCA`, with C the covariance inside groups of neighbouring
-    dimensions and λ̄ = tr C/D over all groups. The coupled Newton–Schulz iteration finds the root,
-    at 6·D·S² flops an iteration (S the group size). So the gradient runs through x, μ and, under
-    `grad="full"`, the matrix and s: of the batch's embeddings, not of the queue's.
+    dimensions and λ̄ = tr C/D over all groups. The root is computed by coupled Newton–Schulz
+    iteration, at 6·D·S² flops per iteration (S the group size). The gradient flows through x, μ
+    and, under `grad="full"`, the matrix and s: for embeddings of the batch, not of the queue.
 
     Args:
         width: D.

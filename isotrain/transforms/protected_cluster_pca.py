@@ -16,8 +16,8 @@ from isotrain.transforms.fitted import Capacity
 class ProtectedClusterPCA(ClusterPCA):
     """Isotropy layer `[N, D] -> [N, D]`: cluster PCA with protected directions.
 
-    Protected are leading directions of all embeddings, or the between-class directions of the
-    training labels. Cluster PCA acts on the rest; they are added back, shrunk to its noise floor.
+    Protected are global leading directions, or the between-class directions of the training
+    labels. Cluster PCA acts on the rest; they are added back, shrunk to its noise floor.
 
     Args:
         protect: which directions; three leading ones by default.
@@ -57,7 +57,7 @@ class ProtectedClusterPCA(ClusterPCA):
                 "protect.labels=true cannot go with eval_stats=batch: evaluation would read its "
                 "own labels; use eval_stats=frozen or refit"
             )
-        self.protect = protect  # the base constructor makes the queue and the buffers of it
+        self.protect = protect  # the base constructor builds queue and buffers from it
         super().__init__(
             width, n_clusters, n_components, assign, removal, stats, eval_stats, queue_rows, seed
         )

@@ -1,4 +1,4 @@
-"""A ring buffer of recent embeddings. M capacity, D width, N embeddings of a push."""
+"""A ring buffer of recent embeddings. M capacity, D width, N embeddings per push."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from isotrain.geometry.rows import finite_rows
 
 
 class RowQueue(nn.Module):
-    """Recent finite embeddings, at most M, and their labels if asked; in a checkpoint.
+    """Recent finite embeddings, at most M, and optionally their labels; saved in checkpoints.
 
-    One push fills at most an eighth of it (`1 / span`), evenly spaced: a batch holds texts of one
-    length, and the queue should hold several batches. Memory is M·D·4 bytes from the start. Labels
-    keep their type, integer or floating. Counts are Python numbers, to avoid GPU synchronisation.
+    One push fills at most an eighth of it (`1 / span`), evenly spaced: a batch has texts of similar
+    length, and the queue should cover several batches. Memory is M·D·4 bytes from the start. Labels
+    keep their dtype, integer or floating. Counts are Python numbers, to avoid GPU synchronisation.
 
     >>> queue = RowQueue(capacity=8, width=1)
     >>> for step in range(9):
@@ -45,18 +45,18 @@ class RowQueue(nn.Module):
         self.batch_rows = 0  # finite embeddings of the largest push
 
     def rows(self) -> Tensor:
-        """The embeddings held now, `[≤ M, D]`, in no particular order."""
+        """The stored embeddings, `[≤ M, D]`, in no particular order."""
         return self.rows_MD[: self.n_filled]
 
     def labels(self) -> Tensor | None:
-        """Their labels, `[≤ M]`, in the same order; None without."""
+        """Their labels, `[≤ M]`, in the same order; None without labels."""
         return None if self.labels_M is None else self.labels_M[: self.n_filled]
 
     @torch.no_grad()
     def push(
         self, x_ND: Tensor, n_batch: int | None = None, labels_N: Tensor | None = None
     ) -> None:
-        """Add detached embeddings, the oldest leaving first; those with a NaN or infinity do not.
+        """Add detached finite embeddings, replacing the oldest; non-finite ones are skipped.
 
         `n_batch`: size of the largest batch that they come from, if they come from several.
         """
@@ -94,7 +94,7 @@ class RowQueue(nn.Module):
 
 
 def finite_labelled(x_ND: Tensor, labels_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The embeddings that are finite, as is their label, and the labels."""
+    """The embeddings that are finite and have a finite label, and the labels."""
     if labels_N is None:
         return finite_rows(x_ND), None
     finite_N = torch.isfinite(x_ND.detach()).all(dim=1) & torch.isfinite(labels_N)

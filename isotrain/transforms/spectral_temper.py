@@ -1,4 +1,4 @@
-"""Partial whitening as far as the spectrum needs it, as an isotropy layer. N embeddings, D."""
+"""Partial whitening with a spectrum-dependent exponent, as a layer. N embeddings, D."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from isotrain.transforms.fitted import Capacity, FittedTransform
 
 
 class SpectralTemper(FittedTransform[TemperStats]):
-    """Isotropy layer `[N, D] -> [N, D]`: whitening by the smallest exponent that is enough.
+    """Isotropy layer `[N, D] -> [N, D]`: whitening with the smallest sufficient exponent.
 
-    y = (x − μ)·U diag(λ'^(−α/2)) Uᵀ·s: variances become λ'^(1−α) in place of λ'. U are the
-    eigenvectors of the covariance, λ' its eigenvalues less the spread that N embeddings of D
-    dimensions add by chance (`corrected_spectrum`), s keeps the rms norm of centred embeddings. α
+    y = (x − μ)·U diag(λ'^(−α/2)) Uᵀ·s: variances become λ'^(1−α) instead of λ'. U are the
+    eigenvectors of the covariance, λ' its eigenvalues corrected for the sampling spread of N
+    embeddings (`corrected_spectrum`), and s keeps the rms norm of centred embeddings. α
     is the smallest exponent in [0, 1] for which the participation ratio (Σλ)²/Σλ² of λ'^(1−α)
-    reaches `target` times D, that of an isotropic cloud: 0 subtracts the mean alone, 1 is soft
+    reaches `target` times D, that of an isotropic cloud: 0 only subtracts the mean, 1 is soft
     `zca` with an ε from the noise. It is logged as the counter `alpha`, and frozen with the map.
-    New embeddings fall short of the target where N is not far above D: their directions differ.
+    New embeddings miss the target unless N is far above D, because their directions differ.
 
-    It commutes with rotations, ignores a shift, and a common factor passes through. The gradient
-    runs through x and μ; the matrix and α are constants. A cloud without scatter passes
-    unchanged, and is counted.
+    Equivariant to rotation and uniform scale, invariant to shifts. The gradient flows through x and
+    μ; the matrix and α are constants. A cloud without scatter passes through unchanged, and is
+    counted.
 
     Args:
         width: D.
@@ -34,7 +34,7 @@ class SpectralTemper(FittedTransform[TemperStats]):
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
-        ValueError: an illegal number or name, or a target that every cloud reaches.
+        ValueError: an illegal number or name, or a target that is met by any cloud.
 
     Ours.
 
@@ -79,5 +79,5 @@ class SpectralTemper(FittedTransform[TemperStats]):
 
     def _frozen(self, dtype: torch.dtype) -> TemperStats:
         stats = super()._frozen(dtype)
-        # Where one map trains (stats=start), its exponent is logged all the same.
+        # With a single map (stats=start), its exponent is logged too.
         return stats._replace(counters={"alpha": stats.alpha}) if self.training else stats

@@ -1,4 +1,4 @@
-"""Each dimension to mean 0 and standard deviation 1, as a layer. N embeddings, D width."""
+"""Standardise each dimension, as an isotropy layer. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def column_moments(x_ND: Tensor) -> tuple[Tensor, Tensor, bool, dict[str, Tensor
 class Standardize(FittedTransform[StandardizeStats]):
     """Isotropy layer `[N, D] -> [N, D]`: the z-score of each dimension.
 
-    y = s·(x − μ)/√(σ² + ε·mean σ²), without parameters, σ² over N. s is 1, or with `keep_scale`
-    what gives the result the rms norm of the embeddings (their mean included). A cloud without
-    scatter passes unchanged, and is counted.
+    y = s·(x − μ)/√(σ² + ε·mean σ²), without parameters, σ² over N. s is 1, or with `keep_scale` it
+    preserves the rms norm of the embeddings (their mean included). A cloud without scatter passes
+    through unchanged, and is counted.
 
-    With `keep_scale` uniform scale goes through; without, shift and scale change nothing. A
-    rotation changes everything. The gradient runs through x and μ; the factor is detached
+    With `keep_scale` it is equivariant to uniform scale; without, invariant to shift and scale. It
+    depends on the axes. The gradient flows through x and μ; the factor is detached
     (`batch_norm` has the gradient of the variance too).
 
     Args:
         width: D.
-        epsilon: ε, part of the mean variance that is added to each; a dimension that does not
-            vary is 0, not noise.
+        epsilon: ε, fraction of the mean variance added to each; a constant dimension becomes 0,
+            not noise.
         keep_scale: whether the rms norm is kept.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 

@@ -17,14 +17,14 @@ class Whitening(LinearTransform):
     """Isotropy layer `[N, D] -> [N, D]`: PCA whitening, R leading directions first.
 
     y = (x − μ)·U diag((λ_i + ε·λ̄)^−1/2)·s in the coordinates of the principal directions, in
-    falling order of λ. U and λ are the eigenvectors and eigenvalues of the covariance (divisor
+    descending order of λ. U and λ are the eigenvectors and eigenvalues of the covariance (divisor
     N − 1), λ̄ = tr C/D, s = √λ̄ with `keep_scale`, else 1. The width stays D: coordinates past R or
     past the rank, at most N − 1, are 0. The largest entry of each direction is positive, so that
     equal clouds give equal coordinates. A cloud without scatter passes unchanged, and is counted.
 
-    It ignores a shift; a rotation changes at most the signs of coordinates. Coordinates turn with
-    the directions; `zca` has the same spectrum and stays in the old ones. The gradient runs through
-    x and μ; the matrix is detached.
+    Invariant to shifts, and to rotations up to signs of coordinates. The output is in the principal
+    axes; `zca` has the same spectrum in the original axes. The gradient flows through x and μ; the
+    matrix is detached.
 
     Args:
         width: D.

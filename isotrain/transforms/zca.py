@@ -20,10 +20,10 @@ class ZCA(LinearTransform):
     `keep_scale`, else 1. ε = 0 whitens fully where N > D; directions without variance then have
     the factor 0, otherwise (ε·λ̄)^−1/2. A cloud without scatter passes unchanged, and is counted.
 
-    It commutes with rotations, ignores a shift and, with `keep_scale`, a common factor passes
-    through. Variance λ becomes λ̄·λ/(λ + ε·λ̄): with s the rms norm of centred embeddings is about
-    the same for N > D, and about √((N − 1)/D) of it for N far below D. The gradient runs through x
-    and μ; the matrix is detached.
+    Equivariant to rotation and, with `keep_scale`, to uniform scale; invariant to shifts. Variance
+    λ becomes λ̄·λ/(λ + ε·λ̄): with s the rms norm of centred embeddings is about the same for N > D
+    and about √((N − 1)/D) of it for N far below D. The gradient flows through x and μ; the matrix
+    is detached.
 
     Args:
         width: D.

@@ -1,4 +1,4 @@
-"""A trained affine map that starts as soft ZCA whitening. N embeddings, D width."""
+"""A trained affine map initialised as soft ZCA whitening. N embeddings, D width."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from isotrain.transforms.queue import finite_labelled
 
 
 class ZCADense(RowTransform):
-    """Isotropy layer `[N, D] -> [N, D]`: y = W x + b, trained, from soft ZCA at the start.
+    """Isotropy layer `[N, D] -> [N, D]`: y = W x + b, trained, initialised as soft ZCA.
 
     The first `fit` sets W = M and b = −M μ with the mean μ and the symmetric map M of `ZCA` on the
-    embeddings of the start, as `frozen_zca` has them for good. From then on nothing is fitted: W
-    and b change by gradient alone, with the learning rate of the head (`lr` times
-    `training.head_lr_factor`), and weight decay draws W towards 0. Training and
-    evaluation apply the same map; an embedding's result does not depend on its batch.
+    initial embeddings, which `frozen_zca` keeps fixed. Afterwards W and b change only by gradient,
+    with the learning rate of the head (`lr` times `training.head_lr_factor`); weight decay pulls W
+    towards 0. Training and evaluation apply the same map; an embedding's output does not depend on
+    its batch.
 
     Half precision is computed in float32, with D² + D parameters.
 
     Args:
         width: D.
-        epsilon, keep_scale: of the start, as in `ZCA`.
+        epsilon, keep_scale: of the initial map, as in `ZCA`.
 
     Raises:
         ValueError: an illegal number, or embeddings of another width.
         RuntimeError: training, evaluation or `fit()` before `fit(x)`.
 
-    Soft ZCA: Diera et al. 2024; training on from there is ours.
+    Soft ZCA: Diera et al. 2024; training it further is ours.
 
     >>> x = torch.tensor([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
     >>> layer = ZCADense(width=2, epsilon=0.0)
@@ -46,7 +46,7 @@ class ZCADense(RowTransform):
     """
 
     stats: TrainStats = "start"
-    eval_stats: EvalStats = "refit"  # of the one `fit`: on all training examples
+    eval_stats: EvalStats = "refit"  # the single `fit` is on all training examples
     is_fitted: Tensor
 
     @checked
@@ -82,7 +82,7 @@ class ZCADense(RowTransform):
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
-        """Start from the soft ZCA of these embeddings; once it has, `fit()` changes nothing."""
+        """Initialise with the soft ZCA of these embeddings; afterwards `fit()` is a no-op."""
         if x_ND is None:
             if self.needs_fit():
                 raise RuntimeError("it starts from embeddings, and observe keeps none: call fit(x)")
@@ -95,5 +95,5 @@ class ZCADense(RowTransform):
         self.is_fitted.fill_(True)
 
     def needs_fit(self) -> bool:
-        """Whether it has not started yet."""
+        """Whether it is not initialised yet."""
         return not bool(self.is_fitted)

@@ -50,7 +50,7 @@ class Clusters(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Check the names."""
+        """Validate the names."""
         data_set_of(self.corpus, {"ptb": PTB})
         check_names("splits", self.splits, SPLITS, available=False)
         if self.text == "chunks" and self.corpus not in RUNNING:
@@ -63,11 +63,11 @@ class Clusters(Analysis):
 
     @property
     def instead(self) -> str | None:
-        """The name of the file of vectors, without its ending; None where there is none."""
+        """File stem of `vectors`; None without such a file."""
         return None if self.vectors is None else Path(self.vectors).stem
 
     def missing(self, source: Source) -> Sequence[str]:
-        """The corpus, where the source lacks it; with `vectors`, what is wrong with the file."""
+        """The corpus if the source lacks it; with `vectors`, what is wrong with the file."""
         if self.vectors is None:
             if self.corpus == "ptb" and not isinstance(source, LocalSource):
                 return [
@@ -83,11 +83,11 @@ class Clusters(Analysis):
         return []
 
     def data_sets(self, source: Source) -> Sequence[Any]:
-        """The corpus; none beside a file of vectors."""
+        """The corpus; empty if `vectors` replaces it."""
         return [data_set_of(self.corpus, {"ptb": PTB})] if self.vectors is None else []
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """What was drawn, each layer, and the LID of all layers."""
+        """The sample, each layer, and the LID of all layers."""
         most = subject.encoder.max_positions
         if self.instead is None and self.text == "chunks" and most and self.chunk > most:
             raise CannotRunError(

@@ -1,6 +1,6 @@
 """S_inter, S_intra, clusters, LID and a map of one layer, as records.
 
-N rows, D dimensions, n rows of a cluster, K clusters, R directions, M rows of a sample.
+N embeddings, D dimensions, n of a cluster, K clusters, R directions, M of a sample.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure_layer(
 def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:
     """LID of each layer, and its mean over the layers of `averaged`.
 
-    The error of the mean is the mean of their errors, the most it can be: layers err together.
+    The error of the mean is the mean of the errors, an upper bound: errors of layers correlate.
     """
     records: list[dict[str, Any]] = []
     for layer in sample.layers:
@@ -109,7 +109,7 @@ def _distinct(sample: Sample, layer: int) -> tuple[Tensor, Tensor]:
 
 
 def _cluster(cluster: int, found: Clustering, type_N: Tensor, sample: Sample, layer: int) -> Record:
-    """The size of a cluster, and what is in it."""
+    """Size and content of a cluster."""
     types = type_N[found.assignment_N == cluster].tolist()
     symbols = sum(is_symbol(sample.token_of[t]) for t in types)
     frequent: Mapping[int, int] = dict(Counter(types).most_common(N_TOLD))
@@ -127,7 +127,7 @@ def _cluster(cluster: int, found: Clustering, type_N: Tensor, sample: Sample, la
 
 
 class Clustering(NamedTuple):
-    """Clusters 0..k−1 by size, the largest first, and how they were chosen."""
+    """Clusters 0..k−1 in descending order of size, and how they were chosen."""
 
     assignment_N: Tensor
     k: int  # 1 where the silhouette is below the cut
@@ -136,7 +136,7 @@ class Clustering(NamedTuple):
 
 
 class OverParts(NamedTuple):
-    """A figure over parts of a cloud; None where it has no value."""
+    """A value over parts of a cloud; None if undefined."""
 
     value: float | None = None  # unweighted mean over parts
     error: float | None = None
@@ -155,7 +155,7 @@ class Cosines(NamedTuple):
 def clusters_by_silhouette(
     x_ND: Tensor, k_max: int, cut: float, n_silhouette: int, seed: int
 ) -> Clustering:
-    """The clusters of `choose_clusters`, with the silhouette of `n_silhouette` drawn embeddings.
+    """Clusters of `choose_clusters`, with the silhouette of `n_silhouette` sampled embeddings.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1], [9.2]])
     >>> found = clusters_by_silhouette(x, 4, 0.1, 100, 0)
@@ -206,7 +206,7 @@ def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
 def centred_parts(
     x_ND: Tensor, type_N: Tensor, assignment_N: Tensor
 ) -> list[tuple[Tensor, Tensor]]:
-    """The rows of each cluster, less its mean, and their types."""
+    """Centred embeddings of each cluster, and their types."""
     members = [assignment_N == k for k in range(int(assignment_N.max()) + 1)]
     return [(centre_rows(x_ND[at_N]), type_N[at_N]) for at_N in members]
 
@@ -216,7 +216,7 @@ def dimensions(
 ) -> dict[str, float | int | None]:
     """LID of a layer with Euclidean distances and chords √(2(1 − cos)), each plain and squared.
 
-    Of squared distances it is exactly half. None where there are not more embeddings than
+    For squared distances it is exactly half. None unless there are more embeddings than
     neighbours.
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
@@ -234,7 +234,7 @@ def dimensions(
 
 
 def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:
-    """Of the embeddings that `s_inter` draws, one a type."""
+    """Error over the embeddings sampled by `s_inter`, one per type."""
     groups = check_groups(x_nD, type_n)
     drawn_G = sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]
     if len(drawn_G) < 3:
@@ -259,7 +259,7 @@ def _over_parts(found: Sequence[_Part]) -> OverParts:
 
 
 def _weighted(found: Sequence[_Part], weights: Sequence[int]) -> tuple[float, float | None]:
-    """Weighted mean and its error, of those parts that have one."""
+    """Weighted mean and its error, over the parts with a value."""
     shares = [weight / sum(weights) for weight in weights]
     value = sum(w * part.value for w, part in zip(shares, found, strict=True))
     errors = [w * part.error for w, part in zip(shares, found, strict=True)]

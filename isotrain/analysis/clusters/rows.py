@@ -1,6 +1,6 @@
-"""Rows of the clusters analysis: tokens of chunks or sentences, or vectors that are given.
+"""Embeddings of the clusters analysis: tokens of chunks or sentences, or given vectors.
 
-N rows, D dimensions, C chunks, T tokens of a chunk, V token ids.
+N embeddings, D dimensions, C chunks, T tokens of a chunk, V token ids.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import load_split
 from isotrain.tasks.text import UNKNOWN
 
-SAME = 1e-4  # of its length: two rows that are closer are one, told apart by rounding
+SAME = 1e-4  # of its length: closer embeddings are equal up to rounding
 
 
 class Texts(NamedTuple):
-    """Drawn chunks or sentences as token ids, and the tokens of each that may be measured."""
+    """Sampled chunks or sentences as token ids, with a mask of measurable tokens."""
 
     ids: Sequence[Sequence[int]]
     special: Sequence[Sequence[int]] | None  # 1 = CLS, SEP; None: there are none
     n_of: int  # chunks or sentences that they were drawn from
-    n_left: int  # tokens behind the last whole chunk, or sentences that were cut
+    n_left: int  # tokens after the last whole chunk, or truncated sentences
     count_V: np.ndarray  # occurrences of each token id in all of the corpus
 
 
 class Sample(NamedTuple):
-    """Rows of every layer, in the order in which they were drawn."""
+    """Embeddings of every layer, in sampling order."""
 
     layers: Sequence[int]
     averaged: Sequence[int]  # layers that a mean over layers is of
@@ -68,7 +68,7 @@ def read_texts(
 
 
 def _drawn_sentences(subject: Subject, sentences: Sequence[str], max_tokens: int) -> Texts:
-    """All sentences are tokenised, some at a time, and counted; the ids of drawn ones are kept."""
+    """Tokenise and count all sentences in blocks; keep the ids of sampled ones."""
     ids: list[list[int]] = []
     special: list[list[int]] = []
     tokenizer = subject.encoder.tokenizer
@@ -95,8 +95,8 @@ def cut_chunks(
 ) -> tuple[np.ndarray, int, np.ndarray]:
     """Chunks `[C, T]` of the joined tokens of lines, the tokens left over, and counts `[V]`.
 
-    Each line begins as after a space, so that its first word is the type it is elsewhere. Cai et
-    al. 2021, as their released code cuts text.
+    Each line is tokenised as if after a space, so that its first word has its usual type. Cai et
+    al. 2021, as in their released code.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> chunks, n_left, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
@@ -120,7 +120,7 @@ def cut_chunks(
 
 
 def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
-    """At most `max_rows` tokens of the texts, drawn by hashing positions with the seed.
+    """Up to `max_rows` tokens of the texts, sampled by hashing positions with the seed.
 
     Neither special tokens nor the unknown one. An encoder without blocks gives a type the same
     embedding everywhere, so there each type is drawn once.
@@ -163,7 +163,7 @@ def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
 
 
 def sample_vectors(vectors: Vectors, max_rows: int, seed: int) -> Sample:
-    """At most `max_rows` tokens of precomputed embeddings, drawn by hashing; types are texts."""
+    """Up to `max_rows` tokens of precomputed embeddings, sampled by hashing; types are texts."""
     number_of = {token: number for number, token in enumerate(dict.fromkeys(vectors.tokens))}
     type_of, names = np.array([number_of[token] for token in vectors.tokens]), [*number_of]
     at_N = hashed_order(len(vectors.tokens), seed)[:max_rows].numpy()
@@ -200,7 +200,7 @@ def is_symbol(text: str) -> bool:
 
 
 def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
-    """Positions, ascending, of the different embeddings of each type (by 1e-4 of their length).
+    """Ascending positions of the distinct embeddings of each type (by 1e-4 of their length).
 
     Equal ones (static vectors, the embedding output of a token at one position, the first token of
     a causal encoder) would be neighbours at distance zero.

@@ -45,7 +45,7 @@ def _several(frames: Frames) -> pd.DataFrame:
 
 
 def _lids(frames: Frames) -> pd.DataFrame:
-    """The dimension of each layer, and behind them its mean."""
+    """The dimension of each layer, followed by the mean."""
     return pd.concat([frames.of("lid"), frames.of("lid mean").assign(layer="mean")])
 
 
@@ -63,7 +63,7 @@ def _about(frames: Frames) -> Iterator[str]:
 
 
 def _islands(outcome: Any) -> Iterator[Picture]:
-    """A row a layer: two directions, coloured by frequency, by symbol or word, and by cluster."""
+    """One row per layer: two directions, coloured by frequency, symbol or word, and cluster."""
     for weights, maps, points in _maps(outcome):
         figure = Figure(figsize=(8.4, 2.7 * len(maps)), layout="constrained")
         axes = figure.subplots(len(maps), 3, squeeze=False)
@@ -94,7 +94,7 @@ def _islands(outcome: Any) -> Iterator[Picture]:
 
 
 def _rolls(outcome: Any) -> Iterator[Picture]:
-    """A column a layer: three directions, coloured by frequency above, symbol or word below."""
+    """One column per layer: three directions, by frequency (top) and symbol or word (bottom)."""
     for weights, maps, points in _maps(outcome):
         figure = Figure(figsize=(3.2 * len(maps), 6.2), layout="constrained")
         axes = figure.subplots(2, len(maps), squeeze=False, subplot_kw={"projection": "3d"})
@@ -116,7 +116,7 @@ def _rolls(outcome: Any) -> Iterator[Picture]:
 
 
 def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
-    """The layers of each weights with their maps, and what the points are."""
+    """Layers of each set of weights with their maps, and what the points are."""
     records = [r for r in outcome.records if r["kind"] == "layer" and "map_variance" in r]
     for weights in dict.fromkeys(r["weights"] for r in records):
         maps = [

@@ -34,7 +34,7 @@ WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
 
 
 class _Drawn(NamedTuple):
-    """A corpus, what counts as a word in it, and the words that the layers are measured on."""
+    """A corpus, its word units, and the words that the layers are measured on."""
 
     sentences: Sequence[str]
     units: Units
@@ -151,7 +151,7 @@ class Contextuality(Analysis):
     def _occurrences(
         self, subject: Subject, sentences: Sequence[str], units: Units
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
-        """Where the chosen words stand, and why some of them are left out."""
+        """Positions of the chosen words, and why some are left out."""
         keys = {word: units.keys_of(word) for word in self.words}
         left_out = {word: reason for word, (_, reason) in keys.items() if reason}
         known = {word: found for word, (found, reason) in keys.items() if not reason}

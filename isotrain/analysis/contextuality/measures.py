@@ -1,6 +1,6 @@
 """Measures of words in a layer, with their baselines and errors, as cells of a record.
 
-N rows, n rows of a word, D dimensions, G words or sentences, S sets.
+N embeddings, n of a word, D dimensions, G words or sentences, S sets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Measures = dict[str, float | int]
 
 
 class Baseline(NamedTuple):
-    """What the measures of words in a layer are held against."""
+    """Baselines of the word measures in a layer."""
 
     cone: Estimate  # anisotropy
     share: tuple[float, float]  # explained variance of random words, and its standard error
@@ -124,7 +124,7 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
 
 
 class StaticVariance(NamedTuple):
-    """What one vector explains of each word, and of random occurrences; in [0, 1]."""
+    """Variance explained by one vector, per word and for random occurrences; in [0, 1]."""
 
     principal_G: Tensor  # share of the first principal component of each word's occurrences
     singular_G: Tensor  # share of their variance along their first uncentred direction
@@ -134,7 +134,7 @@ class StaticVariance(NamedTuple):
 def static_variance(
     x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int
 ) -> StaticVariance:
-    """Variance that one vector explains of each word that occurs `min_count` times or more.
+    """Variance explained by one vector for each word with at least `min_count` occurrences.
 
     The baseline is of one occurrence of each of 1,000 sentences. The repository's code gives the
     mean of `principal_G` less `random`; its stored figures are rather `singular_G`: some lie below
@@ -176,7 +176,7 @@ def variance_along_first(x: Tensor) -> Tensor:
 
 
 def _mean_cosines(x_ND: Tensor, sentences: Groups, keep_own: bool) -> Tensor:
-    """With the mean of all rows `[G]`; without `keep_own` of the others."""
+    """Mean cosines `[G]` with the mean of all embeddings; without `keep_own`, of the others."""
     mean_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if not keep_own:
         mean_ND = mean_ND - x_ND
@@ -193,7 +193,7 @@ def _less(name: str, of: Estimate, less: Estimate) -> Measures:
 
 
 def _in_quadrature(name: str, of: tuple[float, float], less: tuple[float, float]) -> Measures:
-    """The same of sets of n rows, none of which can lose one; errors are added in quadrature."""
+    """The same for sets of n embeddings without jackknife; errors are added in quadrature."""
     return {
         name: of[0],
         f"{name}_error": of[1],
@@ -204,7 +204,7 @@ def _in_quadrature(name: str, of: tuple[float, float], less: tuple[float, float]
 
 
 def _sets(n_rows: int, n: int, seed: int, most: int | None = None) -> Tensor:
-    """Places `[S, n]` of disjoint sets of rows."""
+    """Positions `[S, n]` of disjoint sets of embeddings."""
     n_sets = min(n_rows // n, most or n_rows)
     return hashed_order(n_rows, seed)[: n_sets * n].reshape(n_sets, n)
 

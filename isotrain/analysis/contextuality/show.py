@@ -17,7 +17,7 @@ MEAN = "mean of all words"
 
 
 def _static_shares(frames: Frames) -> pd.DataFrame:
-    """The share that a static vector explains, in four forms; the last rows are means."""
+    """Variance share of a static vector, in four forms; the last lines are means."""
     layers = frames.of("layer")
     if layers.empty:
         return layers
@@ -29,7 +29,7 @@ def _static_shares(frames: Frames) -> pd.DataFrame:
 
 
 def _words_and_mean(frames: Frames) -> pd.DataFrame:
-    """The chosen words, and behind them the mean of all words of each layer."""
+    """The chosen words, followed by the mean of all words of each layer."""
     words, layers = frames.of("word"), frames.of("layer")
     if words.empty:
         return words

@@ -73,7 +73,7 @@ class DataScale(Analysis):
             check_names("analysis.tasks", self.tasks, TASKS)
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Data sets and files that are not there."""
+        """Missing data sets and files."""
         tasks, _, mistakes = present(source, self.tasks, TASKS)
         if self.conll and self.tasks == AVAILABLE:
             mistakes = []
@@ -91,11 +91,11 @@ class DataScale(Analysis):
         return [*mistakes, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """Those of the tasks; files that are given count by their content."""
+        """Data sets of the tasks; given files count by content."""
         return [TASKS[task].data_set for task in present(source, self.tasks, TASKS).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """Each task with each kind of features; what is quick comes first."""
+        """Each task with each kind of features, fast ones first."""
         n_blocks = subject.encoder.n_blocks
         if (self.layer or 0) > n_blocks:
             raise CannotRunError(

@@ -1,6 +1,6 @@
-"""Examples of a task in one form: what is drawn, what a head classifies, which texts it reads.
+"""Examples of a task in one format: sampled units, classified units, and their texts.
 
-E examples (what is drawn), N rows (what is classified), J vectors of a row, V vectors, C classes.
+E examples (sampled), N rows (classified), J vectors per row, V vectors, C classes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def read_diagnostic(file: Path) -> Diagnostic:
 
 
 class Examples(NamedTuple):
-    """Training examples, and behind them those that heads are scored on.
+    """Training examples, followed by those that heads are scored on.
 
     A row of a sentence or a pair is an example by itself; the rows of a tagged sentence are its
     words. Vector v is that of the characters start to stop of a text.
@@ -134,17 +134,17 @@ class Examples(NamedTuple):
     words_E: list[list[str]]  # in lower case
     classes: tuple[str, ...]
     n_train: int  # examples
-    n_scored: int  # the examples behind those; what follows them is only predicted
+    n_scored: int  # number of examples after those; the rest is only predicted
     is_pair: bool
     gold_E: list[list[str]] | None  # tags of the words, where they are tagged
 
     @property
     def scored_E(self) -> np.ndarray:
-        """The numbers of the examples that heads are scored on."""
+        """Indices of the scored examples."""
         return np.arange(self.n_train, self.n_train + self.n_scored)
 
     def rows_of(self, chosen_E: np.ndarray) -> np.ndarray:
-        """The rows of some examples, in their order."""
+        """Rows of some examples, in order."""
         start_E = np.searchsorted(self.example_N, chosen_E)
         stop_E = np.searchsorted(self.example_N, chosen_E, side="right")
         return np.concatenate([np.arange(a, b) for a, b in zip(start_E, stop_E, strict=True)])
@@ -221,7 +221,7 @@ def tagged_examples(
     length_V = np.array([len(word) for sentence in sentences for word in sentence.words])
     text_V = np.repeat(np.arange(len(sentences)), length_E)
     first_E = np.cumsum(length_E) - length_E
-    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space behind each
+    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space after each
     stop_V -= np.repeat((stop_V - length_V)[first_E], length_E)
     vector_NJ = np.arange(len(text_V))[:, None] + np.arange(-window, window + 1)
     inside_NJ = (vector_NJ >= 0) & (vector_NJ < len(text_V))
@@ -248,7 +248,7 @@ def tagged_examples(
 def unseen_shares(
     examples: Examples, order_E: Sequence[int] | np.ndarray, sizes: Sequence[int]
 ) -> np.ndarray:
-    """Share `[sizes, scored]` of the words of each scored example that no training example has.
+    """Share `[sizes, scored]` of words of each scored example that are unseen in training.
 
     Training has the first n examples of an order, for each n of `sizes`.
     """
@@ -288,7 +288,7 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
 
 
 def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
-    """Which of n ordered examples choose the penalty: of each class the 3rd, 8th, 13th ...
+    """Mask of examples held out to select the penalty: the 3rd, 8th, 13th ... of each class.
 
     Examples of a group, of the class of its first, stay together, unless all are one group. At
     least one is held out: the last, where no class has three.

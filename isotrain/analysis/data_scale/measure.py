@@ -36,7 +36,7 @@ PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardi
 
 
 class Features:
-    """Features: one vector, several side by side, or (u, v, |u − v|, u·v) of a pair."""
+    """Features: one vector, several concatenated, or (u, v, |u − v|, u·v) of a pair."""
 
     def __init__(self, vector_VD: Tensor, vector_NJ: Tensor, is_pair: bool) -> None:
         self._vector_VD, self._vector_NJ, self._is_pair = vector_VD, vector_NJ, is_pair
@@ -56,7 +56,7 @@ class Features:
 
 
 class Encoded(NamedTuple):
-    """Features of examples by one encoder, and facts on its reading."""
+    """Features of examples from one encoder, and facts about encoding."""
 
     features: Features
     unknown_share: float  # of the tokens that are not special
@@ -65,7 +65,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(subject: Subject, name: str, examples: Examples, layer: int) -> Encoded:
-    """The features of all examples at a layer: means over tokens, of word vectors known ones."""
+    """Features of all examples at a layer: means over tokens; for word vectors, known tokens."""
     encoder = subject.encoder
     tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
     spans, place_V = spans_of(tokens, examples)
@@ -116,13 +116,13 @@ def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tens
 
 
 class Tally(NamedTuple):
-    """What each scored example adds to a score Σ gain/Σ weight, `[E]`: accuracy, or F1."""
+    """Contribution `[E]` of each scored example to a score Σ gain/Σ weight: accuracy, or F1."""
 
     gain_E: np.ndarray
     weight_E: np.ndarray
 
     def score(self, kept_E: np.ndarray) -> float | None:
-        """The score of some examples; None where there are none."""
+        """The score of some examples; None without any."""
         if not kept_E.any():
             return None
         return float(self.gain_E[kept_E].sum() / max(1.0, self.weight_E[kept_E].sum()))
@@ -136,13 +136,13 @@ def measured(
     diagnostic: Diagnostic | None,
     tell: Callable[[str], None],
 ) -> Iterator[Record]:
-    """A record for each seed and size, and for each category by the heads of the largest size.
+    """A record per seed and size, and per category for the heads of the largest size.
 
     Then the means over seeds with their intervals. `features_of` gives the features of a seed's
     number.
     """
     label_N = examples.label_N
-    first = int(np.searchsorted(examples.example_N, examples.n_train))  # row behind training
+    first = int(np.searchsorted(examples.example_N, examples.n_train))  # first row after training
     tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
     of_more: list[np.ndarray] = []
     for number, seed in enumerate(seeds):
@@ -172,7 +172,7 @@ def measured(
 
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:
-    """What the scored examples add to the score of classes, predicted for all rows behind train."""
+    """Contribution of scored examples to the score; classes are predicted for rows after train."""
     first = np.searchsorted(examples.example_N, examples.n_train)
     if examples.gold_E is None:
         row_n = examples.rows_of(examples.scored_E)
@@ -234,7 +234,7 @@ def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
 
 
 def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iterator[Record]:
-    """The correlation of each category: of every seed, then its mean."""
+    """Correlation of each category: per seed, then the mean."""
     gold_N = np.array([row["label"] for row in diagnostic.rows], dtype=float)
     means: list[Record] = []
     for category, mask_N in diagnostic.category.items():

@@ -1,4 +1,4 @@
-"""Tables and plots of data scale: mean scores, and how much more data other features need."""
+"""Tables and plots of data scale: mean scores, and relative data needs of other features."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def curves(records: Sequence[Record]) -> dict[str, dict[str, dict[int, Point]]]:
 
 
 def _about(records: Sequence[Record], task: str) -> Record:
-    """The facts of a task: those of the first features that were measured on it."""
+    """Facts about a task, from its first measured features."""
     return next(r for r in records if r["kind"] == "features" and r["task"] == task)
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
     """The training size at which a curve first has a score, straight over ln size in between.
 
-    The smallest size where it is there already, infinity where it never is.
+    The smallest size if it is already reached there, infinity if it never is.
 
     >>> size_to_reach({32: 0.5, 128: 0.7}, 0.6)
     64.0
@@ -116,7 +116,7 @@ def _scores(frames: Frames) -> pd.DataFrame:
 
 
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
-    """Mean scores, and behind them a line at the largest class."""
+    """Mean scores, followed by the majority-class baseline."""
     found = _scores(frames)
     if found.empty:
         return found
@@ -130,7 +130,7 @@ def _categories(frames: Frames) -> pd.DataFrame:
 
 
 def _factors(frames: Frames) -> pd.DataFrame:
-    """Times the data that other features need for each score of the encoder."""
+    """Factor of data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
     for task, own in curves(frames.records).items():
         chance = _about(frames.records, task)["majority"]
@@ -148,7 +148,7 @@ def _factors(frames: Frames) -> pd.DataFrame:
 
 
 def _unseen(frames: Frames) -> pd.DataFrame:
-    """Scores on examples with few and with many words that training did not have."""
+    """Scores on examples with few and with many words unseen in training."""
     found = pd.DataFrame(
         [{**r, "name": name} for name, r in named([*frames.of("score").to_dict("records")])]
     )

@@ -1,1 +1,1 @@
-"""Linear probes on every frozen layer beside its isotropy. Start at `analysis.py`."""
+"""Linear probes on every frozen layer, and the layer's isotropy. Start at `analysis.py`."""

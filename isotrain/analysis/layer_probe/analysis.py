@@ -1,4 +1,4 @@
-"""Linear probes on every frozen layer, beside the isotropy of that layer.
+"""Linear probes on every frozen layer, compared with the isotropy of that layer.
 
 N examples, P = 1 or 2 embeddings of an example, M embeddings, D dimensions.
 """
@@ -52,12 +52,12 @@ Pooling = Literal["mean", "cls"]
 
 
 class Examples(NamedTuple):
-    """Tokens of all splits, and which of their embeddings belong to each example."""
+    """Tokens of all splits, and the embeddings that belong to each example."""
 
     tokens: Tokens
     spans: Spans
-    place: Mapping[str, Tensor]  # by split, [N, P] numbers of spans; no split without gold
-    label: Mapping[str, Tensor]  # by split, [N] class numbers, or scores
+    place: Mapping[str, Tensor]  # by split, [N, P] span indices; labelled splits only
+    label: Mapping[str, Tensor]  # by split, [N] class indices or scores
     n_left_out: int  # examples whose target word was cut off
 
 
@@ -69,11 +69,11 @@ def read_examples(
     max_train: int | None,
     max_eval: int | None,
 ) -> Examples:
-    """Examples of a task, at most so many by split, each with one embedding or two.
+    """Examples of a task, up to a limit per split, each with one or two embeddings.
 
-    Sentences of a pair have one each (`bi`), or one sequence of both (`cross`); the target words
-    of WiC have one each in either form. A sentence is the mean over all its tokens, or its first
-    one (`cls`). In the bi form a sentence of several examples is encoded once.
+    With `bi`, each sentence of a pair has one embedding; with `cross`, the pair is one sequence.
+    The two target words of WiC have one each in either form. A sentence is the mean of all its
+    tokens, or its first one (`cls`). With `bi`, a repeated sentence is encoded once.
     """
     data_set, fields = TASKS[task]
     rows = {}
@@ -114,7 +114,7 @@ def read_examples(
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
-    """What a probe reads of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
+    """Probe features of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
 
     >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
@@ -125,7 +125,7 @@ def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
 
 
 def distinct_rows(examples: Examples, split: str) -> Tensor:
-    """The numbers of the different embeddings of a split: of equal tokens and span the first."""
+    """Indices of the distinct embeddings of a split: the first of equal tokens and span."""
     tokens, spans = examples.tokens, examples.spans
     found: dict[tuple[tuple[int, ...], int, int], int] = {}
     for row in torch.unique(examples.place[split]).tolist():
@@ -147,11 +147,11 @@ ISOTROPY = {
     "ln_partition": "ln I(W)",
     "ln_partition_null": "its null",
 }
-ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # what it would be
+ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # the value if isotropic
 
 
 def _probes(frames: Frames) -> pd.DataFrame:
-    """Every layer of every task, the chosen one marked, with the score of a constant answer."""
+    """Every layer of every task, the selected one marked, with the constant-prediction score."""
     found = frames.of("probe")
     if found.empty:
         return found
@@ -164,7 +164,7 @@ def _probes(frames: Frames) -> pd.DataFrame:
 
 
 def _chosen(frames: Frames) -> pd.DataFrame:
-    """The layer that train chooses of each task, beside the last one."""
+    """For each task, the layer selected on train and the last layer."""
     found = _probes(frames)
     if found.empty:
         return found
@@ -175,7 +175,7 @@ def _chosen(frames: Frames) -> pd.DataFrame:
 
 
 def _against_isotropy(frames: Frames) -> pd.DataFrame:
-    """Scores on dev beside each measure of isotropy, one below the other."""
+    """Dev scores against each isotropy measure, in long format."""
     found = _probes(frames)
     if found.empty or "dev" not in found:
         return frames.of("nothing")
@@ -191,12 +191,12 @@ def _against_isotropy(frames: Frames) -> pd.DataFrame:
 
 @analysis
 class LayerProbe(Analysis):
-    """What a linear map reads from each frozen layer, task by task.
+    """Linear probe scores of each frozen layer, task by task.
 
-    Features are the pooled sentence; of a pair (u, v, |u − v|, u·v), or with `form=cross` the one
-    sequence of both; of WiC the two target words (means of their pieces). Heads are multinomial
-    logistic regression (accuracy), for STS-B ridge regression (Spearman). Features are
-    standardised, penalty and layer chosen, on train alone. Isotropy is that of the different
+    Features are the pooled sentence; for a pair (u, v, |u − v|, u·v), or with `form=cross` the
+    joint sequence; for WiC the two target words (means of their pieces). Probes are multinomial
+    logistic regression (accuracy), for STS-B ridge regression (Spearman). Only train is used to
+    standardise features and to select penalty and layer. Isotropy is that of the distinct
     training embeddings. The arguments are the keys of `conf/analysis/layer_probe.yaml`.
     """
 
@@ -278,7 +278,7 @@ class LayerProbe(Analysis):
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Check the names and the penalties."""
+        """Validate the names and the penalties."""
         check_names("tasks", self.tasks, TASKS)
         if not self.penalties or not all(0 < p < float("inf") for p in self.penalties):
             raise ValueError(
@@ -287,15 +287,15 @@ class LayerProbe(Analysis):
             )
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Named tasks that the source lacks, or that it has none at all; scikit-learn."""
+        """Requested tasks that the source lacks, or all if it has none; scikit-learn."""
         return [*present(source, self.tasks, TASKS).problems, *not_installed()]
 
     def data_sets(self, source: Source) -> Sequence[Any]:
-        """Those of the tasks that are probed."""
+        """The data sets of the probed tasks."""
         return [TASKS[name].data_set for name in present(source, self.tasks, TASKS).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """What is absent, then each task."""
+        """The absent tasks, then each task."""
         if self.pooling == "cls" and subject.encoder.is_causal:
             raise CannotRunError(
                 "pooling=cls reads the first token, which sees nothing in this causal encoder; "
@@ -311,7 +311,7 @@ class LayerProbe(Analysis):
         most = self.max_train, self.max_eval
         examples = read_examples(subject, task, self.form, self.pooling, *most)
         if self.form == "cross":
-            wrapped: Any = SegmentedPairs(subject.encoder)  # passes all else on
+            wrapped: Any = SegmentedPairs(subject.encoder)  # delegates everything else
             subject = subject._replace(encoder=wrapped)
         rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
         own = distinct_rows(examples, "train")
@@ -326,7 +326,7 @@ class LayerProbe(Analysis):
         return Found([r | {"is_chosen": int(r is best)} for r in records])
 
     def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Cell]:
-        """Fit on train, score on dev and test."""
+        """Fit on train; score on dev and test."""
         label_N = examples.label["train"]
         n_classes = len(TASKS[task].data_set.classes)
         train = features(x_MD, examples.place["train"]).double().numpy()
@@ -367,8 +367,8 @@ def _score(
 
 
 def _isotropy(x_MD: Tensor) -> dict[str, Cell]:
-    """Isotropy of embeddings, and what a Gaussian cloud of their number, width and size has."""
-    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    """Isotropy of embeddings, and of a Gaussian cloud of equal N, D and scale."""
+    cloud = Cloud(x_MD)  # shared computations are done once
     return {
         "n_rows": cloud.n,
         "isoscore_corrected": float(isoscore_corrected(cloud)),

@@ -84,7 +84,7 @@ class OfflineIsotropy(Analysis):
             raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Named sets that the source lacks, or that it has none at all; and rows to fit on."""
+        """Requested sets that the source lacks, or all if it has none; and data to fit on."""
         names, _, lacking = present(source, self.sets, PLACES)
         if self._fits_on_train(names) and (problem := source.missing(PLACES[TRAIN].data_set)):
             lacking.append(
@@ -96,13 +96,13 @@ class OfflineIsotropy(Analysis):
         return list(dict.fromkeys(lacking))
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """Those of the sets measured, and that of the rows that statistics are fitted on."""
+        """The measured data sets, and the one that statistics are fitted on."""
         names = present(source, self.sets, PLACES).names
         found = [PLACES[name].data_set for name in names]
         return [*found, PLACES[TRAIN].data_set] if self._fits_on_train(names) else found
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """What is absent, then each set at each layer."""
+        """The absent sets, then each set at each layer."""
         layers = self._layers(subject)
         names, pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [

@@ -1,6 +1,6 @@
 """Token embeddings of sentences on disk, and the transforms of Rajaei and Sheikhi, frozen.
 
-N rows (tokens, special ones too), M rows of a sample, D dimensions, U sentences, K clusters.
+N tokens (including special ones), M of a sample, D dimensions, U sentences, K clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Transform = Callable[[Tensor], Tensor]
 
 
 class TokenCloud(NamedTuple):
-    """Every token of some sentences as a row, at one layer."""
+    """Embeddings of every token of some sentences, at one layer."""
 
     rows_ND: np.ndarray  # of a file on disk
     sentence_N: np.ndarray
@@ -65,7 +65,7 @@ def token_clouds(
     layers: Sequence[int],
     most: int | None = None,
 ) -> dict[int, TokenCloud]:
-    """The tokens of sentences at each layer; of drawn sentences that have `most` at most."""
+    """The tokens of sentences at each layer; of sampled sentences with up to `most` tokens."""
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     chosen_U = np.arange(len(sentences))
@@ -85,7 +85,7 @@ def token_clouds(
 
 
 def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Sentences, drawn by hashing their positions, whose rows fill `most`; one at least.
+    """Sentences, sampled by hashing positions, with up to `most` tokens; at least one.
 
     >>> drawn(np.array([3, 3, 3]), 7, seed=0).size, drawn(np.array([3, 3, 3]), 9, seed=0)
     (2, array([0, 1, 2]))
@@ -96,7 +96,7 @@ def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 
 def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
-    """Ordinary tokens of whole sentences, `most` at most; of the sentences `among`, if given."""
+    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
     ordinary_N = ~cloud.special_N
     if among_U is not None:
         ordinary_N &= np.isin(cloud.sentence_N, among_U)
@@ -145,7 +145,7 @@ RECIPES: Mapping[str, tuple[Method | None, bool] | None] = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """A frozen transform and what is known of its fit."""
+    """A frozen transform and facts about its fit."""
 
     stats: ClusterPCAStats
     facts: Mapping[str, Cell]
@@ -169,7 +169,7 @@ def fit_transforms(
 def fit_transform(
     x_MD: Tensor, name: str, options: OfflineIsotropy, seed: int, split: str = ""
 ) -> Fitted | None:
-    """A transform with its statistics from the given embeddings; None where it is the identity.
+    """A transform fitted on the given embeddings; None if it is the identity.
 
     >>> from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
     >>> x = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
@@ -207,7 +207,7 @@ def fit_transform(
 def shapes(
     rows: Sample, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
 ) -> Iterator[dict[str, Cell]]:
-    """A record a transform: the isotropy of the embeddings after it, and facts of its fit."""
+    """One record per transform: isotropy of its output, and facts about its fit."""
     n = {"n_sentences": rows.n_sentences}
     for setting, fitted in fits.items():
         if setting != OWN_POOLING:  # the embeddings of `none`

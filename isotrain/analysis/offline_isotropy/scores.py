@@ -1,4 +1,4 @@
-"""One set at one layer: embeddings transformed, pooled and held against gold.
+"""Score one set at one layer: transform, pool and compare with gold labels.
 
 Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
 
@@ -54,7 +54,7 @@ def measure_pairs(
     map_rows: int,
     layer: int,
 ) -> Found:
-    """Isotropy and correlations of a set at a layer; None: fitted on the scored sentences."""
+    """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
     data_set, split = PLACES[name]
     cloud, seed = clouds()[layer], subject.seed
     rows = sample(cloud, options.max_rows, seed)
@@ -211,7 +211,7 @@ def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
 
 
 class Agreement(NamedTuple):
-    """A correlation of each setting, times 100, and what it is above that of the baseline."""
+    """Correlation of each setting, times 100, and its gain over the baseline."""
 
     value_S: Floats
     error_S: Floats  # standard errors over pairs

@@ -21,7 +21,7 @@ PLACE = ["weights", "layer", "setting"]
 
 
 def _similar(frames: Frames) -> pd.DataFrame:
-    """Correlations of every set, behind their means over the test sets."""
+    """Means over the test sets, then correlations of every set."""
     found = frames.of("similarity")
     if found.empty:
         return found
@@ -35,7 +35,7 @@ def _similar(frames: Frames) -> pd.DataFrame:
 
 
 def _at_a_glance(frames: Frames) -> pd.DataFrame:
-    """The mean over test sets and one set, a cell with the gain over none."""
+    """Mean over test sets and one set, with gains over `none`."""
     found = _similar(frames)
     if found.empty:
         return found
@@ -51,7 +51,7 @@ def _gained(frames: Frames) -> pd.DataFrame:
 
 
 def _clouds(frames: Frames) -> pd.DataFrame:
-    """Every cloud, with its ln I(W) less that of chance."""
+    """Every cloud, with ln I(W) minus its null."""
     found = frames.of("cloud")
     less = found["ln_partition"] - found["chance"].astype(float)
     found = found.assign(less_chance=less.where(less.notna(), None))
@@ -64,7 +64,7 @@ def _untransformed(frames: Frames) -> pd.DataFrame:
 
 
 def _main_set(frames: Frames) -> str:
-    """STS-B, or else the first set that was measured."""
+    """STS-B, or else the first measured set."""
     found = set(frames.of("cloud")["set"])
     return MAIN if MAIN in found else next(name for name in PLACES if name in found)
 
@@ -76,7 +76,7 @@ def _scored(frames: Frames) -> Iterator[str]:
 
 
 def _map_pictures(outcome: Outcome) -> Iterator[Picture]:
-    """The rows of one set, a panel a transform; one picture for each layer and weights."""
+    """Embeddings of one set, one panel per transform; one figure per layer and weights."""
     mapped: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in outcome.arrays.items():
         weights, layer, name = key.split("/")

@@ -1,4 +1,4 @@
-"""Tails: the outlier dimensions of an encoder, where they come from, and what cutting them does.
+"""Tails: outlier dimensions of an encoder, their origin, and the effect of clipping them.
 
 N rows (tokens), D dimensions.
 """
@@ -75,12 +75,12 @@ class Tails(Analysis):
         data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """The corpus, and of WiC and the STS sets those that the source has."""
+        """The corpus, and the available ones of WiC and the STS sets."""
         found = [data_set_of(self.corpus), *([] if source.missing(wic.DATA) else [wic.DATA])]
         return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """The layers, the origin of outliers, and WiC and STS where the source has them."""
+        """The layers, the origin of outliers, and WiC and STS if the source has them."""
         source, epsilon, most = subject.source, self.epsilon, self.max_pairs
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))

@@ -1,4 +1,4 @@
-"""Where outlier dimensions come from: gains and biases of norms, embedding tables. D dimensions."""
+"""Origin of outlier dimensions: gains and biases of norms, embedding tables. D dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in 
 
 
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
-    """A record for each norm of an encoder and each of `dims`: gain, bias, and their z-scores.
+    """One record per norm of an encoder and dimension of `dims`: gain, bias and z-scores.
 
     Norms are found by their type. `place` is l − 1 + k/n for the k-th of the n norms of block l.
     Scores are `against_others`.
@@ -34,7 +34,7 @@ def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
 
 
 def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
-    """A record for each embedding table of width D and each of `dims`.
+    """One record per embedding table of width D and dimension of `dims`.
 
     `size`: mean |entry| of the column, pad left out; `others`: mean of that over the dimensions
     not among `dims`; `score`: its z-score against them.

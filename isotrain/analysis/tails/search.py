@@ -1,4 +1,4 @@
-"""Which dimensions dominate the tokens of a corpus, as records.
+"""Records of the dimensions that dominate the tokens of a corpus.
 
 L layers, N rows (tokens), D dimensions, G sentences.
 """
@@ -21,10 +21,10 @@ from isotrain.metrics.outlier_dims import outlier_dims
 
 
 def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Share `[D]` of the rows whose smallest entry sits in each dimension, and of the largest.
+    """Share `[D]` of embeddings with their smallest entry in each dimension, and their largest.
 
-    Each of the two sums to 1 and is near 1/D where no dimension stands out. Equal entries count
-    for the first of their dimensions. Luo 2020.
+    Each sums to 1 and is near 1/D if no dimension dominates. Ties count for the first of their
+    dimensions. Luo 2020.
 
     >>> low, high = extreme_shares(torch.tensor([[-9.0, 0.0, 1.0], [-8.0, 3.0, 1.0]]))
     >>> low.tolist(), high.tolist()
@@ -40,9 +40,9 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
-    """Standard error of the share of rows that are hits, over sentences.
+    """Standard error of the share of hits among embeddings, over sentences.
 
-    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g rows of sentence g and p the share.
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g embeddings of sentence g and p the share.
 
     >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
     0.3536
@@ -55,7 +55,7 @@ def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
 
 
 def mean_scores(mean_LD: Tensor) -> Tensor:
-    """How far each dimension of a mean vector lies from the others `[L, D]`, in their sd.
+    """z-score of each dimension of a mean vector among its dimensions, `[L, D]`.
 
     (m_i − m̄)/s, m̄ and s the mean and standard deviation (divisor D) of the D entries of the mean
     vector of a layer. In [−√(D−1), √(D−1)]; zeros where all entries are equal.
@@ -70,7 +70,7 @@ def mean_scores(mean_LD: Tensor) -> Tensor:
 
 
 def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) -> list[int]:
-    """Dimensions that are beyond the threshold in enough layers, the farthest first.
+    """Dimensions beyond the threshold in enough layers, largest deviation first.
 
     |score| > `threshold` in at least `layers_share` of the L layers: by chance 0.27 % of the
     entries of one Gaussian mean vector are beyond 3. None can be found where √(D−1) ≤ threshold.
@@ -83,11 +83,11 @@ def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) 
     return [int(i) for i in order_D if beyond_D[i]]
 
 
-RANKS = 3  # dimensions that are named at each end
+RANKS = 3  # dimensions named at each end
 
 
 class Search(NamedTuple):
-    """Tokens, the score of each dimension in each layer, and the outliers, the farthest first."""
+    """Tokens, z-scores of dimensions per layer, and outliers, largest deviation first."""
 
     sample: Sample
     rows_LND: np.ndarray
@@ -97,12 +97,12 @@ class Search(NamedTuple):
 
 
 def above(x_LD: Tensor) -> Tensor:
-    """The layers above the embeddings; of word vectors, which have layer 0 alone, that one."""
+    """The layers above the embeddings; for word vectors, which have only layer 0, that one."""
     return x_LD[1:] if len(x_LD) > 1 else x_LD
 
 
 def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sample:
-    """At most `max_rows` tokens of whole sentences, punctuation among them, drawn by the seed."""
+    """Up to `max_rows` tokens of whole sentences, punctuation included, sampled by the seed."""
     units = Units(subject.encoder.tokenizer, unit="piece", punctuation=True)
     return draw_sentences(sentences, units, subject.max_length, subject.seed, max_rows)
 
@@ -114,7 +114,7 @@ def find_tails(
     threshold: float,
     layers_share: float,
 ) -> Search:
-    """The tokens of drawn sentences, and the outlier dimensions that they show."""
+    """Tokens of sampled sentences, and their outlier dimensions."""
     sample = draw_tokens(subject, sentences, max_rows)
     rows_LND = encode_rows(subject, "fit", sample.tokens, sample.spans)
     mean_LD = torch.stack([torch.from_numpy(x_ND).double().mean(dim=0) for x_ND in rows_LND])
@@ -124,10 +124,10 @@ def find_tails(
 
 
 def search_records(tails: Search) -> list[Record]:
-    """A record for each layer, and over the layers above the embeddings each end and outlier.
+    """One record per layer; over the layers above the embeddings, one per end and outlier.
 
-    `layer` has the dimension that most often holds the smallest entry of a token, and the largest;
-    the one whose mean lies farthest from the others; the one that gives most of the mean cosine.
+    `layer` names the dimensions that most often hold a token's smallest and largest entry, the one
+    with the most extreme mean, and the one that contributes most to the mean cosine.
     """
     records: list[Record] = []
     ends = []
@@ -161,21 +161,21 @@ def search_records(tails: Search) -> list[Record]:
 
 
 class _End(NamedTuple):
-    """The smallest, or the largest, entries of the tokens of one or more layers."""
+    """The smallest (or largest) entry of each token, for one or more layers."""
 
-    share_D: Tensor  # of the tokens whose extreme sits in a dimension
-    at_LN: Tensor  # where it sits
+    share_D: Tensor  # of tokens with their extreme in a dimension
+    at_LN: Tensor  # dimension of the extreme
     sentence_N: Tensor
 
     @classmethod
     def over(cls, layers: Sequence[_End]) -> _End:
-        """Those of the layers above the embeddings."""
+        """Pool the layers above the embeddings."""
         share_D = above(torch.stack([one.share_D for one in layers])).mean(dim=0)
         at_LN = above(torch.cat([one.at_LN for one in layers]))
         return cls(share_D, at_LN, layers[0].sentence_N)
 
     def error(self, i: int) -> float:
-        """Standard error of a share over sentences, each with its tokens of all layers."""
+        """Standard error of a share over sentences; a sentence has its tokens of all layers."""
         return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
 
     def share_of(self, end: str, i: int) -> dict[str, Cell]:

@@ -14,7 +14,7 @@ from isotrain.analysis.plots import LinePlot, Picture, clean
 from isotrain.analysis.tables import Frames, TableSpec, left_out
 from isotrain.analysis.types import Outcome
 
-MOST_DIMENSIONS = 3  # whose gains and biases stand side by side
+MOST_DIMENSIONS = 3  # whose gains and biases are shown together
 MOST_NAMED = 8  # outliers that a figure can name
 MOST_LINES = 4  # outliers whose norms a reader can follow
 
@@ -28,7 +28,7 @@ def _outliers(frames: Frames) -> pd.DataFrame:
 
 
 def _first_norms(frames: Frames, most: int = MOST_DIMENSIONS) -> pd.DataFrame:
-    """The norms at the first outliers of each weights."""
+    """Norm gains and biases at the first outliers of each set of weights."""
     norms = frames.of("norm")
     if norms.empty:
         return norms
@@ -39,7 +39,7 @@ def _first_norms(frames: Frames, most: int = MOST_DIMENSIONS) -> pd.DataFrame:
 
 
 def _embedding_tables(frames: Frames) -> pd.DataFrame:
-    """The outliers' columns of embedding tables; the last rows are of all other dimensions."""
+    """Outlier columns of the embedding tables; the last lines are of all other dimensions."""
     found = frames.of("table")
     if found.empty:
         return found
@@ -50,7 +50,7 @@ def _embedding_tables(frames: Frames) -> pd.DataFrame:
 
 
 def _wic_chosen(frames: Frames) -> pd.DataFrame:
-    """The chosen layer of each treatment, and behind them the answer `same` to everything."""
+    """The selected layer of each treatment, then the baseline that always answers `same`."""
     found = frames.of("wic chosen")
     if found.empty:
         return found
@@ -72,7 +72,7 @@ def _last_sts(frames: Frames) -> pd.DataFrame:
 
 
 def _sts_means(frames: Frames) -> pd.DataFrame:
-    """Means over the sets, where every set has a value."""
+    """Means over the data sets, if every set has a value."""
     found = _sts(frames)
     if found.empty:
         return found
@@ -82,7 +82,7 @@ def _sts_means(frames: Frames) -> pd.DataFrame:
 
 
 def _norm_lines(frames: Frames) -> pd.DataFrame:
-    """Gains and biases, one below the other."""
+    """Gains and biases in long format."""
     found = _first_norms(frames, MOST_LINES)
     parts = [
         found.assign(part=part, score=found[f"{part}_score"])
@@ -96,7 +96,7 @@ def _norm_lines(frames: Frames) -> pd.DataFrame:
 
 
 def _mean_vectors(outcome: Outcome) -> Iterator[Picture]:
-    """The mean vector of each layer, entry by entry, outliers named; a picture of each weights."""
+    """The mean vector of each layer, outliers labelled; one figure per set of weights."""
     for name, score_LD in outcome.arrays.items():
         weights = name.partition("/")[0]
         own = [r for r in outcome.records if r["kind"] == "outlier" and r["weights"] == weights]

@@ -1,6 +1,6 @@
-"""Embeddings as they are, cut or whitened: WiC by a threshold on cosines, and STS.
+"""Raw, clipped and whitened embeddings on WiC (cosine threshold) and STS.
 
-L layers, N rows or pairs, P pairs of a set, D dimensions.
+L layers, N embeddings or pairs, P pairs of a set, D dimensions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
     """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
 
     `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2) with the mean and
-    directions of `fit`; ε = 1e-6 keeps a direction that a norm leaves empty small. Luo 2020; Su
+    directions of `fit`; ε = 1e-6 keeps directions emptied by a norm small. Luo 2020; Su
     2021 (whitening, ε = 0).
 
     >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
@@ -56,29 +56,29 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
 
 
 def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
-    """Cosine of each row of `u` with that of `v` `[N]`, in [−1, 1]; 0 where one is zero."""
+    """Cosine `[N]` of each pair (u_i, v_i), in [−1, 1]; 0 if either vector is zero."""
     return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
 
 
 SPLITS = ("train", "dev", "test")
-FIT = "fit"  # the half of train that whitening is fitted on
+FIT = "fit"  # the half of train used to fit whitening
 EVALUATED = ("dev", "test")
 Answers = Mapping[str, tuple[Tensor, Tensor]]
 """By split: cosines `[N]`, and whether the sense is the same `[N]`."""
 
 
 class Threshold(NamedTuple):
-    """Same sense where the cosine is at least `value`; the accuracy where it was chosen."""
+    """Predict "same sense" if cosine ≥ `value`; accuracy on the data used to select it."""
 
     value: float
     accuracy: float
 
 
 def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
-    """The threshold with the most pairs right, of all there are; the lowest of several.
+    """The threshold with the highest accuracy; the lowest of ties.
 
-    Thresholds are −1 (all the same sense), the middle between two neighbouring cosines, and one
-    just above 1 (none). Exact, by one sort.
+    Candidates are −1 (all the same sense), the midpoints of adjacent cosines, and one just above
+    1 (none). Exact, by one sort.
 
     >>> best_threshold(torch.tensor([0.75, 0.25, 1.0, 0.0]), torch.tensor([1, 0, 1, 0]))
     Threshold(value=0.5, accuracy=1.0)
@@ -87,31 +87,31 @@ def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
     cosine_N, same_N = cosine_N.double()[order_N], same_N.long()[order_N]
     n = len(cosine_N)
     none_below, ones = same_N.new_zeros(1), int(same_N.sum())
-    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: of the k smallest
+    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: count in the k smallest
     right = torch.arange(n + 1) - same_below + (ones - same_below)
     middle = (cosine_N[1:] + cosine_N[:-1]) / 2
     value = torch.cat(
         [middle.new_tensor([-1.0]), middle, middle.new_tensor([math.nextafter(1.0, 2.0)])]
     )
     apart = torch.ones(n + 1, dtype=torch.bool)
-    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # equal cosines are on one side
+    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # no threshold between equal cosines
     k = int(torch.where(apart, right, -1).argmax())
     return Threshold(float(value[k]), int(right[k]) / n)
 
 
 def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
-    """The share of pairs that a threshold gets right."""
+    """Accuracy of a threshold."""
     return float(((cosine_N.double() >= threshold).long() == same_N.long()).double().mean())
 
 
 def wic_records(
     subject: Subject, dims: list[int], epsilon: float, most: int | None
 ) -> list[Record]:
-    """WiC's accuracy for each treatment and layer, and of each treatment's chosen layer.
+    """WiC accuracy of each treatment and layer, and of each treatment's selected layer.
 
-    Whitening is fitted on the targets of one half of train (`fit_half`); the other half chooses
-    threshold and layer. `optimistic_<split>`: of the split's own best threshold; `constant_true`:
-    of always saying "same". `wic chosen`: the chosen layer, and the best cell of all.
+    Whitening is fitted on the targets of one half of train (`fit_half`); the other half selects
+    threshold and layer. `optimistic_<split>`: with the threshold tuned on that split;
+    `constant_true`: always predicting "same". `wic chosen`: the selected layer, and the best cell.
     """
     rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     given = [row for split in SPLITS for row in rows[split]]
@@ -144,10 +144,10 @@ def wic_records(
 
 
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
-    """Which half of training pairs whitening is fitted on, as a mask; drawn by hashing words.
+    """Mask of the training pairs used to fit whitening, one half; sampled by hashing words.
 
-    Embeddings that whitening was fitted on are too far apart afterwards, so all pairs of a word
-    are in one half, but for the word at the cut.
+    Whitening pushes the embeddings it was fitted on too far apart, so all pairs of a word are in
+    one half, except for the word at the cut.
 
     >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
     [True, False, True, False]
@@ -190,18 +190,18 @@ def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) 
             record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
             record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
             record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
-        record.setdefault("n_dev", 0)  # of which the table tells, where no pair is left
+        record.setdefault("n_dev", 0)  # the table reports it even if no pair is left
         records.append(record)
     chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
     best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
     return [*records, {**chosen, **best, "kind": "wic chosen"}]
 
 
-STS_FIT = "stsb"  # whose train split whitening is fitted on
+STS_FIT = "stsb"  # whitening is fitted on its train split
 
 
 def sts_sets(source: Source) -> list[str]:
-    """The STS sets that a source has; none where it lacks the one whitening is fitted on.
+    """The STS sets of a source; empty if it lacks the set that whitening is fitted on.
 
     >>> from isotrain.tasks.data.demo_generator import DemoSource
     >>> sts_sets(DemoSource())
@@ -214,10 +214,10 @@ def sts_sets(source: Source) -> list[str]:
 def sts_records(
     subject: Subject, sets: Sequence[str], dims: list[int], epsilon: float, most: int | None
 ) -> list[Record]:
-    """Spearman × 100 of cosine and gold, for each set, treatment and layer.
+    """Spearman × 100 of cosine and gold score, for each set, treatment and layer.
 
-    Sentences are means over all their tokens; `most` pairs of a test split are drawn. Whitening is
-    fitted on the sentences of STS-B's train split that are in none of the sets.
+    Sentences are means of all their tokens; `most` pairs of a test split are sampled. Whitening is
+    fitted on the sentences of STS-B's train split that occur in no set.
     """
     records: list[Record] = []
     texts: dict[str, int] = {}

@@ -224,6 +224,6 @@ def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dic
 
 
 def _draws(rows: Numbered, seed: int, stream: str) -> list[float]:
-    """Uniform draws from [0, 1) by number, the same whichever examples are there."""
+    """Uniform draws from [0, 1) by example index, independent of which examples exist."""
     random = Random(f"{seed}/{stream}")
     return [random.random() for _ in range(max(rows, default=-1) + 1)]

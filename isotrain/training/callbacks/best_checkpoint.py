@@ -1,4 +1,4 @@
-"""Best checkpoint and early stopping: which weights a run ends with, and when it stops."""
+"""Best-checkpoint selection and early stopping."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Select = Literal["last", "best", "holdout"]
 class Selection(pl.Callback):
     """Select weights by the monitored score, and stop early.
 
-    Every evaluation after the first optimizer step is a candidate; a later one with an equal score
-    is no better, nor is one that is NaN. `best` scores dev and `holdout` the held-out training
-    examples. The weights of the best candidate are kept in a file, with the layers' frozen
-    statistics, and `restore` loads them at the end. `last` keeps nothing. With `patience` n,
-    training stops after n candidates in a row that were no better than the best one before.
+    Every evaluation after the first optimizer step is a candidate; ties go to the earlier one, and
+    NaN never wins. `best` uses dev and `holdout` the held-out training examples. The weights of the
+    best candidate are saved with the layers' frozen statistics, and `restore` loads them at the
+    end. `last` saves nothing. With `patience` n, training stops after n consecutive candidates
+    without improvement.
 
-    `state` is plain and part of each checkpoint to resume from (see `Checkpoints`). A file that
-    is newer than such a checkpoint is written again, with the same bits, when the run gets there.
+    `state` is plain data and part of each resume checkpoint (see `Checkpoints`). If the file is
+    newer than that checkpoint, the resumed run rewrites it, bit-identical.
 
     Args:
         select: last | best | holdout.
@@ -43,7 +43,7 @@ class Selection(pl.Callback):
         self.key = f"{'holdout' if select == 'holdout' else 'val'}/{score}"
         self.state: dict[str, Any] = {
             "n_candidates": 0,  # candidates so far
-            "step": None,  # of the best one
+            "step": None,  # step of the best one
             "score": None,
             "n_waited": 0,  # candidates since
             "stopped": False,  # by patience
@@ -51,14 +51,14 @@ class Selection(pl.Callback):
         self.is_restored = False
 
     def kept(self, state: dict[str, Any], step: float) -> dict[str, Any] | None:
-        """The file of the best weights of a `state`; None where it needs none.
+        """The file of the best weights of a `state`; None if it needs none.
 
-        From `step` on it may be newer: a killed run got further, and its resumption writes it
-        again.
+        From `step` on it may be newer: the killed run got further, and the resumed run rewrites
+        it.
 
         Raises:
-            DamagedError: the file is gone, not as it was written, or of another step: the run went
-                on with other code or on another machine, and to another score.
+            DamagedError: the file is missing, changed, or of another step: the run was resumed with
+                other code or on another machine, and reached another score.
         """
         if self.select == "last" or state["step"] is None:
             return None
@@ -70,11 +70,11 @@ class Selection(pl.Callback):
         return kept
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Resume from the `state` that a checkpoint holds."""
+        """Restore the `state` of a checkpoint."""
         self.state = dict(state)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop again where the run that is resumed was stopped."""
+        """Stop again if the resumed run had stopped early."""
         trainer.should_stop = trainer.should_stop or self.state["stopped"]
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -94,7 +94,7 @@ class Selection(pl.Callback):
             self.state["stopped"] = trainer.should_stop = True
 
     def restore(self, trainer: pl.Trainer, module: Any) -> bool:
-        """Put the selected weights back, in every process; False where the last ones stay.
+        """Load the selected weights in every process; False if the last ones are kept.
 
         The module keeps their frozen statistics from then on, and logs at their step. Errors are
         those of `kept`.

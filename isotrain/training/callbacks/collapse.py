@@ -1,4 +1,4 @@
-"""The predictions of every evaluation example, and whether they have collapsed. C classes."""
+"""Save predictions of every evaluation, and detect collapsed predictions. C classes."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ from isotrain.training.temperature import scaled_loss
 from isotrain.types import Batch
 
 MAJORITY, SPREAD = "val/predicted_majority_share", "val/spread"
-MOST_ALIKE = 0.99  # share of one class from which on predictions count as collapsed
-LEAST_SPREAD = 0.01  # standard deviation of predictions over that of the labels, likewise
+MOST_ALIKE = 0.99  # share of one class from which predictions count as collapsed
+LEAST_SPREAD = 0.01  # ratio of standard deviations, predictions to labels, likewise
 
 
 class CollapseMonitor(pl.Callback):
-    """Write the predictions of every evaluation; log how far those on dev have collapsed.
+    """Write the predictions of every evaluation; log a collapse measure on dev.
 
-    `predictions/dev.csv` is written at each validation and `test.csv` at a test, in place of the
-    last one, with logits where labels are classes. There `val/predicted_majority_share` = (examples
-    predicted as the most predicted class) / (examples), in [1/C, 1]; the share of the most frequent
-    label is `label_majority` in `result.json`; and `test/scaled_loss`, in [0, ∞), is the log loss
-    of test in nats after temperature scaling on dev. Where labels are scores, `val/spread` =
-    sd(predictions) / sd(labels), in [0, ∞); it is absent where all labels are equal. Examples of
-    all processes count.
+    `predictions/dev.csv` is overwritten at each validation and `test.csv` at each test, with logits
+    if labels are classes. Then `val/predicted_majority_share` = (examples predicted as the most
+    predicted class) / (examples), in [1/C, 1]; the share of the most frequent label is
+    `label_majority` in `result.json`; and `test/scaled_loss`, in [0, ∞), is the test log loss in
+    nats after temperature scaling on dev. If labels are scores, `val/spread` = sd(predictions) /
+    sd(labels), in [0, ∞); it is absent if all labels are equal. Examples of all processes count.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
         self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # index, label, prediction [B]
-        self._logits: list[Tensor] = []  # [B, C], where labels are classes
+        self._logits: list[Tensor] = []  # [B, C], if labels are classes
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Start empty."""
+        """Reset."""
         self._seen, self._logits = [], []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: Any, **__: Any
     ) -> None:
-        """Keep the predictions of a batch of dev or test; held-out examples have no outputs."""
+        """Store the predictions of a dev or test batch; held-out examples have no outputs."""
         if outputs is not None:
             self._seen.append((batch.index, batch.labels, outputs["predictions"]))
             if not batch.labels.is_floating_point():
@@ -57,15 +56,15 @@ class CollapseMonitor(pl.Callback):
     on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the share or spread, and write dev."""
-        if self._seen:  # not with a limit of no batch at all
+        """Log the majority share or spread, and write dev predictions."""
+        if self._seen:  # empty if evaluation is limited to 0 batches
             key, value = self._collapse()
             if not value.isnan():
                 pl_module.log(key, value.float().to(pl_module.device), sync_dist=True)
             self._write(trainer, "dev")
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write test, and log its loss scaled by the temperature that is best on dev."""
+        """Write test predictions, and log the test loss with the temperature fitted on dev."""
         if self._seen:
             test = self._write(trainer, "test")
             dev = read_predictions(self.folder, "dev") if trainer.is_global_zero else None
@@ -100,7 +99,7 @@ class CollapseMonitor(pl.Callback):
 
 
 def _scaled_loss(test: Predictions, dev: Predictions) -> float | None:
-    """The loss of test scaled by dev's temperature; None where that is not defined."""
+    """Test loss with the temperature fitted on dev; None if undefined."""
     if test.logits is None or dev.logits is None:
         return None
     both = [(torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in (test, dev)]
@@ -133,12 +132,12 @@ def spread(sums: Tensor) -> Tensor:
 
 
 def degenerate(scores: Mapping[str, float], monitor: str) -> str:
-    """Why the predictions of a run count as collapsed; empty where they do not.
+    """Why the predictions of a run count as collapsed; empty if they do not.
 
-    They do where at least 99 % of those on dev are one class, where predicted scores have a
-    standard deviation below 1 % of that of the labels, or where the monitored score is NaN (a
-    correlation of constant predictions is). A low score alone is no collapse. Cosines in a narrow
-    cone may be that close and yet in the right order, which the score then shows.
+    Collapsed: at least 99 % of dev predictions are one class; predicted scores have a standard
+    deviation below 1 % of that of the labels; or the monitored score is NaN (the correlation of
+    constant predictions). A low score alone is not a collapse. Cosines in a narrow cone may be
+    that close and still correctly ranked, which the score then shows.
 
     >>> degenerate({"val/accuracy": 0.5, "val/predicted_majority_share": 1.0}, "val/accuracy")
     '100 % of the predictions on dev are one class'

@@ -1,4 +1,4 @@
-"""Stop on a non-finite loss, gradient or weight, with a report of where it came from."""
+"""Stop on a non-finite loss, gradient or weight, with a report of its origin."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ class NonFiniteError(RuntimeError):
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch, for a report; nothing is read from the device without one."""
+    """One micro-batch, for a report; values stay on the device unless one is made."""
 
     loss: Tensor  # averaged over processes
     parts: dict[str, Tensor]  # of this process's loss, by key
-    examples: Tensor  # their numbers in this process, on its device
+    examples: Tensor  # their indices in this process, on its device
 
 
 class NonFiniteGuard:
-    """Refuse an optimizer step on a loss or gradient that is NaN or infinite.
+    """Stop before an optimizer step with a NaN or infinite loss or gradient.
 
-    Losses are noted as they come and looked at together with the gradient norm, once per step:
-    reading a number waits for the device.
+    Losses are stored and checked together with the gradient norm, once per step, because reading a
+    number synchronises with the device.
     """
 
     def __init__(self) -> None:
         self.noted: list[MicroBatch] = []  # since the last optimizer step
 
     def note(self, loss: Tensor, parts: dict[str, Tensor], examples: Tensor) -> None:
-        """Remember a micro-batch, whose `loss` is the same in every process."""
+        """Store a micro-batch, whose `loss` is the same in every process."""
         self.noted.append(MicroBatch(loss.detach(), parts, examples))
 
     def check(self, gradient_norm: Tensor | None, step: int, module: nn.Module) -> None:
-        """Look at the micro-batches of an optimizer step, and forget them.
+        """Check the micro-batches of an optimizer step, and clear them.
 
         Args:
-            gradient_norm: 0-d, the same in every process; None where it may be infinite.
-            step: optimizer steps done before.
-            module: whose parameters and gradients a report measures.
+            gradient_norm: 0-d, the same in every process; None if it may be infinite.
+            step: optimizer steps completed.
+            module: its parameters and gradients are measured in the report.
 
         Raises:
             NonFiniteError: in every process, with a report of the step, the examples and loss
@@ -69,7 +69,7 @@ class NonFiniteGuard:
 def check_weights(module: nn.Module, step: int) -> None:
     """Raise a NonFiniteError if a weight is not finite; called at checkpoints and evaluations.
 
-    Finite gradients can lead there: by a learning rate or weight decay that is too large.
+    Finite gradients can cause this if the learning rate or weight decay is too large.
     """
     weights = dict(module.named_parameters())
     are_finite = torch.stack([torch.isfinite(x).all() for x in weights.values()])
@@ -121,6 +121,6 @@ def _error(
 
 
 def _plain(value: Tensor) -> float | str:
-    """A number; `nan` and `inf` by name, which JSON has no numbers for."""
+    """A number; `nan` and `inf` as text, since JSON has no such numbers."""
     number = float(value)
     return number if math.isfinite(number) else str(number)

@@ -1,4 +1,4 @@
-"""Progress on a terminal: Lightning's bar, with short names for the newest values."""
+"""Terminal progress: Lightning's bar, with short names for the latest values."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Progress(RichProgressBar):
     """Batches of an epoch or evaluation, the time left, and loss, score and isotropy."""
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        """The newest values by their short names."""
+        """The latest values by short name."""
         values: Any = super().get_metrics(trainer, pl_module)
         return short({key: value for key, value in values.items() if key != "v_num"})
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Remove the bars: the summary of the run says what is left to read."""
+        """Remove the bars; the run's summary replaces them."""
         if self.progress is not None:
             self.progress.live.transient = True
         super().teardown(trainer, pl_module, stage)
 
 
 def short(values: Mapping[str, float]) -> dict[str, float]:
-    """Values without stage or layer: of training, then scores, then isotropy.
+    """Values named without stage or layer: training, then scores, then isotropy.
 
     >>> short({"isoscore": 0.2, "val/accuracy": 0.5, "train/loss": 0.7})
     {'loss': 0.7, 'accuracy': 0.5, 'isoscore': 0.2}

@@ -1,4 +1,4 @@
-"""Checkpoints to resume from: bit by bit the state right after an optimizer step."""
+"""Resume checkpoints: the bit-exact state right after an optimizer step."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
 
-KEY = "isotrain"  # of our part of a checkpoint
+KEY = "isotrain"  # key of isotrain's part of a checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
 
 
 class Checkpoints(pl.Callback):
-    """Writes a checkpoint every so many steps, at SIGTERM or Ctrl-C, and when training has ended.
+    """Write a checkpoint every n steps, at SIGTERM or Ctrl-C, and at the end of training.
 
     The state is taken at the start of the next batch, after logging and evaluation, with the loop
     counters of the end of the step. Weights do not change between two steps, so a signal can be
-    answered at any time: within an accumulation with the state of the last step, within an
+    handled at any time: within an accumulation with the state of the last step, within an
     evaluation with a note that it is due.
 
     A checkpoint holds weights, layer statistics and queues, optimizer, schedule, loop counters,
@@ -43,7 +43,7 @@ class Checkpoints(pl.Callback):
 
     Args:
         path: the file.
-        every_steps: optimizer steps between two of them; 0 = only at a signal and at the end.
+        every_steps: optimizer steps between checkpoints; 0 = only at a signal and at the end.
         selection: its state at the step is part of a checkpoint.
     """
 
@@ -51,16 +51,16 @@ class Checkpoints(pl.Callback):
         super().__init__()
         self.path, self.every_steps, self.selection = path, every_steps, selection
         self._step = self._saved_step = 0
-        self._loops: dict[str, Any] | None = None  # counters at the end of the newest step
-        self._state: dict[str, Any] = {}  # what a checkpoint written now would hold
-        self._random: dict[str, Any] | None = None  # to be set at the first batch of a resumed run
-        self._signal = 0  # the number of the signal that has come
-        self._handlers: dict[int, Any] = {}  # of the process, before this run listened
+        self._loops: dict[str, Any] | None = None  # counters at the end of the latest step
+        self._state: dict[str, Any] = {}  # content of a checkpoint written now
+        self._random: dict[str, Any] | None = None  # to restore at the first batch of a resumed run
+        self._signal = 0  # number of the received signal
+        self._handlers: dict[int, Any] = {}  # previous handlers of the process
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember the state to restore when training starts."""
+        """Store the state to restore when training starts."""
         states = checkpoint[KEY]["random"]
         self._random = states[trainer.global_rank if len(states) > trainer.global_rank else 0]
         self._state = checkpoint[KEY] | {
@@ -72,7 +72,7 @@ class Checkpoints(pl.Callback):
         trainer.datamodule.resume(self._state["epoch"], self._state["batches"])  # type: ignore[attr-defined]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Make up for the evaluation that a signal cut off, at its step and epoch."""
+        """Repeat the evaluation that a signal interrupted, at its step and epoch."""
         self.listen()
         if not self._state.get("evaluation_due"):
             return
@@ -88,7 +88,7 @@ class Checkpoints(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """The moment of a checkpoint."""
+        """Take the state, and write a checkpoint if due."""
         if self._random is not None:
             _set_random_state(self._random)
             self._random = None
@@ -98,7 +98,7 @@ class Checkpoints(pl.Callback):
         self.if_asked()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Note the counters of a step."""
+        """Store the loop counters of a step."""
         if trainer.global_step > self._step:
             self._step = trainer.global_step
             self._loops = _counters(trainer)
@@ -117,14 +117,14 @@ class Checkpoints(pl.Callback):
     on_test_batch_end = on_validation_batch_end
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep what is trained: the last evaluations may be cut off."""
+        """Save the trained state: the last evaluations may be interrupted."""
         if self._take(trainer):
             self._save(trainer)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """At a signal, and only then: after an error the state is not to be trusted."""
+        """Save at a signal only: after an error the state may be invalid."""
         if isinstance(exception, SIGTERMException) and trainer.state.fn == "fit" and self._step:
             self._take(trainer, evaluation_due=bool(trainer.validating))
             self._save(trainer)
@@ -132,15 +132,15 @@ class Checkpoints(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Add our part, and the counters of the step."""
+        """Add isotrain's part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
         checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
 
     def listen(self, answer: bool = True) -> None:
-        """Handle SIGTERM and Ctrl-C by stopping where a run can; `answer=False` restores handlers.
+        """Handle SIGTERM and Ctrl-C by stopping at a safe point; `answer=False` restores handlers.
 
-        Lightning's own SIGTERM handler talks to the other processes and can wait forever. A second
+        Lightning's SIGTERM handler talks to other processes and can block forever. A second
         Ctrl-C stops at once.
         """
 
@@ -160,12 +160,12 @@ class Checkpoints(pl.Callback):
             self._handlers = {}
 
     def if_asked(self) -> None:
-        """Stop, in all processes at once, if a signal has come to one of them."""
+        """Stop all processes together if any of them received a signal."""
         if number := int(sum_over_processes(torch.tensor(self._signal))):
             raise SIGTERMException(128 + (self._signal or number))
 
     def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
-        """Take the state after the newest step, if that is not done yet."""
+        """Take the state after the latest step, if not done yet."""
         if self._loops is None:
             return False
         module: Any = trainer.lightning_module
@@ -181,7 +181,7 @@ class Checkpoints(pl.Callback):
             "n_states": [len(optimizer.state) for optimizer in trainer.optimizers],
             "n_bytes": sum(file.n_bytes for file in records),
             "records_sha256": "".join(file.digest.hexdigest() for file in records),
-            "random": _random_state(),  # of this process; a checkpoint has that of each
+            "random": _random_state(),  # of this process; a checkpoint has those of all
         }
         self._loops = None
         return True
@@ -191,9 +191,9 @@ class Checkpoints(pl.Callback):
         for logger in trainer.loggers:
             logger.save()
             if isinstance(logger, RecordLog) and logger.file.n_bytes:
-                sync(logger.file.path)  # else a power cut leaves less than the checkpoint knows
+                sync(logger.file.path)  # else a power cut could lose records
         trainer.save_checkpoint(self.path, weights_only=False)
-        if trainer.is_global_zero:  # for who looks at the run without torch
+        if trainer.is_global_zero:  # for readers without torch
             write_json(self.path.with_suffix(".json"), {"step": self._step})
         self._saved_step = self._step
 
@@ -201,13 +201,13 @@ class Checkpoints(pl.Callback):
 class AtomicFiles(TorchCheckpointIO):
     """Write a checkpoint by `save_checkpoint`.
 
-    Lightning's own way leads through the system's temporary folder, which may be small.
+    Lightning would write through the system's temporary folder, which may be small.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write it atomically, with its digest."""
+        """Write atomically, with a digest."""
         save_checkpoint(checkpoint, Path(path))
 
 
@@ -221,7 +221,7 @@ def check_content(
     """Compare names, lengths and shapes of a checkpoint with those of the run that would load it.
 
     Raises:
-        DamagedError, LookupError: something is missing, or of other parts.
+        DamagedError, LookupError: something is missing, or belongs to other parts.
     """
     groups = module.new_optimizer().state_dict()["param_groups"]
     names = ("epoch", "batches", "evaluated_step", "evaluation_due", "random")
@@ -258,7 +258,7 @@ def _fits(own: Any, stored: Any) -> bool:
 
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:
-    """Lightning's loop counters at the end of a batch, in its form of an epoch under way."""
+    """Lightning's loop counters at the end of a batch, in the form of a running epoch."""
     loops = deepcopy(trainer.fit_loop.state_dict())
     for progress in loops["epoch_progress"].values():
         progress["ready"] = progress["started"] = progress["processed"] + 1
@@ -267,7 +267,7 @@ def _counters(trainer: pl.Trainer) -> dict[str, Any]:
 
 
 def _random_state() -> dict[str, Any]:
-    """The random states of this process, in plain containers."""
+    """Random states of this process, as plain containers."""
     state: Any = np.random.get_state(legacy=True)
     kind, keys, *rest = state
     return {

@@ -22,20 +22,20 @@ from isotrain.types import Batch
 
 
 class ResumableLogger(Logger):
-    """A logger that knows what it has of an earlier process, and how to end its run."""
+    """A logger that knows which records it already has, and how to end its run."""
 
-    n_records_held: int = 0  # records that it has already, and must not get again
+    n_records_held: int = 0  # records that it already has and must not get again
 
     def close(self, failed: bool) -> None:
-        """End the run at the service; by default there is none."""
+        """End the run at the service, if any."""
 
 
 class RecordLog(Logger):
     """Write records to a file, and their scalars (`isotrain.runs.keys.few`) to other loggers.
 
-    After a resume a `ResumableLogger` gets each record once; any other logger may have the newest
-    one twice after a kill. A logger that fails is left out from then on, with a notice. Only rank 0
-    writes. The isotropy values of `headline` metrics are among the scalars.
+    After a resume a `ResumableLogger` gets each record once; any other logger may have the latest
+    one twice after a kill. A logger that fails is dropped with a notice. Only rank 0 writes. The
+    isotropy values of `headline` metrics are among the scalars.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class RecordLog(Logger):
     ) -> None:
         super().__init__()
         self.file, self.others, self.headline = RecordFile(path), list(others), tuple(headline)
-        self.opened = tuple(others)  # to be closed in the end, also those that were left out
-        self._held = [0] * len(self.others)  # records that each of them has already
+        self.opened = tuple(others)  # to close at the end, including dropped ones
+        self._held = [0] * len(self.others)  # records that each already has
         self._coming: dict[str, float] = {}  # values of the next record
         self._trained: list[tuple[int, Tensor, float]] = []  # see `count`
         self._started = time.perf_counter()
@@ -63,7 +63,7 @@ class RecordLog(Logger):
     def resume(self, n_bytes: int) -> None:
         """Truncate the file to the `n_bytes` of a checkpoint, and append from there.
 
-        A `ResumableLogger` gets the records that it lacks; others are taken to have all.
+        A `ResumableLogger` gets its missing records; others are assumed to have all.
         """
         n_before = self.file.path.read_bytes().count(b"\n") if self._held and n_bytes else 0
         records = self.file.cut(n_bytes)
@@ -78,7 +78,7 @@ class RecordLog(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
-        """Passed on; `config.yaml` has the configuration of the file."""
+        """Forward to the others; for the file, `config.yaml` has the configuration."""
         self.each(lambda other: other.log_hyperparams(params))
 
     def join(self, values: Mapping[str, float]) -> None:
@@ -87,7 +87,7 @@ class RecordLog(Logger):
 
     @rank_zero_only
     def count(self, n_examples: int, n_tokens: Tensor, seconds: float) -> None:
-        """Count a training batch for the examples and tokens per second of the next record."""
+        """Count a training batch towards the throughput in the next record."""
         self._trained.append((n_examples, n_tokens, seconds))
 
     @rank_zero_only
@@ -119,7 +119,7 @@ class RecordLog(Logger):
         self.each(lambda other: other.log_metrics(scalars, step) if number >= held[other] else None)
 
     def each(self, action: Callable[[Logger], Any]) -> None:
-        """Apply an action to every other logger; one that fails is left out from then on."""
+        """Apply an action to every other logger; one that fails is dropped."""
         for other in list(self.others):
             try:
                 action(other)
@@ -132,8 +132,8 @@ class RecordLog(Logger):
 class Throughput(pl.Callback):
     """Log examples and tokens per second of training steps, over all processes.
 
-    Without data loading, evaluation and monitor; processes are taken to have as many tokens as
-    rank 0.
+    Excludes data loading, evaluation and monitor; all processes are assumed to have as many tokens
+    as rank 0.
     """
 
     _started = 0.0
@@ -145,7 +145,7 @@ class Throughput(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Count the batch; nothing waits for the device."""
+        """Count the batch without device synchronisation."""
         seconds, world = time.perf_counter() - self._started, trainer.world_size
         for log in trainer.loggers:
             if isinstance(log, RecordLog):
@@ -168,7 +168,7 @@ def open_loggers(
 ) -> None:
     """Give the trainer a `RecordLog` with the loggers of `builders`, (save_dir, name) -> logger.
 
-    Only rank 0 opens any; one that cannot be opened is left out with a notice. `params` are those
+    Only rank 0 opens any; one that cannot be opened is dropped with a notice. `params` are those
     of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
     """
     others = []
@@ -186,14 +186,14 @@ def open_loggers(
 
 
 def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
-    """Close them all, also those that were left out: their runs are open at a service."""
+    """Close all loggers, including dropped ones: their runs are open at a service."""
     for log in trainer.loggers:
         log.finalize("failed" if failed else "success")
         for logger in log.opened if isinstance(log, RecordLog) else ():
             try:
                 if isinstance(logger, ResumableLogger):
                     logger.close(failed)
-                elif isinstance(logger, WandbLogger):  # Lightning's own: the next run would join it
+                elif isinstance(logger, WandbLogger):  # Lightning's: the next run would join it
                     logger.experiment.finish(exit_code=int(failed))
             except Exception as error:  # whatever a third party's logger may raise
                 say(left_out(type(logger).__name__, error))

@@ -12,8 +12,8 @@ from isotrain.training.loggers.jsonl import ResumableLogger
 class TensorBoardRun(ResumableLogger, TensorBoardLogger):
     """Lightning's logger; after a resume it gets every record again.
 
-    One file of events a process: Lightning closes it at the end of training and opens another to
-    test, and TensorBoard, which reads files by name, may then take the older one for a restart.
+    One event file per process: Lightning closes it after training and opens another for testing,
+    and TensorBoard, which reads files by name, may then take the older one for a restart.
     """
 
     def finalize(self, status: str) -> None:
@@ -26,10 +26,10 @@ class TensorBoardRun(ResumableLogger, TensorBoardLogger):
 
 
 def build_tensorboard_logger(save_dir: str | Path, name: str) -> TensorBoardRun:
-    """A logger into `<save_dir>/tensorboard`; `name` is shown by its folder's path already.
+    """A logger into `<save_dir>/tensorboard`; its path already shows `name`.
 
-    An earlier process may have been killed before its events were flushed. Its events are
-    purged, and the records that are kept are sent again.
+    An earlier process may have been killed before flushing its events. Its events are purged, and
+    the kept records are sent again.
     """
     return TensorBoardRun(
         str(save_dir), name="tensorboard", version="", default_hp_metric=False, purge_step=0

@@ -1,4 +1,4 @@
-"""Weights & Biases: online with a key, offline without one; it never blocks a run."""
+"""Weights & Biases logger: online with a key, offline without; it never blocks a run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from isotrain.runs.files import replace_text
 from isotrain.runs.secrets import redacted
 from isotrain.training.loggers.jsonl import ResumableLogger
 
-STEP = "trainer/global_step"  # the one x-axis of all curves
+STEP = "trainer/global_step"  # the x-axis of all curves
 
 
 class WandbRun(ResumableLogger, WandbLogger):
-    """Lightning's logger of a run that is open, which also shows and closes a finished one.
+    """Lightning's logger for an open run, which can also publish and close a finished one.
 
     Args:
-        run: as `wandb.init` gives it.
+        run: the result of `wandb.init`.
         timeout_s: seconds that the end of the run waits for uploads; for the message.
     """
 
     def __init__(self, run: Any, timeout_s: float) -> None:
         super().__init__(experiment=run)
         self.timeout_s = timeout_s
-        # Records that the service has got; `run.step` is 0 until the first one is logged.
+        # Records that the service has received; `run.step` is 0 until the first one is logged.
         self.n_records_held = 0 if run.offline else run.starting_step
 
     def publish(
@@ -53,10 +53,10 @@ class WandbRun(ResumableLogger, WandbLogger):
                     self.experiment.log({**objects, STEP: step})
 
     def close(self, failed: bool) -> None:
-        """End the run with exit code 0, or 1 where it failed.
+        """End the run with exit code 0, or 1 if it failed.
 
-        Waits for uploads as long as `timeout_s` allows; what is not sent by then stays on disk,
-        and the command that sends it is printed, as for an offline run.
+        Waits up to `timeout_s` for uploads; unsent data stays on disk, and the upload command is
+        printed, as for an offline run.
         """
         run = self.experiment
         command = f"wandb sync {Path(run.dir).parent}"
@@ -81,21 +81,21 @@ def build_wandb_logger(
 ) -> WandbRun:
     """A logger whose run is online when a key is configured and offline otherwise.
 
-    `WANDB_MODE` overrides that. When the service cannot be reached, or refuses, the run continues
-    offline. Machine metadata, command line, code and printed lines are not sent: each can hold
-    secrets.
+    `WANDB_MODE` overrides that. If the service is unreachable or rejects the run, it continues
+    offline. Machine metadata, command line, code and terminal output are not sent, as they may
+    contain secrets.
 
     The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
-    online from the record the service has got to, offline in a new folder with all records, to be
-    synced in place of the older ones.
+    online from the last record at the service, offline in a new folder with all records, to be
+    synced instead of the older ones.
 
     Args:
         project: of W&B.
-        group: runs shown together.
+        group: groups runs in W&B.
         save_dir: folder of the run.
         name: shown in W&B.
         job_type: what kind of run it is, such as train.
-        tags: words to find it by.
+        tags: search tags.
         timeout_s: seconds to wait for the service at the start, and for the last uploads.
 
     Raises:
@@ -111,7 +111,7 @@ def build_wandb_logger(
     run_id = id_file.read_text("utf-8") if id_file.is_file() else uuid4().hex[:8]
     replace_text(id_file, run_id)
 
-    # W&B's error reports would keep the process when the network is gone.
+    # W&B's error reports would block the process without a network.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     settings = wandb.Settings(
         x_disable_meta=True,
@@ -128,7 +128,7 @@ def build_wandb_logger(
         **redacted(named),
         "id": run_id,
         "resume": "allow",
-        "reinit": "create_new",  # whatever other run this process has open stays apart
+        "reinit": "create_new",  # separate from other open runs of this process
         "dir": str(save_dir),
         "settings": settings,
     }
@@ -138,16 +138,16 @@ def build_wandb_logger(
     except Exception as error:  # no network, no quota, a bad key, a time-out
         reason = redacted(str(error))
         say(f"W&B: {reason}; this run is logged offline (wandb sync sends it later)")
-        wandb.teardown(exit_code=1)  # else the failed try holds the id
+        wandb.teardown(exit_code=1)  # else the failed attempt holds the id
         run = wandb.init(mode="offline", **options)
-    run.define_metric(STEP)  # Lightning does this only for runs that it opens itself
+    run.define_metric(STEP)  # Lightning does so only for runs that it opens
     run.define_metric("*", step_metric=STEP, step_sync=True)
     return WandbRun(run, timeout_s)
 
 
 @contextmanager
 def staged_in(folder: Path) -> Iterator[None]:
-    """Files of tables wait for their upload in a folder of the run, not in the home directory."""
+    """Stage table files for upload in the run folder, not in the home directory."""
     given = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = given or str(folder.absolute())
     try:

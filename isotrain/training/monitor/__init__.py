@@ -1,5 +1,5 @@
 """The isotropy monitor.
 
-`callback.py` decides when, `sampling.py` which embeddings, `measurement.py` what is computed of
-them, `snapshot_arrays.py` what is stored of spectra and maps.
+`callback.py` decides when to measure, `sampling.py` which embeddings, `measurement.py` computes
+the metrics, `snapshot_arrays.py` the stored spectra and maps.
 """

@@ -23,16 +23,16 @@ from isotrain.types import Batch, RowMetric
 
 
 class IsotropyMonitor(pl.Callback):
-    """Logs `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
+    """Log `isotropy/<metric>/layer_LL/<view>` and `isotropy/<metric>/<site>/<before|after>`.
 
-    At every validation it measures at most `max_rows` embeddings of dev in each cloud, always the
+    At every validation it measures up to `max_rows` embeddings of dev in each cloud, always the
     same ones (see `CloudSampler`), and the effect of each isotropy layer (`site_measures`, logged
     as `val/<site>/<name>`). Without an isotropy layer, a site logs its output only. Metrics that
-    need `reference` compare with the same embeddings at step 0. Training steps whose result has an
-    `output` are measured under `train_isotropy/`, with dropout.
+    need `reference` compare with the same embeddings at step 0. Training steps with an `output`
+    are measured under `train_isotropy/`, with dropout.
 
     Loggers get the scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, in the
-    record of the evaluation. `newest` has the values of the newest evaluation.
+    record of the evaluation. `newest` has the values of the latest evaluation.
 
     Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, whatever the size of the data.
     It doubles if a metric compares with step 0.
@@ -41,7 +41,7 @@ class IsotropyMonitor(pl.Callback):
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; one with an argument
             `labels`, `groups` or `reference` gets classes (five slices of scores), words, or the
             embeddings of the first evaluation.
-        max_rows: embeddings of each cloud, at most.
+        max_rows: maximum number of embeddings per cloud.
         headline: names of values that progress bar and loggers show (`lid_value`, not `lid`).
         views: of each layer: cls, tokens, mean.
         map_rows: embeddings on the map of a snapshot (see `isotrain.runs.snapshots`); 0 = no
@@ -63,20 +63,20 @@ class IsotropyMonitor(pl.Callback):
         self.max_rows, self.headline, self.views = max_rows, list(headline), tuple(views)
         self.map_rows, self.folder = map_rows, folder
         self.newest: dict[str, float] = {}
-        self._rows: CloudSampler | None = None  # of the evaluation under way
-        self._step_rows: CloudSampler | None = None  # of the optimizer step under way
+        self._rows: CloudSampler | None = None  # of the running evaluation
+        self._step_rows: CloudSampler | None = None  # of the current optimizer step
         self._reference: dict[str, tuple[Tensor, Tensor]] = {}  # ids, embeddings of each cloud
 
     def state_dict(self) -> dict[str, Any]:
-        """The reference: a resumed run compares with the same embeddings."""
+        """The reference embeddings, so that a resumed run compares with the same ones."""
         return {"reference": {name: list(pair) for name, pair in self._reference.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the reference of the checkpoint."""
+        """Restore the reference of the checkpoint."""
         self._reference = {name: tuple(pair) for name, pair in state_dict["reference"].items()}
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Start empty."""
+        """Reset the sampler."""
         self._rows = None if trainer.sanity_checking else self._empty(pl_module)
 
     def on_validation_batch_end(
@@ -93,7 +93,7 @@ class IsotropyMonitor(pl.Callback):
             self._rows.offer(batch, outputs["output"])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Measure the kept embeddings and log every value."""
+        """Measure the sampled embeddings and log every value."""
         if self._rows is None:
             return
         rows, self._rows = self._rows, None
@@ -110,7 +110,7 @@ class IsotropyMonitor(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Sample a training batch that has an output; measure once its step is made."""
+        """Sample a training batch with an output; measure after its optimizer step."""
         if not isinstance(outputs, Mapping) or "output" not in outputs:
             return
         rows = self._step_rows = self._step_rows or self._empty(pl_module)
@@ -128,7 +128,7 @@ class IsotropyMonitor(pl.Callback):
             self._send(trainer, values, join=False)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Forget half a step or evaluation."""
+        """Discard an incomplete step or evaluation."""
         self._rows = self._step_rows = None
 
     def _empty(self, module: Any) -> CloudSampler:
@@ -138,7 +138,7 @@ class IsotropyMonitor(pl.Callback):
 
     @torch.no_grad()
     def _evaluate(self, rows: CloudSampler, module: Any) -> dict[str, float]:
-        """Every value of an evaluation; and its snapshot, where there is a folder for it."""
+        """Measure every value of an evaluation, and write its snapshot if there is a folder."""
         values: dict[str, float] = {}
         arrays: dict[str, np.ndarray] = {}
         tokenizer = module.model.encoder.tokenizer
@@ -148,7 +148,7 @@ class IsotropyMonitor(pl.Callback):
             with self._snapshot_errors():
                 if self.folder is not None and self.map_rows:
                     arrays |= snapshot_of(cloud, self.map_rows, rows.frequency_V, tokenizer)
-            if before_ND is not None:  # the input of the layer whose output this is
+            if before_ND is not None:  # the input of the layer with this output
                 queue_MD = module.model.transforms[cloud.where].recent_rows()
                 queue_MD = None if queue_MD is None else queue_MD.cpu()
                 labels_N = cloud.label_N if cloud.is_owned else None
@@ -162,7 +162,7 @@ class IsotropyMonitor(pl.Callback):
 
     @contextmanager
     def _snapshot_errors(self) -> Iterator[None]:
-        """A solver that fails, or a full disk, costs the snapshots and never the run."""
+        """A solver failure or full disk disables snapshots but does not stop the run."""
         try:
             yield
         except (OSError, RuntimeError) as error:
@@ -170,7 +170,7 @@ class IsotropyMonitor(pl.Callback):
             rank_zero_warn(f"no more snapshots are taken ({type(error).__name__}: {error})")
 
     def _values(self, cloud: SampledCloud, of: str) -> dict[str, float]:
-        """Those of one cloud, by key."""
+        """Values of one cloud, by key."""
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
         found = self.measure(cloud, reference_ND if is_known else None)
@@ -186,7 +186,7 @@ class IsotropyMonitor(pl.Callback):
                 logger.log_metrics(values, trainer.global_step)
 
     def _show(self, module: Any) -> None:
-        """The first headline metric in the bar: of the last layer's tokens, where they are seen."""
+        """Show the first headline metric in the bar: for the last layer's tokens, if measured."""
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
         curves = {key: parse_key(key) for key in self.newest}
         for name in self.headline[:1]:

@@ -1,4 +1,4 @@
-"""Metrics of one point cloud, and what a layer did to it. N embeddings, D width, M queued."""
+"""Metrics of one cloud, and effect of a layer on it. N embeddings, D width, M queued."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from isotrain.types import RowMetric
 class Measurement:
     """Values of every metric of one cloud, by `<metric>`, and `n_rows`.
 
-    Embeddings with a NaN are left out and counted in `n_rows_not_finite`. Where a metric is not
-    defined for a cloud (too few embeddings, one class) its value is absent, with one warning a
-    metric. One that needs words or a reference is absent where there are none.
+    Embeddings with a NaN are left out and counted in `n_rows_not_finite`. If a metric is undefined
+    for a cloud (too few embeddings, one class) its value is absent, with one warning per metric.
+    A metric that needs words or a reference is absent if there are none.
 
     Args:
         metrics: functions `[N, D] -> scalar` (or a flat dict of them) by name; groups are words by
@@ -37,18 +37,18 @@ class Measurement:
 
     @property
     def compares(self) -> bool:
-        """Whether any metric asks for reference embeddings."""
+        """Whether any metric needs reference embeddings."""
         return "reference" in self.needs.values()
 
     def __call__(self, cloud: SampledCloud, reference_ND: Tensor | None) -> dict[str, float]:
-        """The values of one cloud; `reference` are the embeddings of the same ids to compare."""
+        """The values of one cloud; `reference` has the embeddings of the same ids."""
         finite_N = cloud.finite_N
         n, n_lost = int(finite_N.sum()), int((~finite_N).sum())
         values: dict[str, float] = {"n_rows": n}
         if n_lost:
             values["n_rows_not_finite"] = n_lost
         if n < 2:
-            return values  # no pair to measure; the count says so
+            return values  # no pair to measure; the count shows it
         known = {"labels": label_classes(cloud.label_N), "reference": reference_ND}
         if cloud.token_N is not None:
             known |= {"words": cloud.token_N, "sentences": sentence_of(cloud.id_N)}
@@ -77,11 +77,11 @@ class Measurement:
 def value_names(
     metrics: Mapping[str, RowMetric], max_rows: int, width: int
 ) -> dict[str, list[str]]:
-    """Names of the values of each metric, tried on a random cloud of the run's size.
+    """Names of each metric's values, determined on a random cloud of the run's size.
 
     Raises:
-        ValueError: a metric that could measure no cloud of the run, or gives something else than
-            0-d tensors.
+        ValueError: a metric is undefined for every cloud of the run, or does not return 0-d
+            tensors.
     """
     x_ND = torch.randn(min(max_rows, 4096), width, generator=torch.Generator().manual_seed(0))
     cloud, number_N = Cloud(x_ND), torch.arange(len(x_ND))
@@ -91,7 +91,7 @@ def value_names(
         try:
             needed = {need: extras[need] for need in [needs(metric)] if need != "rows"}
             found = flat(name, call_metric(metric, cloud, **needed))
-        except Exception as error:  # of a metric of the user's own, whatever it is
+        except Exception as error:  # a user's metric may raise anything
             is_refusal = isinstance(error, ValueError)
             problem = str(error) if is_refusal else f"{error!r}{raised_at(error)}"
             raise ValueError(f"metric.{name}, tried on {len(x_ND)} rows: {problem}") from error
@@ -118,7 +118,7 @@ def site_measures(
       their rms distance from it; 0 = the statistics fit.
     - `queue_spread`: the queue's rms distance from its mean over that of the embeddings; 1 = fit.
 
-    What is not defined is absent.
+    Undefined values are absent.
 
     >>> x = torch.tensor([[2.0, 0.0], [-2.0, 0.0]])
     >>> found = site_measures(x, x / 2, torch.tensor([0, 1]), x + 1.0)

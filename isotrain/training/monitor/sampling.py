@@ -29,9 +29,9 @@ class SampledCloud:
     view: str  # cls, tokens, mean; before, after
     x_ND: Tensor
     id_N: Tensor  # see row_ids
-    label_N: Tensor  # class, or score, of the example that each embedding comes from
-    token_N: Tensor | None  # token ids; None where an embedding is not that of one word
-    is_owned: bool = False  # whether each embedding is that of a whole example
+    label_N: Tensor  # class or score of each embedding's example
+    token_N: Tensor | None  # token ids; None if embeddings are not of single tokens
+    is_owned: bool = False  # whether each embedding represents a whole example
 
     @property
     def name(self) -> str:
@@ -40,21 +40,21 @@ class SampledCloud:
 
     @cached_property
     def finite_N(self) -> Tensor:
-        """Which embeddings have no NaN and no infinity."""
+        """Mask of the finite embeddings."""
         return torch.isfinite(self.x_ND).all(dim=1)
 
     @cached_property
     def finite(self) -> Cloud:
-        """The finite embeddings, whose moments and spectra are computed once."""
+        """The finite embeddings as a cloud, whose moments and spectra are cached."""
         return Cloud(self.x_ND if self.finite_N.all() else self.x_ND[self.finite_N], min_rows=1)
 
 
 class CloudSampler:
-    """Keeps at most `max_rows` embeddings of each layer and view, and of each site.
+    """Sample up to `max_rows` embeddings of each layer and view, and of each site.
 
-    They are those whose ids hash lowest: the same ones for any batch size, evaluation and number of
-    processes. `views` are those of a layer: cls, tokens, mean. `bare` sites have no isotropy layer
-    and one cloud.
+    Those with the lowest id hashes are kept: the same ones for any batch size, evaluation and
+    number of processes. `views` are those of a layer: cls, tokens, mean. `bare` sites have no
+    isotropy layer and one cloud.
     """
 
     def __init__(self, max_rows: int, views: Collection[str], bare: Collection[str] = ()) -> None:
@@ -62,10 +62,10 @@ class CloudSampler:
         self._views = {view: Reservoir(max_rows) for view in views}
         self._sites: dict[str, Reservoir] = {}
         self._owned: set[str] = set()
-        self.frequency_V = torch.zeros(0, dtype=torch.long)  # of each token id that was offered
+        self.frequency_V = torch.zeros(0, dtype=torch.long)  # of each offered token id
 
     def offer(self, batch: Batch, output: ModelOutput) -> None:
-        """Look at a batch; only embeddings that stay are copied."""
+        """Sample from a batch; only selected embeddings are copied."""
         states, mask_AT, token_AT = output.hidden_states, batch.attention_mask, batch.input_ids
         seen_V = torch.bincount(token_AT[mask_AT.bool()].cpu())
         self.frequency_V = _sum([self.frequency_V, seen_V])
@@ -92,7 +92,7 @@ class CloudSampler:
             self._sites.setdefault(site, Reservoir(self.max_rows)).add(rows.ids, clouds, facts)
 
     def exchange(self) -> None:
-        """Keep, in every process, what one process would keep."""
+        """Merge over processes: each then has the single-process sample."""
         for kept in (*self._views.values(), *self._sites.values()):
             kept.exchange()
         counts, _ = all_gather(self.frequency_V)
@@ -100,7 +100,7 @@ class CloudSampler:
         self.frequency_V = _sum(counts.split(lengths.tolist()))
 
     def clouds(self) -> Iterator[SampledCloud]:
-        """One cloud after the other, its embeddings in the order of their hashes."""
+        """One cloud after the other, embeddings sorted by hash."""
         for view, kept in self._views.items():
             names = [(layer_name(number), view) for number in range(kept.n_clouds)]
             yield from _clouds(kept, names, is_owned=False)
@@ -115,10 +115,10 @@ class CloudSampler:
 
 
 class Reservoir:
-    """The `budget` embeddings whose ids hash lowest, for G clouds that share their ids.
+    """The `budget` embeddings with the lowest id hashes, for G clouds that share their ids.
 
     The same ones for any order and batch size. Facts of an embedding, such as its label, keep
-    their own type. Memory is G·M·D·4 bytes plus ids and facts, whatever the size of the data.
+    their dtype. Memory is G·M·D·4 bytes plus ids and facts, independent of the data size.
 
     >>> r = Reservoir(2)
     >>> r.add(torch.arange(4), [torch.arange(4.0)[:, None]], [torch.arange(4)])
@@ -143,18 +143,18 @@ class Reservoir:
         facts: Sequence[Tensor] = (),
         at_N: Tensor | None = None,
     ) -> None:
-        """Offer embeddings; those that stay are copied to CPU memory, as float32.
+        """Offer embeddings; selected ones are copied to CPU memory as float32.
 
-        `at` says where in the clouds and facts each id is; None = in the order of the ids.
+        `at` gives the position of each id in clouds and facts; None = in the order of the ids.
         """
         offered = [*facts, *clouds]
-        if not self.n_clouds:  # also where no embedding comes: another process may have some
+        if not self.n_clouds:  # even without embeddings: another process may have some
             self.n_facts, self.n_clouds = len(facts), len(clouds)
             empty = [*(x[:0] for x in facts), *(x[:0].float() for x in clouds)]
             self._columns += [x.detach().cpu() for x in empty]
         hashes_N = hash_ids(ids_N)
         chosen = torch.arange(len(ids_N), device=ids_N.device)
-        if len(self) == self.budget:  # most embeddings of a long evaluation end here, uncopied
+        if len(self) == self.budget:  # most embeddings of a long evaluation are skipped here
             chosen = chosen[hashes_N < self._columns[0].max().to(hashes_N.device)]
         if len(chosen) > self.budget:
             chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
@@ -174,7 +174,7 @@ class Reservoir:
             self._columns[number] = column
 
     def exchange(self) -> None:
-        """Keep the embeddings that hash lowest over all processes; afterwards each has the same."""
+        """Keep the lowest hashes over all processes; all then have the same sample."""
         kept = all_gather(self._columns[0])[0].argsort()[: self.budget]
         self._columns = [all_gather(column)[0][kept] for column in self._columns]
 
@@ -185,15 +185,15 @@ class Reservoir:
 
     @property
     def ids(self) -> Tensor:
-        """The kept ids, in the order of their hashes."""
+        """The kept ids, sorted by hash."""
         return self._sorted(1)
 
     def fact(self, number: int) -> Tensor:
-        """One fact of the kept embeddings, in the order of their hashes."""
+        """One fact of the kept embeddings, sorted by hash."""
         return self._sorted(2 + number)
 
     def cloud(self, number: int) -> Tensor:
-        """The kept embeddings of one cloud (a copy), in the order of their hashes."""
+        """The kept embeddings of one cloud (a copy), sorted by hash."""
         return self._sorted(2 + self.n_facts + number)
 
     def _sorted(self, number: int) -> Tensor:
@@ -210,6 +210,6 @@ def _clouds(
 
 
 def _sum(counts: Sequence[Tensor]) -> Tensor:
-    """The sum of counts of token ids, each up to the largest id that it has seen."""
+    """Sum of token id counts of different lengths (each up to its largest id)."""
     n = max(len(count) for count in counts)
     return torch.stack([pad(count, (0, n - len(count))) for count in counts]).sum(dim=0)

@@ -1,6 +1,6 @@
 """The arrays of a snapshot of an evaluation (see `isotrain.runs.snapshots`).
 
-N embeddings, D width, M of them on the map, S eigenvalues, V token ids.
+N embeddings, D width, M embeddings on the map, S eigenvalues, V token ids.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def snapshot_of(
 ) -> dict[str, np.ndarray]:
     """The arrays of one cloud, and of its group, by name.
 
-    A cloud with an embedding that is not finite, or without scatter, has no spectrum and no map.
+    A cloud with a non-finite embedding, or without scatter, has no spectrum and no map.
 
     Args:
         cloud: the embeddings.
-        n_map: how many of them are on the map, at most.
-        frequency_V: how often each token id occurs.
-        tokenizer: that knows the text of a token id; None where there is none.
+        n_map: maximum number of embeddings on the map.
+        frequency_V: count of each token id.
+        tokenizer: gives the text of a token id; None if not needed.
     """
     group, arrays = group_of(cloud.where, cloud.view), {}
     if len(cloud.x_ND) > 1 and cloud.finite_N.all():
@@ -55,8 +55,8 @@ def cloud_arrays(x: Tensor | Cloud, n_map: int, clusters: bool) -> dict[str, Ten
     """Spectrum `[S]`, map `[M, 2]` and clusters `[M]` of a cloud `[N, D]`.
 
     The spectrum is that of the covariance: S = min(N − 1, D) eigenvalues in descending order. The
-    map has the first M = min(N, n_map) embeddings minus the mean of all, along the two leading
-    principal directions of all. The clusters are those of k-means with K = 8 on these M. Empty
+    map has the first M = min(N, n_map) embeddings minus the global mean, along the two leading
+    global principal directions. The clusters are those of k-means with K = 8 on these M. Empty
     for a cloud without scatter.
 
     >>> x = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -69,10 +69,10 @@ def cloud_arrays(x: Tensor | Cloud, n_map: int, clusters: bool) -> dict[str, Ten
         return {}
     rank = min(cloud.n - 1, cloud.d)
     total = cloud.gram_SS.trace()
-    value_S, vector_SS = torch.linalg.eigh((cloud.gram_SS / total).float())  # a third quicker
+    value_S, vector_SS = torch.linalg.eigh((cloud.gram_SS / total).float())  # a third faster
     value_S, vector_SS = value_S.double() * total, vector_SS.double()
     top_S2 = vector_SS[:, -2:].flip(1)
-    if cloud.n < cloud.d:  # the Gram matrix is that of the embeddings
+    if cloud.n < cloud.d:  # the Gram matrix is [N, N]
         map_M2 = top_S2[:n_map] * value_S[-2:].flip(0).clamp_min(0.0).sqrt()
     else:
         map_M2 = (cloud.rows[:n_map] * cloud.unit - cloud.mean_D) @ top_S2
