@@ -1,9 +1,9 @@
 """Uses of the confirmed embeddings: transfer, sign-bit codes, short vectors, nearest neighbours.
 
 `python docs/where_isotropy_pays/uses.py RUNS DATA OUT`: RUNS is the output_dir of a finished
-where_isotropy_pays_scaled; DATA has stsb/, sts12/ ... and
-sickr/; OUT gets uses.csv. Embeddings are those that the cosine is taken of: behind the layer, from
-an export to sentence-transformers (extra `export`), in float32.
+where_isotropy_pays_scaled, DATA has stsb/, sts12/ ... and sickr/, OUT gets uses.csv. Embeddings are
+the layer output, of which the cosine is taken, from an export to sentence-transformers (extra
+`export`), in float32.
 
 - Transfer: Spearman on STS12 to STS16 and SICK-R. STS-B was drawn from STS12 to STS17, so pairs
   with a sentence of its train or dev are left out.

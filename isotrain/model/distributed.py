@@ -79,7 +79,7 @@ class WholeBatch:
     def gather(self, x_ND: Tensor, sums_gradient: bool = True) -> Tensor:
         """All-gather embeddings in that order.
 
-        Without `sums_gradient`, every process must receive the whole gradient, as after
+        Pass `sums_gradient=False` if every process receives the whole gradient anyway, as after
         `with_whole_gradient`.
         """
         return _gathered(x_ND, self._sizes, sums_gradient)[self._order]

@@ -49,7 +49,7 @@ def take_paths(
     if on_cpu and str(cfg.trainer.get("precision")).startswith("bf16"):
         paths["bf16"] = SLOW_BF16 if bf16_speedup() < 1 else TAKEN
         if paths["bf16"] == SLOW_BF16:
-            rank_zero_warn(f"trainer.precision={cfg.trainer.precision}: {SLOW_BF16}")
+            rank_zero_warn(f"trainer.precision={cfg.trainer.precision}: {SLOW_BF16}; use 32-true")
     if paths["dropout"] == TAKEN:
         draw_lanes(encoder)
     if takes_attention(encoder) and TAKEN in paths.values():

@@ -193,7 +193,7 @@ def _less(name: str, of: Estimate, less: Estimate) -> Measures:
 
 
 def _in_quadrature(name: str, of: tuple[float, float], less: tuple[float, float]) -> Measures:
-    """The same for sets of n embeddings without jackknife; errors are added in quadrature."""
+    """The same for sets of fixed size n, which allow no jackknife; errors add in quadrature."""
     return {
         name: of[0],
         f"{name}_error": of[1],

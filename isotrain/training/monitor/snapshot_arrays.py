@@ -32,7 +32,7 @@ def snapshot_of(
         cloud: the embeddings.
         n_map: maximum number of embeddings on the map.
         frequency_V: count of each token id.
-        tokenizer: gives the text of a token id; None if not needed.
+        tokenizer: gives the text of a token id; None for an encoder without one.
     """
     group, arrays = group_of(cloud.where, cloud.view), {}
     if len(cloud.x_ND) > 1 and cloud.finite_N.all():
