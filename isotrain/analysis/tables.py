@@ -44,13 +44,18 @@ class Frames:
     def of(self, kind: str) -> pd.DataFrame:
         """The records of a kind; missing values are None."""
         own = [record for record in self.records if record["kind"] == kind]
-        frame = pd.DataFrame(own, dtype=object)
-        return frame.where(frame.notna(), None)
+        return without_nan(pd.DataFrame(own, dtype=object))
 
     @property
     def weights(self) -> list[Cell]:
         """The measured weights: `as given`, or `before` and `after`."""
         return list(dict.fromkeys(record["weights"] for record in self.records))
+
+
+def without_nan(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of objects whose missing values are None."""
+    frame = frame.astype(object)
+    return frame.where(frame.notna(), None)
 
 
 Rows = str | Callable[[Frames], pd.DataFrame]
@@ -108,7 +113,7 @@ def groups_of(
     of: Rows, each: str | None, frames: Frames, analysis: object
 ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """The records of a table or plot, in groups, with the fields for its texts."""
-    frame = frames.of(of) if isinstance(of, str) else of(frames)
+    frame = frames.of(of) if isinstance(of, str) else without_nan(of(frames))
     values = [None] if each is None or frame.empty else list(dict.fromkeys(frame[each]))
     for value in values:
         own = frame if value is None else frame[frame[each] == value]

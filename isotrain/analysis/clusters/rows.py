@@ -52,19 +52,16 @@ def read_texts(
     """Drawn `chunks` of `chunk` tokens without CLS and SEP, or `sentences`, up to `max_tokens`."""
     source, tokenizer = subject.source, subject.encoder.tokenizer
     unknown = tokenizer.unk_token or UNKNOWN
-    lines = []
-    if corpus in RUNNING:
-        found = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
-        stripped = (str(row["text"]).strip() for row in found)
-        lines = [line.replace(UNKNOWN, unknown) for line in stripped if line]
-    if form == "chunks":
-        chunks_CT, n_left, count_V = cut_chunks(tokenizer, lines, chunk)
-        at = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
-        return Texts([*chunks_CT[at]], None, len(chunks_CT), n_left, count_V)
-    sentences = list(dict.fromkeys(lines))
-    if corpus != "ptb":
-        sentences = read_corpus(source, corpus, splits, unknown)
-    return _drawn_sentences(subject, sentences, max_tokens)
+    if form == "sentences" and corpus != "ptb":  # which has a sentence a line
+        return _drawn_sentences(subject, read_corpus(source, corpus, splits, unknown), max_tokens)
+    found = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
+    stripped = (str(row["text"]).strip() for row in found)
+    lines = [line.replace(UNKNOWN, unknown) for line in stripped if line]
+    if form == "sentences":
+        return _drawn_sentences(subject, list(dict.fromkeys(lines)), max_tokens)
+    chunks_CT, n_left, count_V = cut_chunks(tokenizer, lines, chunk)
+    at = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
+    return Texts([*chunks_CT[at]], None, len(chunks_CT), n_left, count_V)
 
 
 def _drawn_sentences(subject: Subject, sentences: Sequence[str], max_tokens: int) -> Texts:

@@ -34,8 +34,7 @@ def _layers(frames: Frames) -> pd.DataFrame:
         share = clusters.groupby(["weights", "layer"])["share"]
         ends = share.agg(largest="max", smallest="min").reset_index()
         found = found.merge(ends, on=["weights", "layer"], how="left")
-    found = found.astype(object)
-    return found.where(found.notna(), None)
+    return found
 
 
 def _several(frames: Frames) -> pd.DataFrame:

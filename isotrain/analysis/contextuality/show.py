@@ -25,7 +25,7 @@ def _static_shares(frames: Frames) -> pd.DataFrame:
         layers[form] = layers[form] - layers["static_random"]
     above = layers[layers["layer"] != 0]
     means = above.groupby("weights", sort=False)[[*FORMS]].mean().reset_index()
-    return pd.concat([layers, means.assign(layer="mean above 0")]).astype(object)
+    return pd.concat([layers, means.assign(layer="mean above 0")])
 
 
 def _words_and_mean(frames: Frames) -> pd.DataFrame:

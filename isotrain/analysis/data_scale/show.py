@@ -112,7 +112,7 @@ FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_te
 
 def _scores(frames: Frames) -> pd.DataFrame:
     """Mean scores of every curve, by its name, with facts of its task."""
-    return _points(frames, "mean", lambda r: dict(_about(frames.records, str(r["task"]))))
+    return _points(frames, "mean")
 
 
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
@@ -126,7 +126,7 @@ def _scores_and_chance(frames: Frames) -> pd.DataFrame:
 
 
 def _categories(frames: Frames) -> pd.DataFrame:
-    return _points(frames, "category", lambda record: {})
+    return _points(frames, "category")
 
 
 def _factors(frames: Frames) -> pd.DataFrame:
@@ -160,8 +160,7 @@ def _unseen(frames: Frames) -> pd.DataFrame:
     halves = ["score_few_unseen", "score_many_unseen"]
     found[halves] = found[halves].astype(float)
     means = found.groupby(["task", "size", *share, "name"], sort=False)[halves].mean()
-    means = means.reset_index().astype(object)
-    return means.where(means.notna(), None)
+    return means.reset_index()
 
 
 def _sources(frames: Frames) -> Iterator[str]:
@@ -170,14 +169,15 @@ def _sources(frames: Frames) -> Iterator[str]:
     yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
 
 
-def _points(frames: Frames, kind: str, facts: object) -> pd.DataFrame:
-    rows = [
-        {**facts(r), **r, "name": name, "mean_low": r["low"], "mean_high": r["high"],  # type: ignore[operator]
-         "measure": "F1 of entities" if r.get("task") == "conll" else "accuracy"}
-        for name, r in named([r for r in frames.records if r["kind"] == kind])
-    ]  # fmt: skip
-    found = pd.DataFrame(rows, dtype=object)
-    return found.drop(columns="weights") if rows else found
+def _points(frames: Frames, kind: str) -> pd.DataFrame:
+    """Records of a kind with the name of their curve, facts of their task, and a CI."""
+    rows: list[Record] = []
+    for name, r in named([r for r in frames.records if r["kind"] == kind]):
+        task = str(r["task"])
+        measure = "F1 of entities" if task == "conll" else "accuracy"
+        ends = {"mean_low": r["low"], "mean_high": r["high"]}
+        rows.append({**_about(frames.records, task), **r, **ends, "name": name, "measure": measure})
+    return pd.DataFrame(rows, dtype=object).drop(columns="weights", errors="ignore")
 
 
 TABLES = (

@@ -31,7 +31,7 @@ def _similar(frames: Frames) -> pd.DataFrame:
         return found
     groups = tests.astype(dict.fromkeys(MEAN, float)).groupby(PLACE, sort=False)
     means = groups[MEAN].mean()[groups.size() == n_sets].reset_index()
-    return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found]).astype(object)
+    return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found])
 
 
 def _at_a_glance(frames: Frames) -> pd.DataFrame:
@@ -53,9 +53,9 @@ def _gained(frames: Frames) -> pd.DataFrame:
 def _clouds(frames: Frames) -> pd.DataFrame:
     """Every cloud, with ln I(W) minus its null."""
     found = frames.of("cloud")
-    less = found["ln_partition"] - found["chance"].astype(float)
-    found = found.assign(less_chance=less.where(less.notna(), None))
-    return found.drop(columns=["chance_low", "chance_high"])  # a range of clouds is no CI
+    less_chance = found["ln_partition"] - found["chance"].astype(float)
+    found = found.drop(columns=["chance_low", "chance_high"])  # a range of clouds is no CI
+    return found.assign(less_chance=less_chance)
 
 
 def _untransformed(frames: Frames) -> pd.DataFrame:

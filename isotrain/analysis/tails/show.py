@@ -58,7 +58,7 @@ def _wic_chosen(frames: Frames) -> pd.DataFrame:
     splits = [s for s in ("dev", "test") if s in found]
     constant = {s: same[f"constant_true_{s}"] for s in splits}
     kept = same[["weights", "kind"]].assign(treatment="always same", **constant)
-    return pd.concat([found, kept]).astype(object).where(lambda cells: cells.notna(), None)
+    return pd.concat([found, kept])
 
 
 def _sts(frames: Frames) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.pages.verdict import wilson
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import SPLITS, Source
 from isotrain.transforms.cut_tails import CutTails
 from isotrain.transforms.whitening import Whitening
 
@@ -60,7 +60,6 @@ def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
     return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
 
 
-SPLITS = ("train", "dev", "test")
 FIT = "fit"  # the half of train used to fit whitening
 EVALUATED = ("dev", "test")
 Answers = Mapping[str, tuple[Tensor, Tensor]]
@@ -128,19 +127,15 @@ def wic_records(
     split_N = split_N.astype(object)
     split_N[train[is_fit]] = FIT
     target = encode_rows(subject, "wic", found.tokens, found.spans)
-    by_cell: dict[tuple[str, int], Answers] = {}
+    cells: dict[str, dict[int, Answers]] = {name: {} for name in TREATMENTS}
+    at = {split: torch.from_numpy(split_N == split) for split in SPLITS if split in split_N}
     for layer, x_ND in enumerate(target):
         subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
         pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
         for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
-            own = {s: torch.from_numpy(split_N == s) for s in SPLITS if (split_N == s).any()}
-            by_cell[name, layer] = {s: (cosine_N[at], same_N[at]) for s, at in own.items()}
-    records: list[Record] = []
+            cells[name][layer] = {s: (cosine_N[at_N], same_N[at_N]) for s, at_N in at.items()}
     counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
-    for name in TREATMENTS:
-        cells = {layer: answers for (own, layer), answers in by_cell.items() if own == name}
-        records += _scored(name, cells, counts)
-    return records
+    return [record for name in TREATMENTS for record in _scored(name, cells[name], counts)]
 
 
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
