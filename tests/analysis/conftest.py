@@ -1,4 +1,4 @@
-"""What tests of analyses share: tiny encoders, sources of sentences, configurations."""
+"""What tests of analyses share: tiny encoders, data sets on disk, configurations."""
 
 from __future__ import annotations
 
@@ -12,33 +12,13 @@ from isotrain.analysis.types import Subject
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
-
-
-class Sentences:
-    """A source whose data sets hold given sentences in train, as the first of each pair."""
-
-    def __init__(self, sentences, revision="1"):
-        self.sentences, self.revision = list(sentences), revision
-
-    def missing(self, data_set):
-        return None
-
-    def revision_of(self, data_set):
-        return f"{data_set.name} of a test, {self.revision}"
-
-    def read(self, data_set, split):
-        of_pairs = {"sentence2": self.sentences[0], "label": 0, "score": 1.0}
-        return [
-            {field: {**of_pairs, "sentence1": one, "text": one, "sentence": one}[field]
-             for field in data_set.fields}
-            for one in (self.sentences if split == "train" else [])
-        ]  # fmt: skip
+from tests.analysis.offline_isotropy.offline_rows import write_sets
 
 
 @pytest.fixture(scope="session")
-def sentences_source():
-    """`Sentences` itself."""
-    return Sentences
+def sets(tmp_path_factory):
+    """The folder of `write_sets`."""
+    return write_sets(tmp_path_factory.mktemp("sets"))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""Analyses that tests run in process."""
+"""Analyses that tests run in process: sources, encoders, subjects, what is found."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 from transformers import (
     DistilBertConfig,
@@ -11,6 +12,8 @@ from transformers import (
 )
 
 from isotrain.analysis.types import Outcome, Subject
+from isotrain.encoders.huggingface import load_encoder
+from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 
@@ -29,6 +32,35 @@ def tiny(kind="bert", width=16, n_blocks=2):
     else:
         model = GPT2Model(GPT2Config(vocab_size=n, **size))
     return TransformerEncoder(model, tokenizer, f"tiny random {kind}").eval()
+
+
+def minilm():
+    """MiniLM of the extra `demo` in evaluation mode; a test is skipped without it."""
+    if (folder := packaged_folder()) is None:
+        pytest.skip("isotrain[demo] is not installed")
+    return load_encoder(str(folder)).eval()
+
+
+class Rows:
+    """A source of given rows by split, the same for every data set."""
+
+    def __init__(self, **splits):
+        self.splits = splits
+
+    def missing(self, data_set):
+        return None
+
+    def revision_of(self, data_set):
+        return "rows of a test"
+
+    def read(self, data_set, split):
+        return self.splits.get(split, [])
+
+
+def rows_of(sentences):
+    """Rows of a split: each sentence as a text, and as the first one of a pair."""
+    pair = {"sentence2": sentences[0], "label": 0, "score": 1.0}
+    return [{**pair, "sentence1": one, "text": one, "sentence": one} for one in sentences]
 
 
 def subject_on(encoder, source, folder, seed=0, batch_size=8, max_length=64):

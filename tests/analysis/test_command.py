@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import csv
 import html
-import os
 import shlex
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +14,6 @@ from isotrain.config.compose import compose_run
 from isotrain.run import run
 from isotrain.runs.files import read_result, write_json
 from tests.parts import names
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -145,51 +139,35 @@ def test_published_figures_that_are_met_or_missed(tmp_path, capsys):
     assert "differs" in seen.out
 
 
-SLOW = """
-import signal, time
+STOPPED = """
+import signal
 from pathlib import Path
 from tests.analysis.toy import Toy
 
-class Slow(Toy):
-    name = "slow"
-    def __init__(self, number=0, published=()):
+class Stopped(Toy):
+    name = "stopped"
+    def __init__(self, number, published=()):
         super().__init__()
         self.number, self.published = number, published
     def _measured(self, subject, name):
         if name == "second" and not Path("go on").exists():
-            print("waiting", flush=True)
-            if self.number:
-                signal.raise_signal(self.number)
-            time.sleep(60)
+            signal.raise_signal(self.number)
         return super()._measured(subject, name)
 """
 
 
-@pytest.fixture
-def slow_analysis(tmp_path, monkeypatch):
-    """Overrides of an analysis that stops or waits in its second part, until there is a file."""
-    (tmp_path / "slow_analysis.py").write_text(SLOW)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_and_the_same_command_goes_on(number, tmp_path, capsys, monkeypatch):
+    """The signal comes in the second part, unless there is a file."""
+    (tmp_path / "stopped_analysis.py").write_text(STOPPED)
     (tmp_path / "conf" / "analysis").mkdir(parents=True)
-    keys = "_target_: slow_analysis.Slow\nnumber: 0\npublished: []\n"
-    (tmp_path / "conf" / "analysis" / "slow.yaml").write_text(keys)
-    monkeypatch.setenv("ISOTRAIN_ALLOW", "slow_analysis")
+    keys = f"_target_: stopped_analysis.Stopped\nnumber: {int(number)}\npublished: []\n"
+    (tmp_path / "conf" / "analysis" / "stopped.yaml").write_text(keys)
+    monkeypatch.setenv("ISOTRAIN_ALLOW", "stopped_analysis")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    return [f"--config-dir={tmp_path / 'conf'}", "analysis=slow", "output_dir=out", *SMALL]
-
-
-def goes_on(printed, tmp_path):
-    """Whether the second attempt measured the second part alone, and ended."""
-    (folder,) = (tmp_path / "out" / "analysis" / "slow").iterdir()
-    assert read_result(folder)["parts"] == [["as given", "first"], ["as given", "second"]]
-    measured = [line.split(",")[0] for line in printed.splitlines() if ", weights" in line]
-    return measured == ["second"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_and_the_same_command_goes_on(slow_analysis, number, tmp_path, capsys):
+    command = [f"--config-dir={tmp_path / 'conf'}", "analysis=stopped", "output_dir=out", *SMALL]
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
-    command = [*slow_analysis, f"analysis.number={int(number)}"]
     assert main(["analyze", *command]) == 128 + number
     seen = capsys.readouterr()
     assert seen.err == "isotrain: stopped; the same command goes on\n"
@@ -198,25 +176,10 @@ def test_a_signal_stops_and_the_same_command_goes_on(slow_analysis, number, tmp_
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
     (tmp_path / "go on").touch()
     assert main(["analyze", *command]) == 0
-    assert goes_on(capsys.readouterr().out, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_process_that_is_told_to_end_does_and_goes_on(slow_analysis, tmp_path, capsys):
-    command = [sys.executable, "-m", "isotrain", "analyze", *slow_analysis]
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=environment, **pipes)
-    for line in iter(process.stdout.readline, ""):
-        if line == "waiting\n":
-            break
-    process.terminate()
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert told == "isotrain: stopped; the same command goes on\n"
-    (tmp_path / "go on").touch()
-    assert main(["analyze", *slow_analysis]) == 0
-    assert goes_on(capsys.readouterr().out, tmp_path)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in printed if ", weights" in line] == ["second"]
+    (folder,) = (tmp_path / "out" / "analysis" / "stopped").iterdir()
+    assert read_result(folder)["parts"] == [["as given", "first"], ["as given", "second"]]
 
 
 def trained(folder, *overrides):

@@ -25,7 +25,7 @@ from tests.analysis.offline_isotropy.offline_rows import (
     write,
     write_sets,
 )
-from tests.analysis.runs import tiny
+from tests.analysis.runs import Rows, rows_of, tiny
 
 
 @pytest.fixture(scope="module")
@@ -52,35 +52,26 @@ def test_a_sentence_of_two_splits_counts_once_where_it_first_stood(source):
     assert set(dev) & set(train)  # or this tells nothing
 
 
-def test_paragraphs_of_wikitext_become_sentences_as_they_are_written(sentences_source):
+def test_paragraphs_of_wikitext_become_sentences_as_they_are_written():
     lines = [" = Heading = \n", " ", " The <unk> barks . Then , in 1990 , it ran @-@ away . "]
-    found = read_corpus(sentences_source(lines), "wikitext-2", ["train"], "[UNK]")
+    found = read_corpus(Rows(train=rows_of(lines)), "wikitext-2", ["train"], "[UNK]")
     assert found == ["The [UNK] barks.", "Then, in 1990, it ran-away."]
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return write_sets(tmp_path_factory.mktemp("sets"))
-
-
-def test_available_sets_are_those_of_the_source(root):
-    names, absent, problems = present(LocalSource(str(root)), "available", PLACES)
+def test_available_sets_are_those_of_the_source(sets):
+    names, absent, problems = present(LocalSource(str(sets)), "available", PLACES)
     assert problems == []
     assert names == ["sts12", "stsb", "stsb_dev", "sst2"]
     assert list(absent) == ["sts13", "sts14", "sts15", "sts16", "sickr"]
     assert "sts14" in absent["sts14"]
-    assert OfflineIsotropy(**SMALL).missing(LocalSource(str(root))) == []
+    assert OfflineIsotropy(**SMALL).missing(LocalSource(str(sets))) == []
+    (problem,) = OfflineIsotropy(sets=["stsb", "sts14"]).missing(LocalSource(str(sets)))
+    assert "sts14" in problem
 
 
-def test_a_named_set_that_is_absent_is_refused(root):
-    missing = OfflineIsotropy(sets=["stsb", "sts14"]).missing(LocalSource(str(root)))
-    assert len(missing) == 1
-    assert "sts14" in missing[0]
-
-
-def test_rows_of_a_set(root):
-    pairs = sts_pairs(LocalSource(str(root)), STS["stsb"], "test")
-    rows = [json.loads(line) for line in (root / "stsb" / "test.jsonl").read_text().splitlines()]
+def test_rows_of_a_set(sets):
+    pairs = sts_pairs(LocalSource(str(sets)), STS["stsb"], "test")
+    rows = [json.loads(line) for line in (sets / "stsb" / "test.jsonl").read_text().splitlines()]
     for row, first, second in zip(rows, pairs.first_P, pairs.second_P, strict=True):
         assert pairs.sentences[first] == row["sentence1"]
         assert pairs.sentences[second] == row["sentence2"]

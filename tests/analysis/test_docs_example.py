@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.analysis.runs import outcome_of
+from tests.analysis.runs import Rows, outcome_of, rows_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "analyses.md"
 
 
-def test_the_analysis_of_the_page_is_measured_and_drawn(tiny_encoder, sentences_source, subject_of):
+def test_the_analysis_of_the_page_is_measured_and_drawn(tiny_encoder, subject_of):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names = {}
     exec(code, names)
     made = names["Norms"]()
     texts = ["The dog sees the cat.", "A red bird.", "The old horse likes the garden."]
-    subject = subject_of(tiny_encoder(), sentences_source(texts))
-    subject.source.read = lambda data_set, split: [
-        {"sentence1": one, "sentence2": one, "label": 0} for one in texts
-    ]
+    splits = dict.fromkeys(("train", "dev", "test"), rows_of(texts))
+    subject = subject_of(tiny_encoder(), Rows(**splits))
     outcome = outcome_of(made, subject)
     (table,) = made.tables(outcome)
     assert table.columns == ["layer", "mean norm"]

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from isotrain.analysis.clusters.rows import read_texts
 from isotrain.analysis.types import Subject
-from tests.analysis.runs import subject_on, tiny
+from tests.analysis.runs import Rows, rows_of, subject_on, tiny
 
 LINES = [
     " The old dog sees the cat . ",
@@ -24,31 +24,16 @@ MANY = LINES + [
 ]
 
 
-class Lines:
-    """A source of running text: the same lines for every data set and split."""
-
-    def __init__(self, lines):
-        self.lines = lines
-
-    def missing(self, data_set):
-        return None
-
-    def revision_of(self, data_set):
-        return "lines"
-
-    def read(self, data_set, split):
-        return [{"text": line} for line in self.lines]
-
-
 BERT, GPT2 = partial(tiny, "bert"), partial(tiny, "gpt2", n_blocks=3)
 
 
 def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
-    return subject_on(encoder, source or Lines(MANY), folder, seed, batch_size, max_length=32)
+    source = source or Rows(train=rows_of(MANY))
+    return subject_on(encoder, source, folder, seed, batch_size, max_length=32)
 
 
 def texts_of(encoder, form="chunks", chunk=8, lines=LINES, max_tokens=200_000, seed=0):
-    subject = Subject(encoder, Lines(lines), seed, 4, 32, None, None)
+    subject = Subject(encoder, Rows(train=rows_of(lines)), seed, 4, 32, None, None)
     return read_texts(subject, "wikitext-2", ["train"], form, chunk, max_tokens)
 
 

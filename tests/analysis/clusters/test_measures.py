@@ -79,16 +79,6 @@ def test_cosines_inside_clusters():
         rows = x[own == k] - x[own == k].mean(dim=0)
         slow.append(slow_intra(rows, types[own == k].tolist())[0])
     assert found.intra.value == pytest.approx(sum(slow) / 3, abs=1e-12)
-    clusters = clusters_by_silhouette(x, 6, 0.1, 60, seed=0)
-    assert clusters.k == 3
-    found = cosines(centred_parts(x, types, clusters.assignment_N), seed=0)
-    options = {"adjust": "cluster", "k_max": 6, "max_rows": 60}
-    assert found.inter.value == pytest.approx(
-        float(s_inter(x, types, **options)["value"]), abs=1e-12
-    )
-    assert found.intra.value == pytest.approx(
-        float(s_intra(x, types, **options)["value"]), abs=1e-12
-    )
 
 
 def test_a_small_cluster_counts_by_its_rows():

@@ -10,7 +10,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from sklearn.decomposition import PCA
 
 from isotrain.analysis.contextuality import analysis as contextuality
@@ -20,11 +19,10 @@ from isotrain.analysis.contextuality.measures import sentence_means
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.jackknife import mean_over_sentences, occurrences
 from isotrain.analysis.selection import draw_sentences
-from isotrain.encoders.huggingface import load_minilm
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import LocalSource
-from tests.parts import CONF
+from tests.analysis.runs import Rows, minilm, rows_of
 
 PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")
 PLACES = ("in the garden", "at the store", "by the sea")
@@ -37,11 +35,11 @@ SMALL = {"corpus": "rte", "splits": ["train"], "words": ["doctor", "the", "xyz",
 
 
 @pytest.fixture
-def measured(tiny_encoder, sentences_source, subject_of):
+def measured(tiny_encoder, subject_of):
     """`measured(texts, …)`: records of both parts, by kind."""
 
     def measure(texts=TEXTS, encoder=None, **arguments):
-        subject = subject_of(encoder or tiny_encoder(), sentences_source(texts))
+        subject = subject_of(encoder or tiny_encoder(), Rows(train=rows_of(texts)))
         parts = Contextuality(**{**SMALL, **arguments}).parts(subject)
         records = [record for part in parts for record in part.measure().records]
         for file in subject.folder.iterdir():
@@ -108,6 +106,9 @@ def test_against_loops_over_pairs(measured, slow):
     )
     norms = [np.linalg.norm(row[2]) for row in slow["rows"]]
     assert found["mean_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
+    own = [np.stack([row[2] for row in slow["rows"] if row[1] == word]) for word in slow["own"]]
+    shares = [PCA(1).fit(x).explained_variance_ratio_[0] for x in own]
+    assert found["static_principal"] == pytest.approx(np.mean(shares), abs=1e-5)
 
 
 def test_a_chosen_word_against_loops(measured, slow):
@@ -165,13 +166,6 @@ def test_explained_variance_has_one_form_on_both_sides(measured, monkeypatch):
             assert record[f"{name}_adjusted_error"] > record[f"{name}_error"] > 0
         assert record["max_explainable_variance_baseline"] > 1 / 5
         assert record["max_explainable_variance_centred_baseline"] > 1 / 4
-
-
-def test_the_form_of_the_repository(measured, slow):
-    words = {row[1] for row in slow["rows"]}
-    own = [np.stack([row[2] for row in slow["rows"] if row[1] == word]) for word in words]
-    shares = [PCA(1).fit(x).explained_variance_ratio_[0] for x in own if len(x) >= 5]
-    assert measured()["layer"][1]["static_principal"] == pytest.approx(np.mean(shares), abs=1e-5)
 
 
 def same(first, second):
@@ -280,10 +274,8 @@ def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_
 @pytest.mark.slow
 def test_minilm_on_snli(subject_of):
     """Every `beverage` of SNLI is found once, and the layers look as they are known to."""
-    node = OmegaConf.load(CONF / "encoder" / "minilm.yaml")
-    encoder = load_minilm(node.name, node.revision, node.sha256).eval()
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
-    subject = subject_of(encoder, source, batch_size=32)
+    subject = subject_of(minilm(), source, batch_size=32)
     analysis = Contextuality(max_rows=2000, words=["beverage"])
     layers, words = (part.measure().records for part in analysis.parts(subject))
     splits = ("train", "dev", "test")

@@ -16,22 +16,7 @@ from isotrain.analysis.data_scale.measure import Features, encoded, spans_of
 from isotrain.analysis.encode import tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
-
-
-class Rows:
-    """A source of given rows by split."""
-
-    def __init__(self, **splits):
-        self.splits = splits
-
-    def missing(self, data_set):
-        return None
-
-    def revision_of(self, data_set):
-        return "rows of a test"
-
-    def read(self, data_set, split):
-        return self.splits.get(split, [])
+from tests.analysis.runs import Rows
 
 
 def pair(first, second, label):

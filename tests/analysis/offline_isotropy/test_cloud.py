@@ -12,7 +12,7 @@ from isotrain.analysis.offline_isotropy.clouds import drawn, pooled, sample, tok
 from isotrain.analysis.offline_isotropy.scores import cosines
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.pooling import mean_pool
-from tests.analysis.runs import subject_on, tiny
+from tests.analysis.runs import minilm, subject_on, tiny
 
 SENTENCES = [
     "the dog sees the cat",
@@ -69,18 +69,13 @@ def test_a_sample_has_whole_sentences_and_no_special(encoder, tmp_path):
 
 
 def test_sentence_transformers_gives_the_same_vectors(tmp_path):
-    folder = packaged_folder()
-    if folder is None:
-        pytest.skip("isotrain[demo] is not installed")
     from sentence_transformers import SentenceTransformer
 
-    from isotrain.encoders.huggingface import load_encoder
-
     texts = [*SENTENCES, "A man is playing a guitar.", "Stocks fell 2.5% (again) on Tuesday!"]
-    subject = subject_of(load_encoder(str(folder)), tmp_path)
+    subject = subject_of(minilm(), tmp_path)
     cloud = token_clouds(subject, "rows", texts, [6])[6]
     ours_UD = pooled(cloud, None, specials=True)
-    theirs_UD = SentenceTransformer(str(folder), device="cpu").encode(
+    theirs_UD = SentenceTransformer(str(packaged_folder()), device="cpu").encode(
         texts, batch_size=2, normalize_embeddings=True, show_progress_bar=False
     )
     unit_UD = (ours_UD / ours_UD.norm(dim=1, keepdim=True)).numpy()

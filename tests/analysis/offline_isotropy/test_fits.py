@@ -19,18 +19,13 @@ from tests.analysis.runs import of, outcome_of, tiny
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return write_sets(tmp_path_factory.mktemp("sets"))
-
-
-@pytest.fixture(scope="module")
 def encoder():
     return tiny()
 
 
 @pytest.fixture
 def subject(encoder, tmp_path):
-    return lambda root, folder="rows": subject_on(encoder, root, tmp_path / folder)
+    return lambda sets, folder="rows": subject_on(encoder, sets, tmp_path / folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +54,7 @@ def cosines_of(analysis, subject, monkeypatch):
 
 @pytest.mark.parametrize("fit_on", ["train", "test"])
 def test_with_train_statistics_no_pair_depends_on_the_others(
-    root, subject, tmp_path, monkeypatch, fit_on
+    sets, subject, tmp_path, monkeypatch, fit_on
 ):
     """More scored pairs change nothing: a fit on train and test together would move them."""
     larger = write_sets(tmp_path / "larger")
@@ -69,7 +64,7 @@ def test_with_train_statistics_no_pair_depends_on_the_others(
     ]
     write(larger, "sts12", "test", pair_rows(5, 30) + more)
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sts12"], fit_on=fit_on)
-    few_LSP = cosines_of(analysis, subject(root, "few"), monkeypatch)
+    few_LSP = cosines_of(analysis, subject(sets, "few"), monkeypatch)
     many_LSP = cosines_of(analysis, subject(larger, "many"), monkeypatch)[:, :, :30]
     moved_LS = np.abs(few_LSP - many_LSP).max(axis=2)
     assert len(moved_LS) == 3
@@ -80,7 +75,7 @@ def test_with_train_statistics_no_pair_depends_on_the_others(
         assert (moved_LS[:, 2:] > 1e-3).all()
 
 
-def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_tokens):
+def test_sentences_that_are_scored_are_not_fitted_on(sets, subject, tmp_path, n_tokens):
     overlapping = write_sets(tmp_path / "overlapping")
     both = pair_rows(1, 30) + pair_rows(2, 30)[:10]  # of dev and of test, beside its own
     write(overlapping, "stsb", "train", pair_rows(0, 30) + both)
@@ -88,7 +83,7 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 5000}, **choices)
     n_fitted = [
         of(outcome_of(analysis, subject(own, name)), kind="cloud", setting="mean")[0]["n_fitted"]
-        for own, name in ((root, "plain"), (overlapping, "with_test"))
+        for own, name in ((sets, "plain"), (overlapping, "with_test"))
     ]
     texts = [row[side] for row in pair_rows(0, 30) + both for side in ("sentence1", "sentence2")]
     scored = {row[side] for row in pair_rows(2, 30) for side in ("sentence1", "sentence2")}
@@ -96,12 +91,12 @@ def test_sentences_that_are_scored_are_not_fitted_on(root, subject, tmp_path, n_
     assert n_fitted[0] < n_fitted[1]
 
 
-def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
+def test_sst2_is_fitted_on_train_alone(sets, subject, tmp_path, n_tokens):
     other = write_sets(tmp_path / "other")
     write(other, "sst2", "test", labelled_rows(8, 90))
     few = {"transforms": ["none", "mean", "mean_pca", "kmeans_mean_pca"], "layers": [2]}
     analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sst2"], **few)
-    found = [outcome_of(analysis, subject(own, own.name)) for own in (root, other)]
+    found = [outcome_of(analysis, subject(own, own.name)) for own in (sets, other)]
     n_train = n_tokens({row["sentence"] for row in labelled_rows(0, 30)})
     for one in found:
         assert {r["n_fitted"] for r in of(one, kind="cloud", fitted_on="sst2 train")} == {n_train}
@@ -114,7 +109,7 @@ def test_sst2_is_fitted_on_train_alone(root, subject, tmp_path, n_tokens):
             np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
 
 
-def test_a_split_without_gold_is_not_scored(root, subject, tmp_path):
+def test_a_split_without_gold_is_not_scored(sets, subject, tmp_path):
     hidden = write_sets(tmp_path / "hidden")
     write(hidden, "sst2", "test", [row | {"label": -1} for row in labelled_rows(2, 30)])
     found = outcome_of(

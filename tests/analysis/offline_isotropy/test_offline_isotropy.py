@@ -11,22 +11,14 @@ from omegaconf import OmegaConf
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.published import beside, read_published
-from isotrain.analysis.types import Subject
 from isotrain.config.compose import conf_folder
-from isotrain.encoders.huggingface import load_encoder
-from isotrain.encoders.on_disk import packaged_folder
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis import runs
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     subject_on,
-    write_sets,
 )
-from tests.analysis.runs import of, outcome_of, tiny
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return write_sets(tmp_path_factory.mktemp("sets"))
+from tests.analysis.runs import minilm, of, outcome_of, tiny
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +28,15 @@ def encoder():
 
 @pytest.fixture
 def subject(encoder, tmp_path):
-    return lambda root, folder="rows": subject_on(encoder, root, tmp_path / folder)
+    return lambda sets, folder="rows": subject_on(encoder, sets, tmp_path / folder)
 
 
 @pytest.fixture(scope="module")
-def whole(root, encoder, tmp_path_factory):
+def whole(sets, encoder, tmp_path_factory):
     """All layers, with the published protocol."""
     folder = tmp_path_factory.mktemp("rows")
     analysis = OfflineIsotropy(**SMALL, fit_on="test")
-    return outcome_of(analysis, subject_on(encoder, root, folder))
+    return outcome_of(analysis, subject_on(encoder, sets, folder))
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +77,8 @@ def test_own_pooling_has_cls_and_sep_in_it(outcome):
     assert score[OWN_POOLING] != pytest.approx(score["none"], abs=0.1)
 
 
-def test_a_set_and_layer_is_a_part_and_rows_go_with_the_last_one(root, subject):
-    of_test = subject(root)
+def test_a_set_and_layer_is_a_part_and_rows_go_with_the_last_one(sets, subject):
+    of_test = subject(sets)
     names, files = [], []
     for part in OfflineIsotropy(**SMALL, sets=["stsb", "sst2"], layers=[0, 2]).parts(of_test):
         part.measure()
@@ -105,17 +97,12 @@ def published():
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", ["sts12", "sts15"])
+@pytest.mark.parametrize("name", ["sts12", "sts13", "sts15"])
 def test_minilm_scores_what_is_published(name, published, tmp_path):
-    """Of STS13: tests/analysis/tails/test_sts.py; of STS-B: tests/tasks/test_real_data.py."""
-    folder = packaged_folder()
-    if folder is None:
-        pytest.skip("isotrain[demo] is not installed")
+    """Of STS-B: tests/tasks/test_real_data.py."""
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
-    encoder = load_encoder(str(folder)).eval()
-    subject = Subject(encoder, source, 0, 32, 128, tmp_path, lambda text: None)
-    few = {"transforms": ["own_pooling", "none"], "layers": [6]}
-    analysis = OfflineIsotropy(sets=[name], **few)
+    subject = runs.subject_on(minilm(), source, tmp_path, batch_size=32, max_length=128)
+    analysis = OfflineIsotropy(sets=[name], transforms=["own_pooling", "none"], layers=[6])
     records = outcome_of(analysis, subject).records
     figures = beside(published, records, "sentence-transformers/all-MiniLM-L6-v2")
     judged = [one for one in figures if one.is_judged and one.published.where["set"] == name]
