@@ -13,12 +13,19 @@ from isotrain.config.command import ANALYZE, check_command
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 from tests.analysis.offline_isotropy.offline_rows import write_sets
+from tests.analysis.runs import tiny
 
 
 @pytest.fixture(scope="session")
 def sets(tmp_path_factory):
     """The folder of `write_sets`."""
     return write_sets(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="session")
+def encoder():
+    """A random BERT that no test changes."""
+    return tiny()
 
 
 @pytest.fixture(scope="session")

@@ -86,20 +86,6 @@ def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
     assert "that run trained another encoder" in told  # the key is not dropped without a word
 
 
-def test_a_run_that_is_not_finished_or_of_another_encoder(refused, tmp_path):
-    config = {"encoder": {"_target_": "a.b", "width": 1}, "checkpoint": {"final": True}}
-    for name, status in (("stopped", "interrupted"), ("other", "finished")):
-        (tmp_path / name).mkdir()
-        write_json(tmp_path / name / "result.json", {"status": status, "config": config})
-        (tmp_path / name / "last.ckpt").touch()
-    assert "from_run=stopped: that run is interrupted, not finished" in refused(
-        "from_run=stopped", "source=demo", "encoder=tiny"
-    )
-    assert "from_run=other: that run trained another encoder (encoder." in refused(
-        "from_run=other", "source=demo", "encoder=tiny"
-    )
-
-
 SMALL = ["encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "device=cpu"]
 CORPUS = ["analysis.corpus=rte", "analysis.splits=[dev]", "analysis.max_rows=600"]
 COMMAND = ["analysis=contextuality", *SMALL, *CORPUS, "analysis.words=[the,garden]"]

@@ -137,13 +137,9 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
         assert f"- {wanted}" in in_markdown
 
 
-def test_without_published_figures_there_is_no_table_of_them(tmp_path):
-    write_outputs(tmp_path, Mine(), Outcome([], {}), [], RECORD)
-    assert not (tmp_path / "published.csv").exists()
-
-
 def test_a_long_table_is_printed_in_part(tmp_path, capsys):
     write_outputs(tmp_path, Mine(MOST_PRINTED + 5), Outcome([], {}), [], RECORD)
+    assert not (tmp_path / "published.csv").exists()  # there are no published figures
     printed = capsys.readouterr().out
     assert printed.count("| x ") == MOST_PRINTED
     assert "... 5 more rows in words.csv" in printed

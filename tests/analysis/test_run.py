@@ -158,8 +158,6 @@ def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
     nothing_written(cfg_of("check=published", published=[figure(1.0, None)]), "with a tolerance")
     nothing_written(cfg_of(published=[{"value": 1}]), "entry 1, must have the keys")
     nothing_written(cfg_of(corpus="sst2"), "source=demo has .*, not sst2; use source=local")
-    nothing_written(cfg_of(corpus="sst3"), "there is no corpus sst3; there are")
-    nothing_written(cfg_of("from_run=nowhere"), "from_run=nowhere does not exist; give the folder")
     nothing_written(cfg_of("encoder.width=7"), "hidden size|multiple|heads")
     cfg = cfg_of()
     cfg.encoder = {"_target_": LOAD, "name": str(tmp_path / "empty"), "revision": None}

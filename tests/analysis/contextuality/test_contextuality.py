@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import re
 
@@ -17,7 +16,12 @@ from isotrain.analysis.contextuality import measures
 from isotrain.analysis.contextuality.analysis import Contextuality
 from isotrain.analysis.contextuality.measures import sentence_means
 from isotrain.analysis.data_sets import read_corpus
-from isotrain.analysis.jackknife import mean_over_sentences, occurrences
+from isotrain.analysis.jackknife import (
+    anisotropy,
+    mean_over_sentences,
+    occurrences,
+    self_similarity,
+)
 from isotrain.analysis.selection import draw_sentences
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
@@ -231,20 +235,11 @@ def test_intra_sentence_similarity_is_that_of_the_metric(form):
 
 def test_errors_of_adjusted_measures_leave_out_a_sentence_of_the_difference(measured, slow):
     record = measured()["layer"][1]
-    rows, left_out = slow["rows"], []
-    for gone in {row[0] for row in rows}:
-        rest = [row for row in rows if row[0] != gone]
-        unit_ND = np.stack([row[2] / np.linalg.norm(row[2]) for row in rest])
-        cosine_NN, at = unit_ND @ unit_ND.T, np.array([row[0] for row in rest])
-        cone = cosine_NN[at[:, None] != at].mean()
-        own = []
-        for word in slow["own"]:
-            is_word = np.array([row[1] == word for row in rest])
-            n = is_word.sum()
-            own.append((cosine_NN[is_word][:, is_word].sum() - n) / (n * (n - 1)))
-        left_out.append(np.mean(own) - cone)
-    n = len(left_out)
-    wanted = math.sqrt((n - 1) * np.var(left_out))
+    sentences, pieces, rows = zip(*slow["rows"], strict=True)
+    x_ND, sentences_N = torch.from_numpy(np.stack(rows)), torch.tensor(sentences)
+    words_N = torch.from_numpy(np.unique(pieces, return_inverse=True)[1])
+    adjusted = self_similarity(x_ND, words_N, sentences_N, 5).less(anisotropy(x_ND, sentences_N))
+    wanted = adjusted.error.item()  # held to loops in test_jackknife.py
     assert record["self_similarity_adjusted_error"] == pytest.approx(wanted, rel=1e-3)
     assert record["n_intra"] == len(TEXTS)
 

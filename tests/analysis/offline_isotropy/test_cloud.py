@@ -12,7 +12,7 @@ from isotrain.analysis.offline_isotropy.clouds import drawn, pooled, sample, tok
 from isotrain.analysis.offline_isotropy.scores import cosines
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.pooling import mean_pool
-from tests.analysis.runs import minilm, subject_on, tiny
+from tests.analysis.runs import minilm, subject_on
 
 SENTENCES = [
     "the dog sees the cat",
@@ -25,11 +25,6 @@ SENTENCES = [
 
 def subject_of(encoder, folder):
     return subject_on(encoder.eval(), None, folder, batch_size=3)
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return tiny()
 
 
 @pytest.mark.parametrize("specials", [True, False])

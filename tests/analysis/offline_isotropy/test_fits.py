@@ -15,12 +15,7 @@ from tests.analysis.offline_isotropy.offline_rows import (
     write,
     write_sets,
 )
-from tests.analysis.runs import of, outcome_of, tiny
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return tiny()
+from tests.analysis.runs import of, outcome_of
 
 
 @pytest.fixture

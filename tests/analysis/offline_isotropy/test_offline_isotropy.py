@@ -18,12 +18,7 @@ from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     subject_on,
 )
-from tests.analysis.runs import minilm, of, outcome_of, tiny
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return tiny()
+from tests.analysis.runs import minilm, of, outcome_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from isotrain.analysis.probe import spearman
 from isotrain.analysis.tails.treated import sts_records
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import write
-from tests.analysis.runs import subject_on, tiny
+from tests.analysis.runs import subject_on
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -42,11 +42,6 @@ def test_what_is_not_defined_is_none():
     assert spearman([1.0], [2.0]) == (None, None, None)
     perfect = spearman([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0, 5.0])
     assert perfect == (pytest.approx(1.0), None, None)
-
-
-@pytest.fixture
-def encoder():
-    return tiny()
 
 
 def lines(folder, name):

@@ -15,7 +15,7 @@ from isotrain.analysis.tails.analysis import Tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
-from tests.analysis.runs import subject_on, tiny
+from tests.analysis.runs import subject_on
 
 
 def brute_force(cosine, same):
@@ -37,11 +37,6 @@ def test_the_best_threshold_against_all_of_them(seed):
     found = best_threshold(cosine, same)
     assert found.accuracy == pytest.approx(brute_force(cosine, same) / 30)
     assert accuracy(cosine, same, found.value) == pytest.approx(found.accuracy)
-
-
-@pytest.fixture
-def encoder():
-    return tiny()
 
 
 def row(first, second, at1, at2, length=4):
