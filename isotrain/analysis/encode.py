@@ -25,14 +25,25 @@ CHUNK = 1024  # sentences that are tokenised at a time
 
 
 class Tokens(NamedTuple):
-    """Tokenised sentences, special tokens included."""
+    """Tokenised sentences or pairs, special tokens included."""
 
     ids: list[list[int]]
     special: list[list[int]]  # 1 = CLS, SEP
+    segments: list[list[int]]  # token type ids, as in fine-tuning
+    sides: list[list[int | None]]  # which text of a pair each token is of; None for special tokens
     words: list[list[int | None]]  # number of the word of each token; None for special tokens
     offsets: list[np.ndarray]  # [T, 2] characters of each token, the end excluded
-    n_cut: int  # sentences that were longer than `max_length`
-    is_cut: Sequence[bool] = ()  # which ones
+    is_cut: list[bool]  # whether it was longer than `max_length`
+
+    @classmethod
+    def none(cls) -> Tokens:
+        """No sentence yet."""
+        return cls([], [], [], [], [], [], [])
+
+    @property
+    def n_cut(self) -> int:
+        """Sentences or pairs that were longer than `max_length`."""
+        return sum(self.is_cut)
 
 
 class Spans(NamedTuple):
@@ -46,51 +57,46 @@ class Spans(NamedTuple):
         return len(self.sentence_N)
 
 
-def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Tokens:
-    """Token ids, special marks, word numbers and characters of each sentence.
+def tokenise(
+    tokenizer: Any,
+    sentences: Sequence[str],
+    max_length: int,
+    second: Sequence[str] | None = None,
+) -> Tokens:
+    """Tokens of each sentence, or of each pair of it with `second`, as one sequence.
+
+    The longer sentence of a pair is cut first.
 
     >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokens = tokenise(build_tiny(8, 1, 1).tokenizer, ["king xy"], 16)
+    >>> tokenizer = build_tiny(8, 1, 1).tokenizer
+    >>> tokens = tokenise(tokenizer, ["king xy"], 16)
     >>> tokens.special, tokens.words
     ([[1, 0, 0, 0, 1]], [[None, 0, 1, 1, None]])
-    """
-    return tokenise_columns(tokenizer, [sentences], max_length)[0]
-
-
-def tokenise_columns(
-    tokenizer: Any, columns: Sequence[Sequence[str]], max_length: int
-) -> tuple[Tokens, list[list[int | None]]]:
-    """Tokens of one or two text columns; for two, the column of each token (special: None).
-
-    The longer text of a pair is cut first.
-
-    >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokenise_columns(build_tiny(8, 1, 1).tokenizer, [["the"], ["the"]], 9)[1]
+    >>> tokenise(tokenizer, ["the"], 9, ["the"]).sides
     [[None, 0, None, 1, None]]
     """
-    found = Tokens([], [], [], [], 0)
-    owners: list[list[int | None]] = []
-    is_cut: list[bool] = []
-    for start in range(0, len(columns[0]), CHUNK):
+    columns = [sentences] if second is None else [sentences, second]
+    found = Tokens.none()
+    for start in range(0, len(sentences), CHUNK):
         encoded = tokenizer(
             *(list(column[start : start + CHUNK]) for column in columns),
             truncation=True,
             max_length=max_length,
             padding=False,
-            return_token_type_ids=False,
+            return_token_type_ids=True,
             return_attention_mask=False,
             return_special_tokens_mask=True,
             return_offsets_mapping=True,
         )
         found.ids.extend(encoded["input_ids"])
         found.special.extend(encoded["special_tokens_mask"])
+        found.segments.extend(encoded["token_type_ids"])
         found.offsets.extend(np.array(own, dtype=np.int32) for own in encoded["offset_mapping"])
         for encoding in encoded.encodings:
+            found.sides.append(encoding.sequence_ids)
             found.words.append(encoding.word_ids)
-            if len(columns) > 1:
-                owners.append(encoding.sequence_ids)
-            is_cut.append(bool(encoding.overflowing))
-    return found._replace(n_cut=sum(is_cut), is_cut=is_cut), owners
+            found.is_cut.append(bool(encoding.overflowing))
+    return found
 
 
 def whole_sentences(tokens: Tokens) -> Spans:
@@ -131,7 +137,8 @@ def encode_rows(
     first = np.searchsorted(spans.sentence_N[by_sentence], np.arange(len(tokens.ids) + 1))
     noted_at = time.monotonic()
     for number, sentences in enumerate(batches[n_done:], start=n_done + 1):
-        states = hidden_states(subject, [tokens.ids[i] for i in sentences])
+        own = ([part[i] for i in sentences] for part in (tokens.ids, tokens.segments))
+        states = hidden_states(subject, *own)
         row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
         at_N = np.repeat(np.arange(len(sentences)), first[sentences + 1] - first[sentences])
         for k, layer in enumerate(layers):
@@ -152,27 +159,34 @@ def drop_rows(subject: Subject, name: str) -> None:
     _note(path).unlink(missing_ok=True)
 
 
-def hidden_states(subject: Subject, ids: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+def hidden_states(
+    subject: Subject,
+    ids: Sequence[Sequence[int]],
+    segments: Sequence[Sequence[int]] | None = None,
+) -> tuple[Tensor, ...]:
     """L + 1 hidden states `[A, T, D]` of padded sentences, the last one after any final norm."""
     encoder = subject.encoder
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
-    batch = padded(ids, encoder.tokenizer.pad_token_id or 0).to(device)
+    batch = padded(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
     with torch.inference_mode():
         output = encoder(batch, {})
     return (*output.hidden_states[:-1], output.last)
 
 
-def padded(ids: Sequence[Sequence[int]], pad: int) -> Batch:
-    """A batch of sentences without labels."""
+def padded(
+    ids: Sequence[Sequence[int]], pad: int, segments: Sequence[Sequence[int]] | None = None
+) -> Batch:
+    """A batch of sentences without labels; segments are 0 if None."""
     length = max(map(len, ids))
     input_AT = torch.full((len(ids), length), pad, dtype=torch.long)
-    mask_AT = torch.zeros_like(input_AT)
+    mask_AT, segment_AT = torch.zeros_like(input_AT), torch.zeros_like(input_AT)
     for a, own in enumerate(ids):
         input_AT[a, : len(own)] = torch.tensor(own)
         mask_AT[a, : len(own)] = 1
-    zeros = torch.zeros_like(input_AT)
+        if segments is not None:
+            segment_AT[a, : len(own)] = torch.tensor(segments[a])
     none = torch.zeros(len(ids), dtype=torch.long)
-    return Batch(input_AT, mask_AT, zeros, zeros, none, none)
+    return Batch(input_AT, mask_AT, segment_AT, torch.zeros_like(input_AT), none, none)
 
 
 def span_means(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -16,13 +15,12 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.data_sets import PAIR
-from isotrain.analysis.encode import CHUNK, Spans, Tokens, tokenise, tokenise_columns
-from isotrain.encoders.base import Encoder
+from isotrain.analysis.encode import CHUNK, Spans, Tokens, tokenise
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.wic import WiC
-from isotrain.types import Batch, Edit, EncoderOutput, Row
+from isotrain.types import Row
 
 T = TypeVar("T")
 Unit = Literal["piece", "word"]
@@ -101,7 +99,7 @@ def draw_sentences(
     Sentences are added until the next one would exceed `max_rows` words (before the first, ones
     that are too long are skipped). Of sentences with equal tokens, the first one drawn counts.
     """
-    kept = Tokens([], [], [], [], 0)
+    kept = Tokens.none()
     rows: list[tuple[int, int, int, Key]] = []
     for tokens, i, text in _tokenised(_in_order(sentences, seed), units.tokenizer, max_length):
         own = [*units.of(tokens, i, text)]
@@ -109,7 +107,7 @@ def draw_sentences(
             if rows:
                 break
             continue
-        kept = _add(kept, tokens, i)
+        _add(kept, tokens, i)
         rows += [(len(kept.ids) - 1, *found) for found in own]
     if not rows:
         raise ValueError(f"no sentence of the corpus has 1 to {max_rows} words; raise max_rows")
@@ -128,7 +126,7 @@ def draw_occurrences(
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
     """Up to `most` positions of each word, in sentences drawn as by `draw_sentences`."""
-    kept = Tokens([], [], [], [], 0)
+    kept = Tokens.none()
     found: dict[str, list[tuple[int, int, int]]] = {word: [] for word in words}
     wanted = {word: _plain(word) for word in words}
 
@@ -141,7 +139,7 @@ def draw_occurrences(
         own = [*units.of(tokens, i, text)]
         at = {w: [(s, e) for s, e, key in own if key in words[w]] for w in wanted}
         if any(at.values()):
-            kept = _add(kept, tokens, i)
+            _add(kept, tokens, i)
             for word, places in at.items():
                 found[word] += [(len(kept.ids) - 1, *place) for place in places]
                 if len(found[word]) >= most:
@@ -149,26 +147,6 @@ def draw_occurrences(
         if not wanted:
             break
     return kept, {word: _spans(places[:most]) for word, places in found.items()}
-
-
-class SegmentedPairs:
-    """An encoder that gets everything after the first SEP as segment 1, as in fine-tuning."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.encoder, name)
-
-    def __call__(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states of a batch whose segments are set."""
-        end = self.encoder.tokenizer.sep_token_id
-        if end is not None:
-            is_end_AT = (batch.input_ids == end).long()
-            behind_AT = (is_end_AT.cumsum(dim=1) - is_end_AT).clamp(max=1)
-            batch = replace(batch, token_type_ids=behind_AT * batch.attention_mask)
-        found: EncoderOutput = self.encoder(batch, after_block)
-        return found
 
 
 class Targets(NamedTuple):
@@ -200,23 +178,20 @@ def find_targets(
     ([0, 1], [2, 2], 0)
     """
     if form == "cross":
-        columns = [[str(row[side]) for row in rows] for side in PAIR]
-        tokens, owners = tokenise_columns(tokenizer, columns, max_length)
+        first, second = ([str(row[side]) for row in rows] for side in PAIR)
+        tokens = tokenise(tokenizer, first, max_length, second)
     else:
         tokens = tokenise(tokenizer, [str(row[s]) for row in rows for s in PAIR], max_length)
-        owners = [[None if special else 0 for special in marks] for marks in tokens.special]
     kept, found = [], []
     for k, row in enumerate(rows):
         both = []
         for side in (0, 1):
-            at, owner = (k, side) if form == "cross" else (2 * k + side, 0)
-            first, last = int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
+            at, own_side = (k, side) if form == "cross" else (2 * k + side, 0)
+            begin, end = int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
             inside = [
                 t
-                for t, ((start, stop), own) in enumerate(
-                    zip(tokens.offsets[at], owners[at], strict=True)
-                )
-                if own == owner and start < last and stop > first
+                for t, (start, stop) in enumerate(tokens.offsets[at])
+                if tokens.sides[at][t] == own_side and start < end and stop > begin
             ]
             both += [(at, inside[0], inside[-1] + 1)] if inside else []
         if len(both) == 2:
@@ -245,13 +220,11 @@ def _tokenised(
                 yield tokens, i, text
 
 
-def _add(kept: Tokens, tokens: Tokens, i: int) -> Tokens:
+def _add(kept: Tokens, tokens: Tokens, i: int) -> None:
     """Append sentence i of `tokens` to `kept`."""
-    kept.ids.append(tokens.ids[i])
-    kept.special.append(tokens.special[i])
-    kept.words.append(tokens.words[i])
-    kept.offsets.append(tokens.offsets[i])
-    return kept._replace(n_cut=kept.n_cut + tokens.is_cut[i])
+    parts: Iterable[tuple[list[Any], list[Any]]] = zip(kept, tokens, strict=True)
+    for own, part in parts:
+        own.append(part[i])
 
 
 def _spans(places: Sequence[tuple[int, int, int]]) -> Spans:

@@ -136,7 +136,8 @@ def sample_encoder(subject: Subject, texts: Texts, max_rows: int) -> Sample:
         order = order[np.sort(np.unique(token[order], return_index=True)[1])]
     order = order[:max_rows]
     spans = Spans(place[order], position[order], position[order] + 1)
-    tokens = Tokens([[*map(int, ids)] for ids in texts.ids], [], [], [], 0)
+    ids, segments = [[*map(int, own)] for own in texts.ids], [[0] * n for n in length]
+    tokens = Tokens.none()._replace(ids=ids, segments=segments)
     types = np.unique(token[order]).tolist()
     layers = range(encoder.n_blocks + 1)
     return Sample(

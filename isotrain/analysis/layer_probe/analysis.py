@@ -15,22 +15,10 @@ import torch
 from torch import Tensor
 
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
-from isotrain.analysis.encode import (
-    Spans,
-    Tokens,
-    encode_rows,
-    tokenise,
-    tokenise_columns,
-    whole_sentences,
-)
+from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise, whole_sentences
 from isotrain.analysis.plots import LinePlot
 from isotrain.analysis.probe import choose_penalty, not_installed, spearman
-from isotrain.analysis.selection import (
-    SegmentedPairs,
-    drawn,
-    find_targets,
-    wic_pairs,
-)
+from isotrain.analysis.selection import drawn, find_targets, wic_pairs
 from isotrain.analysis.tables import Frames, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
 from isotrain.arguments import Bounds
@@ -94,8 +82,8 @@ def read_examples(
         place_NP = np.arange(2 * len(found.kept_N)).reshape(-1, 2)
         given, split_N = [given[k] for k in found.kept_N], split_N[found.kept_N]
     elif form == "cross" and len(fields) == 2:
-        columns = [[str(row[field]) for row in given] for field in fields]
-        tokens = tokenise_columns(tokenizer, columns, length)[0]
+        first, second = ([str(row[field]) for row in given] for field in fields)
+        tokens = tokenise(tokenizer, first, length, second)
         spans = _spans(tokens, pooling)
         place_NP = np.arange(len(given))[:, None]
     else:
@@ -124,11 +112,11 @@ def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
     return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
 
 
-def distinct_rows(examples: Examples, split: str) -> Tensor:
-    """Indices of the distinct embeddings of a split: the first of equal tokens and span."""
+def distinct_rows(examples: Examples) -> Tensor:
+    """Indices of the distinct training embeddings: the first of equal tokens and span."""
     tokens, spans = examples.tokens, examples.spans
     found: dict[tuple[tuple[int, ...], int, int], int] = {}
-    for row in torch.unique(examples.place[split]).tolist():
+    for row in torch.unique(examples.place["train"]).tolist():
         ids = tuple(tokens.ids[spans.sentence_N[row]])
         found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
     return torch.tensor([*found.values()])
@@ -310,11 +298,8 @@ class LayerProbe(Analysis):
     def _probed(self, subject: Subject, task: str) -> Found:
         most = self.max_train, self.max_eval
         examples = read_examples(subject, task, self.form, self.pooling, *most)
-        if self.form == "cross":
-            wrapped: Any = SegmentedPairs(subject.encoder)  # delegates everything else
-            subject = subject._replace(encoder=wrapped)
         rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
-        own = distinct_rows(examples, "train")
+        own = distinct_rows(examples)
         records: list[dict[str, Cell]] = []
         for layer, x_MD in enumerate(rows_LMD):
             subject.tell(f"probing layer {layer} of {len(rows_LMD) - 1} for {task}")

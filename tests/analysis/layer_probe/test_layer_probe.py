@@ -9,14 +9,13 @@ import pytest
 import torch
 from scipy.stats import binomtest, spearmanr
 
-from isotrain.analysis.encode import encode_rows, padded, tokenise_columns
+from isotrain.analysis.encode import encode_rows, hidden_states, padded, tokenise
 from isotrain.analysis.layer_probe.analysis import (
     LayerProbe,
     distinct_rows,
     features,
     read_examples,
 )
-from isotrain.analysis.selection import SegmentedPairs
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -113,35 +112,29 @@ def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
     assert records[1]["dev"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_both_sentences_of_one_sequence_are_in_their_segments_as_in_training(
-    encoder, data_dir, tmp_path
-):
-    source = LocalSource(str(data_dir))
-    rows = RTE().load(source)["dev"]
-    batch = collate(RTE(form="cross").encode(rows[:8], encoder.tokenizer), 0)
-    columns = [[row[side] for row in rows[:8]] for side in ("sentence1", "sentence2")]
-    tokens, _ = tokenise_columns(encoder.tokenizer, columns, 128)
-    own = padded(tokens.ids, 0)
+def test_both_sentences_of_one_sequence_are_in_their_segments_as_in_training(encoder, subject):
+    rows = RTE().load(subject.source)["dev"][:8]
+    batch = collate(RTE(form="cross").encode(rows, encoder.tokenizer), 0)
+    first, second = ([row[side] for row in rows] for side in ("sentence1", "sentence2"))
+    tokens = tokenise(encoder.tokenizer, first, 128, second)
+    own = padded(tokens.ids, 0, tokens.segments)
     assert torch.equal(own.input_ids, batch.input_ids)
-    with torch.inference_mode():
-        expected = encoder(batch, {}).last
-        found = SegmentedPairs(encoder)(own, {}).last
-        plain = encoder(own, {}).last
-    real = batch.attention_mask.bool()
-    assert torch.equal(found[real], expected[real])
-    assert (plain - expected)[real].abs().max() > 1e-3  # which segment 0 for both would give
+    assert torch.equal(own.token_type_ids, batch.token_type_ids)
+    wanted = encoder(batch, {}).last[batch.attention_mask.bool()].detach()
+    ids, of_segment = tokens.ids, [tokens.segments, None]
+    found, plain = (hidden_states(subject, ids, one)[-1] for one in of_segment)
+    assert torch.equal(found[batch.attention_mask.bool()], wanted)
+    assert (plain[batch.attention_mask.bool()] - wanted).abs().max() > 1e-3  # all in segment 0
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_rows_against_a_slow_pooling(encoder, subject, form, pooling):
     examples = read_examples(subject, "rte", form, pooling, 5, 5)
-    wrapped = SegmentedPairs(encoder) if form == "cross" else encoder
-    rows = encode_rows(subject._replace(encoder=wrapped), "rows", examples.tokens, examples.spans)
-    for number, ids in enumerate(examples.tokens.ids):
-        with torch.inference_mode():
-            output = wrapped(padded([ids], 0), {})
-        for layer, state in enumerate(output.hidden_states):
+    tokens = examples.tokens
+    rows = encode_rows(subject, "rows", tokens, examples.spans)
+    for number, (ids, segments) in enumerate(zip(tokens.ids, tokens.segments, strict=True)):
+        for layer, state in enumerate(hidden_states(subject, [ids], [segments])):
             own = state[0, 0] if pooling == "cls" else state[0].mean(dim=0)
             assert np.allclose(rows[layer, number], own.numpy(), atol=1e-5)
 
@@ -175,7 +168,7 @@ def test_rows_that_are_equal_count_once_in_isotropy_in_every_form(subject, data_
     twice = subject._replace(source=LocalSource(str(tmp_path / "twice")), max_length=200)
     for task, form in (("wic", "bi"), ("wic", "cross"), ("rte", "cross")):
         examples = read_examples(twice, task, form, "mean", None, None)
-        own = distinct_rows(examples, "train").tolist()
+        own = distinct_rows(examples).tolist()
         tokens, spans = examples.tokens, examples.spans
         content = [
             (tuple(tokens.ids[s]), a, b)
