@@ -107,8 +107,6 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     >>> round(occurrences(x, torch.tensor([5, 6, 7])).value.item(), 6)  # 1 of 3 pairs
     0.333333
     """
-    if len(x_ND) < 2:
-        raise ValueError(f"a pair needs two rows, got {len(x_ND)}; give more occurrences")
     one_word_N = torch.zeros_like(sentences_N)
     found = self_similarity(x_ND, one_word_N, sentences_N, 2)
     if len(found.without_G) < 3:

@@ -133,7 +133,7 @@ def test_the_error_is_the_spread_over_draws():
 def test_too_few_sentences():
     with pytest.raises(ValueError, match="needs 3 of them, got 2; give rows of more sentences"):
         anisotropy(torch.eye(3), torch.tensor([0, 0, 1]))
-    with pytest.raises(ValueError, match="a pair needs two rows, got 1"):
+    with pytest.raises(ValueError, match="no group has 2 rows"):
         occurrences(torch.eye(1), torch.tensor([0]))
     found = occurrences(torch.eye(3), torch.tensor([0, 0, 1]))
     assert found.value.item() == pytest.approx(0.0)

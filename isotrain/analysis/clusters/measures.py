@@ -19,10 +19,9 @@ from isotrain.analysis.jackknife import anisotropy
 from isotrain.analysis.plots import principal_map
 from isotrain.analysis.types import Found, Record
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
+from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
 from isotrain.metrics.lid import lid_estimate
-from isotrain.metrics.s_inter import s_inter
-from isotrain.metrics.s_intra import s_intra
 from isotrain.metrics.self_similarity import self_similarity
 
 N_TOLD = 6  # tokens that are named of a cluster
@@ -180,9 +179,10 @@ def clusters_by_silhouette(
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
     """S_inter and S_intra over parts (embeddings, types) of a cloud.
 
-    Published is the unweighted mean over parts; weighted by size, small parts hardly count. Errors
-    are over types, of S_inter by jackknife; over K parts √(Σ e²)/K. Parts without two types are
-    left out of S_inter, those without two embeddings of a type out of S_intra.
+    The values of one part are those of the metrics. Published is the unweighted mean over parts;
+    weighted by size, small parts hardly count. Errors are over types, of S_inter by jackknife;
+    over K parts √(Σ e²)/K. Parts without two types are left out of S_inter, those without two
+    embeddings of a type out of S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> found = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
@@ -194,12 +194,15 @@ def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> Cosines:
     for x_nD, type_n in parts:
         groups = check_groups(x_nD, type_n)
         if len(groups.id_G) > 1:
-            value = float(s_inter(x_nD, type_n, seed=seed)["value"])
-            inter.append(_Part(value, _inter_error(x_nD, type_n, seed), len(x_nD)))
+            drawn_GD = x_nD[sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]]
+            error = math.nan
+            if len(drawn_GD) > 2:
+                error = float(anisotropy(drawn_GD.double(), torch.arange(len(drawn_GD))).error)
+            inter.append(_Part(float(mean_pairwise_cosine(drawn_GD)), error, len(x_nD)))
         if int(groups.count_G.max()) > 1:
-            value = float(s_intra(x_nD, type_n)["value"])
-            error = self_similarity(x_nD, type_n, min_count=2).get("standard_error", math.nan)
-            intra.append(_Part(value, float(error), len(x_nD)))
+            own = self_similarity(x_nD, type_n, min_count=2)
+            error = float(own.get("standard_error", math.nan))
+            intra.append(_Part(float(own["value"]), error, len(x_nD)))
     return Cosines(_over_parts(inter), _over_parts(intra))
 
 
@@ -231,15 +234,6 @@ def dimensions(
         found[f"{name}_squared"] = None if value is None else value / 2
         found[f"{name}_squared_error"] = None if error is None else error / 2
     return found
-
-
-def _inter_error(x_nD: Tensor, type_n: Tensor, seed: int) -> float:
-    """Error over the embeddings sampled by `s_inter`, one per type."""
-    groups = check_groups(x_nD, type_n)
-    drawn_G = sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]
-    if len(drawn_G) < 3:
-        return math.nan
-    return float(anisotropy(x_nD[drawn_G].double(), torch.arange(len(drawn_G))).error)
 
 
 class _Part(NamedTuple):
