@@ -161,9 +161,9 @@ class Present(NamedTuple):
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """Requested data sets (first members of `known`) that the source has; reads none."""
+    """Requested data sets of `known` that the source has; reads none."""
     wanted = list(known) if isinstance(asked, str) else list(asked)
-    absent = {name: why for name in wanted if (why := source.missing(known[name][0]))}
+    absent = {name: why for name in wanted if (why := source.missing(known[name].data_set))}
     names = [name for name in wanted if name not in absent]
     may_lack = isinstance(asked, str) and names
     return Present(names, absent, [] if may_lack else list(absent.values()))

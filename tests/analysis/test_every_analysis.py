@@ -121,14 +121,6 @@ def test_plots_are_drawn_and_before_is_dashed(measured):
     assert styles <= {("before", "--"), ("after", "-")}
 
 
-def test_nothing_measured_gives_no_table_and_no_picture(measured):
-    analysis, _ = measured
-    if analysis.name in ("contextuality", "layer_probe"):
-        always = {spec.name for spec in analysis.TABLES if spec.always}
-        assert {table.name for table in analysis.tables(Outcome([], {}))} == always
-        assert [*analysis.pictures(Outcome([], {}))] == []
-
-
 def test_a_part_alone_finds_what_all_parts_find(measured, subject):
     """As after a stop: earlier parts are kept, the next one reads and encodes anew."""
     analysis, outcome = measured

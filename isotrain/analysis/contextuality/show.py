@@ -19,8 +19,6 @@ MEAN = "mean of all words"
 def _static_shares(frames: Frames) -> pd.DataFrame:
     """Variance share of a static vector, in four forms; the last lines are means."""
     layers = frames.of("layer")
-    if layers.empty:
-        return layers
     for form in ("static_principal", "static_singular"):
         layers[form] = layers[form] - layers["static_random"]
     above = layers[layers["layer"] != 0]

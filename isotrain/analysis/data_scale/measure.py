@@ -42,9 +42,6 @@ class Features:
         self._vector_VD, self._vector_NJ, self._is_pair = vector_VD, vector_NJ, is_pair
         self.width = vector_VD.shape[1] * (4 if is_pair else vector_NJ.shape[1])
 
-    def __len__(self) -> int:
-        return len(self._vector_NJ)
-
     def __call__(self, row_B: Tensor) -> Tensor:
         """`[B, F]`, in float32."""
         vector_BJ = self._vector_NJ[row_B]
@@ -157,7 +154,7 @@ def measured(
             x_nF, held_mF = (features(torch.from_numpy(rows)).numpy() for rows in (fit, held))
             parts = x_nF, label_N[fit], held_mF, label_N[held]
             head = best_penalty(*parts, PENALTIES, len(examples.classes))
-            class_n = head.probe.predict(features(torch.arange(first, len(features))).numpy())
+            class_n = head.probe.predict(features(torch.arange(first, len(label_N))).numpy())
             tallies[size].append(tally(examples, class_n))
             scores = by_unseen(tallies[size][-1], unseen_E)
             facts: Record = {"kind": "score", "size": size, "seed": number}

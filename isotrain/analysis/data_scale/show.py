@@ -118,8 +118,6 @@ def _scores(frames: Frames) -> pd.DataFrame:
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, followed by the majority-class baseline."""
     found = _scores(frames)
-    if found.empty:
-        return found
     chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
     chance = chance.assign(mean=chance["majority"], mean_low=None, mean_high=None)
     return pd.concat([found, chance])

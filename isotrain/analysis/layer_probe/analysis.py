@@ -141,8 +141,6 @@ ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # th
 def _probes(frames: Frames) -> pd.DataFrame:
     """Every layer of every task, the selected one marked, with the constant-prediction score."""
     found = frames.of("probe")
-    if found.empty:
-        return found
     found["chosen"] = ["→" if one else "" for one in found["is_chosen"]]
     constant = [
         None if r.get("dev") is None else r["majority_dev"] if r["measure"] == "accuracy" else 0.0
@@ -154,8 +152,6 @@ def _probes(frames: Frames) -> pd.DataFrame:
 def _chosen(frames: Frames) -> pd.DataFrame:
     """For each task, the layer selected on train and the last layer."""
     found = _probes(frames)
-    if found.empty:
-        return found
     at = ["weights", "task"]
     last = found[found["layer"] == found["layer"].max()]
     last = last[[*at, *(s for s in EVALUATED if s in found)]]
@@ -165,8 +161,8 @@ def _chosen(frames: Frames) -> pd.DataFrame:
 def _against_isotropy(frames: Frames) -> pd.DataFrame:
     """Dev scores against each isotropy measure, in long format."""
     found = _probes(frames)
-    if found.empty or "dev" not in found:
-        return frames.of("nothing")
+    if "dev" not in found:
+        return found.iloc[:0]
     found = found[found["dev"].notna()]
     return pd.concat(
         found[found["task"] == task].assign(
@@ -210,7 +206,6 @@ class LayerProbe(Analysis):
                 run_saw,
                 left_out("task left out", "task"),
             ),
-            always=True,
         ),
         TableSpec(
             "layers_{task}",
