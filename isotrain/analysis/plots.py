@@ -221,22 +221,18 @@ def _numbers(column: pd.Series) -> pd.Series:
 def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
     """Embeddings `[N, R]` along the leading principal directions, and the variance share of each.
 
-    The sign of a direction is the solver's choice; here its largest entry is positive.
+    The largest entry of a direction is positive, since its sign is the solver's choice.
 
     >>> principal_map(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 1)[0].tolist()
     [[2.0], [-2.0]]
     """
     centred_ND = centre_rows(x_ND.double())
-    basis_DR = fixed_signs(leading_directions(centred_ND, n_directions))
+    basis_DR = leading_directions(centred_ND, n_directions)
+    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    basis_DR = basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
     map_NR = centred_ND @ basis_DR
     total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
     return map_NR, map_NR.square().sum(dim=0) / total
-
-
-def fixed_signs(basis_DR: Tensor) -> Tensor:
-    """The directions, each with the sign that makes its largest entry positive."""
-    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
-    return basis_DR * torch.where(largest_1R < 0, -1.0, 1.0)
 
 
 def draw_by_frequency(axis: Any, point_MR: np.ndarray, frequency_M: np.ndarray) -> Any:

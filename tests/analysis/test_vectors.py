@@ -8,23 +8,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from isotrain.analysis.clusters.analysis import Clusters
-from isotrain.analysis.types import Subject
 from isotrain.analysis.vectors import open_vectors
 from isotrain.tasks.data.sources import HubSource
+from tests.analysis.runs import records_of, subject_on
 
 TOKENS = ["the", "dog", ",", "the", "cat", "."]
 SMALL = {"max_rows": 200, "k_max": 4, "n_neighbors": 10, "map_rows": 50}
 
 
 class NoEncoder:
-    """Refuses whatever is asked of it."""
+    """Refuses whatever else is asked of it."""
+
+    max_positions = 8
 
     def __getattr__(self, name):
         raise AssertionError(f"{name} of the encoder was asked for")
-
-
-class Positions(NoEncoder):
-    max_positions = 8
 
 
 def array(*shape, seed=0):
@@ -138,17 +136,13 @@ def test_vectors_that_do_not_fit_are_refused_with_their_file(vectors, tmp_path):
         opened.rows(0, np.arange(6))
 
 
-def subject_of(folder):
-    return Subject(Positions(), HubSource(), 0, 4, 32, folder, lambda text: None)
-
-
 def test_they_are_measured_in_place_of_the_encoder(tmp_path):
     words = [f"w{i % 30}" for i in range(150)] + [","] * 50
     values = array(2, 200, 8)
     file, tokens = npy(tmp_path, values, words)
     analysis = Clusters(vectors=file, tokens=tokens, **SMALL)
     assert not analysis.missing(HubSource())
-    records = [r for part in analysis.parts(subject_of(tmp_path)) for r in part.measure().records]
+    records = records_of(analysis, subject_on(NoEncoder(), HubSource(), tmp_path))
     sample = next(r for r in records if r["kind"] == "sample")
     assert "no encoder was used" in sample["text"]
     assert sample["n_rows"] == sample["n_tokens"] == 200

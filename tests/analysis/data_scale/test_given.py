@@ -61,23 +61,6 @@ def test_a_bad_line_is_named(tmp_path, text, line, told):
     assert f"train.txt:{line}: " in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("tags", "found"),
-    [
-        ("O O", []),
-        ("B-P I-P O", [("P", 0, 2)]),
-        ("I-P I-P O", [("P", 0, 2)]),
-        ("B-P B-P", [("P", 0, 1), ("P", 1, 2)]),
-        ("I-P B-P I-P", [("P", 0, 1), ("P", 1, 3)]),  # IOB1: neighbours of one kind
-        ("I-P I-L", [("P", 0, 1), ("L", 1, 2)]),
-        ("B-P I-L I-L O I-P", [("P", 0, 1), ("L", 1, 3), ("P", 4, 5)]),
-        ("O I-A-B", [("A-B", 1, 2)]),
-    ],
-)
-def test_entities_of_both_schemes(tags, found):
-    assert entities(tags.split(" ")) == {*found}
-
-
 def slow_entities(tags):
     """From the rule of the shared task: where a chunk starts and where it ends, place by place."""
 
@@ -106,6 +89,7 @@ def test_entities_agree_with_the_rule_on_all_short_sequences():
     marks = ["O", "B-X", "I-X", "B-Y", "I-Y"]
     for tags in itertools.product(marks, repeat=5):
         assert entities(tags) == slow_entities(tags)
+    assert entities(["O", "I-A-B"]) == {("A-B", 1, 2)}
 
 
 HEADER = "\t".join([*CATEGORIES, "Domain", "Premise", "Hypothesis", "Label"])

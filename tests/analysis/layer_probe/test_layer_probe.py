@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest, spearmanr
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 
+from isotrain.analysis.data_sets import SST2_DATA
 from isotrain.analysis.encode import encode_rows, hidden_states, padded, tokenise
 from isotrain.analysis.layer_probe.analysis import (
     LayerProbe,
@@ -20,7 +23,7 @@ from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import LocalSource
+from isotrain.tasks.data.sources import LocalSource, load_split
 from isotrain.tasks.rte import RTE
 from isotrain.training.data import collate
 from tests.analysis.runs import records_of, subject_on, tiny
@@ -67,10 +70,16 @@ def test_dev_and_test_choose_nothing(subject, tmp_path):
 
 
 def test_baselines_and_intervals(subject, tmp_path):
+    """The majority is that of train, also where dev has another."""
     source = reviews(tmp_path / "data")
+    file = tmp_path / "data" / "sst2" / "dev.jsonl"
+    lines = [line for line in file.read_text().splitlines() if not json.loads(line)["label"]]
+    file.write_text("\n".join([*lines, *file.read_text().splitlines()[:3]]), encoding="utf-8")
     (r, *_) = records_of(LayerProbe(["sst2"]), subject._replace(source=source))
-    rows = {s: [row["label"] for row in source.read(DATA, s)] for s in ("train", "dev", "test")}
+    splits = ("train", "dev", "test")
+    rows = {s: [row["label"] for row in load_split(source, SST2_DATA, s)] for s in splits}
     assert sum(rows["train"]) > 30  # of 60: the class to answer with is 1
+    assert np.mean(rows["dev"]) < 0.5
     for split in ("dev", "test"):
         assert r[f"majority_{split}"] == pytest.approx(np.mean(rows[split]))
         n = len(rows[split])
@@ -80,30 +89,11 @@ def test_baselines_and_intervals(subject, tmp_path):
     assert (r["n_train"], r["n_held_out"], r["chance"]) == (60, 12, 0.5)
 
 
-class DATA:
-    name, folders, files, needs = "sst2", (), ("{}.jsonl",), ()
-
-
-def test_the_majority_is_that_of_train_also_where_dev_has_another(subject, tmp_path):
-    source = reviews(tmp_path / "data")
-    file = tmp_path / "data" / "sst2" / "dev.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    rows = [row for row in rows if row["label"] == 0] + rows[:3]
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (r, *_) = records_of(LayerProbe(["sst2"]), subject._replace(source=source))
-    share = np.mean([row["label"] for row in rows])
-    assert share < 0.5
-    assert r["majority_dev"] == pytest.approx(share)
-
-
 def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
     examples = read_examples(subject, "stsb", "bi", "mean", None, None)
     rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
     records = records_of(LayerProbe(["stsb"], penalties=[0.3]), subject)
     x = features(rows, examples.place["train"]).double()
-    from sklearn.linear_model import Ridge
-    from sklearn.preprocessing import StandardScaler
-
     scaler = StandardScaler().fit(x)
     label = {s: examples.label[s] for s in ("train", "dev")}
     ridge = Ridge(alpha=0.3 * len(x)).fit(scaler.transform(x), label["train"])
