@@ -1,4 +1,4 @@
-"""Intervals and paired tests against scipy, closed forms, algebra, and their own coverage."""
+"""Intervals and paired tests: scipy, exact counts, algebra, and levels and power by simulation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.reporting.statistics import compare_paired, holm, seeds_needed, summarize
+from isotrain.reporting.statistics import (
+    Comparison,
+    compare_paired,
+    holm,
+    seeds_needed,
+    summarize,
+)
 
 SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
     lambda values: np.std(values) > 1e-3
@@ -72,6 +78,140 @@ def test_the_interval_of_skewed_scores_covers_as_the_docstring_says(n, covers):
     draws = np.random.default_rng(1).exponential(size=(2000, n))
     covered = [found.low <= 1 <= found.high for found in map(summarize, draws.tolist())]
     assert np.mean(covered) == pytest.approx(covers, abs=0.02)
+
+
+def by_counting(differences):
+    """p of all sign patterns, for integers: the exact distribution of their sums, by adding."""
+    patterns = {0: 1}
+    for size in differences:
+        longer = {}
+        for total, count in patterns.items():
+            for signed in (total - size, total + size):
+                longer[signed] = longer.get(signed, 0) + count
+        patterns = longer
+    reach = abs(sum(differences))
+    return sum(n for total, n in patterns.items() if abs(total) >= reach) / 2 ** len(differences)
+
+
+@pytest.mark.parametrize("n", [8, 9, 10, 13, 24, 40])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sign_flips_of_accuracies_count_every_pattern_and_every_tie(n, dtype):
+    """Few different differences: most sums are tied, and float32 tells some of the ties apart."""
+    rng = np.random.default_rng(n)
+    for shift in (0, 1, 4):
+        right, base = rng.integers(180, 190, (2, n)).tolist()
+        differences = [r + shift - b for r, b in zip(right, base, strict=True)]
+        values = [float(dtype((r + shift) / 277)) for r in right]
+        found = compare_paired(values, [float(dtype(b / 277)) for b in base])
+        assert found.method == "permutation"
+        assert found.p == by_counting(differences)
+
+
+@pytest.mark.parametrize("n", [8, 10])
+def test_sign_flips_agree_with_scipy(n):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0.71, 0.02, n), rng.normal(0.69, 0.02, n)
+    reference = stats.permutation_test(
+        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
+    )
+    assert compare_paired(a, b).p == pytest.approx(reference.pvalue, rel=1e-12)
+
+
+def test_where_each_test_is_used():
+    rng = np.random.default_rng(0)
+    for n in (2, 7, 41, 60):
+        found = compare_paired(rng.normal(0.1, 1, n), rng.normal(0, 1, n))
+        assert (found.method, found.p) == ("t", found.difference.p)
+    values, base = rng.normal(0.3, 1, (2, 40))
+    found = compare_paired(values, base)
+    assert found.method == "permutation"
+    assert found.p == pytest.approx(found.difference.p, abs=0.01)
+
+
+@FEW
+@given(SCORES, st.floats(0.005, 0.5))
+def test_equivalence_is_two_one_sided_tests_and_the_interval_inside(values, margin):
+    base = [value**2 for value in values]
+    differences = np.subtract(values, base)
+    if np.std(differences) < 1e-4:
+        return
+    found = compare_paired(values, base, margin)
+    sides = [
+        stats.ttest_1samp(differences, -margin, alternative="greater").pvalue,
+        stats.ttest_1samp(differences, margin, alternative="less").pvalue,
+    ]
+    assert found.p_equivalent == pytest.approx(max(sides), rel=1e-9)
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.9)
+    inside = -margin < low and high < margin
+    assert inside == (found.p_equivalent < 0.05)
+    assert compare_paired(values, base).p_equivalent is None
+
+
+def rejections(n_draws, n, share_of, draw):
+    """How often a comparison of n normal differences is called by `share_of`."""
+    differences = draw(np.random.default_rng(n), (n_draws, n))
+    base = [0.7] * n
+    return np.mean([share_of(compare_paired((0.7 + d).tolist(), base, 0.01)) for d in differences])
+
+
+def differs(found: Comparison):
+    return found.p < 0.05
+
+
+def is_equivalent(found: Comparison):
+    return found.p_equivalent < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "method", "rate"), [(5, "t", 0.05), (8, "permutation", 12 / 256)])
+def test_false_positives_of_the_paired_test(n, method, rate):
+    """10,000 null studies: the standard error of the rate is 0.22 points."""
+    found = rejections(10_000, n, differs, lambda rng, shape: rng.normal(0, 0.015, shape))
+    assert compare_paired(range(n), [0.0] * n).method == method
+    assert 0.04 < found < 0.06
+    assert found == pytest.approx(rate, abs=0.008)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 10])
+def test_equivalence_holds_its_level_at_the_edge_of_the_margin(n):
+    """Sharp where the margin is wide for the spread, below 5 % where it is not."""
+    edge = 0.01 if n == 5 else -0.01  # a mirror image
+    sharp = rejections(6000, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.002, s))
+    blunt = rejections(500, n, is_equivalent, lambda rng, s: rng.normal(edge, 0.03, s))
+    assert 0.04 < sharp < 0.06
+    assert blunt < 0.02
+
+
+@pytest.mark.parametrize("sd", [0.0002, 0.002, 0.004, 0.006, 0.01, 0.0237, 0.05, 0.3])
+@pytest.mark.parametrize(("power", "m"), [(0.8, 1), (0.95, 1), (0.8, 3), (0.8, 17)])
+def test_seeds_needed_is_the_first_with_the_power_under_holms_first_step(sd, power, m):
+    def power_of(n):
+        effect, reach = 0.01 * math.sqrt(n) / sd, stats.t.ppf(1 - 0.025 / m, n - 1)
+        values = np.linspace(1e-9, 12, 200_001)  # s/σ, which has a chi density
+        density = stats.chi.pdf(values * math.sqrt(n - 1), n - 1) * math.sqrt(n - 1)
+        seen = stats.norm.sf(reach * values - effect) + stats.norm.cdf(-reach * values - effect)
+        return np.trapezoid(density * seen, values)
+
+    def has_patterns(n):
+        return not 8 <= n <= 40 or 4 * 2.0 ** (1 - n) <= 0.05 / m
+
+    n = seeds_needed(sd, power=power, n_comparisons=m)
+    assert power_of(n) >= power - 1e-6
+    assert has_patterns(n)
+    assert n == 2 or power_of(n - 1) < power + 1e-6 or not has_patterns(n - 1)
+
+
+@pytest.mark.parametrize(
+    ("sd", "m"), [(0.0086, 1), (0.012, 1), (0.0075, 3), (0.012, 3), (0.0072, 17), (0.0071, 30)]
+)
+def test_flips_of_signs_have_about_the_power_that_is_said(sd, m):
+    """2,000 studies by the test that the table uses: the standard error is 0.9 points."""
+    n = seeds_needed(sd, n_comparisons=m)
+    x = np.random.default_rng(n).normal(0.01, sd, (2000, n))
+    found = [compare_paired((0.5 + d).tolist(), [0.5] * n) for d in x]
+    assert found[0].method == "permutation"
+    assert 0.71 < np.mean([one.p < 0.05 / m for one in found]) < 0.88
 
 
 def closed_testing(p_values):
