@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 
 import pytest
 
@@ -148,19 +149,21 @@ def opened(page, tmp_path):
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("browser")
-    text = write_report(write_run(folder / "run")).read_text(encoding="utf-8")
-    page = folder / "used.html"
-    text = text.replace("<head>", "<head>" + BEFORE).replace("</body>", AFTER + "</body>")
-    page.write_text(text, encoding="utf-8")
-    dom, said = opened(page, folder)
+def used(page, script):
+    """What a reader sees who uses a page as the script does."""
+    text = page.read_text(encoding="utf-8")
+    copy = page.with_name("used.html")
+    text = text.replace("<head>", "<head>" + BEFORE).replace("</body>", script + "</body>")
+    copy.write_text(text, encoding="utf-8")
+    dom, said = opened(copy, page.parent)
     assert said == []
     (account,) = re.findall(r'<pre id="seen">(.*?)</pre>', dom, flags=re.DOTALL)
-    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
-        account = account.replace(entity, character)
-    return json.loads(account)
+    return json.loads(unescape(account))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return used(write_report(write_run(tmp_path_factory.mktemp("browser") / "run")), AFTER)
 
 
 def test_it_loads_without_an_error_and_without_a_request(seen):

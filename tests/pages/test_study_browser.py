@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-from html import unescape
-
 import pytest
 
 from isotrain.pages.study_page import write_study_page
 from tests.pages.small_study import EFFECT, HOSTILE, TASKS, curves_of, result, runs_of, study_of
-from tests.pages.test_browser import BEFORE, CHROMIUM, opened
+from tests.pages.test_browser import CHROMIUM, used
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
@@ -69,18 +65,6 @@ document.getElementById("seen").textContent = JSON.stringify(account);
 </script>"""
 
 
-def used(folder, given):
-    """What a reader sees who uses the page of a study."""
-    text = write_study_page(folder / "study", given).read_text(encoding="utf-8")
-    page = folder / "used.html"
-    text = text.replace("<head>", "<head>" + BEFORE).replace("</body>", AFTER + "</body>")
-    page.write_text(text, encoding="utf-8")
-    dom, said = opened(page, folder)
-    assert said == []
-    (account,) = re.findall(r'<pre id="seen">(.*?)</pre>', dom, flags=re.DOTALL)
-    return json.loads(unescape(account))
-
-
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
@@ -89,7 +73,7 @@ def seen(tmp_path_factory):
     given = result(runs_of(one), study_of(one), question=HOSTILE, changes=("long" * 40,))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("isotrain.pages.study_page.isotropy_curves", lambda *_: curves)
-        return used(folder, given)
+        return used(write_study_page(folder / "study", given), AFTER)
 
 
 def test_it_loads_without_an_error_and_without_a_request(seen):
