@@ -10,6 +10,7 @@ import yaml  # type: ignore[import-untyped]
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from isotrain.console import counted
 from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.run_tables import Table
 from isotrain.runs.files import replace_text
@@ -66,7 +67,7 @@ def write_analysis_page(folder: Path, content: Shown) -> Path:
 def _table(table: PageTable) -> Markup:
     if not table.rows:
         return piece("note", text="Nothing was measured.")
-    n_rows = f"{len(table.rows):,} {'row' if len(table.rows) == 1 else 'rows'}"
+    n_rows = counted(len(table.rows), "row")
     body = piece("tables", found=[Table(n_rows, table.columns, table.rows)], compact=True)
     if len(table.rows) > MOST_OPEN:
         body = piece("folded", title=f"All {n_rows}", body=body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -89,7 +89,7 @@ def loss_curve(rows: Rows) -> Figure:
     return figure
 
 
-def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITLES) -> Figure:
+def heatmap(rows: Rows, metric: str, view: str) -> Figure:
     """Heatmap of a metric at one view of every layer: evaluations to the right, layers upwards.
 
     Missing values are white with a cross.
@@ -121,6 +121,6 @@ def heatmap(rows: Rows, metric: str, view: str, titles: Mapping[str, str] = TITL
             look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 7}
             figure.text(0.995, middle, label(metric), parse_math=False, **look)
     shown = [curve for curve in by_key if curve.view == view]
-    title = joined(titles[view], n_rows(rows, shown))
+    title = joined(TITLES[view], n_rows(rows, shown))
     finish(axis, title, "optimizer step of the evaluation")
     return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from isotrain.pages.readings import view_titles
 from isotrain.pages.rows import Rows, Series, at, by_n, end_of, isotropy_series, series
@@ -65,16 +65,11 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     return found
 
 
-class Unlike(NamedTuple):
-    """A layer whose queue differs from the embeddings of its last evaluation."""
+def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
+    """Warnings for isotropy layers whose queue is unlike the embeddings of the last evaluation.
 
-    site: str
-    gap: float  # between their means, in rms distances of the evaluated embeddings
-    spread: float  # of the queue, relative to the evaluated embeddings
-
-
-def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
-    """Isotropy layers with a gap above `FAR`, or a spread above `FAR` or below its inverse."""
+    That is a gap above `FAR`, or a spread above `FAR` or below its inverse.
+    """
     layer = (result.get("config") or {}).get("isotropy") or {}
     if layer.get("stats") == "start" and layer.get("eval_stats") == "refit":
         return []  # its map does not come from the queue
@@ -83,11 +78,16 @@ def unlike_training(result: Mapping[str, Any], rows: Rows) -> list[Unlike]:
     for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
         gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
         if gap > FAR or spread > FAR or spread < 1 / FAR:  # false for NaN
-            found.append(Unlike(site, gap, spread))
+            found.append(
+                f"The layer at {site} is frozen on embeddings unlike those of dev: the means are "
+                f"{number(gap)} rms distances apart (0 = alike), the spread of its queue is "
+                f"{number(spread)} times theirs (1 = alike). Its map does not fit them: "
+                f"{_way_out(result)}."
+            )
     return found
 
 
-def way_out(result: Mapping[str, Any]) -> str:
+def _way_out(result: Mapping[str, Any]) -> str:
     """How to make a layer's queue match its evaluation data; a larger batch comes first."""
     n = ((result.get("config") or {}).get("data") or {}).get("batch_size", FEW_OF_BATCH)
     ways = "use statistics without dropout (isotropy.eval_stats=refit), or less dropout"
@@ -95,17 +95,6 @@ def way_out(result: Mapping[str, Any]) -> str:
         return ways
     slow = f"data.batch_size={n} fills the queue over many steps, in which the encoder moves"
     return f"{slow}: raise it; else {ways}"
-
-
-def unlike_texts(result: Mapping[str, Any], rows: Rows) -> list[str]:
-    """Warnings for the layers of `unlike_training`."""
-    return [
-        f"The layer at {layer.site} is frozen on embeddings unlike those of dev: the means are "
-        f"{number(layer.gap)} rms distances apart (0 = alike), the spread of its queue is "
-        f"{number(layer.spread)} times theirs (1 = alike). Its map does not fit them: "
-        f"{way_out(result)}."
-        for layer in unlike_training(result, rows)
-    ]
 
 
 def selection(result: Mapping[str, Any]) -> list[str]:

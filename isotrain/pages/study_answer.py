@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from isotrain.console import counted
 from isotrain.reporting.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
 from isotrain.reporting.numbers import (
-    counted,
     interval,
     margin_text,
     p_equals,

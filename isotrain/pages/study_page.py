@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from isotrain.console import counted
 from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
@@ -75,7 +76,7 @@ def _facts(result: Result) -> list[str]:
     """Sizes, encoder, code and the day of the last run."""
     study, runs = result.study, result.runs
     sizes = (study.tasks, "task"), (study.arms, "method"), (study.seeds, "seed")
-    planned = " × ".join(f"{len(found)} {noun}{'s' * (len(found) != 1)}" for found, noun in sizes)
+    planned = " × ".join(counted(len(found), noun) for found, noun in sizes)
     done = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
     codes = ", ".join(dict.fromkeys(run.code for run in runs if run.code))
     newest = max((run.finished_at for run in runs), default="")[:10]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from isotrain.pages.limitations import n_evaluated, unlike_training, warnings
+from isotrain.pages.limitations import n_evaluated, unlike_texts, warnings
 from isotrain.pages.readings import isotropic_value, label, view_titles
 from isotrain.pages.rows import (
     End,
@@ -92,7 +92,7 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
             text += "become so: the encoder below is as it was. Compare its "
             text += '<a href="#values">layers</a>.'
             found.append(Markup(text).format(site))
-    if unlike_training(result, rows):
+    if unlike_texts(result, rows):
         text = "An isotropy layer was frozen on embeddings unlike those of dev: see the "
         found.append(Markup(text + '<a href="#limitations">limitations</a>.'))
     if shown and (most := _most_changed(curves, shown[0], end)):

@@ -111,15 +111,6 @@ def margin_text(margin: float | None, key: str) -> str:
     return f"±{score_number(margin, key)}{' points' if is_share(key) else ''}"
 
 
-def counted(n: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "seed"), counted(2000, "seed")
-    ('1 seed', '2,000 seeds')
-    """
-    return f"{n:,} {noun}{'s' * (n != 1)}"
-
-
 def size_range(sizes: set[int]) -> str:
     """The smallest and the largest of some numbers of embeddings; empty for none.
 
