@@ -50,6 +50,7 @@ def spectra(
     wheres = [name.split("/")[0] for name in names]
     colours = layer_colours(wheres).values() if of_layers else COLOURS
     for name, where, colour in zip(names, wheres, colours, strict=False):
+        view = name.split("/")[1]
         for step in ends:
             eigenvalues = snapshots[step].get(f"spectrum/{name}", np.zeros(0))
             if not eigenvalues.sum() > 0:
@@ -65,7 +66,7 @@ def spectra(
                 zorder=2 if is_end else 1.5,
                 linewidth=1.2,
                 gid=f"layer-{layer_number(where)}" if of_layers else None,
-                label=f"{titled(name)}, {end.name if is_end else f'step {step}'}",
+                label=f"{SIDE_TITLES.get(view, view)}, {end.name if is_end else f'step {step}'}",
             )
     if axis.lines:
         axis.set(xscale="log", yscale="log")
@@ -83,12 +84,6 @@ def spectra(
     title = titles.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
     finish(axis, joined(title, f"N = {n:,}" * bool(n)), "rank of the direction")
     return figure
-
-
-def titled(cloud: str) -> str:
-    """The view of a cloud for a legend."""
-    view = cloud.split("/")[1]
-    return SIDE_TITLES.get(view, view)
 
 
 def power(value: float) -> str:

@@ -313,10 +313,5 @@ def rows_of(curves: Iterable[Curve]) -> str:
     return size_range({curve.n_rows for curve in curves} - {0})
 
 
-def sites_of_curves(curves: Iterable[Curve]) -> list[str]:
-    """The sites of curves, in order."""
-    return sorted({c.key.where for c in curves if c.key.view in SIDES})
-
-
 def _short(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"

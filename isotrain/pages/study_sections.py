@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from isotrain.pages.page import Figures, Section, piece
 from isotrain.pages.readings import base_of, label, readings, view_titles
+from isotrain.pages.rows import sites_of
 from isotrain.pages.study_answer import task_score
 from isotrain.pages.study_figures import (
     Looks,
@@ -16,7 +17,6 @@ from isotrain.pages.study_figures import (
     around_site,
     by_layer,
     differences,
-    sites_of_curves,
     through_training,
     with_names,
 )
@@ -114,7 +114,7 @@ def layer_section(
                 name = f"layers_{task}_{metric}_{view}"
                 text = f"{label(metric)} of {titles[view]} by layer on {task}"
                 parts.append(_named(drawn, figure, name, text, looks))
-            for site in sites_of_curves(own):
+            for site in sites_of(c.key for c in own):
                 figure = around_site(own, site, looks)
                 name, text = f"site_{task}_{metric}_{site}", f"{label(metric)} around site {site}"
                 parts.append(_named(drawn, figure, name, f"{text} on {task}", looks))

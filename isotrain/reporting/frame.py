@@ -87,10 +87,11 @@ def study_rows(
     runs: Sequence[Run],
     gaps: Sequence[Gap] = (),
     recorded: Mapping[str, Sequence[str]] = NOTHING,
-    left_out: Sequence[Run] = (),
-    kind: str = ALL,
 ) -> list[Row]:
     """Result rows: every shown score of every method over its finished seeds, test first.
+
+    If predictions of some runs are collapsed, the rows of all runs are followed by those of the
+    others; a method without any has a row with n = 0 there.
 
     Differences are paired by seed. Holm's correction is over the methods of one task and one score,
     including those now left out, as if their p were 1. Equivalence and the seeds needed are given
@@ -98,12 +99,26 @@ def study_rows(
 
     Args:
         study: the study whose methods are compared.
-        runs: its finished runs, or some of them.
+        runs: its finished runs.
         gaps: what is missing; failed runs are counted.
         recorded: per task, every method that ever had a finished run.
-        left_out: finished runs to exclude; a method without other runs has a row with n = 0.
-        kind: value of `runs` in the rows.
     """
+    rows = _rows(study, runs, [], gaps, recorded)
+    if collapsed := [run for run in runs if run.degenerate]:
+        sound = [run for run in runs if not run.degenerate]
+        without = _rows(study, sound, collapsed, gaps, recorded)
+        rows += [row._replace(runs=WITHOUT) for row in without]
+    return rows
+
+
+def _rows(
+    study: Study,
+    runs: Sequence[Run],
+    left_out: Sequence[Run],
+    gaps: Sequence[Gap],
+    recorded: Mapping[str, Sequence[str]],
+) -> list[Row]:
+    """The rows of some runs; a method of which all are `left_out` has a row with n = 0."""
     rows: list[Row] = []
     for task in study.tasks:
         of_task = [run for run in runs if run.task == task]
@@ -131,8 +146,7 @@ def study_rows(
                 for row in own
             ]
             references = _references(task, score, base) + _untrained(task, score, base, starts)
-            own = [*references, *_corrected(own, gone + empty)]
-            rows += [row._replace(runs=kind) for row in own]
+            rows += [*references, *_corrected(own, gone + empty)]
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from isotrain.config.compose import plain
 from isotrain.jobs.archive import Archive, Job
 from isotrain.pages.run_tables import sources
-from isotrain.reporting.frame import ALL, WITHOUT, Row, study_rows
+from isotrain.reporting.frame import ALL, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
 from isotrain.studies.identity import arms_on_record, changes
@@ -55,10 +55,6 @@ def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
     runs, gaps = collect(jobs)
     recorded = {task: arms_on_record(folder, task) for task in study.tasks} if runs else {}
     rows = study_rows(study, runs, gaps, recorded)
-    sound = [run for run in runs if not run.degenerate]
-    if len(sound) < len(runs):
-        collapsed = [run for run in runs if run.degenerate]
-        rows += study_rows(study, sound, gaps, recorded, collapsed, WITHOUT)
     records = [
         read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
     ]

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import WITHOUT, study_rows
+from isotrain.reporting.frame import study_rows
 from isotrain.reporting.result import Result
 from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from isotrain.studies.definition import Study
 from isotrain.studies.results import Run, counted_by
 
-HOSTILE = "</script><img src=x onerror=alert(1)>"
 METRICS = ("isoscore_corrected", "mean_cosine")
 
 
@@ -90,16 +89,11 @@ def study_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), margin=0.01, **mor
 
 def rows_of(runs, study):
     """Its rows, with CIs over examples as wide as if there were predictions."""
-    sound = [run for run in runs if not run.degenerate]
-    rows = study_rows(study, runs)
-    if len(sound) < len(runs):
-        broken = [run for run in runs if run.degenerate]
-        rows += study_rows(study, sound, left_out=broken, kind=WITHOUT)
     return [
         row._replace(both_low=row.difference_low - 0.012, both_high=row.difference_high + 0.012)
         if row.score.startswith("test") and row.difference_low is not None
         else row
-        for row in rows
+        for row in study_rows(study, runs)
     ]
 
 

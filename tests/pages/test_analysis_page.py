@@ -6,9 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from isotrain.pages.analysis_page import MOST_OPEN, PageTable, Shown, write_analysis_page
+from tests.pages.small_run import HOSTILE
 from tests.pages.test_report import Page
-
-HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def figure():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isotrain.pages.study_page import write_study_page
-from tests.pages.small_study import EFFECT, HOSTILE, TASKS, curves_of, result, runs_of, study_of
+from tests.pages.small_run import HOSTILE
+from tests.pages.small_study import EFFECT, TASKS, curves_of, result, runs_of, study_of
 from tests.pages.test_browser import CHROMIUM, used
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")

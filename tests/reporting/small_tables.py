@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isotrain.reporting.frame import WITHOUT, study_rows
+from isotrain.reporting.frame import study_rows
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.result import Result
@@ -39,11 +39,7 @@ def runs(none=NONE, arm=ARM, **made):
 
 
 def result(found, study=STUDY, gaps=(), changes=()):
-    sound = [run for run in found if not run.degenerate]
     rows = study_rows(study, found, gaps)
-    if sound != found:
-        broken = [run for run in found if run.degenerate]
-        rows += study_rows(study, sound, gaps, left_out=broken, kind=WITHOUT)
     return Result(study, found, gaps, rows, 16, changes, overrides=["threads=1"])
 
 

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from isotrain.reporting.frame import (
+    ALL,
     CHANCE,
     MAJORITY,
     UNTRAINED,
@@ -40,9 +41,9 @@ STUDY = Study(
 NONE, MEAN, ZCA = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62], [0.70, 0.75, 0.68, 0.73]
 
 
-def methods(*args, **more):
-    """The rows of methods, without those of chance and the untrained model."""
-    return [row for row in study_rows(*args, **more) if row.baseline]
+def methods(*args):
+    """The rows of methods over all runs, without those of chance and the untrained model."""
+    return [row for row in study_rows(*args) if row.baseline and row.runs == ALL]
 
 
 def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
