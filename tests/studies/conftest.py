@@ -16,6 +16,8 @@ from optuna.storages import RDBStorage
 from isotrain.commands.plans import run_search
 from isotrain.config.command import check_command
 from isotrain.jobs.process import fresh
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.search import load_search
 from isotrain.studies.search_plan import check_search, plan_search
 from isotrain.studies.trials import trials_of
@@ -26,6 +28,8 @@ import sys
 from isotrain.commands.plans import *
 from isotrain.commands.targets import *
 from isotrain.jobs.process import fresh
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.reporting import report
 from isotrain.studies import plan, search_plan
 from isotrain.training.requirements import Late
@@ -83,6 +87,10 @@ class Fake(NamedTuple):
 
 
 class FakeStudy(Fake):
+    def jobs(self):
+        """Its runs, planned and checked, with their folders."""
+        return check_parts(plan_jobs(load_study(str(self.file)), self.overrides))
+
     def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
         """`run_study` in a process of its own."""
         own = f"{str(self.file)!r}, {self.overrides!r}, {n_jobs}, fresh({self.command!r})"

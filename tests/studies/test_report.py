@@ -10,12 +10,12 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
-from isotrain.config.compose import recorded
 from isotrain.reporting.report import write_report
 from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study
 from isotrain.studies.identity import write_identity
-from isotrain.studies.plan import check_parts, plan_jobs
+from isotrain.studies.plan import plan_jobs
+from tests.studies.scripts import leave
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
@@ -29,19 +29,6 @@ def without_page():
 def no_page(monkeypatch):
     """Reports without their page, which takes a second to draw."""
     monkeypatch.setattr("isotrain.pages.study_page.write_study_page", lambda folder, _: folder)
-
-
-def planned(fake):
-    return check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
-
-
-def leave(job, **more):
-    """A finished run, as little of one as there may be."""
-    job.folder.mkdir(parents=True, exist_ok=True)
-    whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}}
-    scores = {"val/accuracy": 0.5 + 0.1 * job.seed + 0.001 * job.seed**2 * (job.arm == "mean")}
-    whole |= {"arm": job.arm, "config": recorded(job.cfg), "data": "demo-v1-seed0"}
-    write_json(job.folder / "result.json", {**whole, "scores": scores, **more})
 
 
 def written(fake, jobs):
@@ -86,7 +73,7 @@ def test_a_report_states_what_it_is_of(fake, capsys):
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
-    jobs = planned(fake)
+    jobs = fake.jobs()
     leave(jobs[0])
 
     def explode(folder, result):
@@ -112,7 +99,7 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     monkeypatch.setattr(
         "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
     )
-    jobs = planned(fake)
+    jobs = fake.jobs()
     leave(jobs[0])
     fake.folder.mkdir(parents=True)
     content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
@@ -128,14 +115,14 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
 def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
     """Two arms are run; then one of them is struck out of the study's file."""
     fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
-    jobs = planned(fake)
+    jobs = fake.jobs()
     fake.folder.mkdir(parents=True)
     write_identity(load_study(str(fake.file)), jobs, fake.folder, str(fake.file), [])
     for job in jobs:
         leave(job)
     both = csv_lines(written(fake, jobs))
     fake.file.write_text(fake.file.read_text().replace("zca: [isotropy=zca], ", ""))
-    later = written(fake, planned(fake))
+    later = written(fake, fake.jobs())
     (alone,) = (line for line in csv_lines(later) if line["method"] == "mean")
     (among,) = (line for line in both if line["method"] == "mean")
     assert among["comparisons"] == "1"  # zca equals the baseline on every seed: no p

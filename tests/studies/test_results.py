@@ -7,27 +7,19 @@ import math
 
 import pytest
 
-from isotrain.config.compose import recorded
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import mixtures
-from isotrain.runs.files import write_json
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import Run, collect
+from tests.studies.scripts import leave
 
 WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}
 
 
 @pytest.fixture
 def jobs(fake):
-    return check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
-
-
-def leave(job, **result):
-    job.folder.mkdir(parents=True, exist_ok=True)
-    own = {"arm": job.arm, "config": recorded(job.cfg), "scores": {"val/accuracy": 0.5}}
-    write_json(job.folder / "result.json", {**WHOLE, **own, **result})
+    return fake.jobs()
 
 
 def test_gaps_are_listed_with_their_reason(fake, jobs):

@@ -12,8 +12,6 @@ from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.jobs.stored import stored
 from isotrain.runs.files import put_aside
-from isotrain.studies.definition import load_study
-from isotrain.studies.plan import check_parts, plan_jobs
 from isotrain.studies.results import lack_of
 
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
@@ -104,8 +102,7 @@ def test_aside_nothing_is_lost(tmp_path):
 def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
     assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
     tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
-    jobs = check_parts(plan_jobs(load_study(str(fake.file)), fake.overrides))
-    results = [job.folder / "result.json" for job in jobs]
+    results = [job.folder / "result.json" for job in fake.jobs()]
     stamps = [path.stat().st_mtime_ns for path in results]
     half = results[4].read_text()[:50]
     results[4].write_text(half)
