@@ -104,14 +104,9 @@ def summary(result: Result) -> str:
         f"No method is shown to score {' or '.join(missing)} than the baseline {study.baseline}"
     ]
     texts = texts if missing else []
-    titles: dict[Verdict, str] = {
-        "higher": f"Higher score than the baseline {study.baseline}",
-        "lower": "Lower",
-        "equivalent": f"The same within {_margin(result, *study.tasks)}",
-        "undecided": "Undecided",
-        "untested": "Not tested",
-        "no claim": "No claim, for collapsed predictions",
-    }
+    titles = _titles(result, *study.tasks)
+    titles["higher"] = f"Higher score than the baseline {study.baseline}"
+    titles["no claim"] = "No claim, for collapsed predictions"
     texts += [f"{title}: {methods(kind)}" for kind, title in titles.items() if kind in found]
     return f"{'. '.join(texts)}."
 
@@ -162,11 +157,13 @@ def _references(rows: Sequence[Row]) -> list[str]:
     return [f"{row.method} {score_number(row.mean, row.score)}" for row in known]
 
 
-def _margin(result: Result, *tasks: str) -> str:
-    """Equivalence margin of the scores of some tasks; empty without one."""
+def _titles(result: Result, *tasks: str) -> dict[Verdict, str]:
+    """The title of each verdict, with the equivalence margin of the scores of some tasks."""
     rows = [row for task in tasks for row in _compared(result, task) if row.margin]
-    texts = dict.fromkeys(margin_text(row.margin, row.score) for row in rows)
-    return next(iter(texts)) if len(texts) == 1 else "the margin" if texts else ""
+    margins = {margin_text(row.margin, row.score) for row in rows}
+    within = margins.pop() if len(margins) == 1 else "the margin"
+    titles = {kind: name.capitalize() for kind, name in NAMES.items()}
+    return titles | {"equivalent": f"The same within {within}"}
 
 
 def _without(result: Result) -> str:
@@ -188,11 +185,9 @@ def _without(result: Result) -> str:
 
 def _score_items(result: Result, task: str) -> list[str]:
     rows = sorted(_compared(result, task), key=lambda row: -abs(row.difference or 0))
-    titles = {kind: name.capitalize() for kind, name in NAMES.items()}
-    titles["equivalent"] = f"The same within {_margin(result, task)}"
     n_seeds = len(result.study.seeds)
     items = []
-    for kind, title in titles.items():
+    for kind, title in _titles(result, task).items():
         if told := _listed(_told(row, n_seeds) for row in rows if verdict(row) == kind):
             items.append(f"{title}: {told}.")
     source = f" ({result.study.published_source})" if result.study.published_source else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
-from isotrain.studies.identity import arms_on_record, changes
+from isotrain.studies.identity import arms_on_record, changes, listed
 from isotrain.studies.results import Gap, Run, collect
 
 
@@ -149,14 +149,5 @@ def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
 def _where(runs: Sequence[Run]) -> str:
     """Description of some runs: task, method and seeds."""
     by_arm = groupby(runs, lambda run: (run.task, run.arm))
-    return "; ".join(f"{' '.join(arm)} {_ranges(run.seed for run in own)}" for arm, own in by_arm)
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers, with ranges for three or more consecutive ones."""
-    ordered = sorted(set(numbers))
-    parts: list[str] = []
-    for _, block in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):
-        own = [number for _, number in block]
-        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else map(str, own)
-    return ", ".join(parts)
+    seeds = ((arm, sorted({run.seed for run in own})) for arm, own in by_arm)
+    return "; ".join(f"{' '.join(arm)} {listed(own)}" for arm, own in seeds)

@@ -252,12 +252,12 @@ def listed(names: Iterable[Any]) -> str:
     """Names in their order; three and more numbers in a row as a range.
 
     >>> listed(["none", "mean"]), listed([0, 1, 2, 5, 7, 8])
-    ('none, mean', '0-2, 5, 7, 8')
+    ('none, mean', '0–2, 5, 7, 8')
     """
     parts: list[str] = []
     for _, group in groupby(enumerate(names), _run_of_numbers):
         own = [str(name) for _, name in group]
-        parts += [f"{own[0]}-{own[-1]}"] if len(own) > 2 else own
+        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
     return ", ".join(parts)
 
 

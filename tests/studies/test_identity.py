@@ -183,7 +183,7 @@ def test_what_is_added_after_the_results_and_what_is_left_out_shows(written, fin
     assert arms_on_record(folder, "wic") == []
     assert finish(seeds=(0, 1, 2, 3), **RTE) == [
         "arms finished earlier and left out now: clip",
-        "seeds 3 were added to 0-2 when 9 of 9 runs had finished",
+        "seeds 3 were added to 0–2 when 9 of 9 runs had finished",
     ]
     assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
     assert finish("running", seeds=(0, 1, 2), **CLIP) == [

@@ -79,7 +79,7 @@ def test_a_file_is_shown_before_it_is_run(few, tune, capsys, monkeypatch):
         "data.batch_size=8",
         "isotropy: none, clip",
         "isotropy.n_components: 1 to 4, log, where isotropy=clip",
-        "seeds: 0-2",
+        "seeds: 0–2",
         "sampler: tpe, pruner: none",
     ]
     assert tune("list", "sede=1") == 2  # shown, and that it could not run

@@ -53,7 +53,7 @@ def test_trials_by_state_and_the_steps_of_those_at_work(few, capsys):
         with owned(leave(plan, taken[4], number=1, steps=[0, 5]), plan.folder.parents[1]):
             code, cells, line = told(plan, study, capsys)
         assert cells == {
-            "complete": "0-2",
+            "complete": "0–2",
             "degenerate": "3",
             "running": "4 (seed 1, step 5 of 20)",
             "waiting": "5 (seed 0), 3 not made yet",
@@ -75,7 +75,7 @@ def test_points_of_a_grid_that_wait(few, capsys):
     with opened(plan) as study:
         one = next_trial(study, plan)
         _, cells, line = told(plan, study, capsys)
-        assert cells == {"waiting": "0-2"}
+        assert cells == {"waiting": "0–2"}
         assert line.startswith(
             "search few: 3 trials, 0 complete, 3 waiting; time left unknown: none has ended"
         )

@@ -174,7 +174,7 @@ def test_the_table(capsys):
     for part in status_table("study s", HEADINGS, found, 3, is_at_work=False).drawn.renderables:
         status.say(part)
     printed = capsys.readouterr().out
-    assert re.search(r"a +none +0-3 +4 \(step 40 of 100\) +9 ", printed)
+    assert re.search(r"a +none +0–3 +4 \(step 40 of 100\) +9 ", printed)
     assert "a-none-seed9: failed; OSError: full" in printed
     assert "study s: 6 runs, 4 finished, 1 running, 1 failed; about 1:00 left, 2 at a time" in (
         printed
