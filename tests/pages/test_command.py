@@ -8,29 +8,26 @@ import sys
 
 from tests.pages.small_run import write_run
 
-
-def command(*arguments):
-    code = (
-        "import sys; sys.argv = ['isotrain', *sys.argv[1:]]\n"
-        "from isotrain.cli import main\n"
-        "try:\n    sys.exit(main())\n"
-        "finally:\n    assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
-    )
-    arguments = [sys.executable, "-W", "error", "-c", code, "report", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    return subprocess.run(arguments, capture_output=True, text=True, env=environment, timeout=120)
+CODE = """
+import sys
+from isotrain.cli import main
+sys.argv = ["isotrain", *sys.argv[1:]]
+try:
+    sys.exit(main())
+finally:
+    assert "torch" not in sys.modules and "transformers" not in sys.modules
+"""
 
 
 def test_the_command_without_torch(tmp_path):
     run = write_run(tmp_path / "a", isotropy=False)
-    done = command(run)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CODE, "report", str(run)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(run / "report.html")]
     assert (run / "report.html").is_file()
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    done = command(tmp_path / "nowhere")
-    assert done.returncode == 2
-    assert f"there is no study {tmp_path / 'nowhere'}" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -92,7 +92,7 @@ def test_every_run_and_every_mean_is_a_point():
     assert figure.axes[0].get_ylabel() == "accuracy on test, points"
 
 
-def curves(**more):
+def curves():
     return [c for c in curves_of() if c.task == "wic" and c.key.metric == METRICS[0]]
 
 

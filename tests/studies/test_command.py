@@ -39,7 +39,8 @@ def test_options_may_be_anywhere_and_one_at_a_time_is_the_default(called):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("run smok", "did you mean smoke"),
+        ("run smok", "no study smok; did you mean smoke? (or give the path"),
+        ("report no/where", "there is no study no/where"),
         ("run smoke sede=1 task=rt", "no key sede"),
         ("run smoke --jobs 0", "argument --jobs: must be a whole number from 1, got 0"),
         ("report smoke --jobs 2", "unrecognized arguments: --jobs 2"),
@@ -174,7 +175,7 @@ def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
         "arm clip_tokens: isotropy=clip 'site=[tokens]'",
         "arm mean_pooled: isotropy=mean 'site=[pooled]'",
         "arm mean_tokens: isotropy=mean 'site=[tokens]'",
-        "seeds: 0-2, 5",
+        "seeds: 0–2, 5",
         "margin: 0.02",
     ]
     assert main([*line, "sede=1"]) == 2  # shown, and that it could not run

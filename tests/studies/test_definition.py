@@ -119,11 +119,6 @@ def test_every_mistake_at_once(tmp_path):
     assert all(line.startswith("study my: ") for line in str(told.value).splitlines())
 
 
-def test_an_unknown_name():
-    with pytest.raises(PlanError, match=r"no study smok; did you mean smoke\? \(or give the path"):
-        load_study("smok")
-
-
 PLAIN = (
     st.none()
     | st.booleans()

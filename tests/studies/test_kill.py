@@ -15,6 +15,7 @@ import pytest
 from isotrain.jobs.progress import checkpoint_step
 from isotrain.runs.locks import owner
 
+pytestmark = pytest.mark.campaign
 N_STEPS = 16
 STUDY = f"""
 overrides: [encoder=tiny, source=demo, trainer.accelerator=cpu, data.batch_size=16, report=false,
@@ -63,7 +64,6 @@ def results(folder):
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
 
-@pytest.mark.campaign
 def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", os.devnull)  # tables name the code, which may change meanwhile
     disturbed, undisturbed = tmp_path / "a", tmp_path / "b"
@@ -118,34 +118,16 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
 
 
 QUICK = ("--trials", "1", "metric=[]", "data.n_dev=128", "trainer.max_steps=20")
-QUICK += ("trainer.val_check_interval=10", "data.n_test=128")
-pytestmark = pytest.mark.campaign
-
-
-def start(folder, *more):
-    line = [
-        sys.executable,
-        "-m",
-        "isotrain",
-        "run",
-        "smoke_search",
-        f"output_dir={folder}",
-        *QUICK,
-        *more,
-    ]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def records(folder):
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("stsb/*/result.json"))]
+QUICK += ("trainer.val_check_interval=10", "data.n_test=128", "trainer.devices=2")
 
 
 def test_a_trial_over_two_processes_trains_one_job_with_one_set_of_values(tmp_path):
-    process = start(tmp_path, "trainer.devices=2")
-    text = process.communicate(timeout=280)[0]
-    assert process.returncode == 0, text
-    (result,) = records(tmp_path)  # a rank with values of its own would have another folder
+    line = [sys.executable, "-m", "isotrain", "run", "smoke_search", f"output_dir={tmp_path}"]
+    done = subprocess.run([*line, *QUICK], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = tmp_path.glob("stsb/*/result.json")  # a rank of its own values has another folder
+    result = json.loads(file.read_text())
     assert (result["n_processes"], result["status"]) == (2, "finished")
     assert result["search"] == "smoke_search"
-    assert f"optimizer.lr={result['config']['optimizer']['lr']}" in text
-    assert "1 of 1 trials: 1 complete." in text
+    assert f"optimizer.lr={result['config']['optimizer']['lr']}" in done.stdout
+    assert "1 of 1 trials: 1 complete." in done.stdout

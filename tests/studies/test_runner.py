@@ -136,12 +136,9 @@ def test_each_run_at_work_has_a_device_of_its_own(fake, monkeypatch, tmp_path, a
     assert sorted(noted.read_text().split()) == sorted(seen * (6 // len(seen)))
 
 
-@pytest.mark.parametrize(
-    ("more", "said"), [(["sede=1"], "no key sede"), (["threads=null"], "threads must")]
-)
-def test_a_refusal_writes_nothing(fake, more, said):
-    with pytest.raises(PlanError, match=said):
-        start(fake, more=more)
+def test_a_refusal_writes_nothing(fake):
+    with pytest.raises(PlanError, match="no key sede"):
+        start(fake, more=["sede=1"])
     assert not fake.runs.exists()
     assert not fake.journal.exists()
 
