@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import key_of, recorded, without_locations
+from isotrain.console import counted
 from isotrain.jobs.archive import Archive, Job, Record
 from isotrain.jobs.stored import STUDY, PlanError, read_origin, stored
 from isotrain.runs.files import write_json
@@ -62,8 +63,8 @@ def differences(
     found: dict[str, list[str]] = {}
     pairs = _pairs(jobs)
     for name, (job, *_) in pairs.items():
-        if name in kept.runs and (difference := _difference(kept.runs[name]["keys"], _keys(job))):
-            found.setdefault(difference, []).append(name)
+        if name in kept.runs and (differ := _differing(kept.runs[name]["keys"], _keys(job))):
+            found.setdefault(_few([*differ.values()]), []).append(name)
     lines = [f"{_few(names)}: {difference}" for difference, names in found.items()]
     if kept.runs and not kept.runs.keys() & pairs.keys():
         lines.append(f"none of {_few([*pairs])} is on record there, which has {_few([*kept.runs])}")
@@ -78,9 +79,11 @@ def differences(
                 f"the call that study {study.name} was run with had the overrides {had}, and this "
                 f"one has {has}",
             )
+        n_finished = _n_finished(kept.runs, Archive(folder))
         lines.append(
             f"the folder {folder} belongs to another study {study.name}; take another name with "
-            "--name NAME, or delete that folder (the runs themselves are elsewhere and stay)"
+            f"--name NAME, or delete that folder (its runs, {n_finished} of them finished, are "
+            "elsewhere and stay)"
         )
     return lines
 
@@ -92,7 +95,7 @@ def of_earlier_keys(
 
     Where nothing is on record that computes what any of them would, each has one finished run of
     its task, method and seed which no other study and no search has, and the overrides are those of
-    `study.json`, if there is one.
+    `study.json`, if there is one. If some have none or several, the runs stay as they are.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
@@ -119,15 +122,32 @@ def of_earlier_keys(
             found.setdefault(key, []).append(record)
     own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
     if any(len(records) != 1 for records in own):
-        return jobs, ""
+        return jobs, "" if kept.runs else _of_other_settings(jobs, own, folder)
     keys = dict[str, None]()
     for job, (record,) in zip(jobs, own, strict=True):
-        old = without_locations(stored(record.folder).result["config"])
-        new = without_locations(recorded(job.cfg))
-        differ = (k for k in [*old, *new] if old.get(k, ABSENT) != new.get(k, ABSENT))
-        keys |= dict.fromkeys(differ)
+        keys |= dict.fromkeys(_differing(_stored_keys(record), _planned_keys(job)))
     told = f"these runs have other keys than the study has now: {', '.join(keys)}"
     return [job._replace(id=one.id) for job, (one,) in zip(jobs, own, strict=True)], told
+
+
+def _of_other_settings(
+    jobs: Sequence[Job], records: Sequence[Sequence[Record]], folder: Path
+) -> str:
+    """How many finished records there are for the jobs, and what sets the nearest one apart."""
+    found = [(job, own) for job, own in zip(jobs, records, strict=True) if own]
+    if not found:
+        return ""
+    of_a_seed = [pair for pair in found if pair[0].seed == found[0][0].seed]  # all would take long
+    planned = {job.name: _planned_keys(job) for job, _ in of_a_seed}
+    pairs = ((job.name, one) for job, own in of_a_seed for one in own)
+    differ = ((name, _differing(_stored_keys(one), planned[name])) for name, one in pairs)
+    name, nearest = min(differ, key=lambda pair: len(pair[1]))
+    n = len({one.folder for _, own in found for one in own})
+    return (
+        f"{folder.absolute().parents[1]} holds {counted(n, 'finished run')} of these tasks, "
+        f"methods and seeds with other settings: of {name}, {_few([*nearest.values()])}; give the "
+        "overrides that they were run with"
+    )
 
 
 def write_identity(
@@ -330,14 +350,21 @@ def _keys(job: Job) -> dict[str, Any]:
     return {k: v for k, v in without_locations(recorded(job.of_pair)).items() if k != "seed"}
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """In words, which keys differ."""
-    texts = [
-        f"{key} was {old.get(key, ABSENT)} and is {new.get(key, ABSENT)}"
-        for key in dict.fromkeys([*old, *new])
+def _planned_keys(job: Job) -> dict[str, Any]:
+    return without_locations(recorded(job.cfg))
+
+
+def _stored_keys(record: Record) -> dict[str, Any]:
+    return without_locations(stored(record.folder).result["config"])
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """The keys that differ, each with how, in words."""
+    return {
+        key: f"{key} was {old.get(key, ABSENT)} and is {new.get(key, ABSENT)}"
+        for key in [*old, *new]
         if old.get(key, ABSENT) != new.get(key, ABSENT)
-    ]
-    return _few(texts)
+    }
 
 
 def _few(texts: Sequence[str]) -> str:

@@ -154,3 +154,22 @@ def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsy
     told = capsys.readouterr()
     assert "6 runs, 6 finished" in told.out
     assert told.err == "these runs have other keys than the study has now: optimizer.lr\n"
+
+
+def test_finished_runs_with_other_settings_are_told_of(tmp_path, capsys):
+    """Three tasks of one module: which run is of which task cannot be told."""
+    kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
+    with tarfile.open(kept / "finished_runs_confirmed.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    study = ["where_isotropy_pays_confirmed", f"output_dir={tmp_path}"]
+    for action, code in (("status", 0), ("report", 2)):
+        assert main([action, *study]) == code
+        told = capsys.readouterr().err.splitlines()[0]
+        assert told.startswith(
+            f"{tmp_path} holds 150 finished runs of these tasks, methods and seeds with other "
+            "settings: of "
+        )
+        assert "seed10, source._target_ was isotrain.tasks.data.sources.LocalSource and is " in told
+        assert told.endswith("HubSource; give the overrides that they were run with")
+    assert main(["status", *study, "source=local"]) == 0
+    assert capsys.readouterr().err == ""

@@ -215,7 +215,9 @@ def test_run_and_report_reject_another_study_and_status_tells_of_it(fake, capsys
     for action, code in (("run", 2), ("status", 0), ("report", 2)):
         capsys.readouterr()
         assert main([action, str(fake.file), *other]) == code
-        assert "data.batch_size" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "data.batch_size was 32 and is 8" in told
+        assert "its runs, 6 of them finished, are elsewhere and stay" in told
     after = [(fake.folder / name).read_bytes() for name in ("study.json", "table.md")]
     assert after == before
     assert run_study(str(fake.file), other, 3, fake.backend, name="small") == 0
