@@ -24,23 +24,20 @@ from isotrain.pages.panels import (
     panel,
 )
 from isotrain.pages.readings import TITLES, label
-from isotrain.pages.rows import Rows, isotropy_series, layers_of, measured, n_rows
+from isotrain.pages.rows import Rows, isotropy_series, layers_of, n_rows
 from isotrain.reporting.numbers import minus
 from isotrain.runs.keys import VIEWS, CurveKey
 
-N_METRICS = 4  # of one figure
 HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, next to the colour bar and its label
 
 
-def curves(rows: Rows, title: str, score: str, metrics: Sequence[str] = ()) -> Figure:
+def curves(rows: Rows, title: str, score: str, metrics: Sequence[str]) -> Figure:
     """One figure of a whole run: score and loss on top, then one row of panels per metric.
 
     `rows` as in metrics.jsonl; `score` is the key of the task score, such as `val/accuracy`. The
-    columns are the views of layers, and before/after each isotropy layer. By default, `metrics` are
-    the first measured ones, four at most.
+    columns are the views of layers, and before/after each isotropy layer.
     """
     by_key = isotropy_series(rows)
-    metrics = list(metrics) or measured(by_key)[:N_METRICS]
     views = [view for view in VIEWS if layers_of(by_key, view)] or list(VIEWS)
     size = (SIZE[0] * (len(views) + 1), SIZE[1] * (1 + len(metrics)))
     figure = Figure(figsize=size, layout="constrained")

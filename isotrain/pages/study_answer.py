@@ -8,22 +8,10 @@ from typing import Literal, NamedTuple
 
 from isotrain.console import counted
 from isotrain.reporting.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
-from isotrain.reporting.numbers import (
-    interval,
-    margin_text,
-    p_equals,
-    score_number,
-    signed,
-)
+from isotrain.reporting.numbers import interval, margin_text, p_equals, score_number, signed
 from isotrain.reporting.result import Result, cautions
 from isotrain.reporting.statistics import LEVEL
-from isotrain.reporting.words import (
-    BOTH,
-    caption,
-    difference_text,
-    failed_text,
-    score_name,
-)
+from isotrain.reporting.words import BOTH, caption, difference_text, failed_text, score_name
 from isotrain.runs.keys import VIEWS, parse_key
 
 MOST_NAMED = 6  # methods in one sentence

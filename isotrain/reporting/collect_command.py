@@ -11,17 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import run_id
-from isotrain.console import say, spinner
+from isotrain.console import counted, say, spinner
 from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
 from isotrain.jobs.stored import PlanError
 from isotrain.reporting.frame import csv_text, parquet_bytes, runs_frame, scores_frame
-from isotrain.reporting.groups import (
-    Found,
-    differing,
-    groups_markdown,
-    texts,
-    without_seeds,
-)
+from isotrain.reporting.groups import Found, differing, groups_markdown, texts, without_seeds
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.words import collapsed_runs
@@ -154,8 +148,7 @@ def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> lis
     lines += ["The best of many dev scores lies beyond what the same configuration reaches again."]
     for (task, search), n in tried.items():
         own = [one for one in found if (one.run.task, one.search) == (task, search)]
-        of = "configuration" if n == 1 else "configurations"
-        lines += ["", f"### {task}, {search}: {n} {of} tried", ""]
+        lines += ["", f"### {task}, {search}: {counted(n, 'configuration')} tried", ""]
         lines.append(groups_markdown(own) if own else "No run is finished.")
     return lines
 

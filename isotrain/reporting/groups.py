@@ -19,8 +19,7 @@ from isotrain.reporting.words import CI, examples_text, mean_text, score_name
 from isotrain.runs.keys import on_test
 from isotrain.studies.results import Run
 
-HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test")
-TELLING = "what differs"
+HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test", "what differs")
 
 
 class Found(NamedTuple):
@@ -82,7 +81,7 @@ def groups_markdown(found: Sequence[Found]) -> str:
         tells += [f"data={data}"] if len(data_of[task]) > 1 else []
         scored = _scored([found[k].run for k in members])
         lines.append((task, arm, *scored, ", ".join(tells)))
-    return "\n".join(aligned([(*HEADING, TELLING), *lines])) + "\n"
+    return "\n".join(aligned([HEADING, *lines])) + "\n"
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:

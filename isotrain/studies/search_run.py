@@ -9,7 +9,6 @@ reads like an uninterrupted one.
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -27,7 +26,7 @@ from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
 from isotrain.jobs.stored import COPY, SEARCH, stored
-from isotrain.runs.files import replace_text, write_json
+from isotrain.runs.files import read_records, replace_text, write_json
 from isotrain.runs.secrets import redacted
 from isotrain.studies.plan import judge_parts
 from isotrain.studies.search_plan import Plan, check_search, trial_jobs
@@ -247,18 +246,12 @@ def evaluations(file: Path, key: str) -> list[float]:
     """The values of a key at the evaluations after step 0, in order; NaN if not finite.
 
     A step that was evaluated twice (after a resume, or with selected weights) counts once, with its
-    first value. An incomplete line is skipped.
+    first value.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError:  # nothing is logged yet
-        return []
-    found: dict[int, float] = {}
-    for line in text.splitlines(keepends=True):
-        if f'"{key}"' in line and line.endswith("\n"):
-            row = json.loads(line)
-            if row["step"] > 0:
-                found.setdefault(row["step"], math.nan if row[key] is None else row[key])
+    found: dict[float, float] = {}
+    for record in read_records(file):
+        if key in record and record["step"] > 0:
+            found.setdefault(record["step"], record[key])
     return [found[step] for step in sorted(found)]
 
 

@@ -86,7 +86,7 @@ def jobs_left(plan: Plan, study: optuna.Study) -> list[Job]:
 
 
 def _jobs(plan: Plan, trial: FrozenTrial) -> list[Job]:
-    """None where its values are not there, or cannot run."""
+    """Its runs; none where its values are not there, or cannot run."""
     return trial_jobs(plan, trial.params, trial.number)[0] if trial.params else []
 
 

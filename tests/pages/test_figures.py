@@ -119,7 +119,7 @@ def test_maps_have_a_mark_for_each_class():
 
 @pytest.mark.parametrize("rows", [[], [{"step": 0, "val/accuracy": 0.5}], ROWS[:1]])
 def test_little_to_draw_is_drawn(rows):
-    assert svg_text(curves(rows, "a title with $x_", "val/accuracy"))
+    assert svg_text(curves(rows, "a title with $x_", "val/accuracy", [METRIC]))
     end = End(0, False)
     assert svg_text(heatmap(rows, METRIC, "cls"))
     assert svg_text(spectra({}, "*/cls", end))
