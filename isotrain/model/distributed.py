@@ -30,18 +30,17 @@ def of_all_processes(value: Any) -> list[Any]:
     return values
 
 
-def all_gather(x_ND: Tensor) -> tuple[Tensor, slice]:
-    """The embeddings of all processes in rank order, and the slice of this process's.
+def all_gather(x_ND: Tensor) -> Tensor:
+    """The embeddings of all processes in rank order.
 
     N may differ between processes; `x` may have any trailing shape. Gradients are summed over
     processes, so that a loss which every process computes from all embeddings, averaged over
     processes, has exactly the gradient of one process.
 
-    >>> all_gather(torch.ones(2, 1))[1]
-    slice(0, 2, None)
+    >>> all_gather(torch.ones(2, 1)).shape
+    torch.Size([2, 1])
     """
-    sizes, own = _sizes(x_ND)
-    return _gathered(x_ND, sizes), own
+    return _gathered(x_ND, _sizes(x_ND))
 
 
 def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
@@ -53,8 +52,7 @@ def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
     >>> order_keys(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
     """
-    rank = distributed.get_rank() if _is_running() else 0
-    example_B = torch.arange(n_examples) * n_processes() + rank
+    example_B = torch.arange(n_examples) * n_processes() + _rank()
     sequence_Q = torch.arange(n_sequences) << 52
     key_QBT = (
         sequence_Q[:, None, None]
@@ -72,9 +70,10 @@ class WholeBatch:
     """
 
     def __init__(self, keys_N: Tensor) -> None:
-        self._sizes, own = _sizes(keys_N)
+        self._sizes = _sizes(keys_N)
         self._order = _gathered(keys_N, self._sizes).argsort()
-        self.own_N = self._order.argsort()[own]  # positions of this process's embeddings
+        # positions of this process's embeddings
+        self.own_N = self._order.argsort()[_own(self._sizes)]
 
     def gather(self, x_ND: Tensor, sums_gradient: bool = True) -> Tensor:
         """All-gather embeddings in that order.
@@ -85,16 +84,21 @@ class WholeBatch:
         return _gathered(x_ND, self._sizes, sums_gradient)[self._order]
 
 
-def _sizes(x_ND: Tensor) -> tuple[list[int], slice]:
-    """N of each process, and the slice of this process."""
+def _sizes(x_ND: Tensor) -> list[int]:
+    """N of each process."""
     if n_processes() == 1:
-        return [len(x_ND)], slice(0, len(x_ND))
+        return [len(x_ND)]
     counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
-    counts[distributed.get_rank()] = len(x_ND)
+    counts[_rank()] = len(x_ND)
     distributed.all_reduce(counts)
-    sizes = counts.tolist()
-    start = sum(sizes[: distributed.get_rank()])
-    return sizes, slice(start, start + len(x_ND))
+    sizes: list[int] = counts.tolist()
+    return sizes
+
+
+def _own(sizes: list[int]) -> slice:
+    """Where this process's embeddings are among those of all."""
+    start = sum(sizes[: _rank()])
+    return slice(start, start + sizes[_rank()])
 
 
 def with_whole_gradient(x_ND: Tensor) -> Tensor:
@@ -133,9 +137,11 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (grad_ND,) = grads
         total_ND = sum_over_processes(grad_ND.contiguous()) if ctx.sums_gradient else grad_ND
-        rank = distributed.get_rank()
-        start = sum(ctx.sizes[:rank])
-        return total_ND[start : start + ctx.sizes[rank]], None, None
+        return total_ND[_own(ctx.sizes)], None, None
+
+
+def _rank() -> int:
+    return distributed.get_rank() if _is_running() else 0
 
 
 def _is_running() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from torch import Tensor
@@ -78,12 +79,12 @@ class Anchor(Objective):
         centred: bool = False,
     ) -> None:
         super().__init__(weight, reads)
-        self.distance, self.centred = distance, centred
+        self.loss = partial(anchor, distance=distance, centred=centred)
+        self.centred = centred
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         pairs = [[x.flatten(0, -2) for x in both] for both in zip(*views, strict=True)]
-        options = [(self.distance, self.centred)] * len(pairs)
         least = 2 if self.centred else 1
-        loss, self.counters = mean_loss(anchor, pairs, least, self.centred, options)
+        loss, self.counters = mean_loss(self.loss, pairs, least, scatter=self.centred)
         return loss

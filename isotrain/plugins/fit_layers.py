@@ -60,7 +60,7 @@ class FitLayersCallback(TrainerCallback):
         for layer, inputs in self._inputs.items():
             if inputs:
                 names = inputs[0]
-                layer.observe(*(all_gather(torch.cat([x[k] for x in inputs]))[0] for k in names))
+                layer.observe(*(all_gather(torch.cat([x[k] for x in inputs])) for k in names))
                 inputs.clear()
         self._fit_if_due(control)
 

@@ -30,7 +30,7 @@ from isotrain.training.freezing_schedule import (
 from isotrain.training.module import FineTuning
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
-from isotrain.training.parts import calls_of, check_call
+from isotrain.training.parts import check_calls
 from isotrain.training.solved_head import check_head
 
 
@@ -39,9 +39,7 @@ def check_parts(
 ) -> None:
     """Raise a ValueError for incompatible parts, independent of the data."""
     encoder, pooling = model.encoder, model.pooling
-    for part, members in calls_of(model, task, objectives).items():
-        for member, arguments in members:
-            check_call(part, member, arguments)
+    check_calls(model, task, objectives)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
             "this pooling takes the first token, which has seen nothing of the sentence in a "

@@ -292,13 +292,8 @@ class TaskData(pl.LightningDataModule):
             BatchedExamples(self.examples[split], pad_id),
             sampler=sampler,
             batch_size=None,
-            collate_fn=_unchanged,
             generator=torch.Generator().manual_seed(self.seed),
         )
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 def _lengths(examples: Sequence[Example]) -> list[int]:

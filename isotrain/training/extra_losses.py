@@ -6,7 +6,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,11 +27,9 @@ from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
 from isotrain.runs.record import CannotRunError
+from isotrain.training.layer_statistics import Passes
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.types import Batch, ModelOutput
-
-Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
-"""The model on the first n training batches in evaluation mode; None = on all of them."""
 
 Gather = Callable[[str, Tensor], Tensor]
 """From the embeddings of this process at a read point to those of all."""
@@ -145,7 +143,10 @@ class ExtraLosses(nn.Module):
         return any(objective.asks_for_pass(epoch) for objective in self.objectives.values())
 
     def prepare(self, epoch: int, passes: Passes) -> None:
-        """At the start of an epoch: pass training examples to the objectives that need them."""
+        """At the start of an epoch: pass training examples to the objectives that need them.
+
+        `passes` are in evaluation mode.
+        """
         for objective in self.objectives.values():
             if objective.asks_for_pass(epoch):
                 reads = objective.reads

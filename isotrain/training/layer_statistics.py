@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.monitor.sampling import Reservoir
-from isotrain.types import ModelOutput
+from isotrain.types import Batch, ModelOutput
 
-Outputs = Callable[[int | None], Iterator[ModelOutput]]
-"""Outputs of the model on the first n training batches; None = on all of them."""
+Passes = Callable[[int | None], Iterable[tuple[Batch, ModelOutput]]]
+"""The model on the first n training batches, in its current mode; None = on all of them."""
 
 
 @torch.no_grad()
 def fit_layers(
-    model: IsotropicModel, outputs: Outputs, n_batches: int, refit_rows: int, prefill: bool
+    model: IsotropicModel, passes: Passes, n_batches: int, refit_rows: int, prefill: bool
 ) -> None:
     """Freeze the layers' statistics, in the order of the forward pass.
 
@@ -34,7 +34,7 @@ def fit_layers(
     with evaluating(model):
         layers.train()  # batch statistics: none are frozen yet
         if prefill:
-            for output in outputs(n_batches):
+            for _, output in passes(n_batches):
                 layers.eval()  # not a training step
                 model.remember(output)
                 model.observe()
@@ -45,9 +45,9 @@ def fit_layers(
                 layer.eval()
                 continue
             if layer.eval_stats == "refit":
-                _fit(layer, *_sampled(outputs(None), site, refit_rows))
+                _fit(layer, *_sampled(passes(None), site, refit_rows))
             elif number > 0:
-                around = [output.site_embeddings[site] for output in outputs(n_batches)]
+                around = [output.site_embeddings[site] for _, output in passes(n_batches)]
                 before_ND = torch.cat([one.before for one in around])
                 _fit(layer, before_ND, torch.cat([one.labels for one in around]))
             else:
@@ -67,9 +67,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _sampled(outputs: Iterator[ModelOutput], site: str, most: int) -> tuple[Tensor, Tensor]:
+def _sampled(
+    passes: Iterable[tuple[Batch, ModelOutput]], site: str, most: int
+) -> tuple[Tensor, Tensor]:
     reservoir = Reservoir(most)
-    for output in outputs:
+    for _, output in passes:
         rows = output.site_embeddings[site]
         reservoir.add(rows.ids, [rows.before], [rows.labels])
     return reservoir.cloud(0).to(rows.before.device), reservoir.fact(0).to(rows.labels.device)

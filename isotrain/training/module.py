@@ -73,10 +73,6 @@ class FineTuning(pl.LightningModule):
         self.evaluated_step: int | None = None  # of the last validation
         self.selected_step: int | None = None  # whose weights and frozen statistics were restored
 
-    def forward(self, batch: Batch) -> Any:
-        """The model's output."""
-        return self.model(batch)
-
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
@@ -277,7 +273,7 @@ class FineTuning(pl.LightningModule):
             return
         first = self.trainer.global_step == 0 and not self._prefilled
         solves = self._solves_head()
-        fit_layers(self.model, self._outputs, self.prefill_batches, self.refit_rows, prefill=first)
+        fit_layers(self.model, self._passes, self.prefill_batches, self.refit_rows, prefill=first)
         if solves:
             with evaluating(self.model):
                 solve_head(cast(LinearHead, self.model.head), self._passes(None), self.refit_rows)
@@ -286,12 +282,8 @@ class FineTuning(pl.LightningModule):
     def _solves_head(self) -> bool:
         return self.solved_head and self.trainer.global_step == 0 and not self._prefilled
 
-    def _outputs(self, n_batches: int | None) -> Iterator[ModelOutput]:
-        """The model's output on the first training batches, undivided in every process."""
-        return (output for _, output in self._passes(n_batches))
-
     def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
-        """Training batches and their outputs, in the current mode of the model."""
+        """The first training batches, undivided in every process, and the model's outputs."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for batch in data.first_batches(n_batches):
             batch = batch.to(self.device)

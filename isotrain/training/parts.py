@@ -52,10 +52,21 @@ def made(node: DictConfig, **arguments: Any) -> Any:
     return part
 
 
-def calls_of(
+def check_calls(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
+    """Check that the members of parts take the arguments with which training calls them.
+
+    Raises:
+        ValueError: one does not.
+    """
+    for part, members in _calls_of(model, task, objectives).items():
+        for member, arguments in members:
+            _check_call(part, member, arguments)
+
+
+def _calls_of(
     model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
 ) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """The calls that training makes to optional members of a part, by key of the part."""
+    """Members and their arguments, by key of the part; keyword arguments end in `=`."""
     calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
         "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
     }
@@ -82,8 +93,7 @@ def calls_of(
     return calls
 
 
-def check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
-    """Reject a member that cannot take these arguments; keyword arguments end in `=`."""
+def _check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
     names = [name for name in arguments.split(", ") if name]
     named = {name[:-1]: None for name in names if name.endswith("=")}
     given = [name for name in names if not name.endswith("=")]

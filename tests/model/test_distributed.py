@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from isotrain.model.distributed import (
-    WholeBatch,
-    all_gather,
-    order_keys,
-    sum_over_processes,
-)
-from isotrain.training.monitor.sampling import Reservoir
+from isotrain.model.distributed import WholeBatch, all_gather, order_keys, sum_over_processes
 from tests.processes import on_ranks
 
 N, D = 7, 3  # dealt to two processes: 4 rows and 3
@@ -27,9 +21,9 @@ def contrast(rows_ND):
 
 def gathered(rank):
     own_ND = cloud()[rank::2].requires_grad_()
-    all_ND, own = all_gather(own_ND)
+    all_ND = all_gather(own_ND)
     contrast(all_ND).backward()
-    return all_ND.detach(), own, own_ND.grad
+    return all_ND.detach(), own_ND.grad
 
 
 def dealt(rank):
@@ -44,27 +38,16 @@ def dealt(rank):
 
 def empty_and_integer(rank):
     rows = torch.arange(3) if rank else torch.arange(0)
-    return all_gather(rows)[0], sum_over_processes(torch.tensor(float(rank + 1)))
-
-
-def exchanged(rank):
-    reservoir = Reservoir(16)
-    ids = torch.arange(100)[rank::2]
-    reservoir.add(ids, [ids[:, None].float(), -ids[:, None].float()])
-    reservoir.exchange()
-    return [reservoir.cloud(0), reservoir.cloud(1)]
+    return all_gather(rows), sum_over_processes(torch.tensor(float(rank + 1)))
 
 
 def test_rows_of_unequal_processes_and_the_gradient_of_one(tmp_path):
     whole_ND = cloud().requires_grad_()
     contrast(whole_ND).backward()
-    (all_ND, own0, grad0), (again_ND, own1, grad1) = on_ranks(gathered, 2, tmp_path)
-    assert torch.equal(all_ND, torch.cat([cloud()[0::2], cloud()[1::2]]))
-    assert torch.equal(all_ND, again_ND)
-    assert (own0, own1) == (slice(0, 4), slice(4, 7))
-    # A trainer averages gradients over processes; every process computed the whole loss.
-    for rank, grad in enumerate((grad0, grad1)):
-        torch.testing.assert_close(grad / 2, whole_ND.grad[rank::2], rtol=1e-12, atol=1e-14)
+    for rank, (all_ND, grad_ND) in enumerate(on_ranks(gathered, 2, tmp_path)):
+        assert torch.equal(all_ND, torch.cat([cloud()[0::2], cloud()[1::2]]))
+        # A trainer averages gradients over processes; every process computed the whole loss.
+        torch.testing.assert_close(grad_ND / 2, whole_ND.grad[rank::2], rtol=1e-12, atol=1e-14)
 
 
 def test_dealt_rows_come_back_in_the_order_of_one_process(tmp_path):
@@ -77,11 +60,3 @@ def test_a_process_without_rows_and_other_types(tmp_path):
     for rows, total in on_ranks(empty_and_integer, 2, tmp_path):
         assert rows.tolist() == [0, 1, 2]
         assert total == 3.0
-
-
-def test_reservoirs_of_two_processes_keep_what_one_would_keep(tmp_path):
-    alone, ids = Reservoir(16), torch.arange(100)
-    alone.add(ids, [ids[:, None].float(), -ids[:, None].float()])
-    for clouds in on_ranks(exchanged, 2, tmp_path):
-        for number, cloud_ND in enumerate(clouds):
-            assert torch.equal(cloud_ND, alone.cloud(number))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
-from isotrain.training.parts import calls_of, check_call
+from isotrain.training.parts import check_calls
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.fitted import FittedTransform
 
@@ -66,9 +66,7 @@ class Steps(Objective):
 def check_all(layer=None, objective=None, task=TASK):
     model = SimpleNamespace(transforms={} if layer is None else {"pooled": layer})
     objectives = {} if objective is None else {"mine": objective}
-    for part, members in calls_of(model, task, objectives).items():
-        for member, arguments in members:
-            check_call(part, member, arguments)
+    check_calls(model, task, objectives)
 
 
 @pytest.mark.parametrize(

@@ -166,13 +166,13 @@ def test_every_mode_comes_back(built, eval_stats, training, prefill):
     weights = [p.clone() for p in model.parameters()]
     seen = []
 
-    def outputs(n_batches):
+    def passes(n_batches):
         for batch in experiment.data.first_batches(n_batches):
             seen.append({name for name, m in model.named_modules() if m.training})
             assert not torch.is_grad_enabled()
-            yield model(batch)
+            yield batch, model(batch)
 
-    layer_statistics.fit_layers(model, outputs, 3, 50, prefill)
+    layer_statistics.fit_layers(model, passes, 3, 50, prefill)
     assert [module.training for module in model.modules()] == modes
     assert len(seen) == 3 * prefill + 12 * (eval_stats == "refit")
     of_layer = {"transforms", "transforms.pooled", "transforms.pooled.queue"}

@@ -93,7 +93,7 @@ def test_it_starts_before_step_0_and_trains_at_the_rate_of_the_head(built):
     experiment.trainer.validate(module, datamodule=data, verbose=False)
     started = {name: p.detach().clone() for name, p in layer.named_parameters()}
     with torch.no_grad(), evaluating(module.model):
-        outputs = list(module._outputs(None))
+        outputs = [output for _, output in module._passes(None)]
     before = torch.cat([output.site_embeddings["pooled"].before for output in outputs])
     zca = ZCA(16)
     zca.fit(before)

@@ -69,10 +69,6 @@ class Selection(pl.Callback):
             )
         return kept
 
-    def resume(self, state: dict[str, Any]) -> None:
-        """Restore the `state` of a checkpoint."""
-        self.state = dict(state)
-
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop again if the resumed run had stopped early."""
         trainer.should_stop = trainer.should_stop or self.state["stopped"]

@@ -8,7 +8,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -78,17 +77,14 @@ class CollapseMonitor(pl.Callback):
         if self._seen[0][1].is_floating_point():
             sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
             return SPREAD, spread(sum_over_processes(sums))
-        predictions_N, _ = all_gather(torch.cat([p_B for *_, p_B in self._seen]))
-        return MAJORITY, majority_share(predictions_N)
+        return MAJORITY, majority_share(all_gather(torch.cat([p_B for *_, p_B in self._seen])))
 
     def _write(self, trainer: pl.Trainer, split: str) -> Predictions:
-        known = [torch.stack([column.float() for column in columns], 1) for columns in self._seen]
-        found = torch.cat(known)
+        found = torch.cat([torch.stack([x.float() for x in seen], 1) for seen in self._seen])
         if self._logits:
             found = torch.cat([found, torch.cat(self._logits).float()], 1)
-        (index_N, label_N, prediction_N), logits_CN = np.split(
-            all_gather(found)[0].cpu().numpy().T, [3]
-        )
+        columns = all_gather(found).cpu().numpy().T
+        (index_N, label_N, prediction_N), logits_CN = columns[:3], columns[3:]
         self._seen, self._logits = [], []
         predictions = Predictions(
             index_N, label_N, prediction_N, logits_CN.T if len(logits_CN) else None

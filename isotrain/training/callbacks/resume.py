@@ -68,7 +68,7 @@ class Checkpoints(pl.Callback):
             "random": self._random,
         }
         self._step = self._saved_step = int(checkpoint["global_step"])
-        self.selection.resume(self._state["selection"])
+        self.selection.state = dict(self._state["selection"])
         trainer.datamodule.resume(self._state["epoch"], self._state["batches"])  # type: ignore[attr-defined]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

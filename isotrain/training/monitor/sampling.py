@@ -95,9 +95,8 @@ class CloudSampler:
         """Merge over processes: each then has the single-process sample."""
         for kept in (*self._views.values(), *self._sites.values()):
             kept.exchange()
-        counts, _ = all_gather(self.frequency_V)
-        lengths, _ = all_gather(torch.tensor([len(self.frequency_V)]))
-        self.frequency_V = _sum(counts.split(lengths.tolist()))
+        lengths = all_gather(torch.tensor([len(self.frequency_V)])).tolist()
+        self.frequency_V = _sum(all_gather(self.frequency_V).split(lengths))
 
     def clouds(self) -> Iterator[SampledCloud]:
         """One cloud after the other, embeddings sorted by hash."""
@@ -175,8 +174,8 @@ class Reservoir:
 
     def exchange(self) -> None:
         """Keep the lowest hashes over all processes; all then have the same sample."""
-        kept = all_gather(self._columns[0])[0].argsort()[: self.budget]
-        self._columns = [all_gather(column)[0][kept] for column in self._columns]
+        kept = all_gather(self._columns[0]).argsort()[: self.budget]
+        self._columns = [all_gather(column)[kept] for column in self._columns]
 
     @property
     def n_bytes(self) -> int:
