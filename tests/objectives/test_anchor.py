@@ -1,19 +1,16 @@
-"""Anchor: what it is given of the frozen start, in a run that trains, stops or has processes."""
+"""Anchor: what it is given of the frozen start, in a run that trains or stops."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from isotrain.model.frozen_start import FrozenStart
 from isotrain.objectives.anchor import Anchor, anchor
 from isotrain.objectives.cosreg import CosReg
-from isotrain.objectives.simcse import SimCSE
 from isotrain.plugins.sentence_losses import SentenceLoss
-from isotrain.training.extra_losses import ExtraLosses, read_points
+from isotrain.training.extra_losses import read_points
 from tests.clouds import normal
-from tests.objectives.test_life import SIZES, WIDTH, Bag, batch_of
-from tests.processes import on_ranks, train_on_ranks
+from tests.processes import train_on_ranks
 from tests.stopped_runs import finished, stopped, terminate
 
 BOTH = ["pooled", "layer_1/tokens"]
@@ -125,48 +122,6 @@ def test_a_stopped_run_goes_on_to_the_same_bits(composed, small, tmp_path, monke
     again = finished(cfg("stopped"))
     assert again[:2] == whole[:2]
     assert all(torch.equal(again[2][name], tensor) for name, tensor in whole[2].items())
-
-
-class OtherBag(FrozenStart):
-    """The start of a bag: one with other weights."""
-
-    def __init__(self):
-        self.bag = Bag("alignment").double().requires_grad_(False)
-        for parameter in self.bag.parameters():
-            parameter += 0.3 * normal(*parameter.shape, seed=9)
-
-    def __call__(self, batch):
-        return self.bag(batch)
-
-
-def on_rank(rank):
-    """Losses and gradients beside an objective that reads two views at the same point."""
-    model = Bag("alignment").double()
-    objectives = {
-        "raw": Anchor(1.0, BOTH),
-        "centred": Anchor(2.0, BOTH, centred=True),
-        "both": SimCSE(0.5, WIDTH),
-    }
-    extra = ExtraLosses(objectives, start=OtherBag()).double()
-    found = []
-    for number, n in enumerate(SIZES):
-        batch = batch_of(number, n, rank)
-        loss, logged = extra(model.views(extra, batch), batch)
-        model.zero_grad()
-        loss.backward()
-        extra.observe()
-        found.append((dict(logged), [p.grad.clone() for p in model.parameters()]))
-    return found
-
-
-def test_two_processes_are_one(tmp_path):
-    one, two = on_rank(None), on_ranks(on_rank, 2, tmp_path)
-    for step, (logged, gradients) in enumerate(one):
-        assert min(float(logged["train/raw"]), float(logged["train/centred"])) > 0.01
-        for rank in two:
-            torch.testing.assert_close(rank[step][0], logged, rtol=1e-9, atol=1e-10)
-        means = [(a + b) / 2 for a, b in zip(two[0][step][1], two[1][step][1], strict=True)]
-        torch.testing.assert_close(means, gradients, rtol=1e-7, atol=1e-9)
 
 
 def test_a_run_in_double_precision_has_its_start_in_it(small, tmp_path):
