@@ -5,32 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrain.metrics.isoscore import isoscore
-from isotrain.metrics.mean_cosine import mean_cosine
-from isotrain.metrics.partition import partition
-from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import Measurement
+from tests.dev_rows import monitor_of, validated
 
-METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "partition": partition}
 THREE = "metric=[isoscore,mean_cosine,partition]"
 
 
-def monitor_of(experiment):
-    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
-    return monitor
-
-
-def measured(experiment):
-    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
-    newest = monitor_of(experiment).newest
-    return {key: value for key, value in newest.items() if key.startswith("isotropy/")}
-
-
 @pytest.mark.parametrize("n", [1, 2])
-def test_one_row_is_counted_and_not_measured(built, n):
+def test_one_row_is_counted_and_not_validated(built, n):
     experiment = built("task=rte", "monitor.max_rows=100000", THREE)
     experiment.data.examples["dev"] = experiment.data.examples["dev"][:n]
-    values = measured(experiment)
+    values = validated(experiment)
     assert values["isotropy/n_rows/layer_00/cls"] == n
     assert values["isotropy/n_rows/pooled/after"] == n
     assert ("isotropy/isoscore/layer_00/cls" in values) == (n == 2)
@@ -42,15 +27,15 @@ def test_a_metric_of_several_numbers_gets_a_key_for_each(built):
     monitor_of(experiment).measure = Measurement(
         {"pair": lambda x: {"one": x.sum().double(), "two": x.mean().double()}}
     )
-    values = measured(experiment)
+    values = validated(experiment)
     assert "isotropy/pair_one/layer_02/tokens" in values
     assert "isotropy/pair_two/pooled/after" in values
 
 
 def test_without_a_layer_a_site_is_measured_once(built):
-    values = measured(built("task=rte", "isotropy=none", "site=[tokens]"))
+    values = validated(built("task=rte", "isotropy=none", "site=[tokens]", THREE))
     assert not any("/tokens/before" in key for key in values)
-    for name in METRICS:
+    for name in ("isoscore", "mean_cosine", "partition"):
         # All tokens of the last layer: the same cloud, seen by the other view.
         after = values[f"isotropy/{name}/tokens/after"]
         assert after == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)
@@ -59,11 +44,11 @@ def test_without_a_layer_a_site_is_measured_once(built):
 def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
     experiment = built("task=rte", "metric=[isoscore,lid]")  # 32 rows of dev, lid needs 101
     with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls.*n_neighbors"):
-        values = measured(experiment)
+        values = validated(experiment)
     assert "isotropy/isoscore/layer_00/cls" in values
     assert "isotropy/lid_value/layer_00/cls" not in values
     assert "isotropy/lid_value/layer_00/tokens" in values
-    measured(experiment)  # told once: a second warning would be an error here
+    validated(experiment)  # told once: a second warning would be an error here
 
 
 def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
@@ -73,6 +58,6 @@ def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
     counted = []
     eigvalsh = torch.linalg.eigvalsh
     monkeypatch.setattr(torch.linalg, "eigvalsh", lambda x: counted.append(1) or eigvalsh(x))
-    values = measured(experiment)
+    values = validated(experiment)
     clouds = {key.split("/", 2)[2] for key in values}
     assert len(counted) == len(clouds) - 1  # every CLS of layer 0 is the same row: no spectrum
