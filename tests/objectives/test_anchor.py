@@ -1,4 +1,4 @@
-"""Anchor: what it is given of the frozen start, in a run that trains or stops."""
+"""Anchor: what it is given of the frozen start, in a run that trains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isotrain.plugins.sentence_losses import SentenceLoss
 from isotrain.training.extra_losses import read_points
 from tests.clouds import normal
 from tests.processes import train_on_ranks
-from tests.stopped_runs import finished, stopped, terminate
+from tests.stopped_runs import finished
 
 BOTH = ["pooled", "layer_1/tokens"]
 ZEROS = torch.zeros(8)
@@ -47,7 +47,7 @@ def test_raw_embeddings_hold_a_cone_in_place_and_centred_ones_let_it_go():
     assert anchor(without, cone, centred=True).item() == pytest.approx(0.0, abs=1e-12)
 
 
-# In a run
+# In a run; one that is stopped is in tests/training/test_stopped_parts.py
 
 
 def test_the_copy_of_the_start_stays_while_the_encoder_trains_and_is_in_nothing_that_is_stored(
@@ -107,21 +107,6 @@ def test_an_anchored_run_stays_nearer_to_its_start(composed, small, tmp_path):
         return rows[-1]["train/anchor"]
 
     assert drift(100.0) < 0.5 * drift(0.0)
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(composed, small, tmp_path, monkeypatch):
-    def cfg(folder):
-        return composed(
-            *(*small, *RUN, "objective.anchor.centred=true", "training.reinit_blocks=1"),
-            *("checkpoint.every_steps=2", "trainer.log_every_n_steps=1"),
-            f"output_dir={tmp_path / folder}",
-        )
-
-    whole = finished(cfg("whole"))
-    stopped(cfg("stopped"), monkeypatch, "training_step", 5, terminate)
-    again = finished(cfg("stopped"))
-    assert again[:2] == whole[:2]
-    assert all(torch.equal(again[2][name], tensor) for name, tensor in whole[2].items())
 
 
 def test_a_run_in_double_precision_has_its_start_in_it(small, tmp_path):

@@ -16,7 +16,6 @@ from isotrain.geometry.slices import slices_of_step
 from isotrain.objectives.sigreg import sigreg
 from isotrain.objectives.visreg import VISReg, visreg
 from tests.clouds import normal
-from tests.stopped_runs import finished, stopped, terminate
 
 ZEROS, EYE = torch.zeros(8), torch.eye(6, dtype=torch.float64)
 SCALE, SHAPE, CENTRE = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
@@ -153,18 +152,3 @@ def test_weights_and_the_slices_of_the_step_reach_the_loss():
     loss.backward()
     assert objective.counters["undefined"] == 1
     assert not one.grad.any()
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(composed, small, tmp_path, monkeypatch):
-    def cfg(folder):
-        return composed(
-            *(*small, "task=rte", "objective=[visreg]", "metric=[]", "checkpoint.every_steps=2"),
-            *("trainer.accumulate_grad_batches=2", "trainer.log_every_n_steps=1"),
-            f"output_dir={tmp_path / folder}",
-        )
-
-    whole = finished(cfg("whole"))
-    stopped(cfg("stopped"), monkeypatch, "training_step", 6, terminate)
-    again = finished(cfg("stopped"))
-    assert again[:2] == whole[:2]
-    assert all(torch.equal(again[2][name], tensor) for name, tensor in whole[2].items())

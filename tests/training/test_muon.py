@@ -11,12 +11,12 @@ from torch import nn
 
 from isotrain.config.sweep import check_sweep
 from isotrain.encoders.adapters import ia3, lora
-from isotrain.encoders.tiny import build_tiny
 from isotrain.training.muon import MuonAdamW, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
 from isotrain.training.requirements import check
 from tests.processes import train_on_ranks
-from tests.stopped_runs import finished, stopped
+from tests.stopped_runs import finished
+from tests.training.test_optim import Whole
 
 MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "metric=[]")
 
@@ -73,15 +73,6 @@ def test_an_update_of_a_matrix_is_orthogonal_up_to_its_scale(shape):
     assert float(weight.detach().square().mean().sqrt()) == pytest.approx(0.02, rel=0.3)
 
 
-class Whole(nn.Module):
-    """An encoder and a head, as in a run."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = build_tiny(width=8, n_blocks=2, n_heads=1)
-        self.head = nn.Linear(8, 2)
-
-
 def taken(module, **options):
     """Names that Muon takes, and the factors of their groups."""
     name_of = {id(p): name for name, p in module.named_parameters()}
@@ -98,12 +89,12 @@ def test_muon_takes_the_matrices_of_blocks_and_nothing_else():
     module = Whole()
     found = taken(module, layer_decay=0.5, head_lr_factor=10.0)
     expected = {
-        name: 0.5 if ".layer.0." in name else 1.0
+        name: 0.5 ** (2 - int(name.split(".layer.")[1][0]))
         for name, p in module.named_parameters()
         if ".layer." in name and p.ndim == 2
     }
     assert found == expected
-    assert len(found) == 2 * 6  # query, key, value, output, and two of the feed-forward
+    assert len(found) == 3 * 6  # query, key, value, output, and two of the feed-forward
     module.encoder.blocks[0].distances = nn.Embedding(3, 8)  # as with relative positions
     module.encoder.blocks[0].kernel = nn.Conv1d(2, 2, 1)
     assert taken(module, layer_decay=0.5) == expected
@@ -173,26 +164,7 @@ def test_wrong_values_are_refused(override, told):
     assert told in " ".join(mistakes)
 
 
-# Runs
-
-STAGED = (
-    *("freezing=gradual", "freezing.unit=step", "freezing.every=4", "training.layer_decay=0.7"),
-    *("training.head_lr_factor=10", "trainer.gradient_clip_val=0.5"),
-)
-WITH_LORA = ("peft=lora", "peft.r=2")
-
-
-@pytest.mark.parametrize("how", [STAGED, WITH_LORA], ids=["staged", "lora"])
-def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatch, how):
-    line = (*small, *MUON, *how, "cache_dir=null", "trainer.accumulate_grad_batches=2")
-    line = (*line, "trainer.max_epochs=2", "checkpoint.every_steps=3")
-    whole = composed(*line, f"output_dir={tmp_path / 'whole'}")
-    _, records, state = finished(whole)
-    cfg = composed(*line, f"output_dir={tmp_path / 'stopped'}")
-    stopped(cfg, monkeypatch, "training_step", 11)
-    _, again, weights = finished(cfg)
-    assert again == records
-    assert [name for name in state if not state[name].equal(weights[name])] == []
+# Runs; a stopped one is in test_stopped_parts.py
 
 
 def test_without_a_matrix_it_is_adamw_and_says_so(composed, small, tmp_path):

@@ -19,7 +19,6 @@ from isotrain.training.solved_head import MOST, STRENGTHS, ridge, solve_head
 from isotrain.training.temperature import best_factor
 from tests.judge import all_mistakes
 from tests.processes import train_on_ranks
-from tests.stopped_runs import finished, stopped
 
 SOLVED = ("training.solved_head=true", "metric=[]", "cache_dir=null")
 
@@ -107,7 +106,7 @@ def test_a_head_of_a_pair_is_solved_on_the_features_of_the_pair():
     torch.testing.assert_close(ratio, torch.full_like(ratio, float(ratio[0, 0])), rtol=1e-4, atol=0)
 
 
-# Runs
+# Runs; a stopped one is in test_stopped_parts.py
 
 
 @pytest.mark.parametrize("task", ["snli", "stsb", "wic"])
@@ -146,17 +145,6 @@ def test_training_starts_from_it_without_an_evaluation_too(built):
     assert not torch.equal(experiment.module.model.head.linear.weight, drawn)
 
 
-def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatch):
-    line = (*small, "task=wic", *SOLVED, "isotropy=zca", "freezing=head_first")
-    line = (*line, "checkpoint.every_steps=3", "freezing.share=0.4")
-    _, records, state = finished(composed(*line, f"output_dir={tmp_path / 'whole'}"))
-    cfg = composed(*line, f"output_dir={tmp_path / 'stopped'}")
-    stopped(cfg, monkeypatch, "training_step", 4)
-    _, again, weights = finished(cfg)
-    assert again == records
-    assert [name for name in state if not state[name].equal(weights[name])] == []
-
-
 @pytest.mark.slow
 def test_two_processes_start_and_end_as_one(small, tmp_path):
     line = [*small, "task=wic", *SOLVED, "isotropy=zca", "threads=1", "data.batch_size=15"]
@@ -175,10 +163,9 @@ def test_two_processes_start_and_end_as_one(small, tmp_path):
             assert float((one - states[1][name]).norm() / one.norm().clamp_min(1e-6)) < 1e-7, name
 
 
-@pytest.mark.parametrize("overrides", [("task=stsb", "task.form=bi", "pooling=mean")])
-def test_a_head_that_is_not_linear_is_refused(built, overrides):
+def test_a_head_that_is_not_linear_is_refused(built):
     with pytest.raises(ValueError, match=r"solves a linear head, .*task=stsb form=bi is none"):
-        built(*overrides, "training.solved_head=true")
+        built("task=stsb", "task.form=bi", "pooling=mean", "training.solved_head=true")
 
 
 def test_a_task_without_labels_is_refused():
