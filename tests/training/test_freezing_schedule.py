@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from isotrain.config.schema import training_steps
 from isotrain.encoders.freezing import levels
 from isotrain.training.checks import check_plan
-from isotrain.training.freezing_schedule import Freezing, stage_at, within_steps
+from isotrain.training.freezing_schedule import Freezing, describe, stage_at, within_steps
+from isotrain.training.optim import parameter_groups
 
 CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
@@ -21,6 +22,7 @@ TRAIN_ONLY = (
     *("cache_dir=null", "data.batching=random"),
 )
 STEPS = ("freezing=gradual", "freezing.unit=step")
+HEAD = {"model.head.linear.weight", "model.head.linear.bias"}
 
 
 def options(group):
@@ -152,10 +154,7 @@ def test_what_is_frozen_stays_bit_for_bit_and_the_rest_moves(built, group, optio
     head = {id(p) for p in module.model.head.parameters()}
     assert optimised == trained | head
     assert {n for n, p in named.items() if p.requires_grad} == plan[0]
-    assert moved(module, before) == in_encoder(plan[0]) | {
-        "model.head.linear.weight",
-        "model.head.linear.bias",
-    }
+    assert moved(module, before) == in_encoder(plan[0]) | HEAD
     n_trained = sum(p.numel() for p in module.parameters() if id(p) in optimised)
     assert experiment.n_parameters["trainable"] == n_trained
     if option != "none":
@@ -182,8 +181,7 @@ def test_gradual_by_steps_across_accumulation(built, accumulate):
 
     on_steps(experiment, look)
     fit(experiment)
-    head = {"model.head.linear.weight", "model.head.linear.bias"}
-    expected = [of_level(module, *range(2 - step // 2, 4)) | head for step in range(6)]
+    expected = [of_level(module, *range(2 - step // 2, 4)) | HEAD for step in range(6)]
     assert seen == states == expected
 
 
@@ -202,9 +200,8 @@ def test_what_freezes_again_stands_still(built):
 
     on_steps(experiment, look)
     fit(experiment)
-    head = {"model.head.linear.weight", "model.head.linear.bias"}
-    assert [names == head for names in seen] == [False, False, True, True, False, False]
-    assert all(head < names for names in (seen[0], seen[5]))
+    assert [names == HEAD for names in seen] == [False, False, True, True, False, False]
+    assert all(names > HEAD for names in (seen[0], seen[5]))
 
 
 def test_rates_by_block_through_the_schedule(built):
@@ -226,6 +223,41 @@ def test_rates_by_block_through_the_schedule(built):
     schedule = [0, 2, 4, 6, 8, 10, 8, 6, 4, 2]
     for share, found in zip(schedule, rates, strict=True):
         assert found == pytest.approx({n: 1e-4 * share * f for n, f in factors.items()})
+
+
+# The report of the stages
+
+
+def test_the_report_is_what_the_optimizer_does(built):
+    experiment = built(
+        "task=rte", "metric=[]", *STEPS, "training.layer_decay=0.5", "training.head_lr_factor=4"
+    )
+    module = experiment.module
+    phases = describe(experiment.plan, module, module.model.encoder, module.new_optimizer())
+    assert [phase["from_step"] for phase in phases] == [0, 1, 2]
+    sizes = {n: p.numel() for n, p in module.named_parameters()}
+    for number, phase in enumerate(phases):
+        trained = {n for n in sizes if n.startswith("model.head.")}
+        trained |= of_level(module, *range(2 - number, 4))
+        assert phase["n_parameters"] == sum(sizes[n] for n in trained)
+        rates = {part: g["lr"] for g in phase["groups"] for part in g["parts"]}
+        all_rates = {"embeddings": 2.5e-4, "block 1": 5e-4, "block 2": 1e-3, "head": 4e-3}
+        shown = list(all_rates)[2 - number :]
+        assert rates == pytest.approx({part: all_rates[part] for part in shown})
+        assert list(rates) == shown
+        assert {g["weight_decay"] for g in phase["groups"]} == {0.0, 0.01}
+
+
+def test_layers_and_objectives_with_weights_are_named(built):
+    experiment = built("task=rte", "metric=[]", "isotropy=batch_norm")
+    module = experiment.module
+    module.extra.parts["x"] = torch.nn.Linear(2, 2)
+    (phase,) = describe(experiment.plan, module, module.model.encoder, module.new_optimizer())
+    parts = [part for group in phase["groups"] for part in group["parts"]]
+    of_run = {"head", "isotropy layers", "objectives"}
+    assert set(parts) == {"embeddings", "block 1", "block 2"} | of_run
+    groups = parameter_groups(module, module.model.encoder)
+    assert sum(len(g["params"]) for g in groups if g["is_head"]) == 2 + 2 + 2
 
 
 # Dropout of what is frozen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import pytest
 import torch
@@ -14,11 +13,8 @@ from isotrain.encoders.adapters import ia3, lora
 from isotrain.training.muon import MuonAdamW, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
 from isotrain.training.requirements import check
-from tests.processes import train_on_ranks
 from tests.stopped_runs import finished
 from tests.training.test_optim import Whole
-
-MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "metric=[]")
 
 
 def net():
@@ -164,7 +160,7 @@ def test_wrong_values_are_refused(override, told):
     assert told in " ".join(mistakes)
 
 
-# Runs; a stopped one is in test_stopped_parts.py
+# Runs; see test_stopped_parts.py and test_processes.py too
 
 
 def test_without_a_matrix_it_is_adamw_and_says_so(composed, small, tmp_path):
@@ -174,24 +170,3 @@ def test_without_a_matrix_it_is_adamw_and_says_so(composed, small, tmp_path):
     with pytest.warns(UserWarning, match="optimizer=muon changes nothing over optimizer=adamw"):
         _, _, found = finished(muon)
     assert [name for name in plain if not plain[name].equal(found[name])] == []
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(small, tmp_path):
-    """Muon iterates in bfloat16, so that sums in another order may change an update by 2⁻⁸."""
-    line = [
-        *(*small, *MUON, "threads=1", "data.batch_size=15", "encoder.dropout=0"),
-        *("task.head_dropout=0", "trainer.precision=64-true", "cache_dir=null"),
-    ]
-    states, records = [], []
-    for n in (1, 2):
-        folder, text = train_on_ranks(n, tmp_path / str(n), *line)
-        assert "Warning" not in text
-        records.append(json.loads((folder / "result.json").read_text()))
-        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
-    assert records[0]["phases"] == records[1]["phases"]
-    lrs = {group["lr"] for group in records[0]["phases"][0]["groups"]}
-    assert lrs == {1e-3}
-    for name, one in states[0].items():
-        if one.is_floating_point() and not name.endswith("key.bias"):
-            assert float((one - states[1][name]).norm() / one.norm().clamp_min(1e-3)) < 1e-2, name

@@ -5,16 +5,13 @@ L = 2 blocks, so 3 = the norm and the layer at tokens, 4 = the layer at pooled, 
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from isotrain.encoders.freezing import levels
 from isotrain.objectives.cosreg import CosReg
 from isotrain.training.freezing_schedule import describe, highest_level_read, up_to_level
-from tests.processes import train_on_ranks
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")
 BLOCK_1 = (*TEXT, "objective.simcse.reads=[layer_1/mean]")
@@ -92,31 +89,6 @@ def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
 def test_a_phase_that_no_loss_would_train_is_refused(built):
     with pytest.raises(ValueError, match=r"nothing would train: .* that read a higher block"):
         built(*BLOCK_1, "freezing=last_n", "freezing.n_blocks=1")
-
-
-@pytest.mark.slow
-def test_two_processes_train_the_same_below_the_highest_read(small, tmp_path):
-    overrides = [
-        *(*small, "task=nli_pairs", *BLOCK_1[1:], "objective.simcse.positives=pair"),
-        *("encoder.dropout=0", "threads=1", "data.batch_size=15"),
-        *("objective.simcse.projection=mlp", "trainer.precision=64-true"),
-        *("isotropy=batch_norm", "site=[layer_2]", "optimizer._target_=torch.optim.SGD"),
-        *("optimizer.lr=0.05", "~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
-    ]
-    found = {}
-    for n in (1, 2):
-        folder, text = train_on_ranks(n, tmp_path / str(n), *overrides)
-        assert "in embeddings, block 1, objectives;" in text
-        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        found[n] = json.loads((folder / "result.json").read_text()), state
-    (result, one), (of_two, two) = found[1], found[2]
-    assert (result["n_processes"], of_two["n_processes"]) == (1, 2)
-    assert result["steps"] == of_two["steps"] == 3
-    assert result["phases"] == of_two["phases"]
-    for name, value in one.items():
-        if value.is_floating_point() and not name.endswith("attention.self.key.bias"):
-            distance = float((value - two[name]).double().norm())
-            assert distance <= 1e-9 * float(value.double().norm()) + 1e-15, name
 
 
 def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():

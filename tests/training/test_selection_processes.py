@@ -10,14 +10,14 @@ import torch
 from benchmarks.kill_points import untimed
 from isotrain.runs.files import read_records
 from tests.processes import train_on_ranks
+from tests.training.test_processes import SGD
 
 KEYS = (
     *("task=stsb", "task.head_dropout=0", "task.form=bi", "threads=1", "encoder.dropout=0"),
     *("data.batch_size=15", "data.eval_batch_size=11", "isotropy=mean", "metric=[isoscore]"),
     *("trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"),
     *("training.select=holdout", "training.patience=5", "data.holdout=0.3"),
-    *("trainer.precision=64-true", "optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
-    *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
+    *("trainer.precision=64-true", *SGD),
 )
 
 

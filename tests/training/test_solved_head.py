@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,6 @@ from isotrain.training.layer_statistics import evaluating
 from isotrain.training.solved_head import MOST, STRENGTHS, ridge, solve_head
 from isotrain.training.temperature import best_factor
 from tests.judge import all_mistakes
-from tests.processes import train_on_ranks
 
 SOLVED = ("training.solved_head=true", "metric=[]", "cache_dir=null")
 
@@ -106,7 +103,7 @@ def test_a_head_of_a_pair_is_solved_on_the_features_of_the_pair():
     torch.testing.assert_close(ratio, torch.full_like(ratio, float(ratio[0, 0])), rtol=1e-4, atol=0)
 
 
-# Runs; a stopped one is in test_stopped_parts.py
+# Runs; see test_stopped_parts.py and test_processes.py too
 
 
 @pytest.mark.parametrize("task", ["snli", "stsb", "wic"])
@@ -143,24 +140,6 @@ def test_training_starts_from_it_without_an_evaluation_too(built):
     drawn = experiment.module.model.head.linear.weight.detach().clone()
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert not torch.equal(experiment.module.model.head.linear.weight, drawn)
-
-
-@pytest.mark.slow
-def test_two_processes_start_and_end_as_one(small, tmp_path):
-    line = [*small, "task=wic", *SOLVED, "isotropy=zca", "threads=1", "data.batch_size=15"]
-    line += ["encoder.dropout=0", "task.head_dropout=0", "trainer.precision=64-true"]
-    line += ["optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05", "freezing=head_first"]
-    line += ["~optimizer.betas", "~optimizer.eps", "~optimizer.fused"]
-    states, phases = [], []
-    for n in (1, 2):
-        folder, text = train_on_ranks(n, tmp_path / str(n), *line)
-        assert "Warning" not in text
-        phases.append(json.loads((folder / "result.json").read_text())["phases"])
-        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
-    assert phases[0] == phases[1]
-    for name, one in states[0].items():
-        if one.is_floating_point() and not name.endswith("key.bias"):
-            assert float((one - states[1][name]).norm() / one.norm().clamp_min(1e-6)) < 1e-7, name
 
 
 def test_a_head_that_is_not_linear_is_refused(built):

@@ -15,6 +15,7 @@ from isotrain.training import speed
 from isotrain.training.callbacks.resume import KEY
 from tests.processes import train_on_ranks
 from tests.stopped_runs import fail, finished, stopped, terminate
+from tests.training.test_processes import SGD
 
 
 @pytest.mark.parametrize(
@@ -161,10 +162,7 @@ def test_a_stopped_run_on_every_path_goes_on_to_the_same_end(
 @pytest.mark.slow
 def test_two_processes_on_every_path_end_with_the_weights_of_one(small, tmp_path):
     """Without dropout, whose masks are drawn for each process."""
-    # SGD: what it adds to the weights is the gradient. Adam would divide rounding by rounding.
-    sgd = ("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05")
-    sgd += ("~optimizer.betas", "~optimizer.eps", "~optimizer.fused")
-    line = (*small, *EVERY_PATH, *sgd, "threads=1", "data.batch_size=14", "metric=[]")
+    line = (*small, *EVERY_PATH, *SGD, "threads=1", "data.batch_size=14", "metric=[]")
     line += ("trainer.precision=64-true", "encoder.dropout=0", "task.head_dropout=0")
     states = []
     for n in (1, 2):
