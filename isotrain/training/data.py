@@ -250,7 +250,7 @@ class TaskData(pl.LightningDataModule):
 
     def n_batches(self, world: int) -> int:
         """Batches of a whole epoch, each split over `world` processes."""
-        return len(self._epoch_batches(0, world, (0, 0)))
+        return batches_of(len(self.examples["train"]), self.batch_size, world)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""

@@ -145,11 +145,7 @@ def describe(
     part_of = {}
     for name, parameter in module.named_parameters():
         level = level_of.get(of_encoder.get(id(parameter), ""))
-        part_of[id(parameter)] = (
-            next((part for start, part in OUTSIDE.items() if name.startswith(start)), "others")
-            if level is None
-            else _part(level, encoder.n_blocks)
-        )
+        part_of[id(parameter)] = _part(name, level, encoder.n_blocks)
     stages = []
     for first, names in sorted(plan.items()):
         groups = []
@@ -169,5 +165,7 @@ def describe(
     return stages
 
 
-def _part(level: int, n_blocks: int) -> str:
+def _part(name: str, level: int | None, n_blocks: int) -> str:
+    if level is None:
+        return next((part for start, part in OUTSIDE.items() if name.startswith(start)), "others")
     return "embeddings" if level == 0 else f"block {level}" if level <= n_blocks else "final norm"

@@ -28,6 +28,7 @@ from tests.clouds import normal
 
 D = 4
 OFF = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.25, "eps": 0.1}
+NARROW = {kind: partial(kind, width=D) for kind in (SimCSE, DCL, SupCon, AnglE)}
 WIDE, BLOCKS = partial(Spectral, width=D), partial(IStar, width=D, n_blocks=3)
 CLASSES = [  # class, its loss, options, and the fewest embeddings
     (CosReg, cosreg, {}, 2),
@@ -102,7 +103,7 @@ def test_each_vector_of_an_example_is_a_cloud_of_gor():
 
 
 @pytest.mark.parametrize("labels", [torch.ones(1), torch.tensor([2, 2]), torch.full((3,), 0.4)])
-@pytest.mark.parametrize("kind", [CoSENT, partial(AnglE, width=D)])
+@pytest.mark.parametrize("kind", [CoSENT, NARROW[AnglE]])
 def test_a_batch_of_equal_labels_has_no_order(kind, labels):
     objective, x = kind(1.0), normal(len(labels), 2, D).requires_grad_()
     loss = objective([[x]], labels)
@@ -111,7 +112,7 @@ def test_a_batch_of_equal_labels_has_no_order(kind, labels):
     assert objective.counters["undefined"] == 1
 
 
-@pytest.mark.parametrize(("kind", "loss"), [(CoSENT, cosent), (partial(AnglE, width=D), angle)])
+@pytest.mark.parametrize(("kind", "loss"), [(CoSENT, cosent), (NARROW[AnglE], angle)])
 def test_rankings_compare_the_two_vectors_of_each_example(kind, loss):
     objective, x, labels = kind(weight=0.3, scale=5.0), normal(6, 2, D), torch.arange(6.0)
     assert (objective.weight, objective.n_views, objective.needs) == (0.3, 1, "scored_pairs")
@@ -135,13 +136,10 @@ SCORES = torch.tensor([0.0, 0.8, 0.5, 1.0, 0.79])
         ([0, 0], torch.tensor([1, 0, 0, 1, 1]), [1, 2]),
     ],
 )
-@pytest.mark.parametrize("kind", [Alignment, SimCSE, DCL])
-def test_pairs_are_those_whose_label_lies_in_the_interval(kind, interval, labels, chosen):
-    kind, loss = {
-        Alignment: (Alignment, alignment),
-        SimCSE: (partial(SimCSE, width=D), simcse),
-        DCL: (partial(DCL, width=D), dcl),
-    }[kind]
+@pytest.mark.parametrize(
+    ("kind", "loss"), [(Alignment, alignment), (NARROW[SimCSE], simcse), (NARROW[DCL], dcl)]
+)
+def test_pairs_are_those_whose_label_lies_in_the_interval(kind, loss, interval, labels, chosen):
     objective = kind(1.0, positives="pair", positive_labels=interval)
     assert (objective.n_views, objective.needs in ("two_vectors", "pairs")) == (1, True)
     vectors = normal(5, 2, D)
@@ -149,9 +147,7 @@ def test_pairs_are_those_whose_label_lies_in_the_interval(kind, interval, labels
     assert objective([[vectors]], labels).item() == pytest.approx(expected.item(), abs=1e-13)
 
 
-@pytest.mark.parametrize(
-    "kind", [Alignment, Barlow, VICReg, *(partial(k, width=D) for k in (SimCSE, DCL))]
-)
+@pytest.mark.parametrize("kind", [Alignment, Barlow, VICReg, NARROW[SimCSE], NARROW[DCL]])
 def test_a_batch_without_a_pair_of_that_label_is_zero_and_counted(kind):
     objective = kind(1.0, positives="pair", positive_labels=[1, 1])
     vectors = normal(5, 2, D).requires_grad_()
@@ -170,7 +166,6 @@ def test_pairs_are_two_vectors_of_an_example(shape):
         Alignment(weight=1.0, positives="pair")([[normal(*shape)]], ZEROS)
 
 
-NARROW = {kind: partial(kind, width=D) for kind in (SimCSE, DCL, SupCon, AnglE)}
 PAIR = {"positives": "pair"}
 ERRORS = [
     (Alignment, {"positive_labels": [1, 1]}, "positives=dropout pairs each embedding"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cosine_similarity, normalize
 
 from isotrain.objectives.dcl import DCL, dcl
-from isotrain.objectives.projection import Projected, build_projection, one_read_point
+from isotrain.objectives.projection import Projected, build_projection
 from isotrain.objectives.simcse import SimCSE, simcse
 from isotrain.objectives.supcon import SupCon, supcon
 from tests.clouds import normal
@@ -254,11 +254,6 @@ def test_the_projection_is_a_linear_layer_and_tanh():
     torch.testing.assert_close(projection(x), torch.tanh(x @ linear.weight.T))  # no bias yet
     assert linear.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert build_projection("none", 64)(x) is x
-
-
-@pytest.mark.parametrize("reads", [["pooled"], ("layer_2/tokens",)])
-def test_one_read_point_gives_back_what_it_is(reads):
-    assert one_read_point(reads) is reads
 
 
 def test_embeddings_come_in_any_leading_shape_and_leave_wide():

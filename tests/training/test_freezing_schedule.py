@@ -14,6 +14,7 @@ from isotrain.encoders.freezing import levels
 from isotrain.training.checks import check_plan
 from isotrain.training.freezing_schedule import Freezing, describe, stage_at, within_steps
 from isotrain.training.optim import parameter_groups
+from tests.training.test_module import fit
 
 CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
@@ -27,10 +28,6 @@ HEAD = {"model.head.linear.weight", "model.head.linear.bias"}
 
 def options(group):
     return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-
-
-def fit(experiment):
-    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
 
 
 def bits(module):

@@ -12,19 +12,12 @@ import torch
 
 from isotrain.training import layer_statistics
 from tests.stopped_runs import fail, finished, stopped, terminate
+from tests.training.test_module import fit, validate
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
 REFIT = (*LAYER, "isotropy.eval_stats=refit")
 PROTECTED = ("isotropy=protect_labels", "isotropy.protect.level=1.0", *LAYER[1:])
 QUIET = ("metric=[isoscore]", "monitor.max_rows=64")
-
-
-def validate(experiment):
-    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
-
-
-def fit(experiment):
-    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
 
 
 def spied(experiment):

@@ -42,9 +42,9 @@ class RecordLog(Logger):
         self, path: str | Path, others: Sequence[Logger] = (), headline: Collection[str] = ()
     ) -> None:
         super().__init__()
-        self.file, self.others, self.headline = RecordFile(path), list(others), tuple(headline)
+        self.file, self.headline = RecordFile(path), tuple(headline)
         self.opened = tuple(others)  # to close at the end, including dropped ones
-        self._held = [0] * len(self.others)  # records that each already has
+        self._held = dict.fromkeys(others, 0)  # of the others, the records that each already has
         self._coming: dict[str, float] = {}  # values of the next record
         self._trained: list[tuple[int, Tensor, float]] = []  # see `count`
         self._started = time.perf_counter()
@@ -68,10 +68,10 @@ class RecordLog(Logger):
         n_before = self.file.path.read_bytes().count(b"\n") if self._held and n_bytes else 0
         records = self.file.cut(n_bytes)
         self._started -= records[-1]["time_s"] if records else 0.0
-        self._held = [
-            other.n_records_held if isinstance(other, ResumableLogger) else n_before
-            for other in self.others
-        ]
+        self._held = {
+            other: other.n_records_held if isinstance(other, ResumableLogger) else n_before
+            for other in self._held
+        }
         for number, record in enumerate(records):
             kept = {key: value for key, value in record.items() if key not in ("step", "time_s")}
             self._pass_on(number, kept, int(record["step"]))
@@ -115,17 +115,20 @@ class RecordLog(Logger):
 
     def _pass_on(self, number: int, metrics: Mapping[str, float], step: int | None) -> None:
         scalars = few(metrics, self.headline)
-        held = dict(zip(self.others, self._held, strict=True))
-        self.each(lambda other: other.log_metrics(scalars, step) if number >= held[other] else None)
+
+        def send(other: Logger) -> None:
+            if number >= self._held[other]:
+                other.log_metrics(scalars, step)
+
+        self.each(send)
 
     def each(self, action: Callable[[Logger], Any]) -> None:
         """Apply an action to every other logger; one that fails is dropped."""
-        for other in list(self.others):
+        for other in list(self._held):
             try:
                 action(other)
             except Exception as error:  # whatever a third party's logger may raise
-                place = self.others.index(other)
-                del self.others[place], self._held[place]
+                del self._held[other]
                 say(left_out(type(other).__name__, error))
 
 

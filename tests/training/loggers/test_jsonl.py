@@ -7,12 +7,12 @@ import math
 
 import pytest
 import torch
-from pytorch_lightning.loggers.logger import DummyLogger
 
 from benchmarks.kill_points import untimed
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import few
 from isotrain.training.loggers.jsonl import RecordLog
+from tests.training.monitor.test_sampling import Calls
 
 
 def test_rows_come_back_in_order_with_their_steps(tmp_path):
@@ -52,18 +52,6 @@ def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
 LID = {"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
 
 
-class Held(DummyLogger):
-    """Remembers its rows."""
-
-    def __init__(self):
-        super().__init__()
-        self.rows = []
-
-    def log_metrics(self, metrics, step=None):
-        """One row."""
-        self.rows.append((step, dict(metrics)))
-
-
 def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
     log = RecordLog(tmp_path / "metrics.jsonl")
     log.join({"isotropy/lid/layer_00/cls": 1.0})
@@ -76,7 +64,7 @@ def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
 
 
 def test_rates_are_those_since_the_last_record_of_training_and_no_part_of_comparisons(tmp_path):
-    other = Held()
+    other = Calls()
     log = RecordLog(tmp_path / "metrics.jsonl", [other])
     log.count(8, torch.tensor(100), 0.5)
     log.log_metrics({"val/loss": 1.0}, step=0)
@@ -101,7 +89,7 @@ def test_other_loggers_get_no_flat_lines_and_no_line_twice(tmp_path):
 
 @pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
 def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
-    other = Held()
+    other = Calls()
     log = RecordLog(tmp_path / "metrics.jsonl", [other], headline)
     tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
     log.join(LID | tokens)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from isotrain.runs.snapshots import read_snapshots
+from isotrain.training.monitor import callback
 from isotrain.training.monitor.snapshot_arrays import N_CLUSTERS, cloud_arrays
 from tests.dev_rows import NO_WORD, dev_passes, monitor_of, rows_of, validated
 
@@ -168,18 +169,12 @@ def test_a_diverged_layer_has_counts_and_no_picture(built):
 
 @pytest.mark.parametrize("fault", ["solver", "disk"])
 def test_a_snapshot_that_fails_costs_no_run_and_is_told_once(built, monkeypatch, fault):
-    from isotrain.training.monitor import callback as isotropy_monitor
-
     def fail(*_, **__):
         raise OSError("no space left") if fault == "disk" else RuntimeError("did not converge")
 
     name = "write_snapshot" if fault == "disk" else "snapshot_of"
-    monkeypatch.setattr(isotropy_monitor, name, fail)
+    monkeypatch.setattr(callback, name, fail)
     experiment = built("task=rte", "metric=[isoscore]")
     with pytest.warns(UserWarning, match="no more snapshots are taken"):
-        experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
-    (monitor,) = (
-        c for c in experiment.trainer.callbacks if isinstance(c, isotropy_monitor.IsotropyMonitor)
-    )
-    assert "isotropy/isoscore/layer_02/tokens" in monitor.newest
-    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+        assert "isotropy/isoscore/layer_02/tokens" in validated(experiment)
+    validated(experiment)
