@@ -73,6 +73,10 @@ class FineTuning(pl.LightningModule):
         self.evaluated_step: int | None = None  # of the last validation
         self.selected_step: int | None = None  # whose weights and frozen statistics were restored
 
+    def forward(self, batch: Batch) -> Any:
+        """The model's output."""
+        return self.model(batch)
+
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
