@@ -19,7 +19,7 @@ from isotrain.geometry.moments import (
     shape_sums,
     unit_sums,
 )
-from isotrain.geometry.rows import check_finite, check_shape, has_scatter
+from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.geometry.spectrum import spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
@@ -60,7 +60,11 @@ class Cloud:
         low, high = torch.aminmax(self.x.detach())  # in one pass; NaN if any entry is
         largest = max(-float(low), float(high))
         if not math.isfinite(largest):
-            check_finite(x)
+            bad_N = ~torch.isfinite(x).all(dim=1)
+            raise ValueError(
+                f"a cloud must be finite, {int(bad_N.sum())} of {len(x)} rows are not (the first "
+                f"is row {int(bad_N.nonzero()[0])}); look for a diverged run or drop those rows"
+            )
         self.shrink = to_one(largest)
         if not 1e-60 < largest < 1e60:
             self.unit = self.shrink

@@ -133,21 +133,3 @@ def check_shape(x: Any, min_rows: int = 2) -> None:
         raise ValueError(f"this measure needs at least {min_rows} rows, got {n}; measure more text")
     if d == 0:
         raise ValueError("a cloud needs at least one dimension, got [N, 0]")
-
-
-def check_finite(x_ND: Tensor) -> None:
-    """Raise a ValueError for a NaN or infinity, with the number of its embedding."""
-    bad = (~torch.isfinite(x_ND)).any(dim=1)
-    if bool(bad.any()):
-        raise ValueError(
-            f"a cloud must be finite, {int(bad.sum())} of {len(x_ND)} rows are not (the first is "
-            f"row {int(bad.nonzero()[0])}); look for a diverged run or drop those rows"
-        )
-
-
-def check_cloud(x: Tensor, min_rows: int = 2) -> Tensor:
-    """`x` in float64, after `check_shape` and `check_finite`."""
-    check_shape(x, min_rows)
-    x = x.double() if x.requires_grad else x.detach().double()
-    check_finite(x)
-    return x

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import mean_distance_power
-from isotrain.geometry.rows import check_cloud
 
 
 def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tensor:
@@ -28,7 +27,7 @@ def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tenso
     1.0
     """
     x = Cloud.of(x, min_rows=1).rows
-    positives = check_cloud(positives.to(x.device), min_rows=1)
+    positives = Cloud(positives.to(x.device), min_rows=1).rows
     if x.shape != positives.shape:
         raise ValueError(
             f"positives must be one row for each row of x, {tuple(x.shape)}, "

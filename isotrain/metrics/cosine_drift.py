@@ -6,7 +6,6 @@ from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.rows import check_cloud
 
 
 def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
@@ -27,7 +26,7 @@ def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
     0.5
     """
     x = Cloud.of(x, min_rows=1).rows
-    reference = check_cloud(reference.to(x.device), min_rows=1)
+    reference = Cloud(reference.to(x.device), min_rows=1).rows
     if x.shape != reference.shape:
         raise ValueError(
             f"reference must hold the same rows as x in the same width, {tuple(x.shape)}, "

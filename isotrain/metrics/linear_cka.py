@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.rows import check_cloud, has_scatter
 
 
 def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> Tensor:
@@ -28,16 +27,16 @@ def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> 
     1.0
     """
     min_rows = 4 if debiased else 2
-    x = Cloud.of(x, min_rows).rows
-    y = check_cloud(reference.to(x.device), min_rows)
-    if len(x) != len(y):
+    cloud = Cloud.of(x, min_rows)
+    other = Cloud(reference.to(cloud.rows.device), min_rows)
+    if cloud.n != other.n:
         raise ValueError(
-            f"reference must hold the same rows as x, N = {len(x)}, got {len(y)}; "
+            f"reference must hold the same rows as x, N = {cloud.n}, got {other.n}; "
             "measure both on the same inputs"
         )
-    if not (has_scatter(x.detach()) and has_scatter(y.detach())):
-        return x.new_zeros(())
-    x, y = _centred(x), _centred(y)
+    if not (cloud.has_scatter and other.has_scatter):
+        return cloud.rows.new_zeros(())
+    x, y = _centred(cloud.rows), _centred(other.rows)
     product = _debiased_product if debiased else _squared_product
     own_x, own_y = product(x, x), product(y, y)
     # The U-statistic of vectors that are all equally far apart is rounding.

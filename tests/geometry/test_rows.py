@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrain.geometry.rows import (
-    check_cloud,
     has_scatter,
     hash_ids,
     have_scatter,
@@ -88,20 +87,6 @@ def test_put_rows_casts_and_splits_the_gradient():
     out.sum().backward()
     assert hidden.grad.tolist() == [[[0, 0], [1, 1], [0, 0]]]
     assert rows.grad.tolist() == [[1, 1], [1, 1]]
-
-
-def test_check_cloud_promotes_and_keeps_the_graph_only_when_asked():
-    assert check_cloud(torch.ones(2, 2, dtype=torch.float16)).dtype == torch.float64
-    assert check_cloud(torch.ones(2, 2, dtype=torch.int64)).dtype == torch.float64
-    assert check_cloud(torch.ones(2, 2, requires_grad=True)).requires_grad
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_check_cloud_names_the_first_bad_row(value):
-    x = torch.zeros(6, 3)
-    x[4, 1] = x[5, 0] = value
-    with pytest.raises(ValueError, match=r"2 of 6 rows.*row 4"):
-        check_cloud(x)
 
 
 def test_scatter_is_found_in_each_cloud_beside_the_others():

@@ -15,8 +15,8 @@ from torch import Tensor
 from isotrain.analysis.encode import encode_rows
 from isotrain.analysis.selection import Sample, Units, draw_sentences
 from isotrain.analysis.types import Cell, Record, Subject
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.groups import check_groups, group_sums
-from isotrain.geometry.rows import check_cloud
 from isotrain.metrics.outlier_dims import outlier_dims
 
 
@@ -30,7 +30,7 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     >>> low.tolist(), high.tolist()
     ([1.0, 0.0, 0.0], [0.0, 0.5, 0.5])
     """
-    x_ND = check_cloud(x_ND, min_rows=1)
+    x_ND = Cloud(x_ND, min_rows=1).rows
     n, d = x_ND.shape
     low_D, high_D = (
         torch.bincount(at_N, minlength=d).double() / n
