@@ -63,6 +63,13 @@ class RowTransform(nn.Module):
         """Whether `fit` would change anything before an evaluation."""
         return self.has_statistics
 
+    def _check_width(self, x_ND: Tensor) -> None:
+        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
+            raise ValueError(
+                f"embeddings must be [N, {self.width}], got shape {tuple(x_ND.shape)}; flatten "
+                "tokens and leave out pads, or make the layer with their width"
+            )
+
     def recent_rows(self) -> Tensor | None:
         """The embeddings behind the statistics, `[≤ M, D]`; None without memory."""
         return None

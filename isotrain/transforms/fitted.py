@@ -224,13 +224,6 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
             return self.estimate(x_ND, to_freeze, n_own=n_own, **labels)  # type: ignore[call-arg]
         return self.estimate(straight_through(x_ND, n_own), to_freeze, **labels)
 
-    def _check_width(self, x_ND: Tensor) -> None:
-        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
-            raise ValueError(
-                f"embeddings must be [N, {self.width}], got shape {tuple(x_ND.shape)}; flatten "
-                "tokens and leave out pads, or make the layer with their width"
-            )
-
     def _checked_labels(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:
         """The labels if the layer reads them: classes as int64, scores in the dtype of `x`."""
         if not self.reads_labels:

@@ -134,11 +134,7 @@ class IsoGrad(RowTransform):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """The same embeddings."""
-        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
-            raise ValueError(
-                f"embeddings must be [N, {self.width}], got shape {tuple(x_ND.shape)}; flatten "
-                "tokens and leave out pads, or make the layer with their width"
-            )
+        self._check_width(x_ND)
         if not self.training or self.rho == 0.0 or not torch.is_grad_enabled():
             return x_ND
         return self._followed(x_ND)

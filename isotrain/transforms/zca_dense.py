@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.levels import energy_kept
-from isotrain.geometry.rows import wide
+from isotrain.geometry.rows import finite_rows, wide
 from isotrain.geometry.whitening import inverse_root, whitening_map
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
-from isotrain.transforms.queue import finite_labelled
 
 
 class ZCADense(RowTransform):
@@ -64,8 +63,7 @@ class ZCADense(RowTransform):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """W x + b."""
-        if x_ND.ndim != 2 or x_ND.shape[1] != self.width:
-            raise ValueError(f"embeddings must be [N, {self.width}], got {tuple(x_ND.shape)}")
+        self._check_width(x_ND)
         if self.needs_fit() and (torch.is_grad_enabled() or not self.training):
             raise RuntimeError(
                 "this layer starts from embeddings: call fit(x) first (the trainer does so before "
@@ -87,7 +85,7 @@ class ZCADense(RowTransform):
             if self.needs_fit():
                 raise RuntimeError("it starts from embeddings, and observe keeps none: call fit(x)")
             return
-        rows_ND, _ = finite_labelled(wide(x_ND), None)
+        rows_ND = finite_rows(wide(x_ND))
         with torch.autocast(x_ND.device.type, enabled=False):
             start = whitening_map(rows_ND, self.epsilon, self.keep_scale, inverse_root)
         self.weight.copy_(start.matrix_DD.T)

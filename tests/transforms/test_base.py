@@ -15,7 +15,9 @@ from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.identity import Identity
+from isotrain.transforms.iso_grad import IsoGrad
 from isotrain.transforms.queue import RowQueue
+from isotrain.transforms.zca_dense import ZCADense
 
 
 def test_a_layer_of_forward_alone_has_nothing_to_fit_or_to_remember():
@@ -145,10 +147,16 @@ def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
 
 
 @pytest.mark.parametrize("x", [torch.ones(2, 3), torch.ones(2, 2, 2), torch.ones(2)])
-@pytest.mark.parametrize("method", ["forward", "observe", "fit"])
-def test_embeddings_of_another_shape_are_refused(x, method):
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        *((Shift, "forward"), (Shift, "observe"), (Shift, "fit")),
+        *((IsoGrad, "forward"), (ZCADense, "forward")),
+    ],
+)
+def test_embeddings_of_another_shape_are_refused(kind, method, x):
     with pytest.raises(ValueError, match=r"embeddings must be \[N, 2\], got shape"):
-        getattr(Shift(2), method)(x)
+        getattr(kind(2), method)(x)
 
 
 def test_an_embedding_with_a_nan_is_left_out_and_a_cloud_of_them_passes():

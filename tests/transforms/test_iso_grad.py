@@ -259,24 +259,6 @@ def test_no_graph_is_kept_and_the_forward_may_be_called_several_times_before():
     assert not any(value.requires_grad for value in layer.gradient_counters.values())
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"rho": -0.1}, "rho must be at least 0"),
-        ({"queue_rows": 1}, "queue_rows must be at least 2"),
-        ({"width": 0}, "width must be at least 1"),
-    ],
-)
-def test_constructor_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        IsoGrad(**{"width": 4, **options})
-
-
-def test_embeddings_of_another_width_are_refused():
-    with pytest.raises(ValueError, match=r"embeddings must be \[N, 4\]"):
-        IsoGrad(4)(torch.zeros(3, 5))
-
-
 # --- in a run ---------------------------------------------------------------------------------
 
 KEYS = ("isotropy=iso_grad", "isotropy.queue_rows=64", "site=[tokens,pooled]", "metric=[]")

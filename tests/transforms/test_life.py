@@ -13,6 +13,7 @@ from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails
 from isotrain.transforms.group_whitening import GroupWhitening
 from isotrain.transforms.iso_bn import IsoBn
+from isotrain.transforms.iso_grad import IsoGrad
 from isotrain.transforms.iter_norm import IterNorm
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from isotrain.transforms.spectral_temper import SpectralTemper
@@ -238,6 +239,12 @@ ERRORS = [
     *((kind, {"queue_rows": 1}, "queue_rows must be at least 2") for kind in MAPS),
     *((kind, {"epsilon": 0.0}, "above 0") for kind in (BatchNorm, IsoBn, Standardize, IterNorm)),
     *((kind, {"epsilon": -0.1}, "at least 0, got") for kind in (ZCA, Whitening, GroupWhitening)),
+    (IsoGrad, {"width": 0}, "width must be at least 1"),
+    (IsoGrad, {"queue_rows": 1}, "queue_rows must be at least 2"),
+    (IsoGrad, {"rho": -0.1}, "rho must be at least 0"),
+    (SpectralTemper, {"target": 0.0}, "target must be above 0"),
+    (SpectralTemper, {"target": 1.1}, "target must be at most 1"),
+    (SpectralTemper, {"target": 0.125}, "above 1/width = 0.125, got 0.125: .*isotropy=mean"),
     (IsoBn, {"beta": -1.0}, "beta must be at least 0"),
     (Whitening, {"n_components": 0}, "n_components must be at least 1"),
     (Whitening, {"n_components": 9}, "at most width=8, got 9; lower n_components"),

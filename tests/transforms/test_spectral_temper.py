@@ -56,29 +56,11 @@ def test_the_target_is_reached_and_by_no_smaller_exponent(value, target):
         assert float(evenness_of_power(value, torch.tensor(1.0).double())) >= target - 1e-2
 
 
-@given(spectra, targets, targets)
-@light
-def test_the_exponent_rises_with_the_target(value, one, other):
-    low, high = sorted((one, other))
-    assert float(temper_exponent(value, low)) <= float(temper_exponent(value, high))
-
-
 @given(spectra, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 @light
 def test_a_spectrum_is_more_even_the_smaller_its_power(value, one, other):
     low, high = (torch.tensor(p).double() for p in sorted((one, other)))
     assert evenness_of_power(value, low) >= evenness_of_power(value, high) - 1e-12
-
-
-@given(spectra, targets, st.floats(1.0, 4.0))
-@light
-def test_a_steeper_spectrum_needs_an_exponent_that_gives_the_same_result(value, target, power):
-    """λ^(power·(1 − α')) = λ^(1 − α): 1 − α' = (1 − α)/power."""
-    alpha = float(temper_exponent(value, target))
-    steeper = float(temper_exponent(value**power, target))
-    if alpha > 0:
-        assert 1.0 - steeper == pytest.approx((1.0 - alpha) / power, abs=1e-6)
-    assert steeper >= alpha - 1e-9
 
 
 # --- the noise of the spectrum ----------------------------------------------------------------
@@ -215,30 +197,8 @@ def test_the_exponent_is_frozen_with_the_map_and_logged_where_one_map_trains():
     assert "alpha" not in layer.counters  # counters of an evaluation are summed over its batches
 
 
-def test_the_gradient_runs_through_the_embeddings_and_their_mean():
-    x, upstream = cloud(30, 8).requires_grad_(), cloud(30, 8, seed=1)
-    layer = layer_of(8)
-    layer(x).backward(upstream)
-    matrix_DD = layer.estimate(x.detach()).matrix_DD
-    torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD)
-
-
 def test_two_embeddings_say_nothing_of_a_spectrum():
     x = cloud(2, 6)
     layer = layer_of(6)
     torch.testing.assert_close(layer(x), x - x.mean(dim=0))
     assert float(layer.counters["alpha"]) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"target": 0.0}, "target must be above 0"),
-        ({"target": 1.1}, "target must be at most 1"),
-        ({"target": 0.125}, r"target must be above 1/width = 0.125, got 0.125: .*isotropy=mean"),
-        ({"stats": "ema"}, "stats must be batch or queue or start"),
-    ],
-)
-def test_constructor_errors_name_the_option(options, words):
-    with pytest.raises(ValueError, match=words):
-        SpectralTemper(8, **options)

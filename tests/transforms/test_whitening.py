@@ -10,6 +10,7 @@ from sklearn.decomposition import PCA
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.transforms.group_whitening import GroupWhitening
 from isotrain.transforms.iter_norm import IterNorm
+from isotrain.transforms.spectral_temper import SpectralTemper
 from isotrain.transforms.whitening import Whitening
 from isotrain.transforms.zca import ZCA
 from tests.clouds import correlated as cloud
@@ -164,6 +165,7 @@ def test_float32_is_close_to_float64(mean):
         (Whitening, {"n_components": 3}),
         (GroupWhitening, {"group_size": 4}),
         (IterNorm, {"grad": "detach"}),
+        (SpectralTemper, {}),
     ],
 )
 def test_the_gradient_runs_through_the_embeddings_and_their_mean(kind, options, n):

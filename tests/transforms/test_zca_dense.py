@@ -67,11 +67,6 @@ def test_weight_and_bias_have_the_gradient_of_an_affine_map():
     torch.testing.assert_close(layer.bias.grad, linear.bias.grad)
 
 
-def test_embeddings_of_another_width_are_refused():
-    with pytest.raises(ValueError, match=r"must be \[N, 12\], got \(3, 4\)"):
-        ZCADense(12)(torch.ones(3, 4))
-
-
 def test_a_trainer_of_another_library_takes_it_once_it_has_started():
     layer = ZCADense(12)
     model, callback = torch.nn.Sequential(layer), FitLayersCallback()
