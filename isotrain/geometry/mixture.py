@@ -44,28 +44,22 @@ def fit_mixture(
     n_clusters: int,
     *,
     generator: torch.Generator | None = None,
-    init: Mixture | Tensor | None = None,
+    init: Tensor | None = None,
     n_iterations: int = 10,
 ) -> Mixture:
     """A mixture of `n_clusters` components that locally maximises Σ_i log Σ_k π_k N(x_i; m_k, v_k).
 
-    At most `n_iterations` rounds of EM from `init` if that is a mixture, else from the clusters of
-    k-means, which starts from centroids `init` or is drawn from `generator`; ends when a round
-    gains less than 1e-4 nat per embedding. 1e-3 times the mean variance over all dimensions is
-    added to every variance. A component whose responsibilities sum to less than 1e-6 keeps its
-    mean, takes the variances of all embeddings, and is counted as one.
+    At most `n_iterations` rounds of EM from the clusters of k-means, which starts from centroids
+    `init` or is drawn from `generator`; ends when a round gains less than 1e-4 nat per embedding.
+    1e-3 times the mean variance over all dimensions is added to every variance. A component whose
+    responsibilities sum to less than 1e-6 keeps its mean, takes the variances of all embeddings,
+    and is counted as one.
 
     `x`: finite float32 or float64, N ≥ 1; N < K is legal. No gradient. Errors as `kmeans`.
 
     Rajaei and Sheikhi 2020 centre such components in place of k-means clusters.
     """
-    start = kmeans(
-        x_ND,
-        n_clusters,
-        generator=generator,
-        init=init.mean_KD if isinstance(init, Mixture) else init,
-        n_iterations=0 if isinstance(init, Mixture) else n_iterations,
-    )
+    start = kmeans(x_ND, n_clusters, generator=generator, init=init, n_iterations=n_iterations)
     offset_D = x_ND.mean(dim=0)
     centred_ND = x_ND - offset_D
     square_ND = centred_ND.square()
@@ -87,11 +81,8 @@ def fit_mixture(
             (mass_K / mass_K.sum()).log(),
         )
 
-    if not isinstance(init, Mixture):
-        member_NK = torch.nn.functional.one_hot(start.assignment_N, n_clusters).to(x_ND.dtype)
-        mixture = maximised(member_NK, start.centroid_KD - offset_D)
-    else:
-        mixture = init._replace(mean_KD=init.mean_KD - offset_D)
+    member_NK = torch.nn.functional.one_hot(start.assignment_N, n_clusters).to(x_ND.dtype)
+    mixture = maximised(member_NK, start.centroid_KD - offset_D)
     likelihood = -math.inf
     for _ in range(n_iterations):
         joint_NK = _log_joint(centred_ND, square_ND, mixture)

@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from isotrain.geometry import mixture as module
 from isotrain.geometry.kmeans import kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
-from tests.clouds import seeded
+from tests.clouds import normal, seeded
 
 
 def cloud(n, d, k=3, seed=0, dtype=torch.float64):
@@ -26,11 +26,18 @@ def cloud(n, d, k=3, seed=0, dtype=torch.float64):
 
 
 def any_mixture(k, d, seed=0):
-    generator = seeded(seed)
+    mean_KD, variance_KD = normal(k, d, seed=seed), normal(k, d, seed=seed + 1).square() + 0.1
+    return Mixture(mean_KD, variance_KD, normal(k, seed=seed + 2).log_softmax(dim=0))
+
+
+def of_clusters(x, k, n_rounds, **options):
+    """The mixture that the clusters of k-means make."""
+    owner_N = kmeans(x, k, n_iterations=n_rounds, **options).assignment_N
+    groups = [x[owner_N == c] for c in range(k)]
     return Mixture(
-        torch.randn(k, d, generator=generator, dtype=torch.float64),
-        torch.rand(k, d, generator=generator, dtype=torch.float64) + 0.1,
-        torch.rand(k, generator=generator, dtype=torch.float64).log_softmax(dim=0),
+        torch.stack([rows.mean(dim=0) for rows in groups]),
+        torch.stack([rows.var(dim=0, correction=0) for rows in groups]) + floor_of(x),
+        torch.tensor([len(rows) / len(x) for rows in groups], dtype=torch.float64).log(),
     )
 
 
@@ -72,43 +79,31 @@ def assert_equal_to_scikit_learn(x, ours, theirs):
     np.testing.assert_allclose(row_N, theirs.score_samples(x.numpy()), **near)
 
 
+def test_starts_from_the_clusters_of_kmeans():
+    x = cloud(150, 3, 3, seed=5)
+    ours = fit_mixture(x, 3, generator=seeded(7), n_iterations=0)
+    wanted = of_clusters(x, 3, 0, generator=seeded(7))
+    for part, expected in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(part, expected, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize(("n", "d", "k"), [(200, 2, 3), (300, 8, 4), (60, 1, 2), (20, 40, 2)])
 @pytest.mark.parametrize("n_rounds", [1, 2, 4])
 def test_equals_scikit_learn_after_the_same_rounds(n, d, k, n_rounds):
     x = cloud(n, d, k, seed=n)
-    start = any_mixture(k, d, seed=1)._replace(mean_KD=x[:k])
-    ours = fit_mixture(x, k, init=start, n_iterations=n_rounds)
+    ours = fit_mixture(x, k, init=x[:k], n_iterations=n_rounds)
+    start = of_clusters(x, k, n_rounds, init=x[:k])
     assert_equal_to_scikit_learn(x, ours, of_scikit_learn(x, start, n_rounds, tol=0.0))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ends_where_scikit_learn_ends(seed):
     x = cloud(250, 4, 3, seed=seed)
-    start = any_mixture(3, 4, seed=seed + 10)
-    ours = fit_mixture(x, 3, init=start, n_iterations=500)
-    theirs = of_scikit_learn(x, start, 500, tol=1e-4)
+    ours = fit_mixture(x, 3, init=x[:3], n_iterations=500)
+    theirs = of_scikit_learn(x, of_clusters(x, 3, 500, init=x[:3]), 500, tol=1e-4)
     assert theirs.converged_
     assert theirs.n_iter_ > 4
     assert_equal_to_scikit_learn(x, ours, theirs)
-
-
-@pytest.mark.parametrize("n_rounds", [0, 1, 3])
-@pytest.mark.parametrize("drawn", [True, False])
-def test_starts_from_the_clusters_of_kmeans(drawn, n_rounds):
-    x = cloud(150, 3, 3, seed=5)
-    options = {"generator": seeded(7)} if drawn else {"init": x[:3]}
-    ours = fit_mixture(x, 3, n_iterations=n_rounds, **options)
-    options = {"generator": seeded(7)} if drawn else {"init": x[:3]}
-    owner_N = kmeans(x, 3, n_iterations=n_rounds, **options).assignment_N
-    groups = [x[owner_N == c] for c in range(3)]
-    start = Mixture(
-        torch.stack([rows.mean(dim=0) for rows in groups]),
-        torch.stack([rows.var(dim=0, correction=0) for rows in groups]) + floor_of(x),
-        torch.tensor([len(rows) / len(x) for rows in groups], dtype=torch.float64).log(),
-    )
-    expected = fit_mixture(x, 3, init=start, n_iterations=n_rounds)
-    for found, wanted in zip(ours, expected, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "d", "k"), [(1, 1, 1), (7, 3, 2), (5, 30, 4)])
@@ -117,8 +112,8 @@ def test_log_joint_equals_scipy(n, d, k):
     found = log_joint(x, mixture)
     assert found.shape == (n, k)
     for c in range(k):
-        normal = multivariate_normal(mixture.mean_KD[c], np.diag(mixture.variance_KD[c]))
-        expected = mixture.log_weight_K[c].item() + np.atleast_1d(normal.logpdf(x.numpy()))
+        density = multivariate_normal(mixture.mean_KD[c], np.diag(mixture.variance_KD[c]))
+        expected = mixture.log_weight_K[c].item() + np.atleast_1d(density.logpdf(x.numpy()))
         np.testing.assert_allclose(found[:, c].numpy(), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -142,8 +137,7 @@ def test_far_from_the_origin_in_float32(shift):
 def test_an_empty_component_keeps_its_mean_and_is_counted_as_one_row():
     x = cloud(30, 2, seed=10)
     far_KD = torch.tensor([[0.0, 0.0], [1e6, -1e6]], dtype=torch.float64)
-    even_K = torch.tensor([0.5, 0.5], dtype=torch.float64).log()
-    found = fit_mixture(x, 2, init=Mixture(far_KD, torch.ones_like(far_KD), even_K))
+    found = fit_mixture(x, 2, init=far_KD)
     torch.testing.assert_close(found.mean_KD[1], far_KD[1])
     torch.testing.assert_close(found.mean_KD[0], x.mean(dim=0))
     variance_D = x.var(dim=0, correction=0) + floor_of(x)
