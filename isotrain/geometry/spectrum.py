@@ -13,7 +13,7 @@ def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
     give the same spectrum; so are those past `most`. Differentiable.
     """
     value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
-    cut = width * torch.finfo(value_S.dtype).eps * value_S[0] if len(value_S) else 0.0
+    cut = width * torch.finfo(value_S.dtype).eps * value_S[0]
     value_S = torch.where(value_S > cut, value_S, 0.0)
     return torch.nn.functional.pad(value_S, (0, width - len(value_S)))
 

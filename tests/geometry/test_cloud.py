@@ -1,11 +1,15 @@
 """The shared core of the moment metrics: sums against NumPy, spectra once, nothing leaks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.spectrum import spectrum_of
 from isotrain.metrics.suite import find, suite
+from tests import clouds
 
 SHAPES = [(2, 1), (2, 9), (9, 10), (10, 10), (11, 10), (255, 7), (256, 7), (257, 7), (1000, 7)]
 WIDE = [(127, 256), (128, 256), (129, 256), (300, 191), (300, 192), (300, 193), (400, 385)]
@@ -19,12 +23,7 @@ SPECTRAL = (
     "condition",
     "alpha_req",
 )
-
-
-def rows(n, d, seed=0, mean=3.0):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = torch.linspace(0.3, 2.0, d, dtype=torch.float64)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+rows = partial(clouds.cloud, mean=3.0, low=0.3, high=2.0)
 
 
 def assert_close(found, wanted, rtol=1e-11, scale=None):
@@ -65,6 +64,18 @@ def test_spectra_equal_the_singular_values(n, d):
         value[: len(singular)] = singular**2 / freedom
         assert_close(spectrum, value, rtol=1e-12)
         assert not bool(spectrum[min(freedom, d) :].any())
+
+
+def test_rounding_below_the_cut_is_zero_and_signal_above_it_is_kept():
+    eps = torch.finfo(torch.float64).eps
+    diagonal = torch.tensor([1.0, 20 * eps, 4 * eps, 0.0], dtype=torch.float64)
+    assert spectrum_of(torch.diag(diagonal), 4, 4).tolist() == [
+        1.0,
+        pytest.approx(20 * eps, rel=1e-6),
+        0.0,  # not above D·eps·λ₁
+        0.0,
+    ]
+    assert spectrum_of(torch.diag(-diagonal), 4, 4).tolist()[1:] == [0.0, 0.0, 0.0]
 
 
 def test_input_is_left_alone_and_promoted_in_any_precision():
@@ -109,18 +120,6 @@ def test_complex_numbers_are_refused():
 def test_moments_of_extreme_entries_are_refused():
     with pytest.raises(ValueError, match="scale the rows"):
         _ = Cloud(rows(5, 2) * 1e80).moments
-
-
-def test_known_by_moments_it_has_all_but_the_rows():
-    x = rows(50, 4, seed=5)
-    direct = Cloud(x)
-    cloud = Cloud.from_moments(direct.moments)
-    assert cloud.shape == (50, 4)
-    assert torch.equal(cloud.centred, direct.centred)
-    assert torch.equal(cloud.uncentred, direct.uncentred)
-    assert cloud.has_scatter
-    with pytest.raises(ValueError, match="see the rows"):
-        _ = cloud.rows
 
 
 def test_of_keeps_a_cloud_and_checks_the_rows_a_metric_needs():

@@ -1,5 +1,7 @@
 """What holds for k-means, its spherical form and a mixture: shapes, draws, equal embeddings."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,14 +9,12 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
 from isotrain.geometry.mixture import fit_mixture
+from tests import clouds
 from tests.clouds import light, seeded
 
 over_all = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans, fit_mixture])
+normal = partial(clouds.normal, mean=0.0)
 over_kmeans = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans])
-
-
-def normal(n, d, seed=0, dtype=torch.float64):
-    return torch.randn(n, d, generator=seeded(seed), dtype=dtype)
 
 
 @over_all
@@ -34,7 +34,7 @@ def test_the_draws_are_those_of_the_generator_and_the_input_is_left_alone(cluste
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 15), st.integers(0, 10_000))
 @light
 def test_any_shape_is_finite_and_keeps_the_dtype(cluster, dtype, n, d, k, seed):
-    found = cluster(normal(n, d, seed, dtype), k, generator=seeded(seed))
+    found = cluster(normal(n, d, seed=seed, dtype=dtype), k, generator=seeded(seed))
     assert found[0].shape == (k, d)
     assert {part.dtype for part in found if part.is_floating_point()} == {dtype}
     assert all(bool(part.isfinite().all()) for part in found)

@@ -1,6 +1,5 @@
 """Groups of rows against loops over groups and pairs."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -8,23 +7,9 @@ from isotrain.geometry.groups import (
     check_groups,
     first_direction_share,
     hashed_order,
-    large_groups,
     sample_groups,
 )
 from tests.clouds import cloud
-
-
-def test_the_largest_group_is_named_when_none_is_large_enough():
-    found = check_groups(torch.zeros(4, 1), torch.tensor([8, 9, 9, 7]))
-    assert large_groups(found, 2).tolist() == [False, False, True]
-    with pytest.raises(ValueError, match="no group has 3 rows: the largest is group 9 with 2; buy"):
-        large_groups(found, 3, "buy more")
-
-
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.bool])
-def test_groups_are_integers(dtype):
-    with pytest.raises(ValueError, match=f"groups are integers, got {dtype}"):
-        check_groups(torch.zeros(2, 1), torch.ones(2, dtype=dtype))
 
 
 def test_the_order_is_a_fixed_permutation_per_seed():
@@ -50,17 +35,6 @@ def test_a_sample_does_not_know_the_names_and_every_row_has_its_chance():
         drawn[sample.flatten()] += 1
     assert drawn[:3].tolist() == pytest.approx([100] * 3, abs=40)
     assert drawn[3:].tolist() == pytest.approx([150] * 2, abs=45)
-
-
-@pytest.mark.parametrize(("n", "d"), [(5, 12), (5, 5), (12, 5), (2, 1), (1, 3)])
-@pytest.mark.parametrize("center", [False, True])
-def test_share_of_the_first_direction_is_that_of_the_singular_values(n, d, center):
-    x = cloud(4 * n, d, mean=0.5).reshape(4, n, d)
-    for rows, found in zip(x.numpy(), first_direction_share(x, center), strict=True):
-        rows = rows - rows.mean(axis=0) * center
-        energy = np.linalg.svd(rows, compute_uv=False) ** 2
-        expected = energy[0] / energy.sum() if n > 1 or not center else 1.0
-        assert found.item() == pytest.approx(expected, abs=1e-13)
 
 
 def test_share_of_sets_without_scatter_and_at_extreme_scales():

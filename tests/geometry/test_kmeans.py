@@ -1,6 +1,7 @@
 """K-means, also of directions, against scikit-learn and slow loops. N, D, K clusters."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from sklearn.cluster import KMeans as SklearnKMeans
 
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.kmeans import (
-    cluster_means,
     kmeans,
-    nearest_centroid,
     nearest_direction,
     spherical_kmeans,
 )
+from tests import clouds
 from tests.clouds import light, seeded
+
+normal = partial(clouds.normal, mean=0.0)
 
 
 def blobs(n, d, k, seed=0, spread=0.5, dtype=torch.float64):
@@ -34,7 +36,7 @@ def inertia(x, centroid, assignment):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("n", "d", "k"), [(120, 2, 3), (300, 16, 5), (90, 40, 4)])
 def test_equals_scikit_learn_from_the_same_start(n, d, k, seed):
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64)
+    x = normal(n, d, seed=seed)
     init = x[torch.randperm(n, generator=seeded(seed + 100))[:k]]
     ours = kmeans(x, k, init=init, n_iterations=500)
     theirs = SklearnKMeans(k, init=init.numpy(), n_init=1, max_iter=500, tol=0.0)
@@ -58,7 +60,7 @@ def test_plus_plus_start_is_near_scikit_learns_best_of_ten(seed):
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 9), st.integers(0, 10_000))
 @light
 def test_result_is_consistent_for_any_shape(n, d, k, seed):
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64)
+    x = normal(n, d, seed=seed)
     found = kmeans(x, k, generator=seeded(seed), n_iterations=200)
     distance_NK = torch.cdist(x, found.centroid_KD)
     own_N = distance_NK.gather(1, found.assignment_N[:, None])[:, 0]
@@ -81,29 +83,6 @@ def test_a_far_off_mean_in_float32_equals_float64(mean):
     torch.testing.assert_close(
         single.centroid_KD.double(), double.centroid_KD, atol=mean * 3e-7, rtol=0
     )
-
-
-def test_nearest_centroid_equals_a_double_loop():
-    x = torch.randn(40, 5, generator=seeded(11), dtype=torch.float64) + 100.0
-    centroid_KD = torch.randn(6, 5, generator=seeded(12), dtype=torch.float64) + 100.0
-    expected = [min(range(6), key=lambda c: float((row - centroid_KD[c]).norm())) for row in x]
-    assert nearest_centroid(x, centroid_KD).tolist() == expected
-
-
-def test_cluster_means_equal_a_loop_and_carry_a_gradient():
-    x = torch.randn(11, 3, generator=seeded(15), dtype=torch.float64, requires_grad=True)
-    owner_N = torch.tensor([0, 0, 2, 2, 2, 0, 4, 4, 0, 2, 2])
-    mean_KD, count_K = cluster_means(x, owner_N, 5)
-    assert count_K.tolist() == [4, 0, 5, 0, 2]
-    for c in range(5):
-        rows = x[owner_N == c]
-        expected = rows.mean(dim=0) if len(rows) else torch.zeros(3, dtype=torch.float64)
-        torch.testing.assert_close(mean_KD[c], expected)
-    assert torch.autograd.gradcheck(lambda rows: cluster_means(rows, owner_N, 5)[0], x)
-
-
-def normal(n, d, seed=0, dtype=torch.float64):
-    return torch.randn(n, d, generator=seeded(seed), dtype=dtype)
 
 
 def cosine(row, other):

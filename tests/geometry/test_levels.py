@@ -14,15 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrain.geometry.levels import capped_basis, energy_kept, noise_floor, rms_distance, root
-from tests.clouds import light, seeded
+from tests.clouds import correlated as cloud
+from tests.clouds import light
 
 over_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-
-
-def cloud(n, d, seed=0, mean=0.0, dtype=torch.float64):
-    scale_D = 3.0 * 0.8 ** torch.arange(d, dtype=torch.float64)
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * scale_D
-    return (x + mean).to(dtype)
 
 
 def leading(x, r):
@@ -112,17 +107,15 @@ def test_the_cap_in_exact_arithmetic(n_components, percent, n_rows, rank):
     assert not kept[:, most:].any()
 
 
-@pytest.mark.parametrize(("rho", "n_rows", "expected"), [(0.29, 101, 29), (0.7, 91, 63)])
-def test_the_cap_is_not_a_victim_of_binary_fractions(rho, n_rows, expected):
-    """0.29 · 100 is 29, though the float product falls just below."""
+@pytest.mark.parametrize(
+    ("rho", "n_rows", "expected"),
+    [
+        *((0.29, 101, 29), (0.7, 91, 63)),  # 0.29 · 100 falls just below 29 in floating point
+        *((0.5, 4.9, 1), (0.5, 5.0, 2)),  # a mean over batches need not be whole
+    ],
+)
+def test_the_cap_of_binary_fractions_and_of_shares_of_a_row(rho, n_rows, expected):
     assert int(capped_basis(torch.eye(99), rho, n_rows).sum()) == expected
-
-
-def test_a_share_of_a_row_counts():
-    """`n_rows` is a mean over batches, and need not be whole."""
-    assert int(capped_basis(torch.eye(4), 0.5, 4.9).sum()) == 1
-    assert int(capped_basis(torch.eye(4), 0.5, 5.0).sum()) == 2
-    assert capped_basis(torch.zeros(4, 0), 0.5, 5.0).shape == (4, 0)
 
 
 # --- distances and energy ---------------------------------------------------------------------

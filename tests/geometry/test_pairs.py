@@ -11,17 +11,16 @@ from isotrain.geometry import uniformity
 from isotrain.geometry.contrast import contrast, ranking
 from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
 from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
-from tests.clouds import light
+from tests.clouds import light, normal, seeded
 
 
-def drawn(n, d, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64)
+def cloud(n, d, seed=0):
+    return unit_rows(normal(n, d, seed=seed, mean=0.4))
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 1e30, 1e300])
 def test_unit_rows_have_length_one_at_any_scale(scale):
-    x = drawn(20, 5)
+    x = normal(20, 5)
     torch.testing.assert_close(unit_rows(x * scale), x / x.norm(dim=1, keepdim=True))
 
 
@@ -31,50 +30,13 @@ def test_float16_lengths_do_not_overflow():
 
 
 def test_a_zero_row_stays_zero_with_a_finite_gradient():
-    x = drawn(4, 3)
+    x = normal(4, 3)
     x[1] = 0.0
     x.requires_grad_()
     unit = unit_rows(x)
     assert not bool(unit[1].any())
     mean_pairwise_cosine(x).backward()
     assert bool(torch.isfinite(x.grad).all())
-
-
-def test_mean_pairwise_cosine_is_the_double_loop_and_differentiable():
-    rows = drawn(7, 3, seed=1)
-    x = rows.clone().requires_grad_()
-    total = sum(
-        float(torch.nn.functional.cosine_similarity(rows[i], rows[j], dim=0))
-        for i in range(7)
-        for j in range(7)
-        if i != j
-    )
-    assert mean_pairwise_cosine(x).item() == pytest.approx(total / 42, abs=1e-12)
-    assert torch.autograd.gradcheck(mean_pairwise_cosine, x)
-
-
-def cloud(n, d, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return unit_rows(torch.randn(n, d, generator=generator, dtype=torch.float64) + 0.4)
-
-
-def draw(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def potential_loop(x, t):
-    pairs = [(i, j) for i in range(len(x)) for j in range(i)]
-    total = math.fsum(math.exp(-t * float((x[i] - x[j]).square().sum())) for i, j in pairs)
-    return math.log(total / len(pairs))
-
-
-@pytest.mark.parametrize(("n", "d"), [(2, 1), (3, 3), (25, 6), (12, 40)])
-@pytest.mark.parametrize("t", [0.5, 2.0])
-def test_equals_the_loop(n, d, t):
-    x = cloud(n, d, seed=n)
-    assert log_mean_potential(x, t).item() == pytest.approx(
-        potential_loop(x, t), rel=1e-12, abs=1e-14
-    )
 
 
 @pytest.mark.parametrize("block", [1, 8 * 40 * 7, 8 * 40 * 39, 1 << 30])
@@ -95,7 +57,9 @@ def test_the_gradient_is_right(block, monkeypatch):
     x[4] = x[1]  # a pair at distance zero
     x.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: log_mean_potential(x, 2.0), x)
-    assert torch.autograd.gradcheck(lambda x: sampled_log_mean_potential(x, 2.0, 50, draw())[0], x)
+    assert torch.autograd.gradcheck(
+        lambda x: sampled_log_mean_potential(x, 2.0, 50, seeded())[0], x
+    )
 
 
 @pytest.mark.parametrize("t", [500.0, 1e5])
@@ -104,14 +68,14 @@ def test_sharp_potentials_do_not_underflow(t):
     # Two pairs at squared distance 2 and one at 4, of three.
     expected = -2.0 * t + math.log(2.0 / 3.0)
     assert log_mean_potential(x, t).item() == pytest.approx(expected, rel=1e-12)
-    found, _ = sampled_log_mean_potential(x, t, 20_000, draw())
+    found, _ = sampled_log_mean_potential(x, t, 20_000, seeded())
     assert found.item() == pytest.approx(expected, abs=0.05)
 
 
 def test_the_standard_error_is_the_spread_of_draws():
     x = cloud(80, 3, seed=5)
-    exact = potential_loop(x, 2.0)
-    found = [sampled_log_mean_potential(x, 2.0, 400, draw(seed)) for seed in range(200)]
+    exact = log_mean_potential(x, 2.0)
+    found = [sampled_log_mean_potential(x, 2.0, 400, seeded(seed)) for seed in range(200)]
     value = torch.stack([f[0] for f in found])
     error = torch.stack([f[1] for f in found])
     assert value.std().item() == pytest.approx(error.mean().item(), rel=0.15)
@@ -122,10 +86,10 @@ def test_the_standard_error_is_the_spread_of_draws():
 @pytest.mark.parametrize("block", [1, 8 * 4 * 10, 8 * 4 * 332])
 def test_sampled_blocks_change_nothing_forwards_or_backwards(block, monkeypatch):
     x = cloud(30, 4, seed=6).requires_grad_()
-    expected = sampled_log_mean_potential(x, 2.0, 333, draw())
+    expected = sampled_log_mean_potential(x, 2.0, 333, seeded())
     (gradient,) = torch.autograd.grad(expected[0], x)
     monkeypatch.setattr(uniformity, "BLOCK_BYTES", block)
-    found = sampled_log_mean_potential(x, 2.0, 333, draw())
+    found = sampled_log_mean_potential(x, 2.0, 333, seeded())
     for one, other in zip(found, expected, strict=True):
         assert one.item() == pytest.approx(other.item(), rel=1e-13)
     again = torch.autograd.grad(found[0], x)[0]
@@ -141,14 +105,10 @@ def test_a_gradient_keeps_numbers_of_pairs_and_no_rows_of_them():
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
-        value, _ = sampled_log_mean_potential(x, 2.0, n_pairs, draw())
+        value, _ = sampled_log_mean_potential(x, 2.0, n_pairs, seeded())
     assert max(kept) <= 2 * n_pairs
     assert sum(kept) <= x.numel() + 12 * n_pairs
     assert value.requires_grad
-
-
-def logits_of(n, m, seed=0, dtype=torch.float64):
-    return torch.randn(n, m, dtype=dtype, generator=torch.Generator().manual_seed(seed)) * 3
 
 
 def contrast_loop(logits, decoupled):
@@ -171,16 +131,10 @@ def ranking_loop(scores, labels, scale):
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize(("n", "m"), [(1, 2), (2, 2), (5, 5), (3, 11)])
 def test_contrast_equals_the_loop(n, m, decoupled):
-    x = logits_of(n, m, seed=m)
+    x = 3.0 * normal(n, m, seed=m, mean=0.0)
     expected = contrast_loop(x, decoupled)
     assert contrast(x, decoupled).item() == pytest.approx(expected, abs=1e-12)
     assert contrast(x.float(), decoupled).item() == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_contrast_has_the_gradient_that_differences_have(decoupled):
-    x = logits_of(3, 5).requires_grad_()
-    assert torch.autograd.gradcheck(lambda y: contrast(y, decoupled), x)
 
 
 @pytest.mark.parametrize("decoupled", [False, True])
@@ -226,9 +180,3 @@ def test_ranking_of_equal_labels_is_zero_with_zero_gradient(labels):
     loss.backward()
     assert loss.item() == 0.0
     assert scores.grad.tolist() == [0.0, 0.0, 0.0]
-
-
-def test_ranking_has_the_gradient_that_differences_have():
-    scores = logits_of(1, 5)[0].requires_grad_()
-    labels = torch.tensor([0.0, 2.5, 2.5, 1.0, 4.0])
-    assert torch.autograd.gradcheck(lambda s: ranking(s, labels, 0.7), scores)

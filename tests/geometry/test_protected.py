@@ -15,16 +15,12 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.protected import N_BETWEEN, Protection, fit_protected, returned_share
-from tests.clouds import light, seeded
+from tests.clouds import correlated, light, seeded
 from tests.cluster_parts import fit_with
 
 
 def cloud(n=90, d=10, seed=0, dtype=torch.float64):
-    """Rows with a falling spectrum about a mean that is not zero."""
-    scale_D = 3.0 * 0.8 ** torch.arange(d, dtype=torch.float64)
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * scale_D
-    rotation, _ = torch.linalg.qr(torch.randn(d, d, generator=seeded(seed + 9)).double())
-    return (x @ rotation + 2.0).to(dtype)
+    return correlated(n, d, seed, 2.0, dtype)
 
 
 def classes(n_classes, n=90, d=10, seed=0, dtype=torch.float64):

@@ -3,6 +3,8 @@
 N rows, D dimensions, R removed directions.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,14 +14,12 @@ from hypothesis import strategies as st
 from isotrain.geometry.levels import noise_floor
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.removal import removal_matrix
+from tests import clouds
 from tests.clouds import light
 
 SHAPES = [(12, 5), (6, 12), (6, 6), (40, 7), (7, 40)]
+draw = partial(clouds.normal, mean=0.0)
 both_ways = pytest.mark.parametrize("clip", [False, True])
-
-
-def draw(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def orthonormal(n, r, seed=0):
