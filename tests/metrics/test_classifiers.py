@@ -13,7 +13,7 @@ from isotrain.geometry.scatter import stratified_folds
 from isotrain.metrics import best_dimension_accuracy as module
 from isotrain.metrics.best_dimension_accuracy import best_dimension_accuracy
 from isotrain.metrics.cluster_label_nmi import cluster_label_nmi
-from isotrain.metrics.linear_probe_accuracy import _scores, linear_probe_accuracy
+from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from tests.clouds import cloud, light, seeded
 
 
@@ -122,16 +122,6 @@ def test_equals_the_ridge_classifier_of_scikit_learn(n, d, c, l2):
         n_right += (probe.predict(points[test]) == labels.numpy()[test]).sum()
     found = probed(x, labels, n_folds=4, l2=l2, seed=1)
     assert found == pytest.approx(n_right / n, abs=1e-12)
-
-
-@pytest.mark.parametrize(("m", "d"), [(40, 6), (12, 50), (30, 30)])
-def test_outputs_equal_those_of_scikit_learn(m, d):
-    x, labels = cloud(m + 9, d, seed=m, mean=1.0), torch.arange(m + 9) % 3
-    onehot = torch.nn.functional.one_hot(labels).double()
-    found = _scores(x[:m], onehot[:m], x[m:], 0.2)
-    probe = ridge(x[:m].numpy(), 0.2).fit(x[:m].numpy(), labels[:m].numpy())
-    expected = (probe.decision_function(x[m:].numpy()) + 1.0) / 2.0  # its targets are ±1
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-10)
 
 
 def both(x, labels, **options):

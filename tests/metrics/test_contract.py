@@ -88,6 +88,7 @@ def test_labels_and_groups_are_one_class_number_per_embedding(name, need):
     wrong = [(numbers[1:], r"29")]
     if need == "groups":
         wrong += [(numbers.double(), "integers, got torch.float64"), (numbers > 0, "integers")]
+        wrong += [(numbers.to(torch.complex64), "integers")]
     else:
         wrong += [(numbers + 0.5, "slice a score"), (numbers * 0, "two classes")]
     for values, words in wrong:
@@ -196,17 +197,6 @@ def test_known_by_moments_it_gives_the_same_value(name, n, d):
         x = uneven(n, d, mean=mean / d**0.5)
         known = Cloud.from_moments(Cloud(x).moments)
         torch.testing.assert_close(measured(name, known), measured(name, x), rtol=1e-9, atol=1e-9)
-
-
-BOTH = ("participation_ratio", "effective_rank", "spectral_entropy", "stable_rank")
-BOTH += ("explained_variance", "condition", "alpha_req")
-NAMED = ("scatter_ratio", "label_silhouette", "removed_label_scatter", "self_similarity")
-NAMED += ("intra_sentence_similarity", "s_intra", "s_intra centre")
-
-
-# --- gradients --------------------------------------------------------------------------------
-FLAT = ("linear_probe_accuracy", "label_silhouette", "partition", "partition_null", "mixed")
-FLAT += ("lid", "two_nn", "removed_label_scatter", "outlier_dims")  # none, or tests of their own
 
 
 # --- stored values and single metrics ---------------------------------------------------------

@@ -72,9 +72,7 @@ def test_zero_rows_are_at_distance_one():
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
-def test_gradient(alpha):
-    x, y = cloud(5, 3, seed=9).requires_grad_(), cloud(5, 3, seed=10).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x, y: alignment(x, y, alpha=alpha), (x, y))
+def test_a_pair_at_distance_zero_has_gradient_zero(alpha):
     same = torch.cat([cloud(3, 3, seed=11), torch.zeros(1, 3)]).requires_grad_()
     alignment(same, same.detach().clone(), alpha=alpha).backward()
     assert same.grad.tolist() == [[0.0] * 3] * 4
@@ -161,15 +159,3 @@ def test_all_pairs_up_to_max_rows_and_a_sample_above():
     assert 0.0 < error < 0.05
     assert 0.0 < abs(sampled["value"].item() - exact["value"].item()) < 4.0 * error
     assert uniformity(x, max_rows=149, n_pairs=4000).item() == sampled["value"].item()
-
-
-def test_gradient_when_asked():
-    x = cloud(6, 3, seed=7)
-    assert not uniformity(x).requires_grad
-    assert torch.autograd.gradcheck(uniformity, x.clone().requires_grad_())
-    sampled = lambda x: uniformity(x, max_rows=3, n_pairs=20)  # noqa: E731
-    assert torch.autograd.gradcheck(sampled, x.clone().requires_grad_())
-    x[2] = 0.0
-    x.requires_grad_()
-    uniformity(x).backward()
-    assert bool(torch.isfinite(x.grad).all())

@@ -15,8 +15,6 @@ from tests.clouds import light, uneven
 METRICS = Path(__file__).parents[2] / "isotrain" / "metrics"
 EVERY = sorted({file.stem for file in METRICS.glob("*.py")} - {"__init__", "suite", "streaming"})
 MARKED = sorted(p.stem for p in METRICS.glob("*.py") if "\n@from_moments" in p.read_text())
-LEAST = {"isoscore_corrected": 4, "label_silhouette": 3, "two_nn": 3}
-LEAST |= {"alignment": 1, "cosine_drift": 1, "partition": 1}
 
 
 def extras(function, n, other):

@@ -5,15 +5,11 @@ import pytest
 import torch
 
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
-from tests.clouds import floats
+from tests.clouds import floats, islands
 
 
-def words(n, d, n_words, seed=0, mean=0.5):
-    generator = torch.Generator().manual_seed(seed)
-    word_GD = torch.randn(n_words, d, generator=generator, dtype=torch.float64) + mean
-    groups = (torch.rand(n, generator=generator) ** 2 * n_words).long()
-    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return word_GD[groups] + noise_ND, groups
+def words(n, d, n_words):
+    return islands(n, d, n_words, n_islands=0)[:2]
 
 
 def share(rows, center):

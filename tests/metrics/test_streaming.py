@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.rows import hash_ids
 from isotrain.metrics.streaming import StreamingSuite
-from isotrain.metrics.suite import suite
+from isotrain.metrics.suite import find, suite
 from tests.clouds import light, uneven
 from tests.metrics.test_invariances import MARKED
+from tests.processes import on_ranks
 
 
 def class_gap(x, labels):
@@ -31,10 +32,8 @@ def moments_alone(d=6, names=MARKED):
     return StreamingSuite(d, names, max_rows=0)
 
 
-def mixed(max_rows=16, **kwargs):
-    from isotrain.metrics.isoscore import isoscore
-
-    return StreamingSuite(6, {"isoscore": isoscore, **OF_ROWS}, max_rows=max_rows, **kwargs)
+def mixed(max_rows=16):
+    return StreamingSuite(6, {"isoscore": find("isoscore"), **OF_ROWS}, max_rows=max_rows)
 
 
 def batches(x, cuts):
@@ -185,3 +184,121 @@ def test_a_last_batch_that_is_too_small_loses_nothing():
     skipping = StreamingSuite(6, names, max_rows=0, refused="skip")
     skipping.update(x[:3])
     assert set(skipping.compute()) == {"n_rows", "isoscore"}
+
+
+# --- what a stream refuses, and that a refused batch leaves no trace
+
+ROWS, IDS = uneven(30), torch.arange(30)
+
+
+def stream_of(*names, **functions):
+    return StreamingSuite(6, {name: find(name) for name in names} | functions, max_rows=8)
+
+
+def refused(stream, pattern, x, **kwargs):
+    """The error, and the state before it."""
+    stream.update(ROWS, ids=IDS % 2, labels=IDS % 2, groups=IDS % 2)
+    before = {name: state.clone() for name, state in stream.metric_state.items()}
+    with pytest.raises(ValueError, match=pattern):
+        stream.update(x, **kwargs)
+    after = stream.metric_state
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("names", [("isoscore",), ("isoscore", "partition")])
+def test_bad_rows(names):
+    refused(stream_of(*names), "width 6 are expected, got 5", uneven(30, d=5), ids=IDS)
+    refused(stream_of(*names), r"\[N, D\]", ROWS[0], ids=torch.arange(6))
+    for value in (float("nan"), float("inf")):
+        bad = ROWS.clone()
+        bad[17, 3] = value
+        refused(stream_of(*names), "row 17", bad, ids=IDS)
+    refused(stream_of(*names), "scale the rows", ROWS * 1e80, ids=IDS)
+
+
+def test_missing_ids_labels_and_groups():
+    refused(stream_of("isoscore", "partition"), "partition.*pass ids", ROWS)
+    refused(stream_of("isoscore", gap=class_gap), r"pass labels=\[N\]", ROWS, ids=IDS)
+    refused(stream_of("isoscore", one=group_spread), r"pass groups=\[N\]", ROWS, ids=IDS)
+    stream_of("isoscore").update(ROWS)  # moments need none of them
+
+
+@pytest.mark.parametrize("n", [5, 29, 31, 60])
+def test_as_many_ids_as_rows(n):
+    refused(stream_of("partition"), "ids", ROWS, ids=torch.arange(n))
+
+
+def test_a_stream_of_moments_alone_cannot_see_rows():
+    with pytest.raises(ValueError, match=r"partition has to see rows.*max_rows"):
+        StreamingSuite(6, ["isoscore", "partition"], max_rows=0)
+    for width, max_rows in ((0, 10), (4, -1)):
+        with pytest.raises(ValueError, match="width starts at 1 and max_rows at 0"):
+            StreamingSuite(width, ["isoscore"], max_rows=max_rows)
+    for name in ("isoscore_star", "alignment"):
+        with pytest.raises(ValueError, match=f"{name} compares two clouds"):
+            StreamingSuite(6, [name])
+
+
+def test_too_few_rows_in_all():
+    stream = StreamingSuite(6, ["isoscore", "isoscore_corrected"], max_rows=0)
+    stream.update(uneven(0))
+    with pytest.raises(ValueError, match=r"isoscore: .*at least 2 rows, got 0"):
+        stream.compute()
+    stream.update(uneven(3))
+    with pytest.raises(ValueError, match=r"isoscore_corrected: .*at least 4 rows, got 3"):
+        stream.compute()
+    stream.update(uneven(9, seed=1))
+    assert stream.compute()["n_rows"].item() == 12
+
+
+def test_empty_batches_need_nothing_and_change_nothing():
+    stream = stream_of("isoscore", gap=class_gap)
+    stream.update(torch.zeros(0, 6))
+    stream.update(ROWS, ids=IDS, labels=IDS % 2)
+    stream.update(torch.zeros(0, 6))
+    assert stream.compute()["n_rows"].item() == 30
+    wanted = suite(ROWS, ["isoscore"])["isoscore"].item()
+    assert stream.compute()["isoscore"].item() == pytest.approx(wanted, abs=1e-12)
+
+
+# --- two processes, with shards of any size
+
+N, D = 41, 5
+X = uneven(N, D, mean=7000.0)
+
+
+def fed(spans):
+    functions = {name: find(name) for name in (*MARKED, "partition")} | {"gap": class_gap}
+    stream = StreamingSuite(D, functions, max_rows=12)
+    for span in spans:
+        ids = torch.arange(N)[span]
+        stream.update(X[span], ids=ids, labels=ids % 2)
+    return stream
+
+
+def on_shards(rank):
+    """Uneven shards, then an empty one: what both processes compute, and after more batches."""
+    whole, first = slice(0, N), slice(0, 29)
+    stream = fed([slice(0, 10), slice(10, 29)] if rank == 0 else [slice(29, N)])
+    early = stream.compute()
+    local = float(stream.packed[0])  # unsynced again: the rows of this process
+    stream.update(X[:4], ids=torch.arange(100, 104), labels=torch.arange(4) % 2)
+    later = stream.compute()
+    lopsided = fed([whole] if rank == 0 else []).compute()
+    empty_batch = fed([first] if rank == 0 else [slice(29, N), slice(0, 0)]).compute()
+    return early, local, later, lopsided, empty_batch
+
+
+@pytest.mark.slow
+def test_two_processes_compute_what_one_does(tmp_path):
+    wanted = fed([slice(0, N)]).compute()
+    assert wanted["n_rows"].item() == N
+    assert wanted["n_rows_kept"].item() == 12
+    results = on_ranks(on_shards, 2, tmp_path)
+    for (early, local, later, lopsided, empty_batch), own in zip(results, (29, 12), strict=True):
+        for found in (early, lopsided, empty_batch):
+            assert found.keys() == wanted.keys()
+            assert_same(found, wanted)
+        assert local == own
+        assert later["n_rows"].item() == N + 8
+    assert_same(results[0][2], results[1][2])

@@ -9,16 +9,7 @@ import torch
 from isotrain.geometry.groups import hashed_order
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.self_similarity import self_similarity
-from tests.clouds import floats
-
-
-def words(n, d, n_words, seed=0, mean=0.5, noise=1.0):
-    """Occurrences around one vector per word, off the origin; a few words are rare."""
-    generator = torch.Generator().manual_seed(seed)
-    word_GD = torch.randn(n_words, d, generator=generator, dtype=torch.float64) + mean
-    groups = (torch.rand(n, generator=generator) ** 2 * n_words).long()
-    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return word_GD[groups] + noise * noise_ND, groups
+from tests.clouds import floats, islands
 
 
 def cosine(a, b):
@@ -41,7 +32,7 @@ def pairs_loop(x, groups, min_count):
 @pytest.mark.parametrize("min_count", [2, 5, 9])
 @pytest.mark.parametrize("d", [3, 100])
 def test_equals_the_loops(min_count, d):
-    x, groups = words(60, d, 8)
+    x, groups, _ = islands(60, d, 8, n_islands=0)
     x[4] = 0.0
     values = pairs_loop(x, groups, min_count)
     assert 1 < len(values) <= 8
