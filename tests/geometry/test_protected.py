@@ -189,19 +189,6 @@ def test_all_is_kept_where_nothing_else_varies_or_nothing_stands_out(dtype):
     assert returned_share(low, coordinate, basis).tolist() == [0.5, 1.0]
 
 
-def test_the_share_has_the_gradient_of_its_formula():
-    x = cloud(8, 4)
-    basis = torch.eye(4, dtype=torch.float64)[:, :2]
-    after = torch.randn(8, 4, generator=seeded(1), dtype=torch.float64) * 0.1
-    assert torch.autograd.gradcheck(
-        lambda rows, coordinate: returned_share(rows, coordinate, basis),
-        (after.requires_grad_(), (x @ basis).requires_grad_()),
-    )
-    still = torch.ones(5, 4, dtype=torch.float64).requires_grad_()
-    returned_share(still, x[:5] @ basis, basis).sum().backward()
-    assert not still.grad.any()
-
-
 # --- nothing that is protected is deleted --------------------------------------------------------
 
 

@@ -113,7 +113,8 @@ def test_evaluation_applies_what_was_frozen_and_estimates_nothing(eval_stats):
     layer, other = (Shift(2, eval_stats=eval_stats).eval() for _ in range(2))
     with pytest.raises(RuntimeError, match=r"fit\(\).*eval_stats=batch"):
         layer(ROWS)
-    layer.fit(ROWS + 5)
+    layer.fit(torch.cat([ROWS + 5, torch.tensor([[0.0, float("nan")]])]))
+    layer.observe(ROWS)  # changes nothing until the next fit
     assert layer(ROWS).tolist() == SHIFTED
     assert (layer.asked, layer.are_last, layer.counters) == ([(2, True)], False, {})
     assert {"mean", "is_fitted", "queue.rows_MD"} <= set(layer.state_dict())

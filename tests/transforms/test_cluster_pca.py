@@ -188,16 +188,13 @@ def test_clusters_survive_a_jump_of_the_representation():
     assert int((count_K > 0).sum()) >= 4, count_K.tolist()
 
 
-def test_frozen_evaluation_applies_the_fitted_statistics_and_its_gradient_the_projection():
+def test_the_gradient_of_frozen_evaluation_is_the_projection_of_each_cluster():
     x, upstream = blobs(200, 12, 4, seed=11), normal(50, 12, seed=31)
     new = blobs(50, 12, 4, seed=12).requires_grad_()
     layer = ClusterPCA(12, 4, 2, queue_rows=1600).double()
     layer.observe(x)
     layer.fit()
-    y = layer.eval()(new)
-    stats = fit_with(x, 4, 2, init=layer.warm_KD, n_iterations=100)
-    torch.testing.assert_close(y, apply_cluster_pca(new, stats), atol=1e-12, rtol=0)
-    y.backward(upstream)
+    layer.eval()(new).backward(upstream)
     owner = nearest_centroid(new.detach(), layer.anchor_KD)
     for i in range(50):
         v_DR = layer.direction_KDR[owner[i]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from tests.clouds import normal
 from tests.clouds import two_blobs as cloud
 from tests.cluster_parts import fit_with, layer_with
 from tests.judge import all_mistakes
+from tests.transforms.test_cluster_gradients import layer_of as cluster_layer
 
 N, D, RADIUS, RMS = 2000, 768, 8.0, 15.0
 
@@ -104,9 +106,7 @@ def halves(n):
     return (torch.arange(n) >= n // 2).long()
 
 
-def layer_of(d=6, dtype=torch.float64, **options):
-    options = {"n_clusters": 2, "n_components": 1, "queue_rows": 8 * 64, "protect": True} | options
-    return layer_with(d, **options).to(dtype)
+layer_of = partial(cluster_layer, protect=True)
 
 
 def test_a_layer_that_reads_labels_says_so_where_they_are_missing():

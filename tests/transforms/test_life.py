@@ -50,10 +50,6 @@ def cloud(n, d=24, seed=0, mean=0.5, dtype=torch.float64):
     return x.to(dtype)
 
 
-def snapshot(layer):
-    return {name: value.clone() for name, value in layer.state_dict().items()}
-
-
 def states_equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
@@ -81,42 +77,6 @@ def test_frozen_statistics_are_those_of_the_whole_queue_or_of_given_embeddings(k
     expected = kind(24, stats="batch").double()(x)
     torch.testing.assert_close(layer.eval()(x), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(fitted.eval()(x), expected, atol=1e-5, rtol=1e-5)
-
-
-@every_layer
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@torch.no_grad()
-def test_a_frozen_embedding_does_not_depend_on_its_batch_mates(kind, dtype):
-    x, layer = cloud(64, dtype=dtype), kind(24, queue_rows=512).to(dtype)
-    layer.observe(x)
-    layer.fit()
-    y = layer.eval()(x)
-    other = torch.cat([x[:16], cloud(48, seed=9, mean=90.0, dtype=dtype)])
-    assert torch.equal(layer(other)[:16], y[:16])
-    for n in (1, 7, 33):  # another N: rounded in another order
-        assert float((layer(x[:n]) - y[:n]).abs().max()) <= 1e-5 * float(y.square().mean().sqrt())
-    layer.observe(cloud(64, seed=15, mean=9.0, dtype=dtype))
-    assert torch.equal(layer(x), y)  # until the next fit
-    layer.fit()
-    assert not torch.equal(layer(x), y)
-
-
-@every_layer
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-@pytest.mark.parametrize("eval_stats", ["frozen", "batch"])
-def test_forward_changes_neither_state_nor_input(kind, stats, eval_stats):
-    x = cloud(64)
-    layer = kind(24, stats=stats, eval_stats=eval_stats).double()
-    layer.observe(x)
-    layer.fit()
-    before, kept = snapshot(layer), x.clone()
-    for training in (True, False):
-        layer.train(training)
-        first = layer(x)
-        layer(x[:7])
-        assert torch.equal(layer(x), first)
-    assert states_equal(before, layer.state_dict())
-    assert torch.equal(x, kept)
 
 
 @every_layer
@@ -179,22 +139,6 @@ def test_half_precision_is_computed_in_float32(kind, dtype):
     y = layer.eval()(x)
     assert y.dtype == dtype
     assert bool(torch.isfinite(y).all())
-
-
-@every_layer
-def test_an_embedding_with_a_nan_stays_alone(kind):
-    x = cloud(32, dtype=torch.float32)
-    x[3, 2] = float("nan")
-    clean = torch.cat([x[:3], x[4:]])
-    layer = kind(24, stats="batch")
-    found = torch.cat([layer(x)[:3], layer(x)[4:]])
-    torch.testing.assert_close(found, layer(clean), atol=1e-4, rtol=1e-4)
-    assert bool(layer(x)[3].isnan().any())
-    layer.observe(x)
-    assert bool(layer.queue.rows().isfinite().all())
-    layer.fit(x)
-    assert bool(layer.eval()(clean).isfinite().all())
-    assert torch.equal(layer(x)[[0, 1, 2, 4]], layer(x.nan_to_num(7.0))[[0, 1, 2, 4]])
 
 
 @every_layer

@@ -17,19 +17,7 @@ from isotrain.transforms.cluster_pca import ClusterPCA
 from tests.clouds import correlated, normal, seeded
 from tests.clouds import two_blobs as cloud
 from tests.cluster_parts import fit_with, layer_with
-
-
-def layer_of(d=6, dtype=torch.float64, **options):
-    options = {"n_clusters": 2, "n_components": 1, "queue_rows": 8 * 64, **options}
-    return layer_with(d, **options).to(dtype)
-
-
-def gradient(layer, x, *labels):
-    """The result, and the gradient for a fixed random upstream."""
-    rows = x.clone().requires_grad_()
-    y = layer(rows, *labels)
-    y.backward(normal(*y.shape, seed=1, mean=0.0, dtype=y.dtype))
-    return y.detach(), rows.grad
+from tests.transforms.test_cluster_gradients import gradient, layer_of
 
 
 @pytest.mark.parametrize("centre", ["none", "global", "cluster", "shrink"])
