@@ -14,13 +14,19 @@ from isotrain.metrics.scatter_ratio import scatter_ratio
 from tests.clouds import cloud
 
 
+def between_of(x, labels):
+    """The scatter of the class means, class by class."""
+    found = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64)
+    for c in labels.unique():
+        offset = x[labels == c].mean(dim=0) - x.mean(dim=0)
+        found += (labels == c).sum() * torch.outer(offset, offset)
+    return found
+
+
 def ratio_by_hand(x, labels):
-    x, labels = x.double().numpy(), labels.numpy()
-    mean_D, between, within = x.mean(axis=0), 0.0, 0.0
-    for c in np.unique(labels):
-        rows = x[labels == c]
-        between += len(rows) * ((rows.mean(axis=0) - mean_D) ** 2).sum()
-        within += ((rows - rows.mean(axis=0)) ** 2).sum()
+    between = between_of(x, labels).trace().item()
+    rows = [x[labels == c] for c in labels.unique()]
+    within = sum((part - part.mean(dim=0)).square().sum().item() for part in rows)
     return between / within, between / (between + within)
 
 
@@ -49,14 +55,6 @@ def test_collapsed_classes_have_no_ratio():
         scatter_ratio(points.repeat(8, 1), torch.arange(3).repeat(8))
     with pytest.raises(ValueError, match=r"each of 4 classes are equal \(N = 4\)"):
         scatter_ratio(cloud(4, 2), torch.arange(4))  # every row its own class
-
-
-def between_of(x, labels):
-    found = torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64)
-    for c in labels.unique():
-        offset = x[labels == c].mean(dim=0) - x.mean(dim=0)
-        found += (labels == c).sum() * torch.outer(offset, offset)
-    return found
 
 
 def removed(x, labels, **options):

@@ -20,13 +20,8 @@ SHAPES = [(2, 2), (5, 3), (16, 64), (64, 16), (33, 32), (32, 33), (500, 4)]
 cloud = partial(clouds.cloud, low=0.05, high=3.0)
 
 
-def eigenvalues(x):
-    centred = x.double().numpy() - x.double().numpy().mean(axis=0)
-    return np.linalg.svd(centred, compute_uv=False) ** 2 / (len(x) - 1)
-
-
 def from_eigenvalues(x):
-    value = eigenvalues(x)
+    value = np.linalg.svd(x.numpy() - x.numpy().mean(axis=0), compute_uv=False) ** 2
     return (value.sum() ** 2 / (value**2).sum() - 1.0) / (x.shape[1] - 1)
 
 

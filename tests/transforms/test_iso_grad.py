@@ -116,15 +116,6 @@ def test_a_step_against_it_lowers_the_isotropy_loss_and_not_the_task_loss(n_queu
         assert float((task * step).sum()) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_without_conflict_all_of_the_isotropy_gradient_is_added():
-    x = cloud(12, 6, mean=1.0)
-    _, h = isotropy_gradient(x, x[:0])
-    g = normal(12, 6, seed=3)
-    g = g - (g * h).sum() / h.square().sum() * h
-    expected = 0.2 * g.norm() * h / h.norm()
-    torch.testing.assert_close(added(layer_of(6), x, g), expected)
-
-
 @given(st.floats(1e-12, 1e12), st.floats(1e-3, 1e3), st.integers(0, 999))
 @light
 def test_it_scales_with_the_gradient_and_not_with_the_embeddings(factor, scale, seed):
