@@ -157,7 +157,7 @@ def _directions(
         small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
         rest_ND = torch.cat([*small, offset_KD])
     wanted = n_components + 1 if n_components > 0 else 0
-    bases = leading_directions_of_each(alone, wanted, rest_ND, n_settled=n_components, exact=exact)
+    bases = leading_directions_of_each(alone, wanted, rest_ND, exact)
     of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
     return [of_all if falls else next(own) for falls in falls_back]
 
