@@ -115,7 +115,9 @@ def refusal(hint: Any, value: Any) -> str | None:
     if isinstance(value, float) and not isfinite(value):
         return f"must be a finite number, got {value}"
     if not fits(hint, value):
-        return f"must be {_spelled(hint)}, got {value!r}"
+        near = get_close_matches(str(value), _names(hint), n=1)
+        meant = f" (did you mean {near[0]}?)" if near and near[0] != value else ""
+        return f"must be {_spelled(hint)}, got {value!r}{meant}"
     return _illegal(hint, value)
 
 
@@ -159,16 +161,27 @@ def _illegal(hint: Any, value: Any) -> str | None:
     return next(filter(None, found), None)
 
 
+def _names(hint: Any) -> list[str]:
+    """The names that an annotation lists, each once."""
+    if get_origin(hint) is Literal or isinstance(hint, EnumType):
+        return [str(one) for one in get_args(hint) or hint]
+    if get_origin(hint) in (Union, UnionType):
+        return list(dict.fromkeys(name for one in get_args(hint) for name in _names(one)))
+    return []
+
+
 def _spelled(hint: Any) -> str:
     origin, options = get_origin(hint), get_args(hint)
     if hint in (None, NoneType):
         return "null"
-    if origin is Literal or isinstance(hint, EnumType):
-        return " or ".join(map(str, options or hint))
     if origin is Annotated:
         return _spelled(options[0])
+    names = _names(hint)
     if origin in (Union, UnionType):
-        return " | ".join(map(_spelled, options))
+        kinds = [_spelled(one) for one in options if not _names(one)]
+        return " or ".join([*names, *kinds]) if names else " | ".join(kinds)
+    if names:
+        return " or ".join(names)
     if origin in LISTS:
         return f"a list of {_spelled(options[0])}"
     return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -138,8 +138,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke --watch",
     )
     of_plans(add)
-    add("--jobs", type=at_least_1, metavar="N", help="runs at a time, if none is at work (1)")
-    add("--watch", action="store_true", help="redraw it until nothing is at work")
+    add("--jobs", type=at_least_1, metavar="N", help="runs at a time, if none is running (1)")
+    add("--watch", action="store_true", help="redraw it until nothing is running")
     add("--json", action="store_true", dest="as_json", help="as JSON")
 
     add = command(
@@ -157,7 +157,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add = command(
         "cancel",
         "commands.plans:cancel",
-        "Stop what is at work on a run or plan, with checkpoints.",
+        "Stop a run, or the runs of a plan, each after a checkpoint.",
         "smoke",
     )
     of_plans(add)

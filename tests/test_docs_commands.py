@@ -182,5 +182,5 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
         if name in shown and "--list" not in options:
             file = shorter(group, name, folder)
             told = typed(action, file, *with_own(options, TRAIN))
-            assert re.search("nothing is at work" if action == "cancel" else ended, told), told
+            assert re.search("nothing is running" if action == "cancel" else ended, told), told
     assert shown

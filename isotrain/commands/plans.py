@@ -177,21 +177,21 @@ def cancel(**given: Any) -> int:
     while at_work := _at_work(what):
         if set(at_work.values()) == {None} and time.monotonic() > began_at + UNSIGNED_S:
             raise PlanError(
-                f"processes are at work and have not told who they are: {', '.join(at_work)}; "
-                "look for them on the machine that this plan was started on"
+                f"the processes of these runs are unknown, as their locks are not signed: "
+                f"{', '.join(at_work)}; stop them on the machine where they were started"
             )
         for one in sorted({one for one in at_work.values() if one is not None} - told):
             if one.host != gethostname():
                 raise PlanError(
-                    f"process {one.pid} of machine {one.host} is at work at {what.folder}; "
-                    "give this command there"
+                    f"{what.folder} is run by process {one.pid} on machine {one.host}; give this "
+                    "command there"
                 )
             say(f"stopping process {one.pid}")
             with suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGTERM)
             told.add(one)
         time.sleep(CANCEL_S)
-    say(f"{what.folder}: {'stopped' if told else 'nothing is at work'}")
+    say(f"{what.folder}: {'stopped' if told else 'nothing is running'}")
     return 0
 
 

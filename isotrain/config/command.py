@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from itertools import product
 from math import ceil, prod
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -122,7 +124,7 @@ def check_jobs(
             places = ", ".join(text.replace("=", "/") for text in groups)
             mistakes.append(f"{_reasons(error, root)} (of {places})")
             continue
-        found = [m for one in values if (m := _apply(one, cfg, unknown, root.schema))]
+        found = [m for one in values if (m := _apply(one, cfg, loader, unknown, root.schema))]
         mistakes += found
         is_missing = found and missing_keys(cfg)  # the misspelt key may be the missing one
         if not is_missing and len(jobs) < MOST_JUDGED:
@@ -149,6 +151,18 @@ class _Loader(ConfigLoaderImpl):
         super().__init__(path)
         self.get_group_options = cache(super().get_group_options)  # type: ignore[method-assign, assignment]
 
+    def options_with(self, key: str) -> str:
+        """`<group>=<option>, ...` of the options whose files have a dotted key; else empty."""
+        group, *path = key.split(".")
+        found = []
+        for option in self.get_group_options(group, ObjectType.CONFIG) if path else ():
+            with suppress(Exception):  # a damaged file is reported where it is chosen
+                file: Any = self.repository.load_config(f"{group}/{option}")
+                node = reduce(getitem, path[:-1], file.config)
+                if path[-1] in list(node):
+                    found.append(option)
+        return f"{group}={', '.join(found)}" if found else ""
+
 
 def refusal_of(n: int, what: str) -> str | None:
     """Why a number of runs is too large; None if it is accepted."""
@@ -167,7 +181,7 @@ def _newest(config_dir: str | None) -> int:
 @lru_cache(maxsize=4)
 def _composer(
     config_dir: str | None, newest: int, root: str
-) -> tuple[ConfigLoaderImpl, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
+) -> tuple[_Loader, Callable[[tuple[str, ...]], tuple[DictConfig, str]]]:
     """The loader of groups, and a cached `compose(groups)` -> configuration, isotropy layer."""
     Plugins.instance()  # registers the kinds of config sources
     folder = conf_folder()
@@ -255,7 +269,9 @@ def _group_mistakes(loader: ConfigLoaderImpl, override: Override, root: Root) ->
     ]
 
 
-def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schema) -> str | None:
+def _apply(
+    override: Override, cfg: DictConfig, loader: _Loader, unknown: set[str], schema: Schema
+) -> str | None:
     """Apply an override in place; the error if it does not apply (known groups only)."""
     key = override.key_or_group
     if key.partition(".")[0] in unknown:
@@ -271,7 +287,7 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schem
         if override.is_delete() or cause is None:
             return f"{override.input_line}: {_first_line(error)}"
         if "is not in struct" in str(cause) or "not in '" in str(cause):
-            return _no_key(max(key, str(getattr(cause, "full_key", "")), key=len), cfg)
+            return _no_key(max(key, str(getattr(cause, "full_key", "")), key=len), cfg, loader)
         if key in schema.sections and not isinstance(value, dict):
             first, default = next(iter(vars(schema.sections[key]()).items()))
             return f"{key} has keys, got {value}; set one, such as {key}.{first}={default}"
@@ -283,8 +299,13 @@ def _apply(override: Override, cfg: DictConfig, unknown: set[str], schema: Schem
     return None
 
 
-def _no_key(key: str, cfg: DictConfig) -> str:
+def _no_key(key: str, cfg: DictConfig, loader: _Loader) -> str:
     """The message for a dotted key that does not exist, with the nearest one."""
+
+    def exists(right: str) -> bool:
+        found = OmegaConf.select(cfg, right, default=..., throw_on_resolution_failure=False)
+        return found is not ...
+
     node: Any = OmegaConf.to_container(cfg, resolve=False)
     above, (part, *rest) = "", key.split(".")
     while rest and isinstance(node.get(part), dict):
@@ -292,13 +313,14 @@ def _no_key(key: str, cfg: DictConfig) -> str:
     if part in SUPPLIED.get(key.partition(".")[0], ()):
         return f"{key} is set by isotrain itself; leave it out"
     known = [str(name) for name in node if not str(name).startswith("_")]
-    near = get_close_matches(part, known, n=1) if rest else []
-    for name in (*(f"{name}.{part}" for name in known), *near):
-        right = ".".join([f"{above}{name}", *rest])
-        if OmegaConf.select(cfg, right, default=..., throw_on_resolution_failure=False) is not ...:
+    for name in known:
+        if exists(right := ".".join([f"{above}{name}.{part}", *rest])):
             return f"no key {key}; did you mean {right}?"
+    if options := loader.options_with(key):
+        return f"no key {key}; it belongs to {options}"
     if near := get_close_matches(part, known, n=1):
-        return f"no key {key}; did you mean {above}{near[0]}?"
+        right = ".".join([f"{above}{near[0]}", *rest])
+        return f"no key {key}; did you mean {right if exists(right) else above + near[0]}?"
     hint = nearest(part, known)
     if "_target_" in node:  # its file lists not all it takes
         hint += f"; if {node['_target_']} takes it, add it: +{key}=..."

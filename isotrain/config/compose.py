@@ -146,7 +146,7 @@ def read_job(path: Path) -> RunJob:
     try:
         return parse_job(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = f"it is no job of a study, and no run's: {type(error).__name__}: {error}"
+        why = f"neither the job of a study nor the record of a run: {type(error).__name__}: {error}"
         raise DamagedError(path, why) from error
 
 

@@ -67,7 +67,7 @@ def with_sweeps(
             raise ValueError(f"{text} cannot be read: {error}") from error
         if override.is_sweep_override():
             raise ValueError(
-                f"{text} is to be one name, or several that are crossed: 'sweep=[a,b]'"
+                f"{text} must be one name, or a list of names that are crossed: 'sweep=[a,b]'"
             )
         value = override.value()
         for name in value if isinstance(value, list) else [value]:

@@ -170,7 +170,7 @@ class Pool:
     def code(self, n_unfinished: int) -> int:
         """Exit code of the plan; reports a stop."""
         if self.received:
-            say(f"{self.what}: stopped; the same command goes on")
+            say(f"{self.what}: stopped; the same command resumes")
             return 128 + self.received[0]
         return int(n_unfinished > 0)
 

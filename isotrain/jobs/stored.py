@@ -72,6 +72,6 @@ def read_origin(path: Path) -> dict[str, Any] | None:
 def cannot_be_read(path: Path, error: OSError) -> PlanError:
     """Error for a file on failing storage."""
     return PlanError(
-        f"{path} cannot be read now ({error.strerror or error}); it stays as it is, and the same "
-        "command goes on when it can be read"
+        f"{path} cannot be read now ({error.strerror or error}); it is left unchanged: give the "
+        "same command again when it can be read"
     )

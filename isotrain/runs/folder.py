@@ -55,7 +55,7 @@ class RunFolder:
         """Own the folder; a second process with the same run is rejected.
 
         Raises:
-            CannotRunError: another process is at this run.
+            CannotRunError: another process is running it.
         """
         return owned(self.path, Path(str(self.cfg.output_dir))) if self.is_first else nullcontext()
 

@@ -89,14 +89,14 @@ def owned(folder: Path, root: Path, what: str = "run") -> Iterator[None]:
     """Create the folder and lock it; a second process with the same run is rejected in 2 s.
 
     Raises:
-        CannotRunError: another process is at this run, or this `what`.
+        CannotRunError: another process is running it.
         PermissionError: a link leads out of the folder, or it out of `root`.
     """
     make_inside(root, folder)
     lock = taken_within(folder / ".lock", PATIENCE_S)
     if lock is None:
         raise CannotRunError(
-            f"another process is at this {what} ({folder}); wait for it, or stop it"
+            f"another process is running this {what} ({folder}); wait for it, or stop it"
         )
     try:
         sign(lock)

@@ -186,7 +186,7 @@ def time_left(seconds: float | None, n_jobs: int, is_at_work: bool) -> str:
     """
     left = "time left unknown: none has ended"
     left = left if seconds is None else f"about {duration(seconds)} left"
-    stopped = "" if is_at_work else "; no process is at it, and `isotrain run` goes on"
+    stopped = "" if is_at_work else "; not running: `isotrain run` starts what is left"
     return f"{left}, {n_jobs} at a time{stopped}"
 
 

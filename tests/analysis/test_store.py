@@ -95,7 +95,7 @@ def test_one_process_at_a_time(store, monkeypatch):
     monkeypatch.setattr(record, "PATIENCE_S", 0.05)
     with (
         FileLock(store.folder / ".lock"),
-        pytest.raises(CannotRunError, match="another process is at this analysis"),
+        pytest.raises(CannotRunError, match="another process is running this analysis"),
         store.owned(),
     ):
         pass

@@ -84,7 +84,7 @@ def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp
         with owned(tmp_path, tmp_path):
             (tmp_path / ".lock").write_text(f"{process.pid} another")
             assert main(["cancel", str(tmp_path)]) == 2
-        assert f"process {process.pid} of machine another is at work" in capsys.readouterr().err
+        assert f"is run by process {process.pid} on machine another" in capsys.readouterr().err
         assert process.poll() is None
     finally:
         process.kill()

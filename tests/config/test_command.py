@@ -70,6 +70,13 @@ def assert_told(found, starts):
         (("speed=fats", "sede=1"), ("speed=fats does not exist; did you mean fast?", "no key se")),
         (("speed=null",), ("speed=null is no option",)),
         (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
+        (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it belongs to optimizer=muon",)),
+        (("objective.cosreg.weight=1",), ("no key objective.cosreg.weight; it belongs to obj",)),
+        (("encoder.name=x",), ("no key encoder.name; it belongs to encoder=bert_base, ",)),
+        (
+            ("trainer.precision=bf17",),
+            ("trainer.precision must be 64 or 32 or 16 or transformer-engine or ",),
+        ),
         (
             ("isotropy=cluster_pca", "isotropy.softness=1"),
             ("no key isotropy.softness; did you mean isotropy.assign.softness?",),

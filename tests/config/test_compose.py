@@ -115,7 +115,7 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
 def test_a_job_names_a_folder_of_its_own(tmp_path, arm):
     path = with_job(tmp_path)[1]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": arm}))
-    with pytest.raises(ValueError, match="no job"):
+    with pytest.raises(ValueError, match="neither the job"):
         read_job(path)
 
 
@@ -186,7 +186,7 @@ def test_what_is_no_job_is_told(tmp_path, content):
     path = tmp_path / "job.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ValueError, match=r"job\.json is damaged .*no job of a study"):
+    with pytest.raises(ValueError, match=r"job\.json is damaged .*neither the job of a study"):
         read_job(path)
 
 

@@ -81,6 +81,14 @@ def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
         assert mistake.endswith(f", got {value!r}"), mistake
 
 
+def test_a_near_name_is_offered_and_each_name_is_listed_once():
+    (told,) = argument_mistakes("trainer", {**TRAINER, "precision": "bf17"})
+    names = told.removeprefix("trainer.precision must be ").partition(", got")[0].split(" or ")
+    assert len(set(names)) == len(names)
+    assert {"32", "bf16-mixed", "null"} <= set(names)
+    assert told.endswith(", got 'bf17' (did you mean bf16?)")
+
+
 def test_any_key_goes_to_a_target_that_takes_any(package, monkeypatch):
     module = package("def part(x: int, **more): ...")
     monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])

@@ -33,7 +33,7 @@ def test_two_files_are_crossed_and_the_line_comes_first(own):
     [
         ("sweep=seeds", False, "add -m to start them"),
         ("sweep=[seeds", True, "cannot be read"),
-        ("sweep=seeds,rates", True, "is to be one name"),
+        ("sweep=seeds,rates", True, "must be one name"),
         ("sweep=sedes", True, "did you mean seeds?"),
         ("sweep=empty", True, "must map keys to lists of values"),
         ("sweep=listed", True, "must map keys to lists of values"),

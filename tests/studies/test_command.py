@@ -119,7 +119,7 @@ def test_cancel_stops_a_study_with_checkpoints(fake, monkeypatch, capsys, eventu
     assert parent.returncode == 128 + signal.SIGTERM
     assert fake.noted("stop") == ["rte-none-seed0"]
     assert main(["cancel", str(fake.folder)]) == 0
-    assert "nothing is at work" in capsys.readouterr().out
+    assert "nothing is running" in capsys.readouterr().out
     assert run_study(str(fake.file), fake.overrides, 3, fake.release().backend) == 0
 
 

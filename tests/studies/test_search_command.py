@@ -141,6 +141,6 @@ def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_
         assert main(["report", str(few.folder)]) == 0
         assert "1 of 1 trials: 1 complete." in capsys.readouterr().out
         assert main(["cancel", str(few.folder)]) == 0
-        assert "nothing is at work" in capsys.readouterr().out
+        assert "nothing is running" in capsys.readouterr().out
     assert main(["run", str(few.folder), "--trials", "2"]) == 0
     assert "2 of 2 trials: 2 complete." in capsys.readouterr().out

@@ -62,11 +62,11 @@ def test_trials_by_state_and_the_steps_of_those_at_work(few, capsys):
         assert line.startswith(
             "search few: 9 trials, 3 complete, 1 degenerate, 1 running, 4 waiting; about 0:"
         )
-        assert line.endswith(" left, 1 at a time; no process is at it, and `isotrain run` goes on")
+        assert line.endswith(" left, 1 at a time; not running: `isotrain run` starts what is left")
         study.tell(taken[4].trial, state=TrialState.FAIL)
         code, cells, line = told(plan, study, capsys, n_jobs=9)
         assert (code, cells["failed"]) == (1, "4")
-        assert line.endswith("4 at a time; no process is at it, and `isotrain run` goes on")
+        assert line.endswith("4 at a time; not running: `isotrain run` starts what is left")
 
 
 def test_points_of_a_grid_that_wait(few, capsys):

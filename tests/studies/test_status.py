@@ -179,7 +179,7 @@ def test_the_table(capsys):
     assert "study s: 6 runs, 4 finished, 1 running, 1 failed; about 1:00 left, 2 at a time" in (
         printed
     )
-    assert "no process is at it" in printed
+    assert "not running" in printed
 
 
 def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually, capsys):
@@ -195,7 +195,7 @@ def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually,
     assert "0 (starting)" in printed
     assert "1 (starting)" in printed
     assert "2 at a time" in printed
-    assert "no process is at it" not in printed
+    assert "not running" not in printed
     assert {p: p.stat().st_mtime_ns for p in fake.runs.rglob("*")} == before
     parent.kill()
     parent.wait()
@@ -204,7 +204,7 @@ def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually,
     for name in on_hold:
         os.kill(fake.pids()[name], signal.SIGKILL)
     parent.communicate()
-    eventually(lambda: main(line) == 0 and "no process is at it" in capsys.readouterr().out)
+    eventually(lambda: main(line) == 0 and "not running" in capsys.readouterr().out)
     assert main(line) == 0
     printed = capsys.readouterr().out
     assert "6 runs, 1 finished, 5 waiting" in printed
@@ -215,7 +215,7 @@ def test_status_before_anything_ran_and_of_unknown_arms(fake, capsys):
     assert main(["status", str(fake.file), *fake.overrides]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 runs, 0 finished, 6 waiting; time left unknown" in printed
-    assert printed.endswith("no process is at it, and `isotrain run` goes on")
+    assert printed.endswith("not running: `isotrain run` starts what is left")
     assert not fake.runs.exists()
     for action in ("status", "report"):
         assert main([action, str(fake.file), *fake.overrides, "isotropy=clipp"]) == 2

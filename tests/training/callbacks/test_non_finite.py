@@ -275,7 +275,7 @@ def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
     cfg = composed(*overrides)
     folder = folder_of(cfg, "arm")
     folder.mkdir(parents=True)
-    with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is at"):
+    with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is running"):
         run(cfg, "arm")
     assert {path.name for path in folder.iterdir()} == {".lock"}
 
