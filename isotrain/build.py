@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -89,7 +89,11 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     check_changes(changes, task)  # before weights are loaded
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
-    objectives = {str(name): _objective(cfg, name, encoder) for name in cfg.objective}
+    objectives: dict[str, Objective] = {}
+    sizes = {"width": encoder.width, "n_blocks": encoder.n_blocks}
+    for name, node in cfg.objective.items():
+        with own_draws(cfg.seed, f"objective.{name}"):
+            objectives[str(name)] = _made_taking(node, **sizes)
     check_parts(model, task, objectives, cfg.training.solved_head)  # before data are read
     reads_start = any(objective.reads_start for objective in objectives.values())
     frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
@@ -98,17 +102,26 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
-    plan: Plan = (
-        {0: adapters} if adapters is not None else _freezing(cfg, encoder, steps_per_epoch, n_steps)
-    )
+    if adapters is None:
+        lengths = {"steps_per_epoch": steps_per_epoch, "n_steps": n_steps}
+        plan: Plan = _made_taking(cfg.freezing, encoder=encoder, **lengths)
+    else:
+        plan = {0: adapters}
     check_plan(plan, encoder)
     plan = within_steps(up_to_level(plan, encoder, level), n_steps)
     set_trainable(encoder, ever_trained(plan))
     freeze_above(model, level)
+    weights = ObjectiveWeights(
+        objectives,
+        cfg.training.objective_weight_as,
+        cfg.training.objective_weight_schedule,
+        n_steps,
+        max(1, int(cfg.training.warmup_fraction * n_steps)),
+    )
     module = FineTuning(
         model,
         task,
-        ExtraLosses(objectives, _weights(cfg, objectives, n_steps), frozen_start),
+        ExtraLosses(objectives, weights, frozen_start),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,
@@ -127,15 +140,16 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
     selection = Selection(select, task.monitor, task.mode, patience, folder)
     checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
     paths = take_paths(cfg, model, objectives, plan, data)
-    callbacks = [  # in the order in which their hooks are called
-        Throughput(),
-        checkpoints,
-        Freezing(plan, cfg.training.frozen_dropout),
-        *([_prefix(cfg, model, objectives, plan)] if paths["frozen_prefix"] == TAKEN else []),
-        selection,
-        CollapseMonitor(folder),
-        *([_monitor(cfg, folder, metrics, headline)] if metrics else []),
-    ]
+    freezing = Freezing(plan, cfg.training.frozen_dropout)
+    callbacks: list[Callback] = [Throughput(), checkpoints, freezing]  # in the order of their hooks
+    if paths["frozen_prefix"] == TAKEN:
+        highest = highest_prefix(cfg, model, objectives)
+        callbacks.append(Prefix(plan, highest, Path(cfg.cache_dir) / "prefix"))
+    callbacks += [selection, CollapseMonitor(folder)]
+    if metrics:
+        n, n_map = cfg.monitor.max_rows, cfg.monitor.map_rows
+        views = [view.value for view in cfg.monitor.views]
+        callbacks.append(IsotropyMonitor(metrics, n, headline, views, n_map, folder))
     trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
@@ -206,61 +220,16 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
     return data
 
 
-def _freezing(cfg: DictConfig, encoder: Encoder, steps_per_epoch: int, n_steps: float) -> Plan:
-    """The freezing schedule, with the total number of steps if it depends on it."""
-    takes = inspect.signature(get_object(cfg.freezing["_target_"])).parameters
-    more = {"n_steps": n_steps} if "n_steps" in takes else {}
-    return made(cfg.freezing, encoder=encoder, steps_per_epoch=steps_per_epoch, **more)  # type: ignore[no-any-return]
-
-
-def _objective(cfg: DictConfig, name: Any, encoder: Encoder) -> Objective:
-    """An objective, with the width and number of blocks if it takes them."""
-    node = cfg.objective[name]
+def _made_taking(node: DictConfig, **known: Any) -> Any:
+    """A part, with those of the known values that its signature names."""
     takes = inspect.signature(get_object(node["_target_"])).parameters
-    known = {"width": encoder.width, "n_blocks": encoder.n_blocks}
-    with own_draws(cfg.seed, f"objective.{name}"):
-        return made(node, **{key: known[key] for key in known if key in takes})  # type: ignore[no-any-return]
-
-
-def _weights(
-    cfg: DictConfig, objectives: Mapping[str, Objective], n_steps: float
-) -> ObjectiveWeights:
-    """Objective weights, with the warm-up of the learning rate."""
-    training = cfg.training
-    return ObjectiveWeights(
-        objectives,
-        training.objective_weight_as,
-        training.objective_weight_schedule,
-        n_steps,
-        max(1, int(training.warmup_fraction * n_steps)),
-    )
+    return made(node, **{name: value for name, value in known.items() if name in takes})
 
 
 def _metric(node: DictConfig) -> RowMetric:
     """The function of a metric with its options: Hydra's partial costs a millisecond per call."""
     function = instantiate(node)
     return partial(function.func, *function.args, **function.keywords)
-
-
-def _monitor(
-    cfg: DictConfig, folder: Path, metrics: Mapping[str, RowMetric], headline: Sequence[str]
-) -> IsotropyMonitor:
-    options = cfg.monitor
-    return IsotropyMonitor(
-        metrics,
-        options.max_rows,
-        headline,
-        [view.value for view in options.views],
-        options.map_rows,
-        folder,
-    )
-
-
-def _prefix(
-    cfg: DictConfig, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan
-) -> Prefix:
-    highest = highest_prefix(cfg, model, objectives)
-    return Prefix(plan, highest, Path(cfg.cache_dir) / "prefix")
 
 
 def _trainer(

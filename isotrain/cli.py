@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawTextHelpFormatter
-from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from signal import SIGINT, SIGPIPE
 from textwrap import indent
 from typing import NoReturn
+
+from isotrain.config.signatures import nearest
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
 
@@ -63,7 +64,7 @@ def parsed(arguments: Sequence[str]) -> Namespace:
     if name in commands:
         return commands[name].parse_intermixed_args(rest)
     if not name.startswith("-"):
-        program.error(f"no command {name!r}; {nearest(name, commands)}")
+        program.error(f"no command {name!r}; {nearest(name, [*commands], 'there are')}")
     return program.parse_args([name])
 
 
@@ -237,16 +238,6 @@ def at_least_1(text: str) -> int:
     raise ArgumentTypeError(f"must be a whole number from 1, got {text}")
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word.
-
-    >>> nearest("trian", ["train", "run"]), nearest("--x", ["--jobs"])
-    ('did you mean train?', '--help shows what there is')
-    """
-    near = get_close_matches(given, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else "--help shows what there is"
-
-
 class _Parser(ArgumentParser):
     """Report errors as all commands do, with the nearest option."""
 
@@ -257,5 +248,5 @@ class _Parser(ArgumentParser):
         _, is_unknown, words = message.partition("unrecognized arguments: ")
         if is_unknown:
             word = words.split()[0].partition("=")[0]
-            message += f"; {nearest(word, self._option_string_actions)}"
+            message += f"; {nearest(word, [*self._option_string_actions])}"
         sys.exit(reject(message))

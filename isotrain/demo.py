@@ -29,7 +29,7 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
         return mistakes
     for arm in ARMS:
         cfg, found = check_command(_overrides(overrides, arm))
-        if cfg is not None and not _is_replaceable(overrides):
+        if cfg is not None and not found and not _is_replaceable(overrides):
             found += file_mistakes(cfg)
         mistakes += found
     return list(dict.fromkeys(mistakes))

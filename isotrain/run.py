@@ -13,7 +13,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import run_folder
@@ -125,9 +125,9 @@ def run(
 
 def with_threads(cfg: DictConfig) -> DictConfig:
     """`cfg` with an explicit number of threads: results depend on it."""
-    merged = OmegaConf.merge(cfg, {"threads": cfg.threads or torch.get_num_threads()})
-    assert isinstance(merged, DictConfig)
-    return merged
+    cfg = cfg.copy()
+    cfg.threads = cfg.threads or torch.get_num_threads()
+    return cfg
 
 
 def folder_of(cfg: DictConfig, arm: str) -> Path:

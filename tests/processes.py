@@ -1,6 +1,7 @@
-"""Processes for a test: two that talk by gloo, or those of a run; results come back by files.
+"""Processes for a test: a fresh interpreter, two that talk by gloo, or those of a run.
 
-They are forked from a server that has the imports done, which would take seconds in each.
+The results of ranks come back by files. They are forked from a server that has the imports done,
+which would take seconds in each.
 """
 
 from __future__ import annotations
@@ -8,16 +9,37 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import torch
 from torch import distributed, multiprocessing
 
+from isotrain.runs.locks import take
+
+ROOT = Path(__file__).parents[1]
 PRELOADED = ["isotrain.build", "isotrain.run", "isotrain.config.compose"]
+
+
+def python(*arguments: Any, cwd: Path = ROOT, **environment: str) -> CompletedProcess[str]:
+    """A Python process of one thread and without the hub, at its end, whatever its exit code."""
+    own = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment}
+    line = [sys.executable, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, cwd=cwd, env=own)
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a process has imported after some code."""
+    ended = python("-c", f"import sys\n{code}\nprint(*(m for m in sys.modules if '.' not in m))")
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stdout.split())
 
 
 def on_ranks(work: Callable[..., Any], n: int, folder: Path, *arguments: Any) -> list[Any]:
@@ -42,6 +64,17 @@ def server_with_imports() -> ForkServerContext:
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock of a file while a block lasts."""
+    lock = take(path)
+    assert lock is not None
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _start(work: Callable[..., Any], n: int, *arguments: Any) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from omegaconf import DictConfig
+
 from isotrain.commands.train import train
 from isotrain.commands.worker import LOADING
-from isotrain.config.command import check_jobs
+from isotrain.config.command import check_command
 from isotrain.config.compose import content_hash, key_of, read_job, written
 from isotrain.config.foreign import reference_mistakes
-from isotrain.config.sweep import check_sweep
-from isotrain.console import reject, spinner
+from isotrain.console import spinner
+from isotrain.jobs.stored import PlanError
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import read_result
 
@@ -27,49 +29,16 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     folders = [text for text in words if "=" not in text]
     overrides = [text for text in words if "=" in text]
     if any(key_of(text) == "trainer.max_epochs" for text in overrides):
-        return reject("evaluate trains nothing: trainer.max_epochs has no effect; leave it out")
+        raise PlanError("evaluate trains nothing: trainer.max_epochs has no effect; leave it out")
     if as_json and not folders:
-        return reject("--json is of a run: give its folder; else result.json has the scores")
+        raise PlanError("--json is of a run: give its folder; else result.json has the scores")
     if not folders:
         return train([*overrides, UNTRAINED], config_dir)
     if len(folders) > 1:
-        return reject(f"evaluate takes one run, got {', '.join(folders)}")
+        raise PlanError(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
-    result = read_result(folder)
-    if result.get("status") != "finished" or "config" not in result:
-        return reject(f"{folder} is no folder of a finished run; give runs/<task>/<arm>-<hash>")
-    if not (folder / "last.ckpt").is_file():
-        kept = result["config"]["checkpoint"].get("final")
-        why = "its last.ckpt is gone" if kept else "it kept none (checkpoint.final=false)"
-        return reject(
-            f"{folder} has no weights to evaluate: {why}; give the command of the run with "
-            "checkpoint.final=true rerun=true"
-        )
-    of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
-    dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
-    config_dir = config_dir or (dirs[-1] if dirs else None)
-    try:
-        of_run = [as_recorded(text, result["config"]) for text in of_run]
-    except (KeyError, TypeError, ValueError) as error:
-        return reject(
-            f"{folder} cannot be evaluated: its overrides and configuration differ: {error}"
-        )
-    of_run = [f"threads={result['config']['threads']}", *of_run]
-    recorded = read_job(folder / "result.json").cfg
-    jobs, mistakes = check_jobs(of_run, config_dir)
-    if not jobs:
-        return reject(mistakes)
-    again = jobs[0].cfg
-    again.source = recorded.source  # its data may have moved
-    if content_hash(again) != content_hash(recorded):
-        return reject(
-            f"the overrides that {folder} records no longer give its configuration; evaluate it "
-            "with the version of isotrain and the --config-dir that it was made with"
-        )
-    own, overrides = overrides, [*of_run, *overrides, "logger=[]"]
-    runs, _, mistakes = check_sweep(overrides, config_dir)
-    if mistakes:
-        return reject(mistakes)
+    result = result_with_weights(folder)
+    cfg = composed_again(folder, result, overrides, config_dir)
     with spinner(LOADING):
         import pytorch_lightning as pl
         import torch
@@ -78,12 +47,10 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         from isotrain.model.checkpoint import load_weights
         from isotrain.run import quiet
         from isotrain.training.requirements import revision
-    cfg = runs[0].cfg
-    cfg.init_from = None
     known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
-    others = {"source", "task"} & {key_of(text).partition(".")[0] for text in own}
+    others = {"source", "task"} & {key_of(text).partition(".")[0] for text in overrides}
     if not others and (now := revision(cfg)) != "; ".join(known):
-        return reject(
+        raise PlanError(
             f"{folder} was scored on {'; '.join(known)}, and there is {now} now; put the data "
             "back, or give source=... to score it on others"
         )
@@ -101,12 +68,66 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
             if data.n_rows["test"]:
                 scores |= trainer.test(module, datamodule=data, verbose=False)[0]
         except (ValueError, RuntimeError, OSError) as error:
-            return reject(f"{folder} cannot be evaluated so: {error}")
+            raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
     if as_json:
         print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
     else:
         print_scores(str(folder), scores, data.n_rows)
     return 0
+
+
+def result_with_weights(folder: Path) -> dict[str, Any]:
+    """The record of a finished run that kept its weights.
+
+    Raises:
+        PlanError: the folder is of no such run.
+    """
+    result = read_result(folder)
+    if result.get("status") != "finished" or "config" not in result:
+        raise PlanError(f"{folder} is no folder of a finished run; give runs/<task>/<arm>-<hash>")
+    if not (folder / "last.ckpt").is_file():
+        kept = result["config"]["checkpoint"].get("final")
+        why = "its last.ckpt is gone" if kept else "it kept none (checkpoint.final=false)"
+        raise PlanError(
+            f"{folder} has no weights to evaluate: {why}; give the command of the run with "
+            "checkpoint.final=true rerun=true"
+        )
+    return result
+
+
+def composed_again(
+    folder: Path, result: Mapping[str, Any], overrides: Sequence[str], config_dir: str | None
+) -> DictConfig:
+    """The configuration that a run records, with further overrides and without loggers.
+
+    Raises:
+        PlanError: its recorded overrides give another configuration, or the further ones are wrong.
+    """
+    of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
+    dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
+    config_dir = config_dir or (dirs[-1] if dirs else None)
+    try:
+        of_run = [as_recorded(text, result["config"]) for text in of_run]
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(
+            f"{folder} cannot be evaluated: its overrides and configuration differ: {error}"
+        ) from error
+    of_run = [f"threads={result['config']['threads']}", *of_run]
+    recorded = read_job(folder / "result.json").cfg
+    again, mistakes = check_command(of_run, config_dir)
+    if again is None:
+        raise PlanError("\n".join(mistakes))
+    again.source = recorded.source  # its data may have moved
+    if content_hash(again) != content_hash(recorded):
+        raise PlanError(
+            f"the overrides that {folder} records no longer give its configuration; evaluate it "
+            "with the version of isotrain and the --config-dir that it was made with"
+        )
+    cfg, mistakes = check_command([*of_run, *overrides, "logger=[]"], config_dir)
+    if cfg is None or mistakes:
+        raise PlanError("\n".join(mistakes))
+    cfg.init_from = None
+    return cfg
 
 
 def as_recorded(override: str, config: Mapping[str, Any]) -> str:

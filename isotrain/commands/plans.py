@@ -201,7 +201,7 @@ def _at_work(given: Given) -> dict[str, Owner | None]:
     None is a run whose process has not signed its lock yet.
     """
     if call := call_at_work(given.folder):
-        return {str(given.folder): Owner(call.pid, call.host)}
+        return {str(given.folder): call}
     if given.kind == "run":
         own = given.folder
         return {str(own): owner(own / ".lock")} if is_owned(own) else {}

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
+from isotrain.config.foreign import texts
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import argument_mistakes, load, nearest
@@ -66,15 +67,8 @@ def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 def missing_keys(cfg: DictConfig) -> list[str]:
     """Missing required keys; nothing is resolved."""
-    found: list[str] = []
-    waiting: list[tuple[str, Any]] = [("", OmegaConf.to_container(cfg, resolve=False))]
-    while waiting:
-        path, node = waiting.pop()
-        if isinstance(node, dict):
-            waiting += [(f"{path}.{key}" if path else str(key), v) for key, v in node.items()]
-        elif node == "???":
-            found.append(path)
-    return sorted(found)
+    content = OmegaConf.to_container(cfg, resolve=False)
+    return sorted(key for key, text, _ in texts(content) if text == "???")
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:

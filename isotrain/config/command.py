@@ -89,8 +89,7 @@ def check_jobs(
 ) -> tuple[list[RunJob], list[str]]:
     """The runs that compose, and every error in keys; nothing is imported.
 
-    With `multirun` the runs of a sweep; the last key of several values varies fastest. A group
-    whose option does not exist is None in every configuration.
+    With `multirun` the runs of a sweep; the last key of several values varies fastest.
     """
     root.schema.register()
     if config_dir is not None and not Path(config_dir).is_dir():
@@ -138,9 +137,6 @@ def check_jobs(
         mistakes += arm_mistakes(arm)
         given = [f"--config-dir={own}"] if own else []
         jobs.append(RunJob(cfg, arm, given + [str(one.input_line) for one in job]))
-    for one, group in product(jobs, unknown):
-        if group in one.cfg and group not in root.schema.sections:
-            one.cfg[group] = None
     return jobs, list(dict.fromkeys(mistakes))
 
 

@@ -6,7 +6,6 @@ running call, with its process and its n), `jobs/` and `logs/`.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -16,7 +15,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from socket import gethostname
 from typing import NamedTuple, TypeVar
 
 from isotrain.console import REJECTED, is_watched, say, score_text, spinner
@@ -34,7 +32,7 @@ from isotrain.jobs.process import (
 from isotrain.jobs.progress import is_owned, newest_step
 from isotrain.jobs.stored import PlanError, stored
 from isotrain.runs.files import make_inside, put_aside
-from isotrain.runs.locks import is_locked, take
+from isotrain.runs.locks import Owner, owner, sign, take
 
 Checked = TypeVar("Checked")
 POLL_S = 0.05  # polling interval of a process
@@ -53,14 +51,6 @@ class End(NamedTuple):
     state: str  # finished | failed | stopped
     code: int | None = None  # of its process; None if none was started
     log: Path = Path()
-
-
-class Call(NamedTuple):
-    """A running call, according to the lock of its plan's folder."""
-
-    pid: int
-    n: int  # runs at a time
-    host: str
 
 
 class Pool:
@@ -111,9 +101,7 @@ class Pool:
                 time.sleep(POLL_S)
             if lock is not None:
                 stack.callback(os.close, lock)
-                call = Call(os.getpid(), self.n, gethostname())
-                os.truncate(lock, 0)
-                os.pwrite(lock, json.dumps(call._asdict()).encode(), 0)
+                sign(lock, self.n)
             self._devices = cuda_devices()
             self._stack = stack.pop_all()
         return self
@@ -305,15 +293,9 @@ def seconds_left(work_s: Sequence[float], n: int) -> float:
     return max([*work_s, sum(work_s) / n], default=0.0)
 
 
-def call_at_work(folder: Path) -> Call | None:
+def call_at_work(folder: Path) -> Owner | None:
     """The running call in a plan's folder, if there is one.
 
     >>> call_at_work(Path("nowhere"))
     """
-    try:
-        if not is_locked(folder / "lock"):
-            return None
-        call = Call(**json.loads((folder / "lock").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # it has just ended or just started
-        return None
-    return call if call.pid > 1 else None  # 0 and below name process groups
+    return owner(folder / "lock")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
@@ -38,12 +37,13 @@ class Owner(NamedTuple):
 
     pid: int
     host: str  # its machine: a folder may be shared
+    n: int = 1  # runs at a time, of a plan
 
 
-def sign(lock: int) -> None:
+def sign(lock: int, n: int = 1) -> None:
     """Write this process and its machine into the file of a lock that it holds."""
     os.truncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()} {gethostname()}".encode(), 0)
+    os.pwrite(lock, json.dumps(Owner(os.getpid(), gethostname(), n)._asdict()).encode(), 0)
 
 
 def owner(path: Path) -> Owner | None:
@@ -51,21 +51,10 @@ def owner(path: Path) -> Owner | None:
     try:
         if not is_locked(path):
             return None
-        pid, _, host = path.read_text(encoding="utf-8").partition(" ")
-        return Owner(int(pid), host)
-    except (OSError, ValueError):  # it has just ended, or just begun
+        found = Owner(**json.loads(path.read_text(encoding="utf-8")))
+        return found if found.pid > 1 else None  # 0 and below name process groups
+    except (OSError, ValueError, TypeError):  # it has just ended, or just begun
         return None
-
-
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Wait for the lock of a file, and hold it while a block lasts."""
-    descriptor = os.open(path, CREATE, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:

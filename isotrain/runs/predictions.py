@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrain.runs.files import replace_text
+from isotrain.runs.files import replacing
 
 COLUMNS = ("index", "label", "prediction")
 
@@ -24,18 +24,14 @@ class Predictions:
 
 def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     """Replace the file of a split in one step."""
-    order = np.argsort(found.index, kind="stable")
-    numbers = [f"{i:.0f}" for i in found.index[order].tolist()]
-    columns = [found.label[:, None], found.prediction[:, None]]
-    columns += [] if found.logits is None else [found.logits]
-    values = np.concatenate(columns, axis=1)[order].tolist()
-    lines = (
-        ",".join([i, *(f"{value:.9g}" for value in own)]) + "\n"
-        for i, own in zip(numbers, values, strict=True)
-    )
-    n_classes = 0 if found.logits is None else found.logits.shape[1]
+    columns = [found.index, found.label, found.prediction]
+    columns += [] if found.logits is None else [*found.logits.T]
+    values = np.column_stack(columns)[np.argsort(found.index, kind="stable")]
+    numbers = ["%.0f", *["%.9g"] * (len(columns) - 1)]
+    names = heading(len(columns) - len(COLUMNS))
     (folder / "predictions").mkdir(parents=True, exist_ok=True)
-    replace_text(path_of(folder, split), heading(n_classes) + "\n" + "".join(lines))
+    with replacing(path_of(folder, split)) as file:
+        np.savetxt(file, values, numbers, delimiter=",", header=names, comments="")
 
 
 def read_predictions(folder: Path, split: str) -> Predictions | None:

@@ -1,4 +1,4 @@
-"""What the tests of the check share: the bad inputs of the benchmark, and an own package."""
+"""What the tests of the check share: a plain environment, packages and files of a user."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import textwrap
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
-UNSET = (  # of the environment: what would change an answer
-    *("ISOTRAIN_DATA_DIR", "ISOTRAIN_ALLOW", "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"),
-    *("HF_DATASETS_CACHE", "TRANSFORMERS_OFFLINE"),
-)
+from tests.test_bad_inputs import UNSET
+
 NUMBERS = itertools.count()
 COMPOSED = {}
 
@@ -61,3 +59,28 @@ def package(tmp_path, monkeypatch):
     yield write
     for name in [n for n in sys.modules if n.partition(".")[0] in made]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def allowed(package, monkeypatch):
+    """`allowed(text)`: as `package`, of a package that the environment allows."""
+
+    def write(text):
+        module = package(text)
+        monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+        return module
+
+    return write
+
+
+@pytest.fixture
+def own_files(tmp_path):
+    """`own_files(name, text)`: a configuration folder with that file, for `--config-dir`."""
+
+    def write(name, text):
+        file = tmp_path / "mine" / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return str(tmp_path / "mine")
+
+    return write

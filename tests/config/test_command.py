@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import string
 
-import huggingface_hub.constants
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from omegaconf import DictConfig
 
 from isotrain.config.command import check_jobs
 from isotrain.config.compose import compose_run, plain
-from isotrain.training.requirements import file_mistakes
 from tests.judge import check_command
 from tests.test_bad_inputs import CASES
 
@@ -115,17 +113,6 @@ def assert_told(found, starts):
 )
 def test_the_mistakes_are_told_and_no_others(overrides, starts):
     assert_told(mistakes(*overrides), starts)
-
-
-@pytest.mark.parametrize("group", ["encoder", "source"])
-def test_a_misspelt_option_says_nothing_about_files_of_another(monkeypatch, tmp_path, group):
-    """Offline, the option that stands in for the misspelt one is looked for on disk."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    others = [text for text in BASE if not text.startswith(group)]
-    cfg, found = check_command([*others, f"{group}=mine"])
-    assert_told([*found, *(file_mistakes(cfg) if cfg is not None else [])], [f"{group}=mine does"])
 
 
 # --------------------------------------------------------------------------- what is fine
@@ -279,13 +266,6 @@ def test_odd_commands_are_told(override):
 # -------------------------------------------------------------------------- files of the user
 
 
-def write(folder, name, text):
-    path = folder / f"{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return str(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "start"),
     [
@@ -311,8 +291,8 @@ def write(folder, name, text):
         ),
     ],
 )
-def test_a_file_of_the_users_own(tmp_path, name, text, start):
-    folder = write(tmp_path, name, text)
+def test_a_file_of_the_users_own(own_files, name, text, start):
+    folder = own_files(name, text)
     group, option = name.split("/")
     found = mistakes(f"{group}={option}", config_dir=folder)
     assert_told(found, [start] if start else [])
@@ -332,8 +312,8 @@ def test_a_file_of_the_users_own(tmp_path, name, text, start):
         ("seed: ${seed}", ["seed"]),
     ],
 )
-def test_a_wrong_file_for_the_whole_run_is_told_in_words(tmp_path, text, words):
-    folder = write(tmp_path, "experiment/mine", f"# @package _global_\n{text}\n")
+def test_a_wrong_file_for_the_whole_run_is_told_in_words(own_files, text, words):
+    folder = own_files("experiment/mine", f"# @package _global_\n{text}\n")
     found = "\n".join(mistakes("experiment=mine", config_dir=folder))
     for word in words:
         assert word in found
@@ -346,8 +326,8 @@ def test_a_folder_of_files_that_is_not_there(tmp_path):
     )
 
 
-def test_an_option_of_the_user_does_not_hide_a_shipped_one(tmp_path):
-    folder = write(tmp_path, "pooling/cls", "_target_: os.getcwd\n")
+def test_an_option_of_the_user_does_not_hide_a_shipped_one(own_files):
+    folder = own_files("pooling/cls", "_target_: os.getcwd\n")
     cfg, found = check_command([*BASE, "pooling=cls"], folder)
     assert found == []
     assert cfg.pooling._target_ == "isotrain.model.pooling.ClsPooling"

@@ -73,19 +73,6 @@ def test_a_part_of_a_package_of_the_user_reads_what_it_likes(monkeypatch):
     assert len(file_mistakes({"metric": {"rec": {"_target_": "mine.x", "a": "$HOME"}}})) == 1
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """`folder(name, text)`: a configuration folder with that file."""
-
-    def write(name, text):
-        file = tmp_path / "mine" / f"{name}.yaml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return str(tmp_path / "mine")
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -104,27 +91,27 @@ def folder(tmp_path):
         ("seed: ${hydra.job.name}", "a file may refer to keys, and to"),
     ],
 )
-def test_a_configuration_folder(folder, text, said):
-    own = folder("experiment/mine", f"# @package _global_\n{text}\n")
+def test_a_configuration_folder(own_files, text, said):
+    own = own_files("experiment/mine", f"# @package _global_\n{text}\n")
     _, mistakes = check_command([*BASE, "experiment=mine"], own)
     assert any(said in mistake for mistake in mistakes), mistakes
 
 
 @pytest.mark.parametrize("values", ["[/abs/a, b]", "choice(/abs/a,b)", "'/abs/a,b'"])
-def test_a_sweep_of_a_file_names_no_folder(folder, values):
-    own = folder("sweep/mine", f"output_dir: {values}\n")
+def test_a_sweep_of_a_file_names_no_folder(own_files, values):
+    own = own_files("sweep/mine", f"output_dir: {values}\n")
     mistakes = check_sweep([*BASE, "sweep=mine"], own, multirun=True)[2]
     assert "sweep=mine: output_dir=/abs/a: a file names no folder" in mistakes[0]
 
 
 @pytest.mark.parametrize("aliases", [9, 99])
-def test_aliases_that_write_out_to_millions_of_values_are_refused(folder, aliases):
+def test_aliases_that_write_out_to_millions_of_values_are_refused(own_files, aliases):
     lines = ["a0: &a0 [1]", *(f"a{k + 1}: &a{k + 1} [*a{k}, *a{k}, *a{k}]" for k in range(30))]
     text = "\n".join([*lines, f"site: [{', '.join(['*a30'] * aliases)}]"])
     began = time.monotonic()
     with pytest.raises(ValueError, match=r"it has [\d,]+ values when its aliases are written out"):
         content_of(text, "mine.yaml")
-    own = folder("experiment/mine", text)
+    own = own_files("experiment/mine", text)
     _, mistakes = check_command([*BASE, "experiment=mine"], own)
     assert "use fewer aliases" in mistakes[0]
     assert time.monotonic() - began < 10

@@ -11,9 +11,9 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
-from isotrain.runs.locks import held
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
+from tests.processes import held
 
 ARMS = ("none", "mean")
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
@@ -112,7 +112,7 @@ def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):
     monkeypatch.setattr("isotrain.commands.plans.UNSIGNED_S", 0.1)
     with held(fake.folder / "logs" / "rte-none-seed0.log"):
         assert main(["cancel", str(fake.folder)]) == 2
-    assert "rte-none-seed0.log; look for them" in " ".join(capsys.readouterr().err.split())
+    assert "rte-none-seed0.log; stop them" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsys):

@@ -13,7 +13,7 @@ from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands import targets
 from isotrain.jobs.process import fresh
-from isotrain.runs.locks import held
+from tests.processes import held
 
 
 @pytest.fixture

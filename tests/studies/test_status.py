@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 from isotrain.cli import main
 from isotrain.config.compose import RunId
 from isotrain.jobs.archive import Job
-from isotrain.runs.locks import held
 from isotrain.runs.record import owned
 from isotrain.studies import status
 from isotrain.studies.status import State, show, state_of, status_of, status_table
+from tests.processes import held
 
 CFG = OmegaConf.create(
     {"trainer": {"max_epochs": 2, "max_steps": -1}, "data": {"batch_size": 10}, "seed": 0}
@@ -113,8 +113,8 @@ def test_runs_at_a_time_are_those_of_the_call_at_work(job, studied, capsys):
         shown(jobs, studied, n_jobs, watch=False)
         return capsys.readouterr().out.rpartition("study s: ")[2]
 
-    assert "about 2:30 left, 1 at a time; no process" in told(None)
-    assert "about 0:50 left, 3 at a time; no process" in told(3)
+    assert "about 2:30 left, 1 at a time; not running" in told(None)
+    assert "about 0:50 left, 3 at a time; not running" in told(3)
     assert "about 0:30 left, 5 at a time" in told(9)  # there are no more
     with held(studied / "lock"):
         at_work(studied / "lock", 2)
