@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import json
@@ -12,21 +11,16 @@ import subprocess
 import time
 from collections import Counter
 from copy import deepcopy
-from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers or datasets is imported
 os.environ.pop("WANDB_API_KEY", None)
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import settings
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import conf_folder
-from isotrain.config.schema import RUN
+from tests.compositions import composed_once
 
 # Tiny tensors: two threads only wait for each other. Set the variable to test with more.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -179,6 +173,14 @@ def write_data(root, seed=0):
     return root
 
 
+@pytest.fixture(autouse=True)
+def threads():
+    """A run may set the number of threads of the process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def files_of_one_content_are_parsed_once():
     """Hydra parses thirty yaml files for a composition, and there are thousands of those."""
@@ -206,31 +208,8 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def composed():
-    """`composed("task=rte", ...)`: the training configuration as the command line makes it.
-
-    A composition takes a tenth of a second, and tests ask for a thousand: groups are composed once,
-    and values are then set by the function of Hydra that sets them.
-    """
-    groups = {folder.name for folder in Path(conf_folder()).iterdir() if folder.is_dir()}
-    parser = OverridesParser.create()
-    RUN.register()
-
-    @functools.cache
-    def of_groups(chosen):
-        with initialize_config_dir(conf_folder(), version_base="1.3"):
-            return compose("train", list(chosen))
-
-    @functools.cache
-    def compose_once(overrides):
-        if any(text.startswith("hydra.") for text in overrides):
-            return of_groups(overrides)
-        chosen = tuple(o for o in overrides if o.lstrip("+~").partition("=")[0] in groups)
-        cfg = deepcopy(of_groups(chosen))
-        values = parser.parse_overrides([text for text in overrides if text not in chosen])
-        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
-        return cfg
-
-    return lambda *overrides: deepcopy(compose_once(overrides))
+    """`composed("task=rte", ...)`: the training configuration as the command line makes it."""
+    return composed_once
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,6 @@ from tests.stopped_runs import fail, finished, stopped
 WHOLE = {"entailment": 1500, "not_entailment": 1500}
 
 
-@pytest.fixture(autouse=True)
-def threads():
-    """A run may set the number of threads of the process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def demo(tmp_path):
     """Overrides of two steps on the demo source."""

@@ -10,37 +10,23 @@ import subprocess
 import sys
 import time
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from isotrain.cli import main, parsers
 from isotrain.commands import plans
-
-ROOT = Path(__file__).parents[1]
-
-
-def start(*command, cwd=ROOT):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment,
-        check=False,
-    )
+from tests.processes import ROOT, python
 
 
 def test_all_groups_and_keys_are_listed():
-    found = start("train.py", "--keys")
+    found = python("train.py", "--keys")
     assert found.returncode == 0, found.stderr
     for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 1024", "seed"):
         assert re.search(part, found.stdout), part
 
 
 def test_a_run_from_another_folder(tmp_path, small):
-    found = start(
+    found = python(
         "-m",
         "isotrain",
         "train",
@@ -61,7 +47,7 @@ def test_a_run_from_another_folder(tmp_path, small):
 
 
 def test_an_unknown_command():
-    found = start("-m", "isotrain", "trian")
+    found = python("-m", "isotrain", "trian")
     assert found.returncode == 2
     assert "no command 'trian'; did you mean train?" in found.stderr
     assert found.stdout == ""
@@ -79,7 +65,7 @@ sys.exit(code)
 
 @pytest.mark.parametrize("arguments", [[], ["train", "task=x", "-h"]])
 def test_help_lists_real_options_and_imports_nothing(arguments):
-    found = start("-c", HELP, *arguments)
+    found = python("-c", HELP, *arguments)
     assert found.returncode == 0
     assert "--jobs N" in found.stdout
     assert found.stdout.splitlines()[-1] == "[]"
@@ -94,7 +80,7 @@ def test_every_command_has_a_function_and_an_example():
 
 def test_elsewhere_than_linux_and_macos_one_sentence_says_so():
     code = "import os, sys; sys.modules['fcntl'] = None; from isotrain.cli import main; "
-    found = start("-c", code + "os.name = 'nt'; main()", "train")
+    found = python("-c", code + "os.name = 'nt'; main()", "train")
     assert found.returncode == 1
     assert found.stderr == (
         "isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)\n"

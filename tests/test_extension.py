@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from isotrain.config.command import check_command
 from isotrain.run import run
-
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT, python
 
 PARTS = '''
 """Own parts."""
@@ -97,17 +92,6 @@ def write_files(conf, module):
         (conf / name).write_text(text.replace("MODULE", home), encoding="utf-8")
 
 
-def train(*arguments, cwd, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment},
-    )
-
-
 def assert_all_parts_took_part(output_dir):
     (folder,) = output_dir.glob("*/halve-*")
     result = json.loads((folder / "result.json").read_text())
@@ -140,7 +124,7 @@ def own_package(tmp_path):
 
 
 def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
-    found = train(
+    found = python(
         str(ROOT / "train.py"),
         "--config-dir",
         "conf",
@@ -166,7 +150,7 @@ def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     for folder in ("metrics", "transforms", "objectives", "tasks"):
         (tmp_path / "isotrain" / folder / "own_parts.py").write_text(PARTS, encoding="utf-8")
     write_files(tmp_path / "conf", "isotrain.FOLDER.own_parts")
-    found = train("train.py", *small, *CHOICES, "output_dir=runs", cwd=tmp_path)
+    found = python("train.py", *small, *CHOICES, "output_dir=runs", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert_all_parts_took_part(tmp_path / "runs")
 
@@ -212,7 +196,7 @@ def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
     allowed = dict(text.split("=") for text in shlex.split(exported, comments=True)[1:])
     scores_of = {}
     for task in ("headlines", "closeness"):
-        found = train(
+        found = python(
             *("-m", *shlex.split(command.replace("task=headlines", f"task={task}"))),
             *("trainer.max_steps=2", "data.batch_size=8", "trainer.accelerator=cpu"),
             cwd=tmp_path,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
-from pathlib import Path
 from statistics import median
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "isotrain"
+from tests.processes import ROOT, loaded_by
+
+PACKAGE = ROOT / "isotrain"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = (
     "pytorch_lightning",
@@ -27,36 +26,39 @@ HEAVY = (
 )
 
 
-def loaded_by(module):
-    code = f"import sys, {module}; print(*(m for m in sys.modules if '.' not in m))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
-
-
-@pytest.mark.parametrize(
-    "modules",
-    [
-        "isotrain.metrics.isoscore, isotrain.transforms.cluster_pca, isotrain.objectives.cosreg, "
-        "isotrain.model.isotropic_model, isotrain.model.pooling, isotrain.model.heads"
-    ],
-)
-def test_the_pure_core_needs_torch_alone(modules):
-    found = loaded_by(modules)
+def test_the_pure_core_needs_torch_alone():
+    found = loaded_by(
+        "import isotrain.metrics.isoscore, isotrain.transforms.cluster_pca, isotrain.model.heads, "
+        "isotrain.objectives.cosreg, isotrain.model.isotropic_model, isotrain.model.pooling"
+    )
     assert "torch" in found
     assert found.isdisjoint(HEAVY)
+
+
+def test_looking_for_weights_and_judging_a_name_need_no_torch():
+    """Looking for `isotrain.run.os` would import `isotrain.run`, seconds of torch."""
+    found = loaded_by(
+        "from isotrain.config.compose import compose_run\n"
+        "from isotrain.config.targets import is_allowed\n"
+        "from isotrain.training.requirements import file_mistakes\n"
+        "assert not is_allowed('isotrain.run.os.system')\n"
+        "for choice in (['encoder=minilm'], ['peft=lora'], ['logger=[wandb]']):\n"
+        "    file_mistakes(compose_run(choice))"
+    )
+    assert found.isdisjoint({"torch", "transformers", "datasets", "pytorch_lightning"})
 
 
 def test_a_judged_encoder_task_or_objective_costs_torch_alone():
     kinds = ("encoders", "tasks", "objectives")
     files = [file for kind in kinds for file in PACKAGE.glob(f"{kind}/*.py")]
     parts = [f"isotrain.{file.parent.name}.{file.stem}" for file in files if file.stem != "start"]
-    found = loaded_by(", ".join(parts))
+    found = loaded_by(f"import {', '.join(parts)}")
     assert "torch" in found
     assert found.isdisjoint({"tokenizers", *HEAVY})
 
 
 def test_the_command_line_and_the_check_need_no_torch():
-    found = loaded_by("isotrain.cli, isotrain.config.command, isotrain.commands.plans")
+    found = loaded_by("import isotrain.cli, isotrain.config.command, isotrain.commands.plans")
     assert "hydra" in found
     assert found.isdisjoint({"torch", "numpy", *HEAVY} - {"hydra", "omegaconf"})
 

@@ -56,14 +56,6 @@ def finished(composed, overrides, tmp_path_factory):
     return cfg, scores, folder_of(cfg, "cluster_pca")
 
 
-@pytest.fixture(autouse=True)
-def threads():
-    """A run may set the number of threads of the process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 def test_files(finished):
     _, _, folder = finished
     assert {path.name for path in folder.iterdir()} == {

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT, python
+
 HOMES = {"isotrain": "isotrain", "conf": "isotrain/conf"}  # in the checkout, and in a wheel
 STUDY = """
 overrides: [encoder=tiny, encoder.width=16, source=demo, threads=1, trainer.max_steps=2]
@@ -38,8 +36,7 @@ def unpacked(tmp_path_factory):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place)]
-    done = subprocess.run(build, cwd=copy, capture_output=True, text=True, check=False)
+    done = python("-m", "build", "--wheel", "--no-isolation", "--outdir", place, cwd=copy)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = place.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(place / "site")
@@ -59,17 +56,10 @@ def test_every_file_of_the_package_is_in_it(unpacked, name):
 
 def test_its_commands_run_in_any_folder(unpacked, tmp_path):
     (tmp_path / "mine.yaml").write_text(STUDY)
-    outside = {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+    outside = {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
     where = "import isotrain; print(isotrain.__file__)"
     for arguments in (["-c", where], *(["-m", "isotrain", *c.split()] for c in COMMANDS)):
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **outside},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = python(*arguments, cwd=tmp_path, **outside)
         assert done.returncode == 0, done.stdout + done.stderr
         if arguments[0] == "-c":
             assert Path(done.stdout.strip()).is_relative_to(unpacked)

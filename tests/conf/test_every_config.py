@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 import isotrain
 from isotrain.config.compose import plain
 from isotrain.config.schema import RunConfig
+from isotrain.config.signatures import SUPPLIED
 from isotrain.config.targets import is_allowed, targets
 from tests.judge import check
 from tests.parts import WITHOUT_LOSS
@@ -38,16 +39,6 @@ COUNTS = {
     "trainer": 1,
 }
 MULTI = ("metric", "objective", "logger")  # groups that take a list
-# What build.py adds to the keys of a file.
-SUPPLIED = {
-    "isotropy": {"width"},
-    "freezing": {"encoder", "steps_per_epoch", "n_steps"},
-    "peft": {"encoder"},
-    "optimizer": {"params"},
-    "metric": {"x", "labels", "groups", "reference", "positives"},
-    "logger": {"save_dir", "name"},
-    "objective": {"width", "n_blocks"},  # to those that take it
-}
 # Files that deliberately differ from the Python defaults of their target, and where.
 PRESETS = {
     "encoder/bert_base": {"revision"},

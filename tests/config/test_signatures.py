@@ -57,8 +57,8 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Annotated[int, Bounds(1)] | None", [1, None], ["a"]),
     ],
 )
-def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
-    module = package(
+def test_values_by_annotation(allowed, annotation, fitting, wrong):
+    module = allowed(
         f"""
         from __future__ import annotations
         from collections.abc import Sequence
@@ -69,7 +69,6 @@ def test_values_by_annotation(package, monkeypatch, annotation, fitting, wrong):
         def part(x: {annotation} = 0): ...
         """
     )
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
 
     def mistakes(value):
         return argument_mistakes("task", {"_target_": f"{module}.part", "x": value})
@@ -89,18 +88,16 @@ def test_a_near_name_is_offered_and_each_name_is_listed_once():
     assert told.endswith(", got 'bf17' (did you mean bf16?)")
 
 
-def test_any_key_goes_to_a_target_that_takes_any(package, monkeypatch):
-    module = package("def part(x: int, **more): ...")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_any_key_goes_to_a_target_that_takes_any(allowed):
+    module = allowed("def part(x: int, **more): ...")
     node = {"_target_": f"{module}.part", "x": 1, "y": "z"}
     assert argument_mistakes("task", node) == []
     assert argument_mistakes("task", {**node, "x": "z"}) == ["task.x must be int, got 'z'"]
 
 
 @pytest.mark.parametrize(("group", "keys"), sorted((g, sorted(k)) for g, k in SUPPLIED.items()))
-def test_what_isotrain_gives_itself_is_refused_and_not_missed(package, monkeypatch, group, keys):
-    module = package(f"def part({', '.join(keys)}): ...")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_what_isotrain_gives_itself_is_refused_and_not_missed(allowed, group, keys):
+    module = allowed(f"def part({', '.join(keys)}): ...")
     node = {"_target_": f"{module}.part"}
     assert argument_mistakes(group, node) == []
     assert argument_mistakes(f"{group}.x.function", node) == []
@@ -145,9 +142,8 @@ def test_a_key_of_a_part_that_takes_none_is_refused(monkeypatch):
         ),
     ],
 )
-def test_signatures_of_every_form(package, monkeypatch, text, legal, required):
-    module = package(text)
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_signatures_of_every_form(allowed, text, legal, required):
+    module = allowed(text)
     target = f"{module}.part"
     found = argument_mistakes("x", {"_target_": target, "zz": 1})
     (unknown,) = [mistake for mistake in found if "is no argument" in mistake]
@@ -187,9 +183,8 @@ def test_what_a_module_does_not_define_itself_is_not_loaded(target):
         load(target)
 
 
-def test_what_a_users_package_imports_is_not_its_own(package, monkeypatch):
-    module = package("import os\nfrom os import system\nPART = print\ndef part(x: int): ...\n")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_what_a_users_package_imports_is_not_its_own(allowed):
+    module = allowed("import os\nfrom os import system\nPART = print\ndef part(x: int): ...\n")
     assert load(f"{module}.part").__name__ == "part"
     for imported in ("system", "os", "os.system", "os.getcwd", "part.__globals__", "PART", "_x"):
         with pytest.raises(ValueError, match=r"is not allowed|cannot be imported"):
@@ -205,10 +200,9 @@ def test_what_a_users_package_imports_is_not_its_own(package, monkeypatch):
         ("import torch\ntorch.zeros(-1)", "RuntimeError: "),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_told(package, monkeypatch, text, message):
+def test_a_package_that_cannot_be_imported_is_told(allowed, text, message):
     """With the message and the line of one's own file, from the check and from Hydra's part."""
-    module = package(text)
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+    module = allowed(text)
     node = {"_target_": f"{module}.part"}
     (told,) = argument_mistakes("task", node)
     assert told.startswith(f"task._target_={module}.part cannot be imported: {message}")
@@ -245,9 +239,8 @@ def test_an_error_of_a_metric_names_its_line(package):
         ("@property\n    def n(self): ...", None),
     ],
 )
-def test_the_nearest_class_says_the_constant(package, monkeypatch, body, value):
-    module = package(f"class Base:\n    n = 3\nclass part(Base):\n    {body}")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_the_nearest_class_says_the_constant(allowed, body, value):
+    module = allowed(f"class Base:\n    n = 3\nclass part(Base):\n    {body}")
     assert constant(load(f"{module}.part"), "n") == value
 
 
@@ -266,9 +259,8 @@ def test_no_value_raises(value):
         assert isinstance(argument_mistakes("trainer", {**TRAINER, key: value}), list)
 
 
-def test_without_annotation_the_type_of_a_plain_default_judges(package, monkeypatch):
-    module = package("def mine(share=0.5, on=True, name='a', any=None): ...")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
+def test_without_annotation_the_type_of_a_plain_default_judges(allowed):
+    module = allowed("def mine(share=0.5, on=True, name='a', any=None): ...")
     target = {"_target_": f"{module}.mine"}
     assert argument_mistakes("x", target | {"share": 1, "on": False, "name": "b", "any": 3}) == []
     found = argument_mistakes("x", target | {"share": "big", "on": "maybe", "name": 3})

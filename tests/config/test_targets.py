@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
 
 import lightning_fabric.loggers
 import pytest
 import pytorch_lightning.loggers
 import torch
 
-import isotrain
 from isotrain.config.targets import is_allowed, targets
 from tests.parts import shipped_targets
-
-ROOT = Path(isotrain.__file__).parents[1]
-
 
 SHIPPED = shipped_targets()
 
@@ -37,41 +31,21 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
 @pytest.mark.parametrize(
     "target",
     [
-        *(
-            "",
-            ".",
-            "..",
-            "isotrain",
-            "isotrain.",
-            ".isotrain",
-            "isotrain.model.pooling",
-            "ClsPooling",
-        ),
-        *("os.system", "builtins.eval", "builtins.exec", "subprocess.Popen", "runpy.run_path"),
-        *("torch.load", "torch.hub.load", "pickle.loads", "hydra.utils.instantiate"),
+        *("", ".", "..", "isotrain", "isotrain.", ".isotrain", "isotrain.model.pooling"),
+        *("ClsPooling", "os.system", "builtins.eval", "builtins.exec", "subprocess.Popen"),
+        *("runpy.run_path", "torch.load", "torch.hub.load", "pickle.loads"),
+        "hydra.utils.instantiate",
         # imported in a module of the package, not defined there
-        *(
-            "isotrain.build.instantiate",
-            "isotrain.runs.record.subprocess",
-        ),
-        *(
-            "isotrain.model.pooling.nn.Module",
-            "isotrain.model.pooling.torch.load",
-        ),
+        *("isotrain.build.instantiate", "isotrain.runs.record.subprocess"),
+        *("isotrain.model.pooling.nn.Module", "isotrain.model.pooling.torch.load"),
         "isotrain.runs.record.subprocess.run",
         # defined there, but inside of something
         "isotrain.model.pooling.ClsPooling.forward",
-        *(
-            "isotrain.model.pooling.ClsPooling.__init__",
-            "isotrain.model.pooling.ClsPooling.__init__.__globals__",
-        ),
+        "isotrain.model.pooling.ClsPooling.__init__",
+        "isotrain.model.pooling.ClsPooling.__init__.__globals__",
         *("isotrain.model.pooling.__builtins__", "isotrain.model.pooling.__builtins__.eval"),
-        *(
-            "isotrain.model.pooling.__loader__",
-            "isotrain.model.pooling.__dict__",
-            "isotrain.__path__",
-        ),
-        "isotrain.config.targets.OF_LIBRARIES",
+        *("isotrain.model.pooling.__loader__", "isotrain.model.pooling.__dict__"),
+        *("isotrain.__path__", "isotrain.config.targets.OF_LIBRARIES"),
         # near misses of the patterns
         *("torch.optim.adamw", "torch.optim.lr_scheduler.LambdaLR", "torch.optim.AdamW.step"),
         *("torch.optim.AdamW\n", "torch.optim.AdamW ", "xtorch.optim.AdamW", "torchxoptim.AdamW"),
@@ -80,11 +54,8 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
         *("pytorch_lightning.loggers.csv_logs.os.system", "pytorch_lightning.loggers.wandb"),
         # like the name of the package
         *("isotrainx.poolers.ClsPooling", "isotrain/poolers.ClsPooling", "isotrain-x.a"),
-        *(
-            "../isotrain.model.pooling.ClsPooling",
-            "isotrain..poolers.ClsPooling",
-            "isotrain.model.pooling:x",
-        ),
+        *("../isotrain.model.pooling.ClsPooling", "isotrain..poolers.ClsPooling"),
+        "isotrain.model.pooling:x",
     ],
 )
 def test_nothing_else_is_allowed(target):
@@ -111,19 +82,6 @@ def test_the_variable_allows_whole_names_of_packages_alone(package, monkeypatch,
     module = package("def part():\n    pass\n")
     monkeypatch.setenv("ISOTRAIN_ALLOW", allow.format(module.partition(".")[0]))
     assert not is_allowed(f"{module}.part")
-
-
-def test_asking_about_a_name_inside_a_module_imports_nothing_heavy():
-    """Looking for `isotrain.run.os` imports `isotrain.run`, seconds of torch."""
-    code = (
-        "import sys; from isotrain.config.targets import is_allowed\n"
-        "assert not is_allowed('isotrain.run.os.system')\n"
-        "print(sorted({'torch', 'transformers', 'pytorch_lightning'} & set(sys.modules)))"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
-    )
-    assert found.stdout.strip() == "[]"
 
 
 def test_every_node_with_a_target_is_found_whatever_it_lies_in():

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 
 import pytest
 from omegaconf import OmegaConf
@@ -55,13 +54,6 @@ def ended(pid):
         return True
 
 
-def soon(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_what_a_process_is_given(job, tmp_path, monkeypatch):
     monkeypatch.setenv(JOB, "another")  # of a job that starts a job
     file, log = tmp_path / "job.json", tmp_path / "job.log"
@@ -80,16 +72,18 @@ def test_what_a_process_is_given(job, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("at_once", "code"), [(False, signal.SIGTERM), (True, signal.SIGKILL)])
-def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(job, tmp_path, at_once, code):
+def test_a_stop_reaches_the_process_and_at_once_its_ranks_too(
+    job, tmp_path, eventually, at_once, code
+):
     log = tmp_path / "log"
     process = start_job(job, tmp_path / "f", log, fresh([sys.executable, "-c", WAIT]))
-    soon(lambda: last_lines(log))
+    eventually(lambda: last_lines(log))
     rank = int(last_lines(log)[0])
     try:
         stop_job(process, at_once)
         assert process.wait(30) == -code
         if at_once:
-            soon(lambda: ended(rank))
+            eventually(lambda: ended(rank))
         else:
             assert not ended(rank)  # a job stops its ranks itself, after the checkpoint
         stop_job(process, at_once)  # nothing to stop is nothing wrong

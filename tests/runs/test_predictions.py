@@ -17,14 +17,6 @@ from isotrain.runs.predictions import Predictions, path_of, read_predictions, wr
 floats = st.floats(-1e6, 1e6, width=32)
 
 
-@pytest.fixture(autouse=True)
-def threads():
-    """A run may set the number of threads of the process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @given(st.dictionaries(st.integers(0, 2**24), st.tuples(floats, floats), min_size=1, max_size=9))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
