@@ -7,6 +7,7 @@ import signal
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from isotrain import run as run_module
 from isotrain.pages.show import show_run
@@ -14,6 +15,7 @@ from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots
+from isotrain.training.module import FineTuning
 from tests.stopped_runs import fail, stopped
 
 NULLS = [f"partition_null_{name}" for name in ("low", "median", "high")]
@@ -56,6 +58,12 @@ def finished(composed, overrides, tmp_path_factory):
     return cfg, scores, folder_of(cfg, "cluster_pca")
 
 
+@pytest.fixture
+def of_rte(composed, small, tmp_path):
+    """`of_rte("seed=1")`: the configuration of a small run below the folder of the test."""
+    return lambda *more: composed(*small, "task=rte", f"output_dir={tmp_path}", *more)
+
+
 def test_files(finished):
     _, _, folder = finished
     assert {path.name for path in folder.iterdir()} == {
@@ -72,18 +80,15 @@ def test_files(finished):
     assert list(read_snapshots(folder)) == [0, 3, 5]
 
 
-def test_the_page_is_drawn_unless_it_is_not_wanted(composed, small, tmp_path):
-    cfg = composed(
-        *(*small, "task=rte", "report=true", "trainer.max_steps=1", "checkpoint.final=false"),
-        *(f"output_dir={tmp_path}", "metric=[isoscore]"),
-    )
+def test_the_page_is_drawn_unless_it_is_not_wanted(of_rte):
+    short = ("trainer.max_steps=1", "checkpoint.final=false", "metric=[isoscore]")
+    cfg = of_rte("report=true", *short)
     run(cfg, "none", show=show_run)
     folder = folder_of(cfg, "none")
     assert "isoscore" in (folder / "report.html").read_text(encoding="utf-8")
     assert list((folder / "figures").iterdir())
-    without = composed(*small, "task=rte", "report=false", f"output_dir={tmp_path}")
-    with_page = composed(*small, "task=rte", "report=true", f"output_dir={tmp_path}")
-    assert folder_of(without, "none") == folder_of(with_page, "none"), "no number depends on it"
+    without = of_rte("report=false", *short)
+    assert folder_of(without, "none") == folder, "no number depends on it"
 
 
 def test_result(finished):
@@ -116,8 +121,6 @@ def test_result(finished):
 
 
 def test_the_stored_configuration_is_the_one_that_ran(finished):
-    from omegaconf import OmegaConf
-
     cfg, _, folder = finished
     stored = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
     result = json.loads((folder / "result.json").read_text())
@@ -149,16 +152,9 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
     ("max_steps", "interval", "steps"),
     [(12, "1.0", [0, 12]), (24, "1.0", [0, 12, 24]), (4, "1.0", [0, 4]), (6, "3", [0, 3, 6])],
 )
-def test_every_evaluation_comes_once(composed, small, tmp_path, max_steps, interval, steps):
-    cfg = composed(
-        *small,
-        "task=rte",
-        "trainer.max_epochs=2",
-        f"trainer.max_steps={max_steps}",
-        f"trainer.val_check_interval={interval}",
-        f"output_dir={tmp_path}",
-        "metric=[isoscore]",
-    )
+def test_every_evaluation_comes_once(of_rte, max_steps, interval, steps):
+    lengths = ("trainer.max_epochs=2", f"trainer.max_steps={max_steps}")
+    cfg = of_rte(*lengths, f"trainer.val_check_interval={interval}", "metric=[isoscore]")
     run(cfg, "none")
     rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == steps
@@ -190,12 +186,8 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
     assert len([r for r in read_records(folder / "metrics.jsonl") if "test/loss" in r]) == 1
 
 
-def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
-    composed, small, tmp_path, monkeypatch
-):
-    from isotrain.training.module import FineTuning
-
-    cfg = composed(*small, "task=rte", "trainer.max_steps=3", f"output_dir={tmp_path}")
+def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(of_rte, monkeypatch):
+    cfg = of_rte("trainer.max_steps=3")
     original = FineTuning.training_step
 
     def explode(self, batch, batch_idx):
@@ -217,11 +209,8 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
 
-def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
-    composed, small, tmp_path, monkeypatch, capsys
-):
-    one_step = ("task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
-    cfg = composed(*small, *one_step, "report=true")
+def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, capsys):
+    cfg = of_rte("metric=[]", "trainer.max_steps=1", "report=true")
     folder = folder_of(cfg, "none")
 
     def explode(*_):
@@ -240,10 +229,8 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_run_gives_the_signal_handlers_back(composed, small, tmp_path, monkeypatch, fails):
-    from isotrain.training.module import FineTuning
-
-    cfg = composed(*small, "task=rte", "metric=[]", "trainer.max_steps=1", f"output_dir={tmp_path}")
+def test_a_run_gives_the_signal_handlers_back(of_rte, monkeypatch, fails):
+    cfg = of_rte("metric=[]", "trainer.max_steps=1")
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def explode(*_):
@@ -267,15 +254,8 @@ def test_a_run_gives_the_signal_handlers_back(composed, small, tmp_path, monkeyp
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
-    cfg = composed(
-        *small,
-        "task=rte",
-        "metric=[]",
-        "checkpoint.final=false",
-        "trainer.max_steps=2",
-        f"output_dir={tmp_path}",
-    )
+def test_without_metrics_test_labels_and_checkpoint(of_rte):
+    cfg = of_rte("metric=[]", "checkpoint.final=false", "trainer.max_steps=2")
     scores = run(cfg, "none")
     folder = folder_of(cfg, "none")
     assert {path.name for path in folder.iterdir()} == {
@@ -289,39 +269,30 @@ def test_without_metrics_test_labels_and_checkpoint(composed, small, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["cross", "bi"])
-def test_a_graded_task(composed, small, tmp_path, form):
-    cfg = composed(
-        *small,
-        "task=stsb",
-        f"task.form={form}",
-        "trainer.max_steps=3",
-        f"output_dir={tmp_path}",
-        "isotropy=mean",
-        "metric=[isoscore]",
-    )
+def test_a_graded_task(of_rte, form):
+    graded = ("task=stsb", f"task.form={form}", "isotropy=mean")
+    cfg = of_rte(*graded, "trainer.max_steps=3", "metric=[isoscore]")
     scores = run(cfg, "mean")
     for key in ("val/spearman", "val/pearson", "test/spearman"):
         assert -1 <= scores[key] <= 1
 
 
-def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(
-    composed, small, tmp_path, capsys
-):
-    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
-    without = composed(*base, "checkpoint.final=false")
+def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(of_rte, capsys):
+    base = ("trainer.max_steps=1", "metric=[]")
+    without = of_rte(*base, "checkpoint.final=false")
     scores = run(without, "none")
     folder = folder_of(without, "none")
     assert not (folder / "last.ckpt").exists()
     capsys.readouterr()
-    assert run(composed(*base), "none", show=show_run) == scores
+    assert run(of_rte(*base), "none", show=show_run) == scores
     assert "it kept no last.ckpt (checkpoint.final=false), and rerun=true" in _printed(capsys)
     assert run(without, "none", show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys), "nobody asked for it"
-    assert run(composed(*base, "rerun=true"), "none") == scores
+    assert run(of_rte(*base, "rerun=true"), "none") == scores
     assert (folder / "last.ckpt").is_file(), "in the same folder"
     (folder / "last.ckpt").unlink()  # by its owner, to make room
     capsys.readouterr()
-    assert run(composed(*base), "none", show=show_run) == scores
+    assert run(of_rte(*base), "none", show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys)
 
 
@@ -329,10 +300,10 @@ def _printed(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_a_failed_rerun_leaves_nothing_of_the_run_before(composed, small, tmp_path, monkeypatch):
-    base = (*small, "task=rte", "trainer.max_steps=1", "metric=[]", f"output_dir={tmp_path}")
-    run(composed(*base), "arm")
-    cfg = composed(*base, "rerun=true")
+def test_a_failed_rerun_leaves_nothing_of_the_run_before(of_rte, monkeypatch):
+    base = ("trainer.max_steps=1", "metric=[]")
+    run(of_rte(*base), "arm")
+    cfg = of_rte(*base, "rerun=true")
     stopped(cfg, monkeypatch, "validation_step", 1, fail)
     folder = folder_of(cfg, "arm")
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
@@ -360,8 +331,6 @@ def test_changed_data_are_another_run_and_moved_data_are_not(
 
 
 def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):
-    from omegaconf import OmegaConf
-
     cfg, _, _ = finished
     asked = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio"]}})
     run(asked, "cluster_pca", show=show_run)

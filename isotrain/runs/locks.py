@@ -6,10 +6,14 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
+from isotrain.runs.shapes import COUNT, misfit
+
+SIGNATURE = {"pid": range(2, 2**31), "host": str, "n": COUNT}  # below 1 are process groups
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
@@ -48,13 +52,11 @@ def sign(lock: int, n: int = 1) -> None:
 
 def owner(path: Path) -> Owner | None:
     """The process that signed a lock and holds it; None where there is none."""
-    try:
-        if not is_locked(path):
-            return None
-        found = Owner(**json.loads(path.read_text(encoding="utf-8")))
-        return found if found.pid > 1 else None  # 0 and below name process groups
-    except (OSError, ValueError, TypeError):  # it has just ended, or just begun
-        return None
+    with suppress(OSError, ValueError, TypeError, RecursionError):  # just ended, or just begun
+        if is_locked(path):
+            signed = json.loads(path.read_text(encoding="utf-8"))
+            return None if misfit(signed, SIGNATURE) else Owner(**signed)
+    return None
 
 
 def is_locked(path: Path) -> bool:

@@ -55,7 +55,9 @@ def test_a_rerun_is_judged_by_its_own_record(tmp_path, code, n_unfinished):
         assert pool.run([job]) == n_unfinished
 
 
-@pytest.mark.parametrize(("pid", "known"), [(77, (77, "here", 2)), (-1, None), ("x", None)])
+@pytest.mark.parametrize(
+    ("pid", "known"), [(77, (77, "here", 2)), (-1, None), ("x", None), (2.5, None)]
+)
 def test_a_call_is_a_process_and_no_group(tmp_path, monkeypatch, pid, known):
     monkeypatch.setattr("isotrain.runs.locks.is_locked", lambda path: True)
     (tmp_path / "lock").write_text(json.dumps({"pid": pid, "n": 2, "host": "here"}))
