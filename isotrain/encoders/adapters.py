@@ -84,7 +84,7 @@ def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
     """Add adapters, freeze everything else, and return the names of trained parameters."""
     from peft import inject_adapter_in_model
 
-    model = _model(encoder)
+    model = encoder.model
     try:
         inject_adapter_in_model(config, model)
     except ValueError as error:

@@ -92,14 +92,12 @@ class FrozenPrefix:
         """Compute the states of a group, unless those on disk match their checksum."""
         members = self.groups[group]
         spans = [slice(self.starts[number], self.starts[number + 1]) for number in members]
-        if self.checksums[group] == _checksum([self.states[span] for span in spans]):
-            self._sound.add(group)
-            return
-        ids, types = zip(*(self.sequences[number] for number in members), strict=True)
-        states = self.compute(ids, types).float().cpu().numpy()
-        for state, span in zip(states, spans, strict=True):
-            self.states[span] = state[: span.stop - span.start]
-        self.checksums[group] = _checksum([self.states[span] for span in spans])
+        if self.checksums[group] != _checksum([self.states[span] for span in spans]):
+            ids, types = zip(*(self.sequences[number] for number in members), strict=True)
+            states = self.compute(ids, types).float().cpu().numpy()
+            for state, span in zip(states, spans, strict=True):
+                self.states[span] = state[: span.stop - span.start]
+            self.checksums[group] = _checksum([self.states[span] for span in spans])
         self._sound.add(group)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from isotrain.encoders.attention import Packing
 from isotrain.encoders.base import Encoder
@@ -135,11 +136,10 @@ class TransformerEncoder(Encoder):
         self, level: int, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]]
     ) -> Tensor:
         """States `[A, T, D]` of sequences after block `level`, in each module's current mode."""
-        longest = max(map(len, ids))
 
         def padded(lists: Sequence[Sequence[int]], fill: int) -> Tensor:
-            rows = [[*row, *[fill] * (longest - len(row))] for row in lists]
-            return torch.tensor(rows, device=self.model.device)
+            rows = [torch.tensor(row) for row in lists]
+            return pad_sequence(rows, batch_first=True, padding_value=fill).to(self.model.device)
 
         given = {"input_ids": padded(ids, self.tokenizer.pad_token_id)}
         given["attention_mask"] = padded([[1] * len(row) for row in ids], 0)

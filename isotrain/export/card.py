@@ -42,12 +42,11 @@ class Scored(NamedTuple):
 def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
     """The named scores on dev and test, the monitored one first in each."""
     monitored = str(run.result["monitor"]).rpartition("/")[2]
-    found = []
-    for key, value in run.result["scores"].items():
+    scores, found = run.result["scores"], []
+    for key, value in scores.items():
         stage, _, name = key.partition("/")
         if stage in SPLITS and name in names:
             split = SPLITS[stage]
-            scores = run.result["scores"]
             n_examples = int(scores.get(f"{stage}/n_rows", run.result["n_rows"].get(split, 0)))
             interval = accuracy_interval(key, value, n_examples) or _interval(run, split, name)
             found.append(Scored(split, name, float(value), interval, n_examples))

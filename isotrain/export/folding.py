@@ -78,9 +78,6 @@ def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) 
     return affine
 
 
-Rows = Callable[[Tensor], Tensor]
-
-
 def layer_sites(rebuilt: Rebuilt) -> list[str]:
     """Sites with a layer other than the identity, in the order of the forward pass."""
     model = rebuilt.model
@@ -151,7 +148,7 @@ def head_map(rebuilt: Rebuilt) -> Affine:
     return affine_of(lambda x_ND: head(x_ND[:, None]), pooled_BD, name)
 
 
-def in_double(module: nn.Module) -> Rows:
+def in_double(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """A module in evaluation mode as a function of float64 embeddings; it is not modified."""
     copy = deepcopy(module).double().eval()
 

@@ -35,7 +35,6 @@ class Rebuilt:
 
     model: IsotropicModel
     task: Task
-    tokenizer: Any
     texts: list[tuple[list[str], ...]]  # the task's tokenizer input, one entry per sequence
     max_length: int
     batch: Batch
@@ -113,7 +112,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
         "the model of a run is tried in float32 and in float64, which failed; a layer or head of "
         "your own must keep the dtype of what it is given"
     ):
-        return Rebuilt(model, task, tokenizer, heard.texts, longest, batch, *_tried(model, batch))
+        return Rebuilt(model, task, heard.texts, longest, batch, *_tried(model, batch))
 
 
 @torch.no_grad()

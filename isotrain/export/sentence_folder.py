@@ -187,7 +187,7 @@ def _module(rebuilt: Rebuilt, site: Literal["pooled", "tokens"], isotropy: DictC
     arguments = {key: value for key, value in node.items() if key not in OF_HYDRA}
     added = ()
     if site == "tokens" and rebuilt.model.rows == "no_special":
-        added = tuple(sorted(set(rebuilt.tokenizer("")["input_ids"])))
+        added = tuple(sorted(set(rebuilt.model.encoder.tokenizer("")["input_ids"])))
     made = IsotropyLayer(
         str(isotropy["_target_"]), arguments, rebuilt.model.encoder.width, site, added
     )

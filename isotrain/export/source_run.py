@@ -41,8 +41,6 @@ def read_run(folder: Path) -> SourceRun:
     path = folder / "result.json"
     result = read_result(folder)
     config = result.get("config", {})
-    for key in NEEDED if result.get("status") == "finished" and "checkpoint" in config else ():
-        result[key]
     if "checkpoint" not in config:
         raise CannotExportError(f"there is no record of a training run in {folder}; {WANTED}")
     if result["status"] != "finished":
@@ -50,6 +48,8 @@ def read_run(folder: Path) -> SourceRun:
             f"a run must be finished, that of {folder} is {result['status']}; give its command "
             "again until it ends"
         )
+    for key in NEEDED:
+        result[key]  # DamagedError without it
     with refusing(f"the configuration in {path} must be one that isotrain wrote; {WANTED}"):
         cfg = read_job(path).cfg
         whole = plain(cfg)

@@ -173,7 +173,7 @@ def write_tokenizer(folder: Path, rebuilt: Rebuilt) -> None:
     It gives segments (`token_type_ids`) where the encoder of the run was given them, and nowhere
     else: a model with one table for words and segments would take them for words.
     """
-    tokenizer = deepcopy(rebuilt.tokenizer)
+    tokenizer = deepcopy(rebuilt.model.encoder.tokenizer)
     segments = ["token_type_ids"] if rebuilt.takes_segments else []
     kept = {
         "model_max_length": rebuilt.max_length,

@@ -50,22 +50,16 @@ def encode_pairs(
         token_spans = None
         if spans is not None:
             found: list[Span] = []
-            for sentence, (start, end) in enumerate(spans[i]):
-                e, text = encoded[0 if is_cross else sentence], sentence if is_cross else 0
-                inside = [
-                    token
-                    for token, ((first, stop), owner) in enumerate(
-                        zip(e["offset_mapping"][i], e.sequence_ids(i), strict=True)
-                    )
-                    if owner == text and first < end and stop > start
-                ]
-                if not inside:
+            for sentence, span in enumerate(spans[i]):
+                whole, text = (encoded[0], sentence) if is_cross else (encoded[sentence], 0)
+                tokens = _tokens_of(whole, i, text, span)
+                if not tokens:
                     raise ValueError(
                         f"row {i}: the target in sentence {sentence + 1} "
                         f"({pairs[i][sentence]!r}) is not among the max_length={max_length} "
                         "tokens that are kept; raise task.max_length"
                     )
-                found.append((inside[0], inside[-1] + 1))
+                found.append((tokens[0], tokens[-1] + 1))
             token_spans = [found] if is_cross else [[span] for span in found]
         examples.append(
             Example(
@@ -78,3 +72,13 @@ def encode_pairs(
             )
         )
     return examples
+
+
+def _tokens_of(encoded: Any, i: int, text: int, span: Span) -> list[int]:
+    """Tokens of row i that overlap a character span of its text number `text`."""
+    offsets = zip(encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True)
+    return [
+        token
+        for token, ((first, stop), owner) in enumerate(offsets)
+        if owner == text and first < span[1] and stop > span[0]
+    ]
