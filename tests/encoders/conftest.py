@@ -74,20 +74,24 @@ def gpt2():
 FAMILIES = {"bert": bert, "distilbert": distilbert, "roberta": roberta, "gpt2": gpt2}
 
 
+def saving(families, tmp_path_factory):
+    """`save(name)`: the folder of a random model and its tokenizer, made once."""
+
+    @functools.cache
+    def save(name):
+        folder = tmp_path_factory.mktemp(name)
+        torch.manual_seed(0)
+        for part in families[name]():
+            part.save_pretrained(folder)
+        return folder
+
+    return save
+
+
 @pytest.fixture(scope="session")
 def save_family(tmp_path_factory):
     """`save_family("gpt2")`: the folder of a model and its tokenizer, the same for a session."""
-    saved = {}
-
-    def save(name):
-        if name not in saved:
-            saved[name] = folder = tmp_path_factory.mktemp(name)
-            torch.manual_seed(0)
-            for part in FAMILIES[name]():
-                part.save_pretrained(folder)
-        return saved[name]
-
-    return save
+    return saving(FAMILIES, tmp_path_factory)
 
 
 @pytest.fixture(params=FAMILIES)

@@ -27,12 +27,13 @@ from transformers import (
 )
 
 from isotrain.build import isotropic_model
+from isotrain.cli import main
 from isotrain.config.compose import plain, read_job
 from isotrain.export.rebuilt import dev_rows, made, model_of
 from isotrain.runs.files import write_json
 from isotrain.training.data import collate
 from isotrain.training.requirements import data_revision
-from tests.encoders.conftest import FAMILIES, SIZES, word_pieces
+from tests.encoders.conftest import FAMILIES, SIZES, saving, word_pieces
 from tests.stopped_runs import save_weights
 
 
@@ -114,20 +115,39 @@ def loaded():
     return compute
 
 
+@pytest.fixture
+def export():
+    """`export(run)`: the folder of an export that succeeds."""
+
+    def to_folder(run, form="transformers"):
+        assert main(["export", str(run), "--format", form]) == 0
+        return run / "export" / form
+
+    return to_folder
+
+
+def same_logits(found_BC, known):
+    """Whether logits are those of a run, to 1e-6 of the largest or 1."""
+    scale = max(1.0, float(known.output.logits.abs().max()))
+    torch.testing.assert_close(found_BC, known.output.logits, rtol=0, atol=1e-6 * scale)
+
+
+@pytest.fixture
+def exported_as_run(export, of_the_run, loaded):
+    """`exported_as_run(run, "cls")`: an export whose logits are those of the run, and the run."""
+
+    def check(run, pooling):
+        folder, known = export(run), of_the_run(run)
+        same_logits(loaded(folder, known.columns, pooling), known)
+        return folder, known
+
+    return check
+
+
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
     """`saved("gpt2")`: the folder of a random model and its tokenizer."""
-    folders = {}
-
-    def save(name):
-        if name not in folders:
-            folders[name] = folder = tmp_path_factory.mktemp(name)
-            torch.manual_seed(0)
-            for part in ALL[name]():
-                part.save_pretrained(folder)
-        return folders[name]
-
-    return save
+    return saving(ALL, tmp_path_factory)
 
 
 @pytest.fixture

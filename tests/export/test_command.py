@@ -56,14 +56,11 @@ def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no record of a training run" in refused(capsys, empty)
-    (empty / "result.json").write_text("{")
-    told = refused(capsys, empty)
-    assert told.startswith(f"isotrain: this cannot run {empty / 'result.json'} is damaged (")
-    assert "DamagedError" not in told
-    (empty / "result.json").write_text("[]")
-    told = refused(capsys, empty)
-    assert told.startswith(f"isotrain: this cannot run {empty / 'result.json'} is damaged (")
-    assert "DamagedError" not in told
+    for damaged in ("{", "[]"):
+        (empty / "result.json").write_text(damaged)
+        told = refused(capsys, empty)
+        assert told.startswith(f"isotrain: this cannot run {empty / 'result.json'} is damaged (")
+        assert "DamagedError" not in told
     (empty / "result.json").write_text('{"status": "finished", "config": {"analysis": 1}}')
     assert "no record of a training run" in refused(capsys, empty)
     changed(run, status="running")
@@ -126,8 +123,7 @@ def test_a_folder_of_others_is_never_replaced(run, capsys, tmp_path):
     theirs = tmp_path / "to" / "transformers"
     theirs.mkdir(parents=True)
     (theirs / "thesis.txt").write_text("years of work")
-    told = refused(capsys, run, "--to", str(theirs.parent))
-    assert "must be an earlier export" in told
+    assert "must be an earlier export" in refused(capsys, run, "--to", str(theirs.parent))
     assert files_of(theirs.parent)
     file = tmp_path / "file"
     file.write_text("")

@@ -7,12 +7,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
-from isotrain.cli import main
 from isotrain.export.folding import NotAffineError, check_layers, layer_sites
 from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import rebuild
 from isotrain.export.source_run import read_run
 from isotrain.export.transformers_folder import linear_head, write_transformers
+from tests.export.conftest import same_logits
 
 AFFINE = {
     *("all_but_the_top", "anti_clip", "batch_norm", "clip", "frozen_zca", "group_whitening"),
@@ -25,11 +25,6 @@ CLUSTERS = {
 }
 OTHERS = {"cut_tails", "published"}  # bounds; batch-mates
 FEW = {"all_but_the_top": ["isotropy.n_components=2"], "iter_norm": ["isotropy.group_size=8"]}
-
-
-def same_logits(found_BC, known):
-    scale = max(1.0, float(known.output.logits.abs().max()))
-    torch.testing.assert_close(found_BC, known.output.logits, rtol=0, atol=1e-6 * scale)
 
 
 def options(name):
@@ -52,12 +47,10 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
 
 @pytest.mark.parametrize("task", ["rte", "stsb"])
 def test_the_bare_encoder_with_an_amplifiers_head_predicts_what_the_run_does(
-    made_run, of_the_run, task
+    made_run, export, of_the_run, task
 ):
     run = made_run(f"task={task}", "isotropy=anti_clip", "metric=[]")
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    known = of_the_run(run)
-    head = load_file(run / "export" / "transformers" / "head.safetensors")
+    head, known = load_file(export(run) / "head.safetensors"), of_the_run(run)
     rows = known.output.site_embeddings["pooled"]
     found_BC = rows.before.double() @ head["weight"].double().T + head["bias"].double()
     same_logits(found_BC.to(known.output.logits), known)
@@ -115,16 +108,14 @@ SEVERAL = ("tiny", "bert", "left", "roberta", "xlm-roberta", "camembert", "disti
     ("family", "task"),
     [*((family, "rte") for family in SEVERAL), ("gpt2", "stsb"), ("tiny", "stsb"), ("tiny", "wic")],
 )
-def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, family, task):
+def test_every_family_gives_the_logits_of_its_run(made_run, exported_as_run, family, task):
     pooling = POOLING.get(family, "cls")
     run = made_run(
         *(f"task={task}", "isotropy=zca", "site=[tokens,pooled]", "metric=[]"),
         *(f"pooling={pooling}", *["task.prompt=none"] * (task == "wic")),
         family=family,
     )
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    folder, known = run / "export" / "transformers", of_the_run(run)
-    same_logits(loaded(folder, known.columns, pooling), known)
+    folder, _ = exported_as_run(run, pooling)
     names = {"rte": "entailment, not_entailment", "stsb": "score", "wic": "False, True"}
     assert f"print(logits)  # {names[task]}\n" in (folder / "README.md").read_text()
     assert (folder / "model.safetensors").is_file()
@@ -132,44 +123,37 @@ def test_every_family_gives_the_logits_of_its_run(made_run, of_the_run, loaded, 
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_a_cut_encoder_is_exported_cut(made_run, of_the_run, loaded, family):
+def test_a_cut_encoder_is_exported_cut(made_run, exported_as_run, family):
     pooling = POOLING.get(family, "cls")
     more = ("encoder.n_blocks=1", f"pooling={pooling}", "isotropy=zca", "metric=[]")
     run = made_run("task=rte", *more, family=family)
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    folder, known = run / "export" / "transformers", of_the_run(run)
+    folder, known = exported_as_run(run, pooling)
     assert AutoConfig.from_pretrained(folder).num_hidden_layers == known.model.encoder.n_blocks == 1
-    same_logits(loaded(folder, known.columns, pooling), known)
 
 
-def test_what_is_written_gives_the_segments_of_the_run_and_pads_at_the_right(made_run):
+def test_what_is_written_gives_the_segments_of_the_run_and_pads_at_the_right(made_run, export):
     run = made_run("task=rte", "metric=[]", "data.hypothesis_only=true", family="left")
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    tokenizer = AutoTokenizer.from_pretrained(run / "export" / "transformers")
+    tokenizer = AutoTokenizer.from_pretrained(export(run))
     given = tokenizer(["a", "a bank"], ["b", "b"], padding=True)
     assert given["token_type_ids"][0] == [0, 0, 0, 1, 1, 0]
     assert given["attention_mask"][0] == [1, 1, 1, 1, 1, 0]
 
 
-def test_a_long_text_is_cut_where_the_run_cut_it(made_run, of_the_run, loaded):
+def test_a_long_text_is_cut_where_the_run_cut_it(made_run, exported_as_run):
     run = made_run("task=rte", "metric=[]", "task.max_length=9", family="tiny")
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    folder, known = run / "export" / "transformers", of_the_run(run)
+    folder, known = exported_as_run(run, "cls")
     whole = AutoTokenizer.from_pretrained(folder)(*known.columns, truncation=False)["input_ids"]
     assert min(map(len, whole)) > 9
     assert known.batch.input_ids.shape[1] == 9
-    same_logits(loaded(folder, known.columns, "cls"), known)
 
 
-def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, of_the_run, loaded):
+def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, exported_as_run):
     """Its end-of-text token ends sentences and pads."""
     short = ("data.hypothesis_only=true", "task.max_length=40")
     run = made_run("task=rte", "pooling=last", "metric=[]", *short, family="gpt2")
-    known = of_the_run(run)
+    _, known = exported_as_run(run, "last")
     lengths = known.batch.attention_mask.sum(dim=1)
     assert lengths.min() < lengths.max(), "rows of different lengths are padded"
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    same_logits(loaded(run / "export" / "transformers", known.columns, "last"), known)
 
 
 @pytest.mark.parametrize(
@@ -180,25 +164,22 @@ def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, of_the_run, loaded
     ],
 )
 def test_without_a_linear_head_the_encoder_is_written(
-    made_run, of_the_run, loaded, capsys, overrides, told
+    made_run, export, of_the_run, loaded, capsys, overrides, told
 ):
     run = made_run(*overrides, "metric=[]", family="tiny")
-    assert main(["export", str(run), "--format", "transformers"]) == 0
+    folder = export(run)
     printed = " ".join(capsys.readouterr().out.split())
     assert f"the encoder alone, without head and isotropy layer: {told}" in printed
     known = of_the_run(run)
     texts = known.columns if "task=wic" in overrides else [[*known.columns[0], *known.columns[1]]]
     expected = known.states[known.batch.attention_mask.bool()]
     scale = max(1.0, float(expected.abs().max()))
-    found = loaded(run / "export" / "transformers", texts)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * scale)
+    torch.testing.assert_close(loaded(folder, texts), expected, rtol=0, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("adapter", ["lora", "ia3"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_adapters_are_put_into_the_weights(made_run, of_the_run, loaded, adapter, pooling):
+def test_adapters_are_put_into_the_weights(made_run, exported_as_run, adapter, pooling):
     run = made_run("task=rte", f"peft={adapter}", f"pooling={pooling}", "metric=[]", family="left")
-    known = of_the_run(run)
+    _, known = exported_as_run(run, pooling)
     assert any(adapter in name for name, _ in known.model.named_parameters())
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    same_logits(loaded(run / "export" / "transformers", known.columns, pooling), known)

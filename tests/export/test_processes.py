@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.cli import main
-
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
@@ -56,9 +54,8 @@ assert ("isotrain" in sys.modules) == TRUSTED
 
 
 def in_a_process(folder, text):
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
-        "HF_HUB_OFFLINE": "1"
-    }
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment = {**kept, "HF_HUB_OFFLINE": "1"}
     if "TRUSTED=True" in text:
         environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, "-c", text]
@@ -70,11 +67,10 @@ def in_a_process(folder, text):
     ("family", "pooling"), [("tiny", "cls"), ("distilbert", "mean"), ("gpt2", "last")]
 )
 def test_the_code_of_the_card_gives_the_logits_of_the_run(
-    made_run, of_the_run, tmp_path, family, pooling
+    made_run, export, of_the_run, tmp_path, family, pooling
 ):
     run = made_run("task=rte", "isotropy=zca", f"pooling={pooling}", "metric=[]", family=family)
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    card = (run / "export" / "transformers" / "README.md").read_text()
+    card = (export(run) / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
     known = of_the_run(run)
     content = [code, known.columns, known.output.logits.tolist()]
@@ -83,33 +79,29 @@ def test_the_code_of_the_card_gives_the_logits_of_the_run(
 
 
 @pytest.fixture
-def exported(made_run, of_the_run, tmp_path):
-    """`exported(overrides, family)`: a folder with `folder` and the cosines of the run."""
+def elsewhere(made_run, export, of_the_run, tmp_path):
+    """`elsewhere(overrides)`: a place with an export in `folder` and the cosines of its run."""
 
-    def export(*overrides, family):
-        form = "sentence-transformers"
-        run = made_run("metric=[]", *overrides, family=family)
-        assert main(["export", str(run), "--format", form]) == 0
-        known = of_the_run(run)
-        place = tmp_path / "elsewhere"
+    def export_there(*overrides):
+        run = made_run(
+            *("task=stsb", "task.form=bi", "pooling=mean", "metric=[]", *overrides), family="tiny"
+        )
+        known, place = of_the_run(run), tmp_path / "elsewhere"
         place.mkdir()
-        (run / "export" / form).rename(place / "folder")
+        export(run, "sentence-transformers").rename(place / "folder")
         with torch.no_grad():
             cosines = known.model.float()(known.batch).logits[:, 0]
         torch.save((list(known.columns), cosines), place / "known.pt")
         return place
 
-    return export
+    return export_there
 
 
 @pytest.mark.parametrize("isotropy", ["none", "clip"])
-def test_plain_sentence_transformers_give_the_cosines_of_the_run(exported, isotropy):
-    overrides = ("task=stsb", "task.form=bi", "pooling=mean", f"isotropy={isotropy}")
-    place = exported(*overrides, family="tiny")
-    in_a_process(place, "TRUSTED=False\n" + WITHOUT + COMPARE)
+def test_plain_sentence_transformers_give_the_cosines_of_the_run(elsewhere, isotropy):
+    in_a_process(elsewhere(f"isotropy={isotropy}"), "TRUSTED=False\n" + WITHOUT + COMPARE)
 
 
-def test_sentence_transformers_take_the_layer_of_isotrain_where_it_is_installed(exported):
-    overrides = ("task=stsb", "task.form=bi", "pooling=mean", "isotropy=cluster_pca")
-    place = exported(*overrides, "site=[tokens]", family="tiny")
+def test_sentence_transformers_take_the_layer_of_isotrain_where_it_is_installed(elsewhere):
+    place = elsewhere("isotropy=cluster_pca", "site=[tokens]")
     in_a_process(place, "TRUSTED=True\n" + COMPARE)

@@ -13,6 +13,7 @@ from isotrain.cli import main
 from isotrain.export import sentence_folder
 from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
 
+FORM = "sentence-transformers"
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
 CLUSTERS = ("isotropy=cluster_pca", "isotropy.n_clusters=3", "isotropy.n_components=1")
 PLAIN, FOLDED = ["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense", "Dense"]
@@ -44,11 +45,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_vectors_and_the_score_are_those_of_the_run(made_run, of_the_run, case):
+def test_the_vectors_and_the_score_are_those_of_the_run(made_run, export, of_the_run, case):
     overrides, family, modules = CASES[case]
     run = made_run(*STSB, *overrides, family=family)
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
-    folder = run / "export" / "sentence-transformers"
+    folder = export(run, FORM)
     written = json.loads((folder / "modules.json").read_text())
     assert [entry["type"].rpartition(".")[2] for entry in written] == modules
     trusted = "IsotropyLayer" in modules
@@ -70,17 +70,14 @@ def test_the_vectors_and_the_score_are_those_of_the_run(made_run, of_the_run, ca
 
 
 @pytest.fixture
-def written(made_run):
-    run = made_run(*STSB, "pooling=mean", *CLUSTERS)
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
-    return run / "export" / "sentence-transformers"
+def written(made_run, export):
+    return export(made_run(*STSB, "pooling=mean", *CLUSTERS), FORM)
 
 
-def test_a_scaled_cosine_is_left_out_and_the_card_says_so(made_run, of_the_run):
+def test_a_scaled_cosine_is_left_out_and_the_card_says_so(made_run, export, of_the_run):
     more = ("pooling=mean", "task.scaled_cosine=true", "training.head_lr_factor=100")
-    run = made_run(*STSB, *more, family="bert")
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 0
-    folder = run / "export" / "sentence-transformers"
+    run = made_run(*STSB, *more)
+    folder = export(run, FORM)
     assert "without scale and bias of the cosine" in (folder / "README.md").read_text()
     known = of_the_run(run)
     model = SentenceTransformer(str(folder), device="cpu").double()
@@ -166,7 +163,7 @@ def test_a_folder_cannot_name_what_is_no_layer(written):
 def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
     run = made_run(*STSB, "pooling=mean")
     monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
+    assert main(["export", str(run), "--format", FORM]) == 2
     assert "pip install -e '.[export]'" in capsys.readouterr().err
 
 
@@ -179,6 +176,6 @@ def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
 )
 def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrides, told):
     run = made_run(*overrides, "metric=[]", family="tiny")
-    assert main(["export", str(run), "--format", "sentence-transformers"]) == 2
+    assert main(["export", str(run), "--format", FORM]) == 2
     assert told in capsys.readouterr().err
     assert not (run / "export").exists()

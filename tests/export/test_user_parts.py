@@ -59,10 +59,9 @@ def parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("parts")
-def test_a_task_that_names_no_classes_is_exported(made_run, of_the_run, loaded):
+def test_a_task_that_names_no_classes_is_exported(made_run, export, of_the_run, loaded):
     run = made_run("task=rte", "task._target_=theirs.Mine", "isotropy=none", "metric=[]")
-    assert main(["export", str(run), "--format", "transformers"]) == 0
-    folder, known = run / "export" / "transformers", of_the_run(run)
+    folder, known = export(run), of_the_run(run)
     found = loaded(folder, known.columns, "cls")
     assert (found - known.output.logits).abs().max() < 1e-6
     card = (folder / "README.md").read_text()
