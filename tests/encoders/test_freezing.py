@@ -176,6 +176,16 @@ def test_what_is_frozen_rests(encoder, family):
     assert all(module.training for module in encoder.modules())
 
 
+@pytest.mark.parametrize("n_blocks", [0, 1])
+def test_what_trains_gets_a_finite_gradient_and_the_rest_none(encoder, n_blocks):
+    trained = freeze_first_n(encoder, EPOCH, n_blocks=n_blocks)[0]
+    set_trainable(encoder, trained)
+    encoder(batch(), {}).last.pow(3).sum().backward()  # behind a norm, sum and square are constant
+    found = {name: p.grad for name, p in encoder.named_parameters() if p.grad is not None}
+    assert found.keys() == trained
+    assert all(bool(gradient.isfinite().all()) for gradient in found.values())
+
+
 @pytest.mark.parametrize(
     ("n_steps", "share", "first"),
     [(30, 0.2, 6), (12, 0.1, 1), (3, 0.1, 1), (3, 0.9, 2), (1, 0.2, 0), (0, 0.2, 0), (7, 0.9, 6)],
