@@ -71,7 +71,7 @@ def test_the_layout_of_glue_is_read(tmp_path):
     assert labels(rows) == {key: [("p", 0)] for key in SPLITS}
 
 
-def test_three_classes_are_scored(tokenizer, tmp_path):
+def test_three_classes_are_scored(tokenizer):
     task = SNLI(form="bi")
     rows = task.load(DemoSource())["dev"]
     assert {type(r[name]) for r in rows for name in ("sentence1", "sentence2")} == {str}

@@ -40,10 +40,3 @@ def test_no_sentence_of_its_own_is_refused(tmp_path):
     source = write(tmp_path, {**SPLITS, "train": [("A fish.", "A cow.")]})
     with pytest.raises(ValueError, match=r"all 2 sentences of train in .* are also in dev"):
         STSBSentences().load(source)
-
-
-def test_an_example_is_one_sequence_without_a_label(tmp_path, tokenizer):
-    task = STSBSentences(train_length=5)
-    first, *_ = task.encode(task.load(write(tmp_path, SPLITS))["train"], tokenizer)
-    assert (len(first.input_ids), first.label) == (1, 0.0)
-    assert len(first.input_ids[0]) <= 5

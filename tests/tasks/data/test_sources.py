@@ -82,19 +82,17 @@ def test_training_and_dev_must_have_rows(root, split):
         STSB().load(LocalSource(str(root)))
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "hidden"), [("rte", "label", -1), ("wic", "label", -1), ("stsb", "score", -1)]
-)
-def test_hidden_test_labels_are_dropped(root, name, field, hidden):
-    path = root / name / "test.jsonl"
+@pytest.mark.parametrize(("name", "kept"), [("rte", 1), ("wic", True), ("stsb", 2.5)])
+def test_hidden_test_labels_are_dropped(root, name, kept):
+    path, data_set = root / name / "test.jsonl", TASKS[name].data_set
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    kept = {"rte": 1, "wic": True, "stsb": 2.5}[name]
     for i, row in enumerate(rows):
-        row[field] = kept if i % 4 == 0 else hidden
+        row[data_set.target] = kept if i % 4 == 0 else -1
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = TASKS[name]().load(LocalSource(str(root)))["test"]
-    kept_fields = TASKS[name].data_set.fields
-    assert [bare(row) for row in found] == [{f: row[f] for f in kept_fields} for row in rows[::4]]
+    assert [bare(row) for row in found] == [
+        {f: row[f] for f in data_set.fields} for row in rows[::4]
+    ]
     assert [row["at"] for row in found] == [f"{path}:{n}" for n in range(1, len(rows) + 1, 4)]
 
 
@@ -114,12 +112,11 @@ def test_the_record_of_a_folder_notices_an_edit(root):
 
 
 def test_a_score_may_be_a_whole_number_and_no_boolean(root):
-    edit(
-        root / "stsb" / "dev.jsonl", 2, json.dumps({"sentence1": "a", "sentence2": "b", "score": 5})
-    )
+    file, line = root / "stsb" / "dev.jsonl", '{"sentence1": "a", "sentence2": "b", "score": %s}'
+    edit(file, 2, line % "5")
     row = STSB().load(LocalSource(str(root)))["dev"][1]
     assert (row["score"], type(row["score"])) == (5.0, float)
-    edit(root / "stsb" / "dev.jsonl", 2, '{"sentence1": "a", "sentence2": "b", "score": true}')
+    edit(file, 2, line % "true")
     with pytest.raises(ValueError, match=r"dev\.jsonl:2: score must be a finite number, got True"):
         STSB().load(LocalSource(str(root)))
 
