@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +18,14 @@ from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
+from isotrain.pages.rows import isotropy_series
 from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import is_share, number, score_number
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
 from isotrain.resources.references import bibtex
 from isotrain.runs.files import read_records, replace_text
-from isotrain.runs.keys import SIDES, parse_key
+from isotrain.runs.keys import COUNTS, SIDES, CurveKey
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.results import SPLITS
 
@@ -80,36 +81,25 @@ def score_table(found: Sequence[Scored]) -> str:
 
 def isotropy_table(run: SourceRun) -> str:
     """The headline metrics at every layer, at the first and last evaluation, in markdown."""
+    rows = read_records(run.folder / "metrics.jsonl")
     wanted: Sequence[str] = run.result.get("headline") or ()
-    first: dict[tuple[str, str, str], float] = {}
-    last: dict[tuple[str, str, str], float] = {}
-    steps = []
-    for record in read_records(run.folder / "metrics.jsonl"):
-        values = dict(_around_layers(record))
-        if values:
-            steps.append(int(record["step"]))
-            first, last = values | first, last | values
-    shown = sorted(
-        (key for key in last if key[0] in wanted),
-        key=lambda key: (key[1], wanted.index(key[0]), key[2] != "before"),
-    )
-    if not shown:
+    measured = [isotropy_series(rows, metric) for metric in wanted]
+    curves = {c: values for found in measured for c, values in found.items() if c.view in SIDES}
+    if not curves:
         return "The run measured none."
+    sizes = isotropy_series(rows, COUNTS[0])
+    steps = sorted({int(step) for values in curves.values() for step, _ in values})
     lines = [("site", "metric", "of the layer", f"step {steps[0]}", f"step {steps[-1]}", "N")]
-    for key in shown:
-        metric, site, side = key
-        ends = number(first[key]), number(last[key])
-        n_rows = number(last.get(("n_rows", site, side)))
-        lines.append((site, label(metric), SIDE_TITLES[side], *ends, n_rows))
+
+    def order(curve: CurveKey) -> tuple[str, int, int]:
+        return curve.where, wanted.index(curve.metric), SIDES.index(curve.view)
+
+    for curve in sorted(curves, key=order):
+        (_, first), (_, last) = curves[curve][0], curves[curve][-1]
+        _, n_rows = sizes.get(curve._replace(metric=COUNTS[0]), [(0, None)])[-1]
+        names = curve.where, label(curve.metric), SIDE_TITLES[curve.view]
+        lines.append((*names, number(first), number(last), number(n_rows)))
     return "\n".join(aligned(lines))
-
-
-def _around_layers(record: dict[str, float]) -> Iterator[tuple[tuple[str, str, str], float]]:
-    """Values of a record at the input and output of isotropy layers."""
-    for key, value in record.items():
-        curve = parse_key(key)
-        if curve is not None and key.startswith("isotropy/") and curve.view in SIDES:
-            yield (curve.metric, curve.where, curve.view), value
 
 
 HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
