@@ -10,7 +10,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.encoders.huggingface import EncoderUnavailableError, complete
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
-from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.tiny import tiny_tokenizer
 from isotrain.geometry.rng import own_draws
 
 TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
@@ -36,8 +36,7 @@ def build_random_vectors(
         EncoderUnavailableError: no such tokenizer on disk, and the hub does not respond.
     """
     if vocabulary == TINY:
-        with own_draws(0, TINY):
-            return random_vectors(build_tiny(8, 1, 1).tokenizer, width, seed, vocabulary)
+        return random_vectors(tiny_tokenizer(), width, seed, vocabulary)
     from transformers import AutoTokenizer
 
     folder = packaged_folder() if vocabulary == MINILM else None
@@ -60,8 +59,7 @@ def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> Ta
     The expected squared norm is 1. Special and unknown tokens have a vector too. Vectors are a
     function of the seed, V and D; the global random state is unchanged.
 
-    >>> tokenizer = build_tiny(8, 1, 1).tokenizer
-    >>> encoder = random_vectors(tokenizer, 64, 0, "tiny")
+    >>> encoder = random_vectors(tiny_tokenizer(), 64, 0, "tiny")
     >>> round(encoder.embeddings.weight.square().sum(dim=1).mean().item(), 1)
     1.0
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from typing import Annotated
+from typing import Annotated, Any
 
 from isotrain.arguments import Bounds, checked
 from isotrain.encoders.transformer import TransformerEncoder
@@ -19,18 +19,14 @@ def build_tiny(
 ) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 
-    Words outside the lexicon are split into characters. Weights come from the global random
-    state, like those of the head: seed it first. `dropout` is the rate for hidden units and
-    attention weights, in [0, 1).
+    Weights come from the global random state, like those of the head: seed it first. `dropout` is
+    the rate for hidden units and attention weights, in [0, 1).
     """
-    from transformers import BertConfig, BertModel, BertTokenizer
+    from transformers import BertConfig, BertModel
 
-    characters = string.ascii_lowercase + string.digits + string.punctuation
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces = [*specials, *characters, *("##" + c for c in characters), *WORDS]
-    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = tiny_tokenizer()
     config = BertConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=len(tokenizer),
         hidden_size=width,
         num_hidden_layers=n_blocks,
         num_attention_heads=n_heads,
@@ -40,6 +36,17 @@ def build_tiny(
     )
     return TransformerEncoder(
         BertModel(config, add_pooling_layer=False),
-        BertTokenizer(vocab=vocabulary, do_lower_case=True),
+        tokenizer,
         f"tiny random BERT, width {width}, {n_blocks} blocks",
     )
+
+
+def tiny_tokenizer() -> Any:
+    """A tokenizer of the demo lexicon; words outside of it are split into characters."""
+    from transformers import BertTokenizer
+
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *characters, *("##" + c for c in characters), *WORDS]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    return BertTokenizer(vocab=vocabulary, do_lower_case=True)

@@ -5,7 +5,7 @@ B examples, P vectors per example, D width, C outputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -164,6 +164,6 @@ def _tried(
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     """The first dev examples, as evaluated by the run."""
     source: Source = made(cfg.source)
-    changes = Changes(**{f.name: cfg.data[f.name] for f in fields(Changes) if f.name != "holdout"})
+    changes = Changes(hypothesis_only=cfg.data.hypothesis_only)  # of all, the one of dev
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]

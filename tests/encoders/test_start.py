@@ -113,33 +113,28 @@ def broken(folder, **changes):
     write_json(folder / "result.json", read_result(folder) | changes)
 
 
-def unfinished(folder):
-    broken(folder, status="interrupted")
-
-
-def without_weights(folder):
-    (folder / "last.ckpt").unlink()
-
-
 def with_adapters(folder):
     """As a run with peft=lora leaves them: under names that no encoder without adapters has."""
     target = "isotrain.encoders.adapters.lora"
     broken(folder, config={**read_result(folder)["config"], "peft": {"_target_": target}})
 
 
-def no_record(folder):
-    (folder / "result.json").unlink()
-
-
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
         (shutil.rmtree, "does not exist; give the folder of a finished run"),
-        (unfinished, "that run is interrupted, not finished; give its command again"),
-        (without_weights, r"has no last\.ckpt; .* rerun=true"),
+        (
+            lambda f: broken(f, status="interrupted"),
+            "that run is interrupted, not finished; give its command again",
+        ),
+        (lambda f: (f / "last.ckpt").unlink(), r"has no last\.ckpt; .* rerun=true"),
         (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
-        (no_record, r"no result\.json of a training run in .*copy; give the folder"),
+        (
+            lambda f: (f / "result.json").unlink(),
+            r"no result\.json of a training run in .*copy; give the folder",
+        ),
     ],
+    ids=["gone", "unfinished", "without weights", "with adapters", "without a record"],
 )
 def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):
     harm(copy)
