@@ -1,14 +1,14 @@
 """Run small configurations on an older commit and on this one, and compare every number bit by bit.
 
-    python benchmarks/same_numbers.py --work ../old                # against 59a6355, all of them
-    python benchmarks/same_numbers.py --work ../old --only zca minilm
+    python benchmarks/same_numbers.py --old HEAD~3 --work ../old
+    python benchmarks/same_numbers.py --old HEAD~3 --work ../old --only zca minilm
 
 For changes that move code and must not move numbers. The older commit is checked out below the
 work folder, in an environment of its own; both are kept, and so are its runs: a second call takes
 half the time. Compared are the tensors of last.ckpt, the rows of metrics.jsonl, predictions,
-snapshots, and what result.json says of scores, sizes and selection. What was renamed on purpose is
-said in KEYS, STATE and LOGGED, and what one side lacks on purpose in ONE_SIDED. A run that would
-prove nothing (no loss or measure moved, a layer was not fitted) counts as a failure.
+snapshots, and what result.json says of scores, sizes and selection. What a change renames on
+purpose is said in KEYS and NAMES. A run that would prove nothing (no loss or measure moved, a layer
+was not fitted) counts as a failure.
 """
 
 from __future__ import annotations
@@ -42,13 +42,11 @@ SHARED = (
 class Configuration(NamedTuple):
     """Overrides of a run; a later word replaces an earlier one of the same key.
 
-    `new` stands for `words` on the newer side where renaming keys does not do. `first` is a run
-    before it, whose folder is `{first}`. At a logged step `stop_at` the run is told to stop; the
-    same command is then given again.
+    `first` is a run before it, whose folder is `{first}`. At a logged step `stop_at` the run is
+    told to stop; the same command is then given again.
     """
 
     words: str
-    new: str = ""
     first: str = ""
     stop_at: int = 0
 
@@ -61,25 +59,25 @@ CONFIGURATIONS = {
     ),
     "gmm_pca, batch statistics, bi": Configuration(
         "task=stsb task.form=bi isotropy=gmm_pca isotropy.n_clusters=2 isotropy.n_components=1 "
-        "isotropy.grad=full isotropy.stats=batch isotropy.eval_stats=batch "
+        "isotropy.removal.grad=full isotropy.stats=batch isotropy.eval_stats=batch "
         "objective=[cosent,angle] data.label_noise=0.1 schedule=cosine"
     ),
     "spherical, soft, refit": Configuration(
-        "task=rte isotropy=cluster_pca isotropy.assign=spherical isotropy.softness=0.5 "
-        "isotropy.n_clusters=3 isotropy.eval_stats=refit objective=[supcon] "
-        "objective.supcon.memory_rows=32 objective.supcon.n_views=2 data.hypothesis_only=true"
+        "task=rte isotropy=cluster_pca isotropy.assign.method=spherical "
+        "isotropy.assign.softness=0.5 isotropy.n_clusters=3 isotropy.eval_stats=refit "
+        "objective=[supcon] objective.supcon.memory_rows=32 objective.supcon.n_views=2 "
+        "data.hypothesis_only=true"
     ),
     "gmm, soft, clip": Configuration(
-        "task=rte isotropy=shrink_clip isotropy.assign=gmm isotropy.softness=0.5 site=[tokens] "
-        "isotropy.n_clusters=3 isotropy.grad=full isotropy.keep_scale=true schedule=constant",
-        new="task=rte isotropy=shrink_clip isotropy.assign=gmm isotropy.softness=0.5 "
-        "site=[tokens] isotropy.n_clusters=3 isotropy.grad=full schedule=constant "
+        "task=rte isotropy=shrink_clip isotropy.assign.method=gmm isotropy.assign.softness=0.5 "
+        "site=[tokens] isotropy.n_clusters=3 isotropy.removal.grad=full schedule=constant "
         "isotropy._target_=isotrain.transforms.protected_cluster_pca.ProtectedClusterPCA "
-        "+isotropy.protect={_target_:isotrain.geometry.protected.Protection,n_leading:0,scale:true}",
+        "+isotropy.protect={_target_:isotrain.geometry.protected.Protection,n_leading:0,scale:true}"
     ),
     "clip, best, patience": Configuration(
-        "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 isotropy.warmup_steps=3 "
-        "isotropy.grad=levels training.select=best training.patience=2 trainer.max_steps=40 "
+        "task=stsb task.form=bi isotropy=clip isotropy.removal.strength=0.8 "
+        "isotropy.removal.warmup_steps=3 isotropy.removal.grad=levels speed=exact "
+        "training.select=best training.patience=2 trainer.max_steps=40 "
         "schedule=constant optimizer.lr=6e-3 seed=1 objective=[alignment] "
         "objective.alignment.positives=pair objective.alignment.positive_labels=[0.6,1]"
     ),
@@ -91,12 +89,12 @@ CONFIGURATIONS = {
     ),
     "random_directions, start, lora": Configuration(
         "task=wic pooling=spans isotropy=random_directions isotropy.stats=start "
-        "isotropy.centre=global isotropy.n_clusters=2 peft=lora peft.dropout=0.1 "
+        "isotropy.removal.centre=global isotropy.n_clusters=2 peft=lora peft.dropout=0.1 "
         "training.head_lr_factor=10 optimizer.lr=5e-3"
     ),
     "clip_cluster_pca, soft, ia3, bi": Configuration(
         "task=snli task.form=bi pooling=cls isotropy=clip_cluster_pca isotropy.n_clusters=2 "
-        "isotropy.softness=0.5 site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] "
+        "isotropy.assign.softness=0.5 site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] "
         "objective.gor.reads=[all/mean]"
     ),
     "zca, two processes": Configuration(
@@ -110,7 +108,8 @@ CONFIGURATIONS = {
     ),
     "batch_norm, bfloat16": Configuration(
         "task=wic isotropy=batch_norm objective=[vicreg,alignment] trainer.precision=bf16-mixed "
-        "objective.vicreg.unbiased=true freezing=first_n freezing.n_blocks=1"
+        "objective.vicreg.unbiased=true freezing=first_n freezing.n_blocks=1 "
+        "training.frozen_dropout=true"
     ),
     "iter_norm, float64": Configuration(
         "task=stsb_sentences isotropy=iter_norm isotropy.group_size=16 trainer.precision=64-true "
@@ -119,12 +118,12 @@ CONFIGURATIONS = {
     "group_whitening, fresh block": Configuration(
         "task=rte task.form=bi isotropy=group_whitening isotropy.stats=start "
         "isotropy.eval_stats=refit site=[layer_1] objective=[gor,koleo] training.reinit_blocks=1 "
-        "training.frozen_dropout=false freezing=embeddings"
+        "freezing=embeddings"
     ),
     "standardize, stopped, resumed": Configuration(
         "task=wic isotropy=standardize site=[tokens] objective=[istar] objective.istar.weight=0.1 "
         "trainer.accumulate_grad_batches=2 trainer.max_steps=40 trainer.max_epochs=20 "
-        "trainer.val_check_interval=7 checkpoint.every_steps=4 monitor.every_steps=5",
+        "trainer.val_check_interval=7 checkpoint.every_steps=4 monitor.every_steps=5 speed=exact",
         stop_at=12,
     ),
     "iso_bn, pairs": Configuration(
@@ -173,29 +172,8 @@ METRICS = (
     "outlier_dims participation_ratio partition partition_null rankme removed_label_scatter "
     "s_inter s_intra scatter_ratio self_similarity spectral_entropy stable_rank two_nn uniformity"
 )
-PARTS = {  # of isotropy=cluster_pca, whose keys they take
-    "assign": ("softness", "n_iterations"),
-    "removal": ("centre", "directions", "level", "rho", "min_rows", "grad", "strength"),
-}
-KEYS: dict[str, str] = {  # renamed overrides: "key" or "key=value" -> the same on the newer side
-    **{f"isotropy.{key}": f"isotropy.{part}.{key}" for part, keys in PARTS.items() for key in keys},
-    "isotropy.warmup_steps": "isotropy.removal.warmup_steps",
-    "isotropy.assign": "isotropy.assign.method",
-    "isotropy.removal": "isotropy.removal.mode",
-}
-AS_BEFORE = ("speed=exact", "training.frozen_dropout=true")  # defaults that changed
-STATE: dict[str, str] = {}  # renamed tensors: a pattern (re.sub) -> name on the newer side
-LOGGED: dict[str, str] = {
-    "val/majority_share": "val/predicted_majority_share",
-    "n_evaluations": "n_candidates",
-}  # renamed values of rows and results, as STATE
-# Names that one side alone may have: protected directions where a layer protects none, new curves.
-ONE_SIDED = re.compile(
-    r".*\.(spared_mean_D|spared_DJ|kept_J|scale)|row \d+, optim/\w+"
-    r"|.*test/scaled_loss"
-)
-# What of `data` older records had otherwise: a folder before its name, a checkpoint without digest
-FOLDER = r"(^|(?<=; ))\S*/(?=\w+ \(sha256)|(?<=init_from )\w+"
+KEYS: dict[str, str] = {}  # keys that this change renames: old -> new
+NAMES: dict[str, str] = {}  # names of tensors and logged values: a pattern (re.sub) -> new
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
     *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
@@ -203,22 +181,15 @@ FACTS = (  # of result.json
 )
 
 
-def arguments(configuration: Configuration, is_new: bool, first: bool = False) -> list[str]:
+def arguments(words: str, is_new: bool) -> list[str]:
     """The overrides of a run, each key once."""
-    words = configuration.first if first else configuration.words
-    if is_new and configuration.new and not first:
-        words = configuration.new
     given: dict[str, str] = {}
     for word in f"{SHARED} {words}".split():
         if word.startswith("~"):
             given.pop(word[1:], None)
             continue
         given[word.partition("=")[0]] = word.replace("{metrics}", f"[{METRICS.replace(' ', ',')}]")
-    if not is_new:
-        return list(given.values())
-    for word in AS_BEFORE:
-        given.setdefault(word.partition("=")[0], word)
-    return [KEYS.get(word, KEYS.get(k, k) + word[len(k) :]) for k, word in given.items()]
+    return [KEYS.get(k, k) + word[len(k) :] if is_new else word for k, word in given.items()]
 
 
 def train(side: Path, into: Path, words: list[str], stop_at: int = 0) -> Path:
@@ -251,15 +222,16 @@ def run_side(side: Path, into: Path, configuration: Configuration, is_new: bool)
     """The folder of the configuration's run on one side, made anew."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    words = arguments(configuration, is_new)
+    words = arguments(configuration.words, is_new)
     if configuration.first:
-        first = train(side, into / "first", arguments(configuration, is_new, first=True))
+        first = train(side, into / "first", arguments(configuration.first, is_new))
         words = [word.replace("{first}", str(first)) for word in words]
     return train(side, into / "run", words, configuration.stop_at)
 
 
-def renamed(name: str, names: dict[str, str]) -> str:
-    for pattern, new in names.items():
+def renamed(name: str) -> str:
+    """A name of the older side as the newer one has it."""
+    for pattern, new in NAMES.items():
         name = re.sub(pattern, new, name)
     return name
 
@@ -273,55 +245,29 @@ def flat(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(value, f"{path}.{key}" if path else str(key))
 
 
-def as_now(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The state of layers and queues as the newer side lays it out; the newer one as it is."""
-    now = dict(tensors)
-    for name in tensors:
-        home, _, leaf = name.rpartition(".")
-        if leaf == "n_filled":
-            counts = [now.pop(f"{home}.{n}") for n in ("n_filled", "next_slot", "batch_rows")]
-            now[f"{home}._extra_state"] = torch.stack(counts)
-        elif leaf == "is_warm":
-            counts = [now.pop(name).long(), now.pop(f"{home}.n_steps")]
-            now[f"{home}._extra_state"] = torch.stack(counts)
-        elif leaf == "has_scores":
-            is_score, rows_MD = now.pop(name), now[f"{home}.queue.rows_MD"]
-            anchor_KD = now.get(f"{home}.anchor_KD", rows_MD)
-            if rows_MD.shape[1] > anchor_KD.shape[1]:  # a label was one more column
-                labels_M = rows_MD[:, -1].contiguous()
-                now[f"{home}.queue.rows_MD"] = rows_MD[:, :-1].contiguous()
-                now[f"{home}.queue.labels_M"] = labels_M if is_score else labels_M.long()
-    return now
-
-
-def read(folder: Path, state: dict[str, str], logged: dict[str, str]) -> dict[str, dict[str, Any]]:
+def read(folder: Path) -> dict[str, dict[str, Any]]:
     """All numbers of a run by kind and name; arrays as their dtype, shape and bytes."""
-    tensors = as_now(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
+    tensors = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
-    results = {renamed(key, logged): value for key, value in flat(result)}
     arrays = {}
     for file in sorted(folder.glob("snapshots/*.npz")):
         with np.load(file) as content:
             arrays |= {f"{file.name}/{name}": content[name] for name in content.files}
     return {
         "tensors": {
-            renamed(name, state): (x.dtype, x.shape, bytes(x.flatten().view(torch.uint8).numpy()))
+            name: (x.dtype, x.shape, bytes(x.flatten().view(torch.uint8).numpy()))
             for name, x in tensors.items()
         },
         "values": {
-            f"row {number}, {renamed(key, logged)}": value
+            f"row {number}, {key}": value
             for number, row in enumerate(rows)
             for key, value in row.items()
             if not LEFT_OUT.fullmatch(key)
         },
-        "results": {
-            k: re.sub(FOLDER, "", str(value)) if k == "data" else value
-            for k, value in results.items()
-            if k.split(".")[0] in FACTS
-        },
-        "predictions": {  # without logits, which older files have not
-            f"{file.name}, line {number}": ",".join(line.split(",")[:3])
+        "results": {k: value for k, value in flat(result) if k.split(".")[0] in FACTS},
+        "predictions": {
+            f"{file.name}, line {number}": line
             for file in sorted(folder.glob("predictions/*.csv"))
             for number, line in enumerate(file.read_text().splitlines())
         },
@@ -333,9 +279,9 @@ def differences(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) 
     """What the sides do not share, kind by kind, the first of each kind named."""
     found = []
     for kind in old:
-        one, two = old[kind], new[kind]
+        one, two = {renamed(name): value for name, value in old[kind].items()}, new[kind]
         for side, more in (("old", one.keys() - two.keys()), ("new", two.keys() - one.keys())):
-            if alone := sorted(name for name in more if not ONE_SIDED.fullmatch(name)):
+            if alone := sorted(more):
                 shown = ", ".join(alone if kind == "tensors" else alone[:3])
                 found.append(f"{len(alone)} {kind} on the {side} side only: {shown}")
         unlike = [name for name in one if name in two and one[name] != two[name]]
@@ -380,7 +326,7 @@ def prepare(side: Path) -> None:
 def main() -> int:
     """Print the table; 1 if a number differs, a run fails or proves nothing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--old", default="59a6355", help="commit to compare with")
+    parser.add_argument("--old", required=True, help="commit to compare with")
     parser.add_argument("--new", type=Path, default=ROOT, help="checkout to compare")
     parser.add_argument("--only", nargs="+", default=[""], help="words that a name may have")
     parser.add_argument("--work", type=Path, required=True, help="folder to work in; kept")
@@ -407,16 +353,17 @@ def main() -> int:
         started, compared = time.perf_counter(), ""
         place = re.sub(r"\W+", "_", name)
         note = work / "old" / place / "done.json"
-        words = json.dumps([arguments(configuration, False), configuration._replace(new="")])
+        words = json.dumps([SHARED, METRICS, configuration])
         try:
             if not note.exists() or json.loads(note.read_text())["words"] != words:
                 folder = run_side(old, note.parent, configuration, is_new=False)
                 note.write_text(json.dumps({"words": words, "folder": str(folder)}))
             of_old = Path(json.loads(note.read_text())["folder"])
             of_new = run_side(new, work / "new" / place, configuration, is_new=True)
-            numbers = read(of_old, STATE, LOGGED), read(of_new, {}, {})
-            found = differences(*numbers) + [f"proves little: {x}" for x in vacuous(of_old)]
-            compared = ", ".join(f"{len(content)} {kind}" for kind, content in numbers[0].items())
+            numbers = read(of_old)
+            found = differences(numbers, read(of_new))
+            found += [f"proves little: {x}" for x in vacuous(of_old)]
+            compared = ", ".join(f"{len(content)} {kind}" for kind, content in numbers.items())
         except RuntimeError as error:
             found = [str(error)]
         bad += bool(found)
