@@ -24,9 +24,8 @@ from isotrain.studies.definition import Study
 
 ABSENT = "absent"
 KINDS = ("tasks", "arms", "seeds")
-Definition = dict[
-    str, Any
-]  # of a study: its margin, baseline and the names of its parts, and the runs before it
+# Of a study: its margin, baseline and the names of its parts, and the runs before it.
+Definition = dict[str, Any]
 MOST = 3  # names and keys listed of each kind
 
 
@@ -275,16 +274,13 @@ def listed(names: Iterable[Any]) -> str:
     ('none, mean', '0–2, 5, 7, 8')
     """
     parts: list[str] = []
-    for _, group in groupby(enumerate(names), _run_of_numbers):
+    for _, group in groupby(
+        enumerate(names),  # numbers that follow one another differ as their places do
+        lambda pair: pair[1] - pair[0] if isinstance(pair[1], int) else pair,
+    ):
         own = [str(name) for _, name in group]
         parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
     return ", ".join(parts)
-
-
-def _run_of_numbers(numbered: tuple[int, Any]) -> Any:
-    """The same for numbers that follow one another, another one for each name."""
-    place, name = numbered
-    return name - place if isinstance(name, int) else (place, name)
 
 
 def _when(known: Definition) -> str:
@@ -332,9 +328,7 @@ def _read(folder: Path) -> _Kept:
         name: {"keys": {**content["shared"], **run["keys"]}, "seeds": dict(run["seeds"])}
         for name, run in content["runs"].items()
     }
-    keys = ("margin", "baseline", *KINDS, "n_runs", "n_finished")
-    history = tuple({key: known[key] for key in keys} for known in content["history"])
-    return _Kept(runs, history, content["overrides"])
+    return _Kept(runs, tuple(content["history"]), content["overrides"])
 
 
 def _pairs(jobs: Sequence[Job]) -> dict[str, list[Job]]:
