@@ -31,6 +31,16 @@ def table(few):
     return (few.folder / "table.md").read_text()
 
 
+def reported(few, *scores):
+    """The table of trials that ended with these scores or states."""
+    plan = few.plan()
+    with opened(plan) as study:
+        for score in scores:
+            tell(study, plan, score)
+        write_report(plan, trials_of(study), study)
+    return table(few)
+
+
 def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
     few.says(
         space="{isotropy.n_components: {low: 1, high: 4}}",
@@ -87,30 +97,22 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
 
 def test_the_lowest_is_best_where_the_direction_says_so(few):
     few.says(objective="val/loss", direction="min", pruner="median")
-    plan = few.plan()
-    with opened(plan) as study:
-        for score in (0.6, 0.4, 0.5, 0.4):
-            tell(study, plan, score)
-        write_report(plan, trials_of(study), study)
-    assert "Trial 1 is the best of 4" in table(few), "the first of equals"
-    assert "the best of several scores lies below what" in table(few)
+    text = reported(few, 0.6, 0.4, 0.5, 0.4)
+    assert "Trial 1 is the best of 4" in text, "the first of equals"
+    assert "the best of several scores lies below what" in text
     assert (
         "No study is written to confirm it: a study compares what the task monitors, val/accuracy, "
-        "and the trials were chosen by val/loss." in table(few)
+        "and the trials were chosen by val/loss." in text
     )
     assert not list(few.folder.glob("confirm*"))
-    assert "whose best score so far was above the median of at least 3" in table(few)
-    assert table(few).index("| 1 ") < table(few).index("| 2 ") < table(few).index("| 0 ")
+    assert "whose best score so far was above the median of at least 3" in text
+    assert text.index("| 1 ") < text.index("| 2 ") < text.index("| 0 ")
 
 
 def test_options_to_compare_are_arms_of_equal_standing(few):
     space = "{objective: [[], [simcse], [istar]], optimizer.lr: {low: 0.1, high: 0.2, step: 0.1}}"
     few.says(space=space, sampler="grid", n_trials=6)  # compared is the objective, by itself
-    plan = few.plan()
-    with opened(plan) as study:
-        for score in (0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED):
-            tell(study, plan, score)
-        write_report(plan, trials_of(study), study)
+    text = reported(few, 0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED)
     confirm = load_study(str(few.folder / "confirm_few_1_2.yaml"))
     assert confirm.arms == {
         "none": ("objective=[]", "optimizer.lr=0.2"),
@@ -118,10 +120,10 @@ def test_options_to_compare_are_arms_of_equal_standing(few):
     }
     assert confirm.baseline == "none"
     assert confirm.margin is None, "the search states none"
-    assert "To compare none, simcse, on dev and test" in table(few)
-    assert "A difference is between options of objective as each was tuned" in table(few)
+    assert "To compare none, simcse, on dev and test" in text
+    assert "A difference is between options of objective as each was tuned" in text
     told = "Each arm is the best of its complete trials: none 2 of 2, simcse 2 of 2."
-    assert told in table(few)
+    assert told in text
     assert f"\n# Shows:    {told}\n" in (few.folder / "confirm_few_1_2.yaml").read_text()
 
 
@@ -161,12 +163,7 @@ def test_what_each_key_does_is_shown_by_arms_without_it(few):
 
 def test_what_the_overrides_alone_give_needs_no_confirmation(few):
     few.says(space="{isotropy.n_components: [3, 4]}", overrides=CLIP, sampler="grid")
-    plan = few.plan()
-    with opened(plan) as study:
-        tell(study, plan, 0.9)
-        tell(study, plan, 0.8)
-        write_report(plan, trials_of(study), study)
-    assert "there is nothing to confirm" in table(few)
+    assert "there is nothing to confirm" in reported(few, 0.9, 0.8)
     assert not list(few.folder.glob("confirm*"))
 
 
