@@ -116,7 +116,7 @@ def refusal(hint: Any, value: Any) -> str | None:
         return f"must be a finite number, got {value}"
     if not fits(hint, value):
         near = get_close_matches(str(value), _names(hint), n=1)
-        meant = f" (did you mean {near[0]}?)" if near and near[0] != value else ""
+        meant = f" (did you mean {near[0]}?)" if near and near[0] != str(value) else ""
         return f"must be {_spelled(hint)}, got {value!r}{meant}"
     return _illegal(hint, value)
 

@@ -312,7 +312,7 @@ def _no_key(key: str, cfg: DictConfig, loader: _Loader) -> str:
     for name in known:
         if exists(right := ".".join([f"{above}{name}.{part}", *rest])):
             return f"no key {key}; did you mean {right}?"
-    if options := loader.options_with(key):
+    if key.partition(".")[0] in cfg and (options := loader.options_with(key)):
         return f"no key {key}; it belongs to {options}"
     if near := get_close_matches(part, known, n=1):
         right = ".".join([f"{above}{near[0]}", *rest])

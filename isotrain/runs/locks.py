@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from isotrain.runs.shapes import COUNT, misfit
 
-SIGNATURE = {"pid": range(2, 2**31), "host": str, "n": COUNT}  # below 1 are process groups
+SIGNATURE = {"pid": range(2, 2**31), "host": str, "n": COUNT}  # 0 and below name process groups
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 

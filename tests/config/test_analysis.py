@@ -156,6 +156,16 @@ def test_a_value_that_cannot_be(composed, key, value, told):
         assert any(sentence.startswith(told) for sentence in found), found
 
 
+def test_a_key_of_another_option_is_told_for_groups_of_an_analysis_alone():
+    for key, words in (
+        ("encoder.name", "; it belongs to encoder=bert_base, "),
+        ("task.form", "; "),
+    ):
+        (told,) = check_command([*BASE, f"{key}=x"], root=ANALYZE)[1]
+        assert told.startswith(f"no key {key}{words}")
+        assert ("belongs" in told) == ("belongs" in words)
+
+
 def test_a_key_that_is_gone_and_one_too_many(composed):
     cfg = deepcopy(composed())
     with open_dict(cfg):
