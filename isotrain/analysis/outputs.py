@@ -15,9 +15,9 @@ from isotrain.analysis.published import Beside, published_table
 from isotrain.analysis.types import Analysis, Cell, Outcome, Table
 from isotrain.console import say
 from isotrain.pages.analysis_page import PageTable, Shown, write_analysis_page
-from isotrain.reporting.frame import csv_text
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import number
+from isotrain.reporting.run_frames import csv_text
 from isotrain.runs.files import replace_text
 
 DIGITS = 4  # of a number in a table to read; CSV files have them all

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +31,6 @@ NO_SEEDS = Summary(0, math.nan, None, None, None, None)
 FEWEST_FOR_SEEDS = 5  # pairs, from which their spread generalises to other seeds
 SAME_SCORE = 1e-5  # scores are float32; one example in 50,000 is more
 NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
-OF_A_RUN = ("task", "method", "seed", "collapsed", "code", "data", "folder")
 
 
 class Row(NamedTuple):
@@ -363,51 +361,3 @@ def frame(rows: Sequence[Row]) -> DataFrame:
     return found.astype(
         {name: of for name, own in types.items() for kind, of in numbers.items() if kind in own}
     )
-
-
-def runs_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
-    """One line per finished run: its provenance and all its scores.
-
-    `more`: further columns, such as configuration keys, one mapping per run.
-    """
-    import pandas as pd
-
-    keys = sorted({key for run in runs for key in run.scores})
-    scores = pd.DataFrame([run.scores for run in runs], columns=keys, dtype="float64")
-    return pd.concat([_made(runs, more), scores], axis=1)
-
-
-def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
-    """One line per finished run and score: provenance, `key`, `value` and `examples` (N)."""
-    import pandas as pd
-
-    made = _made(runs, more)
-    made = made.astype({name: "category" for name in made if name != "seed"})
-    found = made.loc[made.index.repeat([len(run.scores) for run in runs])]
-    scores = [(key, value, run.n_rows(key)) for run in runs for key, value in run.scores.items()]
-    keys, values, sizes = zip(*scores, strict=True) if scores else ((), (), ())
-    return found.assign(
-        key=pd.Categorical(keys),
-        value=np.asarray(values, float),
-        examples=pd.array(list(sizes), dtype="Int64"),
-    ).reset_index(drop=True)
-
-
-def csv_text(found: DataFrame) -> str:
-    """A frame as CSV, floats with eight digits; empty cells for undefined values."""
-    return str(found.to_csv(index=False, float_format="%.8g", lineterminator="\n"))
-
-
-def parquet_bytes(found: DataFrame) -> bytes:
-    """A frame as parquet; equal frames give equal bytes."""
-    stream = io.BytesIO()
-    found.to_parquet(stream, compression="zstd", index=False)
-    return stream.getvalue()
-
-
-def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
-    """One line per run with its provenance, and further columns."""
-    import pandas as pd
-
-    own = [(r.task, r.arm, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
-    return pd.concat([pd.DataFrame(own, columns=OF_A_RUN), pd.DataFrame(list(more))], axis=1)

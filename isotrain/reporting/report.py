@@ -14,10 +14,11 @@ from isotrain.config.targets import allowance
 from isotrain.console import say, spinner
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import STUDY, PlanError, read_origin
-from isotrain.reporting.frame import csv_text, frame, parquet_bytes, runs_frame, scores_frame
+from isotrain.reporting.frame import frame
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.result import Result, find_result
+from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.wandb_report import send, wandb_options
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.secrets import redacted

@@ -17,13 +17,10 @@ from isotrain.reporting.frame import (
     CHANCE,
     MAJORITY,
     UNTRAINED,
-    csv_text,
     frame,
-    parquet_bytes,
-    runs_frame,
-    scores_frame,
     study_rows,
 )
+from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.words import share_text
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import Study
