@@ -135,7 +135,7 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
 @pytest.mark.parametrize("suffix", ["", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates"])
 def test_the_archive_of_a_study_gives_the_table_that_docs_keep(suffix, tmp_path, capsys):
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    own = ["", "_rates", "_confirmed", "_scaled", "_depth"]  # named as the page; others are on it too
+    own = ["", "_rates", "_confirmed", "_scaled", "_depth"]  # named as the page
     name = f"where_isotropy_pays{suffix}" if suffix in own else suffix[1:]
     with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
