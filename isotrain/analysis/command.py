@@ -46,7 +46,7 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
             own = [] if config_dir is None else [f"--config-dir={config_dir}"]
             return _analyze(cfg, [*own, *overrides])
     except KeyboardInterrupt as stop:
-        print("isotrain: stopped; the same command goes on", file=sys.stderr)
+        print("isotrain: stopped; the same command resumes", file=sys.stderr)
         return 128 + int(*stop.args or (signal.SIGINT,))
 
 

@@ -31,9 +31,9 @@ def faults(result: Mapping[str, Any], rows: Rows = (), has_checkpoint: bool = Fa
             f"the last record is of step {rows[-1]['step']:.0f}" if rows else "nothing was logged"
         )
         over = status in ("failed", "interrupted")
-        same = "The same" if over else "If it is no longer at work, the same"
+        same = "The same" if over else "If it is no longer running, the same"
         again = (
-            "goes on from the last checkpoint" if has_checkpoint else "starts it from the beginning"
+            "resumes from the last checkpoint" if has_checkpoint else "starts it from the beginning"
         )
         found.append(f"The run is not finished ({status}{error}): {last}. {same} command {again}.")
     if result.get("degenerate"):

@@ -28,7 +28,7 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
             f"It trains anew, into a folder in {own.parent}/ that is named by the isotropy layer, "
             "the objectives and a hash of the configuration, and replaces what is there."
             if finished
-            else f"It goes on with this run from its last checkpoint, in {own}/, or starts it anew."
+            else f"It resumes this run from its last checkpoint, in {own}/, or starts it anew."
         )
     else:
         path = own / "result.json"

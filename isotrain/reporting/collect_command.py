@@ -162,7 +162,7 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
     if result["status"] == "failed":
         return unfinished(result)
     step = checkpoint_step(folder)
-    goes_on = "no checkpoint" if step is None else f"it goes on from step {step}"
+    goes_on = "no checkpoint" if step is None else f"it resumes from step {step}"
     if of_a_search:  # only the search knows whether a stopped trial will resume
         return f"stopped ({goes_on}{of_a_search}: pruned by it, or interrupted)"
     return f"interrupted ({goes_on})"

@@ -30,7 +30,7 @@ class At(NamedTuple):
 
 
 def status_of_search(plan: Plan, study: optuna.Study, n_jobs: int | None = None) -> Status:
-    """The status of a search; `n_jobs` trials at a time where no call is at work."""
+    """The status of a search; `n_jobs` trials at a time where no call is running."""
     trials, call = trials_of(study), call_at_work(plan.folder)
     archive = Archive(plan.folder)
     at = {t.number: where(plan, t, archive) for t in trials if not t.state.is_finished()}

@@ -85,7 +85,7 @@ def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
     except (StorageInternalError, SQLAlchemyError) as error:
         raise PlanError(
             f"{path} cannot be read or written now ({type(error).__name__}: "
-            f"{str(error).splitlines()[0]}); the same command goes on when it can"
+            f"{str(error).splitlines()[0]}); the same command resumes when it can"
         ) from error
     finally:
         if storage is not None:

@@ -74,7 +74,8 @@ class ObjectiveWeights(nn.Module):
         weights = {name: one.weight * scheduled for name, one in self.objectives.items()}
         if not self.is_share:
             return weights
-        assert task_loss is not None  # by the rules of the configuration
+        if task_loss is None:
+            raise ValueError("share_of_task_gradient needs a task with a loss; use absolute")
         self._measured.append(self._norms(losses, views, task_loss))
         of_task_O, of_own_O = self._means().unbind(dim=1)
         scale_O = torch.where(of_own_O > 0, of_task_O / of_own_O, 0.0)

@@ -71,8 +71,8 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
 
 
 def check_head(head: nn.Module, task: Task) -> None:
-    """Raise a ValueError if a head is not a linear map of features."""
-    if not isinstance(head, LinearHead):
+    """Raise a ValueError if a head is not a linear map of features, or has no labels."""
+    if not task.has_loss or not isinstance(head, LinearHead):
         kind = type(head).__name__
         raise ValueError(
             f"training.solved_head=true solves a linear head, and that of task={task.name} "

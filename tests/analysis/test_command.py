@@ -156,7 +156,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(number, tmp_path, capsys, m
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     assert main(["analyze", *command]) == 128 + number
     seen = capsys.readouterr()
-    assert seen.err == "isotrain: stopped; the same command goes on\n"
+    assert seen.err == "isotrain: stopped; the same command resumes\n"
     assert "first, weights as given" in seen.out
     assert not [*tmp_path.rglob("result.json")]
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers

@@ -64,7 +64,7 @@ def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
     assert HOSTILE not in text
     text = told(overrides=["task=wic"], status="failed")
     assert "isotrain train task=wic threads=2<" in text.replace("\n", "")
-    assert "It goes on with this run from its last checkpoint, in my runs/wic/none-01/" in text
+    assert "It resumes this run from its last checkpoint, in my runs/wic/none-01/" in text
 
 
 def test_what_was_not_recorded_is_told(told):

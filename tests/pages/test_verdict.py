@@ -142,9 +142,9 @@ def test_few_embeddings_for_their_width_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("status", "has_checkpoint", "wanted"),
     [
-        ("failed", True, "The same command goes on from the last checkpoint."),
+        ("failed", True, "The same command resumes from the last checkpoint."),
         ("interrupted", False, "The same command starts it from the beginning."),
-        ("running", True, "If it is no longer at work, the same command goes on from"),
+        ("running", True, "If it is no longer running, the same command resumes from"),
     ],
 )
 def test_a_run_that_stopped_says_where_and_how_it_goes_on(status, has_checkpoint, wanted):

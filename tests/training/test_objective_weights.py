@@ -153,6 +153,11 @@ def test_weights_are_not_waited_for_on_a_gpu():
     assert not found
 
 
+def test_a_task_without_a_loss_has_no_gradient_to_share():
+    with pytest.raises(ValueError, match="needs a task with a loss"):
+        shares(one=1.0)({"one": torch.zeros(())}, [], None, 0)
+
+
 def before(output):
     return output.site_embeddings["pooled"].before
 
