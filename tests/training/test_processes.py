@@ -167,19 +167,19 @@ def test_two_processes_keep_the_snapshots_of_one(one_and_two):
 
 
 IN_64 = ("threads=1", "data.batch_size=15", "encoder.dropout=0", "trainer.precision=64-true")
-CASES = {  # what trains first, largest distance of weights over their norm, its floor, overrides
+CASES = {  # steps, what trains first, largest distance of weights over their norm, its floor, keys
     # Muon iterates in bfloat16: sums in another order may change an update by 2⁻⁸.
     "muon": (
-        *({"embeddings", "block 1", "block 2", "head"}, 1e-2, 1e-3),
+        *(7, {"embeddings", "block 1", "block 2", "head"}, 1e-2, 1e-3),
         *("task=rte", "task.head_dropout=0", "optimizer=muon", "optimizer.muon_lr=1e-3"),
     ),
     "solved head": (
-        *({"head"}, 1e-7, 1e-6),
+        *(7, {"head"}, 1e-7, 1e-6),
         *("task=wic", "task.head_dropout=0", "training.solved_head=true", "isotropy=zca"),
         *("freezing=head_first", *SGD),
     ),
     "nothing above block 1": (
-        *({"embeddings", "block 1", "objectives"}, 1e-9, 1e-6),
+        *(3, {"embeddings", "block 1", "objectives"}, 1e-9, 1e-6),
         *("task=nli_pairs", "objective=[simcse]", "objective.simcse.reads=[layer_1/mean]"),
         *("objective.simcse.positives=pair", "objective.simcse.projection=mlp"),
         *("isotropy=batch_norm", "site=[layer_2]", *SGD),
@@ -190,7 +190,7 @@ CASES = {  # what trains first, largest distance of weights over their norm, its
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_train_as_one(small, tmp_path, case):
-    trained, most, least, *overrides = CASES[case]
+    n_steps, trained, most, least, *overrides = CASES[case]
     line = (*small, *IN_64, "metric=[]", "cache_dir=null", *overrides)
     results, states = [], []
     for n in (1, 2):
@@ -200,7 +200,7 @@ def test_two_processes_train_as_one(small, tmp_path, case):
     one, two = results
     assert (one["n_processes"], two["n_processes"]) == (1, 2)
     assert one["phases"] == two["phases"]
-    assert one["steps"] == two["steps"] == 3
+    assert one["steps"] == two["steps"] == n_steps
     groups = one["phases"][0]["groups"]
     assert {part for group in groups for part in group["parts"]} == trained
     assert {group["lr"] for group in groups} == {1e-3 if case == "muon" else 0.05}
