@@ -113,7 +113,8 @@ def test_storage_that_fails_is_one_sentence(few, tune, monkeypatch, capsys):
     assert tune("report") == 2
     told = capsys.readouterr().err
     assert f"{few.folder / 'study.db'} cannot be read or written now (" in told
-    assert f"{type(error).__name__}: {str(error).splitlines()[0]}); the same command goes" in told
+    first_line = str(error).splitlines()[0]
+    assert f"{type(error).__name__}: {first_line}); the same command resumes" in told
     assert "more" not in told
 
 
