@@ -18,7 +18,7 @@ from isotrain.config.foreign import reference_mistakes
 from isotrain.console import spinner
 from isotrain.jobs.stored import PlanError
 from isotrain.pages.summary import print_scores
-from isotrain.runs.files import read_result
+from isotrain.runs.files import trained_run
 
 CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
@@ -37,7 +37,10 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     if len(folders) > 1:
         raise PlanError(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
-    result = result_with_weights(folder)
+    try:
+        result = trained_run(folder)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
     cfg = composed_again(folder, result, overrides, config_dir)
     with spinner(LOADING):
         import pytorch_lightning as pl
@@ -74,25 +77,6 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     else:
         print_scores(str(folder), scores, data.n_rows)
     return 0
-
-
-def result_with_weights(folder: Path) -> dict[str, Any]:
-    """The record of a finished run that kept its weights.
-
-    Raises:
-        PlanError: the folder is of no such run.
-    """
-    result = read_result(folder)
-    if result.get("status") != "finished" or "config" not in result:
-        raise PlanError(f"{folder} is no folder of a finished run; give runs/<task>/<arm>-<hash>")
-    if not (folder / "last.ckpt").is_file():
-        kept = result["config"]["checkpoint"].get("final")
-        why = "its last.ckpt is gone" if kept else "it kept none (checkpoint.final=false)"
-        raise PlanError(
-            f"{folder} has no weights to evaluate: {why}; give the command of the run with "
-            "checkpoint.final=true rerun=true"
-        )
-    return result
 
 
 def composed_again(

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.rules import NO_ADAPTERS
-from isotrain.runs.files import read_result
+from isotrain.runs.files import trained_run
 from isotrain.runs.secrets import redacted
 
 if TYPE_CHECKING:
     from isotrain.encoders.base import Encoder
 
-WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>, or its last.ckpt"
 ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint of a run
 
 
@@ -32,22 +31,12 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
         return None
     given = Path(run).expanduser()
     if not given.exists():
-        raise ValueError(f"{key}={run} does not exist; {WANTED}")
+        raise ValueError(
+            f"{key}={run} does not exist; give the folder of a finished run, "
+            "runs/<task>/<arm>-<hash>, or its last.ckpt"
+        )
     folder = given if given.is_dir() else given.parent
-    result = read_result(folder)
-    if "checkpoint" not in result.get("config", {}):
-        raise ValueError(f"{key}={run}: no result.json of a training run in {folder}; {WANTED}")
-    if result["status"] != "finished":
-        raise ValueError(
-            f"{key}={run}: that run is {result['status']}, not finished; give its command again "
-            "until it ends"
-        )
-    file = folder / "last.ckpt" if given.is_dir() else given
-    if not file.is_file():
-        raise ValueError(
-            f"{key}={run}: that run has no last.ckpt; give its command with checkpoint.final=true "
-            "rerun=true"
-        )
+    result = trained_run(folder, f"{key}={run}")
     if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
         raise ValueError(
             f"{key}={run}: that run trained adapters (peft), which its encoder's weights do not "
@@ -61,7 +50,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
             f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
             "encoder keys"
         )
-    return file
+    return folder / "last.ckpt" if given.is_dir() else given
 
 
 def load_start(encoder: Encoder, file: Path) -> None:

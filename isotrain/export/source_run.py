@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import plain, read_job
 from isotrain.export.formats import CannotExportError, refusing
-from isotrain.runs.files import read_result
+from isotrain.runs.files import trained_run
 from isotrain.training.requirements import check
 
 WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
@@ -39,15 +39,10 @@ def read_run(folder: Path) -> SourceRun:
         DamagedError: the record has been changed since it was written.
     """
     path = folder / "result.json"
-    result = read_result(folder)
-    config = result.get("config", {})
-    if "checkpoint" not in config:
-        raise CannotExportError(f"there is no record of a training run in {folder}; {WANTED}")
-    if result["status"] != "finished":
-        raise CannotExportError(
-            f"a run must be finished, that of {folder} is {result['status']}; give its command "
-            "again until it ends"
-        )
+    try:
+        result = trained_run(folder)
+    except ValueError as error:
+        raise CannotExportError(str(error)) from error
     for key in NEEDED:
         result[key]  # DamagedError without it
     with refusing(f"the configuration in {path} must be one that isotrain wrote; {WANTED}"):
@@ -59,11 +54,4 @@ def read_run(folder: Path) -> SourceRun:
         check(cfg)
     except ValueError as error:
         raise CannotExportError(str(error)) from error
-    run = SourceRun(folder, result, cfg, whole)
-    if not run.weights.is_file():
-        reason = "" if cfg.checkpoint.final else " (checkpoint.final=false)"
-        raise CannotExportError(
-            f"an export needs the weights that a run ended with, and {run.weights} is not "
-            f"there{reason}; give the command of the run with checkpoint.final=true rerun=true"
-        )
-    return run
+    return SourceRun(folder, result, cfg, whole)

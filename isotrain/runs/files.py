@@ -143,6 +143,32 @@ def read_result(folder: Path) -> dict[str, Any]:
     return result
 
 
+def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
+    """The record of a finished training run that kept its final weights, `last.ckpt`.
+
+    Raises:
+        ValueError: the folder has no such run; the message starts with `given`, else its path.
+    """
+    result, given = read_result(folder), given or str(folder)
+    if "checkpoint" not in (config := result.get("config", {})):
+        raise ValueError(
+            f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
+            "run, runs/<task>/<arm>-<hash>"
+        )
+    if result["status"] != "finished":
+        raise ValueError(
+            f"{given}: that run is {result['status']}, not finished; give its command again until "
+            "it ends"
+        )
+    if not (folder / "last.ckpt").is_file():
+        why = "it is gone" if config["checkpoint"].get("final") else "checkpoint.final=false"
+        raise ValueError(
+            f"{given}: that run has no last.ckpt ({why}); give its command with "
+            "checkpoint.final=true rerun=true"
+        )
+    return result
+
+
 class RecordFile:
     """Append records `{"step": ..., "time_s": ..., key: value, ...}`; null for NaN or infinity.
 

@@ -185,7 +185,7 @@ def test_a_report_as_json_names_its_files_and_the_record(finished, capsys):
     ("words", "why"),
     [
         (["FOLDER", "other"], "evaluate takes one run"),
-        (["nowhere"], "is no folder of a finished run"),
+        (["nowhere"], "no result.json of a training run in nowhere"),
         (["FOLDER", "encoder.width=32"], "cannot be evaluated so"),
     ],
 )
@@ -238,9 +238,9 @@ def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / finished.name)
     (folder / "last.ckpt").unlink()
     assert main(["evaluate", str(folder)]) == 2
-    assert "its last.ckpt is gone" in " ".join(capsys.readouterr().err.split())
+    assert "no last.ckpt (it is gone)" in " ".join(capsys.readouterr().err.split())
     result = json.loads((folder / "result.json").read_text())
     result["config"]["checkpoint"]["final"] = False
     (folder / "result.json").write_text(json.dumps(result))
     assert main(["evaluate", str(folder)]) == 2
-    assert "it kept none (checkpoint.final=false)" in " ".join(capsys.readouterr().err.split())
+    assert "no last.ckpt (checkpoint.final=false)" in " ".join(capsys.readouterr().err.split())

@@ -127,7 +127,7 @@ def with_adapters(folder):
             lambda f: broken(f, status="interrupted"),
             "that run is interrupted, not finished; give its command again",
         ),
-        (lambda f: (f / "last.ckpt").unlink(), r"has no last\.ckpt; .* rerun=true"),
+        (lambda f: (f / "last.ckpt").unlink(), r"has no last\.ckpt .* rerun=true"),
         (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
         (
             lambda f: (f / "result.json").unlink(),

@@ -55,16 +55,16 @@ def test_by_default_what_is_possible_is_written_and_the_rest_is_told(run, capsys
 def test_folders_that_are_no_finished_run_are_refused(run, capsys, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "no record of a training run" in refused(capsys, empty)
+    assert "no result.json of a training run" in refused(capsys, empty)
     for damaged in ("{", "[]"):
         (empty / "result.json").write_text(damaged)
         told = refused(capsys, empty)
         assert told.startswith(f"isotrain: this cannot run {empty / 'result.json'} is damaged (")
         assert "DamagedError" not in told
     (empty / "result.json").write_text('{"status": "finished", "config": {"analysis": 1}}')
-    assert "no record of a training run" in refused(capsys, empty)
+    assert "no result.json of a training run" in refused(capsys, empty)
     changed(run, status="running")
-    assert "must be finished" in refused(capsys, run)
+    assert "that run is running, not finished" in refused(capsys, run)
 
 
 def test_a_record_that_names_foreign_code_is_refused_and_not_called(run, capsys):
