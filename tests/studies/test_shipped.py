@@ -23,7 +23,7 @@ N_RUNS = {  # tasks × arms × seeds
     "where_isotropy_pays_confirmed": 5 * 3 * 10,
     "where_isotropy_pays_scaled": 2 * 5 * 8,
     "where_isotropy_pays_depth": 7 * 3 * 5,
-    "dose_response": 2 * 21 * 3,
+    "dose_response": 3 * 19 * 3,
     "head_rates": 2 * 10 * 3,
     "own_embeddings": 3 * 18 * 3,
     "published_fine_tuning": 2 * 4 * 10,
