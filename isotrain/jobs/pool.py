@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from isotrain.console import REJECTED, is_watched, say, score_text, spinner
+from isotrain.console import REJECTED, say, score_text, spinner
 from isotrain.jobs.archive import Job
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
@@ -37,7 +37,7 @@ from isotrain.runs.locks import Owner, owner, sign, take
 Checked = TypeVar("Checked")
 POLL_S = 0.05  # polling interval of a process
 WAIT_S = 0.2  # polling interval of another process's run
-LOOK_S = 2.0  # polling interval of progress
+LOOK_S = 2.0  # polling interval of progress, and of signals that interrupted no wait
 PATIENCE_S = 1.0  # of waiting for another process, before it is reported
 STOPPED = {  # exit codes of a run that was asked to stop
     code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)
@@ -145,7 +145,7 @@ class Pool:
         with spinner(self.what) as now, ThreadPoolExecutor(self.n) as threads:
             ends = [threads.submit(self.one, job) for job in left]
             try:
-                while wait(ends, LOOK_S if is_watched() else None, FIRST_EXCEPTION).not_done:
+                while wait(ends, LOOK_S, FIRST_EXCEPTION).not_done:
                     for end in ends:
                         if end.done():
                             end.result()

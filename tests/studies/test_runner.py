@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import threading
 
 import pytest
 
@@ -176,6 +177,19 @@ def test_a_second_signal_kills(fake, monkeypatch, eventually):
     parent.communicate(timeout=60)
     assert parent.returncode == 128 + signal.SIGTERM
     assert fake.noted("end") == []
+
+
+def test_a_signal_that_interrupts_no_wait_stops_too(fake, monkeypatch, eventually):
+    """The system may hand it to another thread, or to the main one just before its wait."""
+    monkeypatch.setenv("HOLD", ORDER[0])
+
+    def stop():
+        eventually(lambda: fake.noted("start"))
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    assert start(fake) == 128 + signal.SIGTERM
+    assert fake.noted("stop") == ORDER[:1]
 
 
 def test_after_a_kill_only_what_is_missing_is_done(fake, monkeypatch, eventually):
