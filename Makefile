@@ -19,7 +19,7 @@ demo: venv
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: venv
-	$(PYTEST) -m "not campaign"
+	$(PYTEST) -m "not campaign" --durations 20
 
 numeric: venv
 	$(PYTEST) -m "not campaign and not slow" $(NUMERIC)
