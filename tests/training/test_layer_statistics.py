@@ -304,9 +304,21 @@ def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
     assert energies[-1] < 0.99  # strength 1
 
 
-def test_a_mean_subtracted_from_the_start_is_another_bias_of_the_last_layer_norm(built):
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("task=stsb", "task.form=bi", "pooling=mean"),
+        ("task=wic", "training.head_lr_factor=100"),
+        (
+            *("task=wic", "training.head_lr_factor=100", "objective=[gor]"),
+            *("objective.gor.weight=0.3", "training.objective_weight_as=share_of_task_gradient"),
+        ),
+    ],
+    ids=["stsb", "wic", "wic-gor"],
+)
+def test_a_mean_subtracted_from_the_start_is_another_bias_of_the_last_layer_norm(built, task):
     """As docs/where_isotropy_pays.md says: the same training, and the same scored embeddings."""
-    line = ("task=stsb", "task.form=bi", "pooling=mean", "trainer.precision=64-true", *QUIET)
+    line = (*task, "trainer.precision=64-true", *QUIET)
     layer = ("isotropy=mean", "isotropy.stats=start", "isotropy.eval_stats=refit")
     behind = built(*line, *layer, "trainer.max_steps=8")
     fit(behind)
