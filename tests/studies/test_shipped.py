@@ -23,9 +23,10 @@ N_RUNS = {  # tasks × arms × seeds
     "where_isotropy_pays_confirmed": 5 * 3 * 10,
     "where_isotropy_pays_scaled": 2 * 5 * 8,
     "where_isotropy_pays_depth": 7 * 3 * 5,
-    "dose_response": 3 * 19 * 3,
+    "dose_response": 3 * 20 * 3,
     "head_rates": 2 * 10 * 3,
     "own_embeddings": 3 * 18 * 3,
+    "own_embeddings_confirmed": 3 * 4 * 10,
     "published_fine_tuning": 2 * 4 * 10,
 }
 
