@@ -1,9 +1,12 @@
 """Draws frontier.png: isotropy of the encoder's own pooled embeddings against score; prints it too.
 
-`python docs/where_isotropy_pays/frontier.py` in a clone; reads table_own_embeddings.csv.
+`python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES. A line joins
+the weights of a loss.
 
-Isotropy: IsoScore and 1 - mean cosine on dev over those of none. Score: the difference to none in
-percent of what fine-tuning gains, on test in the picture. The bar of the study is at 10 and -20 %.
+Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output, less the
+mean for methods that subtract one. Score: the difference to none in percent of what fine-tuning
+gains, on test in the picture. The bar of the study is at 10 and -20 %. A white dot: at least one of
+the runs has collapsed.
 Power: of the one-sided paired t test that a method loses less than a fifth of the gain on dev, with
 ten seeds, if mean and SD of the difference are those seen.
 """
@@ -20,6 +23,7 @@ from scipy.stats import nct, t
 
 N_SEEDS = 10  # of a confirmation
 FOLDER = Path(__file__).parent
+STUDIES = ("own_embeddings", "dose_response")  # with the same none
 TASKS = {  # score, pooled view, title
     "stsb_bi": ("spearman", "mean", "STS-B by cosine"),
     "wic": ("accuracy", "cls", "WiC"),
@@ -35,6 +39,8 @@ def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
     found = {}
     for measure, name in MEASURES.items():
         own = table.loc[f"isotropy/{measure}/layer_04/{view}"][["mean", "low", "high"]]
+        output = table.loc[f"isotropy/{measure}/pooled/after"][["mean", "low", "high"]]
+        own.update(output[output.index.str.startswith("mean")])
         if measure == "mean_cosine":
             own = 1 - own[["mean", "high", "low"]]
         for end, values in zip(("", " low", " high"), own.to_numpy().T, strict=True):
@@ -48,35 +54,53 @@ def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
     noncentral = (found["val"] + 20) / (sd / N_SEEDS**0.5)
     power = nct.sf(t.ppf(0.95, N_SEEDS - 1), N_SEEDS - 1, noncentral)
     found["power"] = pd.Series(power, scores.index)
+    found["collapsed"] = table.loc[f"test/{score}"]["collapsed"].notna()
     methods = scores.index[scores["difference"].notna() | (scores.index == "none")]
     return pd.DataFrame(found).loc[methods]
 
 
+def weight(method: str) -> tuple[str, float]:
+    """A loss and its weight, as a share of the task's gradient; 0 for other methods."""
+    loss, _, share = method.rpartition("_")
+    try:
+        return loss.replace("_minus", ""), -float(share) if "_minus" in loss else float(share)
+    except ValueError:
+        return method, 0.0
+
+
 def main() -> None:
     """A column for each task, a row for each measure, a point for each method."""
-    table = pd.read_csv(FOLDER / "table_own_embeddings.csv")
-    table = table[table["runs"] == "all"]
+    tables = [pd.read_csv(FOLDER / f"table_{name}.csv") for name in STUDIES]
+    table = pd.concat(tables).query("runs == 'all'")
+    table = table.drop_duplicates(["task", "score", "method"])
     figure, grid = plt.subplots(
-        2, 3, sharey="col", sharex="row", figsize=(11, 7), layout="constrained"
+        2, 3, sharey="col", sharex="row", figsize=(11, 8), layout="constrained"
     )
     for column, (task, (_, _, title)) in enumerate(TASKS.items()):
         of_task = points(table[table["task"] == task].set_index(["score", "method"]), task)
         shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
         print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
+        of_task = of_task.fillna(0).assign(weight=[weight(name)[1] for name in of_task.index])
+        losses = of_task.groupby([weight(name)[0] for name in of_task.index], sort=False)
         for axes, name in zip(grid[:, column], MEASURES.values(), strict=True):
             axes.axhline(-20, color="gray", lw=0.8, ls="--")
             axes.axvline(10, color="gray", lw=0.8, ls="--")
-            for place, (method, row) in enumerate(of_task.fillna(0).iterrows()):
-                x, y = (row[[of, f"{of} low", f"{of} high"]].to_numpy() for of in (name, "test"))
+            for place, (loss, rows) in enumerate(losses):
+                rows = rows.sort_values("weight")
+                x, y = (rows[[of, f"{of} low", f"{of} high"]].to_numpy().T for of in (name, "test"))
                 axes.errorbar(
                     *(x[0], y[0]),
-                    xerr=np.abs(x[[1, 2]] - x[0])[:, None],
-                    yerr=np.abs(y[[1, 2]] - y[0])[:, None],
-                    fmt=MARKS[place % len(MARKS)],
+                    xerr=np.abs(x[1:] - x[0]),
+                    yerr=np.abs(y[1:] - y[0]),
+                    fmt=MARKS[place % len(MARKS)] + "-",
                     color=f"C{place % 10}",
                     ms=5,
-                    lw=0.6,
-                    label=method,
+                    lw=0.8,
+                    elinewidth=0.4,
+                    label=loss,
+                )
+                axes.plot(
+                    *(of[0][rows["collapsed"].astype(bool)] for of in (x, y)), "w.", ms=4, zorder=9
                 )
             axes.set_ylim(-140, 60)
             axes.set_xscale("log")

@@ -26,7 +26,8 @@ N_RUNS = {  # tasks × arms × seeds
     "dose_response": 3 * 20 * 3,
     "head_rates": 2 * 10 * 3,
     "own_embeddings": 3 * 18 * 3,
-    "own_embeddings_confirmed": 3 * 4 * 10,
+    "own_embeddings_confirmed": 2 * 5 * 10,
+    "own_embeddings_confirmed_wic": 1 * 4 * 20,
     "published_fine_tuning": 2 * 4 * 10,
 }
 
