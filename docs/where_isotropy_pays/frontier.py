@@ -93,7 +93,7 @@ def main() -> None:
                     xerr=np.abs(x[1:] - x[0]),
                     yerr=np.abs(y[1:] - y[0]),
                     fmt=MARKS[place % len(MARKS)] + "-",
-                    color=f"C{place % 10}",
+                    color={"mean_gor": "black", "mean_istar": "gray"}.get(loss, f"C{place % 10}"),
                     ms=5,
                     lw=0.8,
                     elinewidth=0.4,

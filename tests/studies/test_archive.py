@@ -134,7 +134,10 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
 
 @pytest.mark.parametrize(
     "suffix",
-    ["", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"],
+    [
+        *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
+        "_dose_response",  # some of its runs are in that of own_embeddings
+    ],
 )
 def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
     suffix, tmp_path, monkeypatch, capsys
@@ -143,8 +146,9 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
     own = ["", "_rates", "_confirmed", "_scaled", "_depth"]  # named as the page
     name = f"where_isotropy_pays{suffix}" if suffix in own else suffix[1:]
-    with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    for part in {suffix, "_own_embeddings" if suffix == "_dose_response" else suffix}:
+        with tarfile.open(kept / f"finished_runs{part}.tar.xz") as archive:
+            archive.extractall(tmp_path, filter="data")
     assert main(["report", name, "source=local", f"output_dir={tmp_path}"]) == 0
     assert "other keys" not in capsys.readouterr().err
     table = tmp_path / "studies" / name / "table.csv"
