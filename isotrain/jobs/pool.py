@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from isotrain.console import REJECTED, say, score_text, spinner
+from isotrain.console import REJECTED, is_watched, say, score_text, spinner
 from isotrain.jobs.archive import Job
 from isotrain.jobs.devices import cuda_devices, device_for
 from isotrain.jobs.process import (
@@ -149,7 +149,8 @@ class Pool:
                     for end in ends:
                         if end.done():
                             end.result()
-                    now(self._state())
+                    if is_watched():
+                        now(self._state())
                 return sum(end.result().state != "finished" for end in ends)
             except BaseException:  # nothing would monitor them any more
                 self.received.append(signal.SIGTERM)
