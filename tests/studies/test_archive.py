@@ -132,6 +132,7 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     assert "64 runs, 64 finished" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "suffix",
     [
