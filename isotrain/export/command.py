@@ -60,7 +60,7 @@ def _formats(
     run: SourceRun, rebuilt: Rebuilt, wanted: Sequence[str]
 ) -> tuple[list[Format], list[str]]:
     """The requested formats that can be written, and why the others cannot."""
-    from isotrain.export.folding import check_layers
+    from isotrain.export.folding import absorb_shift, check_layers
     from isotrain.export.rebuilt import merge_adapters
     from isotrain.export.sentence_folder import sentences_format
     from isotrain.export.transformers_folder import transformers_format
@@ -72,6 +72,7 @@ def _formats(
     ):
         check_layers(rebuilt)
         merge_adapters(rebuilt.model)
+        absorb_shift(rebuilt)
         for name in wanted:
             try:
                 if name == "transformers":

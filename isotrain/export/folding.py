@@ -15,10 +15,13 @@ from torch import Tensor, nn
 
 from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
+from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 from isotrain.transforms.base import RowTransform
+from isotrain.transforms.identity import Identity
 
 LIMIT = 1e-9  # largest deviation, over the rms of embeddings and results
 FAR = 1000  # times as far from their mean, embeddings are tried too
+OF_TOKENS = (ClsPooling, LastPooling, MeanPooling)  # averages of token states, of one or all
 
 
 class Affine(NamedTuple):
@@ -134,6 +137,47 @@ def folded(rebuilt: Rebuilt) -> Affine:
         name = f"the layer at {site} ({type(layer).__name__})"
         found = found.then(affine_of(in_double(layer), known_rows(rebuilt, site), name))
     return found
+
+
+@torch.no_grad()
+def absorb_shift(rebuilt: Rebuilt) -> None:
+    """Make layers that only shift, as `mean` does, part of the encoder's last LayerNorm, in place.
+
+    x = γ x̂ + β behind that LayerNorm, shifted by b, is γ x̂ + (β + b).
+    """
+    norm, sites = _last_norm(rebuilt), layer_sites(rebuilt)
+    if norm is None or not sites or type(rebuilt.model.pooling) not in OF_TOKENS:
+        return
+    try:
+        affine = folded(rebuilt)
+    except NotAffineError:
+        return
+    width, shift_D = rebuilt.model.encoder.width, affine.bias_E
+    if not torch.allclose(affine.matrix_DE, identity(width).matrix_DE, rtol=0, atol=1e-12):
+        return
+    norm.bias.copy_(norm.bias.double() + shift_D)
+    single_ATD, double_ATD = rebuilt.states
+    rebuilt.states = (single_ATD.double() + shift_D).float(), double_ATD + shift_D
+    for site in sites:
+        rebuilt.model.transforms[site] = Identity(width)
+    rebuilt.absorbed = True
+
+
+def _last_norm(rebuilt: Rebuilt) -> nn.LayerNorm | None:
+    """The LayerNorm whose output is that of the encoder; None if blocks share it, or none is."""
+    given: dict[nn.LayerNorm, list[Tensor]] = {}
+
+    def hear(norm: nn.LayerNorm, args: object, output: Tensor) -> None:
+        given.setdefault(norm, []).append(output)
+
+    encoder = rebuilt.model.encoder
+    norms = [part for part in encoder.modules() if isinstance(part, nn.LayerNorm)]
+    hooks = [norm.register_forward_hook(hear) for norm in norms if norm.bias is not None]
+    last_ATD = encoder(rebuilt.batch, {}).last
+    for hook in hooks:
+        hook.remove()
+    once = {norm: outputs[0] for norm, outputs in given.items() if len(outputs) == 1}
+    return next((norm for norm, output in once.items() if torch.equal(output, last_ATD)), None)
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:

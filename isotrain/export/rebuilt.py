@@ -42,6 +42,12 @@ class Rebuilt:
     double: ModelOutput
     states: tuple[Tensor, Tensor]  # encoder output [A, T, D], in float32 and in float64
     takes_segments: bool  # whether the encoder receives token_type_ids
+    absorbed: bool = False  # whether the layers are a shift, now in the last LayerNorm
+
+    @property
+    def note(self) -> str:
+        """What a format says of absorbed layers."""
+        return ", the isotropy layer in the encoder's last LayerNorm" if self.absorbed else ""
 
     @property
     def network(self) -> Any:

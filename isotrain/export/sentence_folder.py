@@ -43,7 +43,7 @@ def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
         CannotExportError: as `plan_sentences`.
     """
     plan = plan_sentences(rebuilt, isotropy)
-    what = "encoder and pooling"
+    what = f"encoder and pooling{rebuilt.note}"
     if plan.affine is None:
         what += f", the isotropy layer as a module of isotrain: {plan.reason}"
     elif plan.sites:

@@ -43,7 +43,7 @@ def transformers_format(rebuilt: Rebuilt) -> Format:
     Raises:
         CannotExportError: neither: a layer at tokens belongs to what the encoder gives.
     """
-    head, what = None, "encoder and head"
+    head, what = None, f"encoder and head{rebuilt.note}"
     try:
         head = linear_head(rebuilt)
         if layer_sites(rebuilt):
@@ -55,7 +55,7 @@ def transformers_format(rebuilt: Rebuilt) -> Format:
                 "lack the layer at tokens; train with site=[pooled], or with task.form=bi for "
                 "--format sentence-transformers"
             ) from error
-        what = f"the encoder alone, without head and isotropy layer: {error}"
+        what = f"the encoder alone{rebuilt.note}, without {_absent(rebuilt)}: {error}"
     return Format(
         "transformers",
         "feature-extraction",
@@ -144,8 +144,7 @@ def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
     ]
     if head is None:
         lines.append("print(states.shape)")
-        note = "The scores below are those of the run with its pooling, isotropy layer and head, "
-        note += "which are not in this folder."
+        note = f"The scores below are those of the run, whose {_absent(rebuilt)} are not here."
     else:
         lines += [
             f'head = load_file(f"{{folder}}/{HEAD}")',
@@ -156,6 +155,11 @@ def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
         note = "Texts are prepared as the task prepares them."
     code = "\n".join(lines)
     return f"```python\n{code}\n```\n\n{note}"
+
+
+def _absent(rebuilt: Rebuilt) -> str:
+    """What a folder of the encoder alone lacks."""
+    return "pooling, isotropy layer and head" if layer_sites(rebuilt) else "pooling and head"
 
 
 def output_names(rebuilt: Rebuilt) -> list[str]:

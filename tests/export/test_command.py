@@ -16,7 +16,7 @@ from isotrain.export.target import MARK, filling
 from isotrain.runs.files import read_result, write_json
 from tests.stopped_runs import save_weights
 
-RTE = ("task=rte", "isotropy=mean", "metric=[]")
+RTE = ("task=rte", "isotropy=clip", "metric=[]")
 ONE = ("--format", "transformers")
 
 

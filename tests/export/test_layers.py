@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoTokenizer
 
-from isotrain.export.folding import NotAffineError, check_layers, layer_sites
+from isotrain.export.folding import NotAffineError, absorb_shift, check_layers, layer_sites
 from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import rebuild
 from isotrain.export.source_run import read_run
@@ -27,6 +27,10 @@ OTHERS = {"cut_tails", "published"}  # bounds; batch-mates
 FEW = {"all_but_the_top": ["isotropy.n_components=2"], "iter_norm": ["isotropy.group_size=8"]}
 
 
+def told(capsys):
+    return " ".join(capsys.readouterr().out.split())
+
+
 def options(name):
     return [f"isotropy={name}", "metric=[]", *FEW.get(name, [])]
 
@@ -43,6 +47,51 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
         assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
     write_transformers(tmp_path / "out", rebuilt, head)
     same_logits(loaded(tmp_path / "out", known.columns, "cls"), known)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "gpt2"])
+def test_a_subtracted_mean_goes_into_the_last_norm(
+    made_run, exported_as_run, loaded, capsys, family
+):
+    """The exported encoder's own embeddings are those behind the layer; the head is the run's."""
+    pooling = "last" if family == "gpt2" else "cls"
+    run = made_run("task=rte", *options("mean"), f"pooling={pooling}", family=family)
+    folder, known = exported_as_run(run, pooling)
+    assert "head, the isotropy layer in the encoder's last LayerNorm" in told(capsys)
+    head = load_file(folder / "head.safetensors")
+    for key, weight in known.model.head.linear.state_dict().items():
+        assert torch.equal(head[key].double(), weight)
+    head["weight"], head["bias"] = torch.eye(len(head["weight"][0])), torch.zeros(())
+    save_file(head, folder / "head.safetensors")
+    rows = known.output.site_embeddings["pooled"]
+    own_BD = loaded(folder, known.columns, pooling)
+    torch.testing.assert_close(own_BD, rows.after, rtol=1e-6, atol=1e-6)
+    assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
+
+
+@pytest.mark.parametrize("site", ["pooled", "tokens"])
+def test_an_encoder_alone_has_the_layer_in_its_last_norm(
+    made_run, export, of_the_run, loaded, capsys, site
+):
+    run = made_run("task=stsb", "task.form=bi", "pooling=mean", f"site=[{site}]", *options("mean"))
+    folder, known = export(run), of_the_run(run)
+    assert "encoder's last LayerNorm, without pooling and head: the head of form=bi" in told(capsys)
+    layer = known.model.transforms[site]
+    texts = [[*known.columns[0], *known.columns[1]]]
+    real_AT = known.batch.attention_mask.bool()
+    torch.testing.assert_close(
+        loaded(folder, texts), layer(known.states[real_AT]), rtol=1e-6, atol=1e-6
+    )
+
+
+def test_a_norm_that_blocks_share_is_left_as_it_is(made_run):
+    rebuilt = rebuild(read_run(made_run("task=rte", *options("mean"))))
+    first, *_, last = rebuilt.network.encoder.layer
+    first.output.LayerNorm = last.output.LayerNorm
+    before = last.output.LayerNorm.bias.clone()
+    absorb_shift(rebuilt)
+    assert not rebuilt.absorbed
+    assert torch.equal(last.output.LayerNorm.bias, before)
 
 
 @pytest.mark.parametrize("task", ["rte", "stsb"])
@@ -67,8 +116,8 @@ def test_the_bare_encoder_with_an_amplifiers_head_predicts_what_the_run_does(
 def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_told(made_run, name):
     rebuilt = rebuild(read_run(made_run("task=rte", *options(name))))
     check_layers(rebuilt)
-    told = r"ClusterPCA\) is no affine map: .* embeddings of this run .* isotropy=all_but_the_top"
-    with pytest.raises(NotAffineError, match=told):
+    why = r"ClusterPCA\) is no affine map: .* embeddings of this run .* isotropy=all_but_the_top"
+    with pytest.raises(NotAffineError, match=why):
         linear_head(rebuilt)
 
 
@@ -169,7 +218,7 @@ def test_without_a_linear_head_the_encoder_is_written(
     run = made_run(*overrides, "metric=[]", family="tiny")
     folder = export(run)
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"the encoder alone, without head and isotropy layer: {told}" in printed
+    assert f"the encoder alone, without pooling and head: {told}" in printed
     known = of_the_run(run)
     texts = known.columns if "task=wic" in overrides else [[*known.columns[0], *known.columns[1]]]
     expected = known.states[known.batch.attention_mask.bool()]

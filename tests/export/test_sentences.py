@@ -22,6 +22,7 @@ BETWEEN = ["Transformer", "IsotropyLayer", "Pooling"]
 CASES = {
     "no layer": (("pooling=mean", "isotropy=none"), "bert", PLAIN),
     "a tokenizer that pads at the left": (("pooling=last", "isotropy=none"), "left", PLAIN),
+    "a shift": (("pooling=mean", "isotropy=mean"), "bert", PLAIN),
     "affine, pooled": (("pooling=mean", "isotropy=clip"), "roberta", FOLDED),
     "affine, the mean of tokens": (
         ("pooling=mean", "isotropy=zca", "site=[tokens]"),
