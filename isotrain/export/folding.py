@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.identity import Identity
 
 LIMIT = 1e-9  # largest deviation, over the rms of embeddings and results
 FAR = 1000  # times as far from their mean, embeddings are tried too
-OF_TOKENS = (ClsPooling, LastPooling, MeanPooling)  # averages of token states, of one or all
+ROUNDING = 1e-6  # largest effect of float32 on a pooled vector, over its length
 
 
 class Affine(NamedTuple):
@@ -143,41 +142,50 @@ def folded(rebuilt: Rebuilt) -> Affine:
 def absorb_shift(rebuilt: Rebuilt) -> None:
     """Make layers that only shift, as `mean` does, part of the encoder's last LayerNorm, in place.
 
-    x = γ x̂ + β behind that LayerNorm, shifted by b, is γ x̂ + (β + b).
+    γ x̂ + β behind that LayerNorm, shifted by b, is γ x̂ + (β + b). Left as they are: layers of which
+    β + b in float32 would not give every pooled vector again, to `ROUNDING` of its length.
     """
-    norm, sites = _last_norm(rebuilt), layer_sites(rebuilt)
-    if norm is None or not sites or type(rebuilt.model.pooling) not in OF_TOKENS:
-        return
+    sites, width = layer_sites(rebuilt), rebuilt.model.encoder.width
     try:
-        affine = folded(rebuilt)
+        matrix_DE, shift_D = folded(rebuilt)
     except NotAffineError:
         return
-    width, shift_D = rebuilt.model.encoder.width, affine.bias_E
-    if not torch.allclose(affine.matrix_DE, identity(width).matrix_DE, rtol=0, atol=1e-12):
+    eye_DD = identity(width).matrix_DE
+    is_shift = matrix_DE.shape == eye_DD.shape and torch.allclose(matrix_DE, eye_DD, 0, 1e-12)
+    norm = _last_norm(rebuilt) if sites and is_shift else None
+    if norm is None:
         return
-    norm.bias.copy_(norm.bias.double() + shift_D)
+    bias_D = (norm.bias.double() + shift_D).float()
     single_ATD, double_ATD = rebuilt.states
-    rebuilt.states = (single_ATD.double() + shift_D).float(), double_ATD + shift_D
+    moved_ATD, pooled_BPD = double_ATD + (bias_D - norm.bias.double()), rebuilt.double.pooled
+    error_BPD = rebuilt.model.pooling(moved_ATD, rebuilt.batch) - pooled_BPD
+    if not (error_BPD.norm(dim=-1) <= ROUNDING * pooled_BPD.norm(dim=-1)).all():
+        return
+    norm.bias.copy_(bias_D)
+    rebuilt.states = (single_ATD + shift_D).float(), double_ATD + shift_D
     for site in sites:
         rebuilt.model.transforms[site] = Identity(width)
-    rebuilt.absorbed = True
+    rebuilt.note = ", the isotropy layer in the encoder's last LayerNorm"
 
 
 def _last_norm(rebuilt: Rebuilt) -> nn.LayerNorm | None:
     """The LayerNorm whose output is that of the encoder; None if blocks share it, or none is."""
-    given: dict[nn.LayerNorm, list[Tensor]] = {}
+    heard: list[nn.LayerNorm] = []
+    latest = torch.empty(0)
 
     def hear(norm: nn.LayerNorm, args: object, output: Tensor) -> None:
-        given.setdefault(norm, []).append(output)
+        nonlocal latest
+        heard.append(norm)
+        latest = output
 
     encoder = rebuilt.model.encoder
     norms = [part for part in encoder.modules() if isinstance(part, nn.LayerNorm)]
-    hooks = [norm.register_forward_hook(hear) for norm in norms if norm.bias is not None]
+    hooks = [norm.register_forward_hook(hear) for norm in norms]
     last_ATD = encoder(rebuilt.batch, {}).last
     for hook in hooks:
         hook.remove()
-    once = {norm: outputs[0] for norm, outputs in given.items() if len(outputs) == 1}
-    return next((norm for norm, output in once.items() if torch.equal(output, last_ATD)), None)
+    is_last = torch.equal(latest, last_ATD) and heard.count(heard[-1]) == 1
+    return heard[-1] if is_last and heard[-1].bias is not None else None
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:

@@ -42,12 +42,7 @@ class Rebuilt:
     double: ModelOutput
     states: tuple[Tensor, Tensor]  # encoder output [A, T, D], in float32 and in float64
     takes_segments: bool  # whether the encoder receives token_type_ids
-    absorbed: bool = False  # whether the layers are a shift, now in the last LayerNorm
-
-    @property
-    def note(self) -> str:
-        """What a format says of absorbed layers."""
-        return ", the isotropy layer in the encoder's last LayerNorm" if self.absorbed else ""
+    note: str = ""  # that the layers are part of the encoder, if they are
 
     @property
     def network(self) -> Any:

@@ -96,7 +96,7 @@ def check_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> D
     """Differences of the reloaded folder from the run, from text to final output.
 
     Logits are compared, or without a head the states of all real tokens, as the encoder gave them
-    before anything was merged into it.
+    before adapters were merged into it, and shifted where it has absorbed the layer.
     """
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoTokenizer
 
-from isotrain.export.folding import NotAffineError, absorb_shift, check_layers, layer_sites
+from isotrain.export.folding import Affine, NotAffineError, absorb_shift, check_layers, layer_sites
 from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import rebuild
 from isotrain.export.source_run import read_run
@@ -55,7 +55,8 @@ def test_a_subtracted_mean_goes_into_the_last_norm(
 ):
     """The exported encoder's own embeddings are those behind the layer; the head is the run's."""
     pooling = "last" if family == "gpt2" else "cls"
-    run = made_run("task=rte", *options("mean"), f"pooling={pooling}", family=family)
+    more = ("encoder.n_blocks=1", f"pooling={pooling}", *["peft=lora"] * (family == "bert"))
+    run = made_run("task=rte", *options("mean"), *more, family=family)
     folder, known = exported_as_run(run, pooling)
     assert "head, the isotropy layer in the encoder's last LayerNorm" in told(capsys)
     head = load_file(folder / "head.safetensors")
@@ -84,14 +85,32 @@ def test_an_encoder_alone_has_the_layer_in_its_last_norm(
     )
 
 
-def test_a_norm_that_blocks_share_is_left_as_it_is(made_run):
+@pytest.mark.parametrize("case", ["in", "shared", "none", "wide", "rounded"])
+def test_what_the_last_norm_cannot_hold_is_left_as_it_is(made_run, monkeypatch, case):
     rebuilt = rebuild(read_run(made_run("task=rte", *options("mean"))))
     first, *_, last = rebuilt.network.encoder.layer
-    first.output.LayerNorm = last.output.LayerNorm
-    before = last.output.LayerNorm.bias.clone()
+    norm = last.output.LayerNorm
+    before = norm.bias.clone()
+    if case == "shared":
+        first.output.LayerNorm = norm
+    if case == "none":  # something comes behind it
+        last.register_forward_hook(lambda _, args, states: 2 * states)
+    if case == "wide":
+        narrow = Affine(torch.eye(16, 8).double(), torch.zeros(8).double())
+        monkeypatch.setattr("isotrain.export.folding.folded", lambda _: narrow)
+    if case == "rounded":  # float32 does not do
+        monkeypatch.setattr("isotrain.export.folding.ROUNDING", 1e-12)
     absorb_shift(rebuilt)
-    assert not rebuilt.absorbed
-    assert torch.equal(last.output.LayerNorm.bias, before)
+    assert (rebuilt.note != "") == (layer_sites(rebuilt) == []) == (case == "in")
+    assert torch.equal(norm.bias, before) == (case != "in")
+
+
+def test_a_span_of_tokens_is_shifted_too(made_run, export, of_the_run, loaded, capsys):
+    run = made_run("task=wic", "task.prompt=none", "pooling=spans", *options("mean"), family="tiny")
+    folder, known = export(run), of_the_run(run)
+    assert "last LayerNorm, without pooling and head: the pooling reads target" in told(capsys)
+    own = known.model.transforms["pooled"](known.states[known.batch.attention_mask.bool()])
+    torch.testing.assert_close(loaded(folder, known.columns), own, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("task", ["rte", "stsb"])
