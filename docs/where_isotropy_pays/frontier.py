@@ -1,7 +1,7 @@
 """Draws frontier.png: isotropy of the encoder's own pooled embeddings against score; prints it too.
 
-`python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES. A line joins
-the weights of a loss.
+`python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES, and those
+of CONFIRMED for the method that was confirmed, a star. A line joins the weights of a loss.
 
 Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output, less the
 mean for methods that subtract one. Score: the difference to none in percent of what fine-tuning
@@ -11,6 +11,7 @@ Power: of the one-sided paired t test that a method loses less than a fifth of t
 ten seeds, if mean and SD of the difference are those seen.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -24,6 +25,7 @@ from scipy.stats import nct, t
 N_SEEDS = 10  # of a confirmation
 FOLDER = Path(__file__).parent
 STUDIES = ("own_embeddings", "dose_response")  # with the same none
+CONFIRMED = ("own_embeddings_confirmed", "own_embeddings_confirmed_wic")
 TASKS = {  # score, pooled view, title
     "stsb_bi": ("spearman", "mean", "STS-B by cosine"),
     "wic": ("accuracy", "cls", "WiC"),
@@ -68,18 +70,27 @@ def weight(method: str) -> tuple[str, float]:
         return method, 0.0
 
 
+def read(studies: Sequence[str]) -> pd.DataFrame:
+    """The rows of all runs in the tables of some studies."""
+    table = pd.concat(pd.read_csv(FOLDER / f"table_{name}.csv") for name in studies)
+    return table.query("runs == 'all'").drop_duplicates(["task", "score", "method"])
+
+
 def main() -> None:
     """A column for each task, a row for each measure, a point for each method."""
-    tables = [pd.read_csv(FOLDER / f"table_{name}.csv") for name in STUDIES]
-    table = pd.concat(tables).query("runs == 'all'")
-    table = table.drop_duplicates(["task", "score", "method"])
+    table, confirmed = read(STUDIES), read(CONFIRMED)
     figure, grid = plt.subplots(
         2, 3, sharey="col", sharex="row", figsize=(11, 8), layout="constrained"
     )
     for column, (task, (_, _, title)) in enumerate(TASKS.items()):
-        of_task = points(table[table["task"] == task].set_index(["score", "method"]), task)
+        of_task, star = (
+            points(one[one["task"] == task].set_index(["score", "method"]), task)
+            for one in (table, confirmed)
+        )
         shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
-        print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
+        for one in (of_task, star):
+            print(title, one[shown].round(2).to_string(), sep="\n", end="\n\n")
+        star = star.loc["mean_gor_0.3"]
         of_task = of_task.fillna(0).assign(weight=[weight(name)[1] for name in of_task.index])
         losses = of_task.groupby([weight(name)[0] for name in of_task.index], sort=False)
         for axes, name in zip(grid[:, column], MEASURES.values(), strict=True):
@@ -102,6 +113,18 @@ def main() -> None:
                 axes.plot(
                     *(of[0][rows["collapsed"].astype(bool)] for of in (x, y)), "w.", ms=4, zorder=9
                 )
+            x, y = ([[star[of + end]] for end in ("", " low", " high")] for of in (name, "test"))
+            axes.errorbar(
+                *(x[0], y[0]),
+                xerr=np.abs(np.subtract(x[1:], x[0])),
+                yerr=np.abs(np.subtract(y[1:], y[0])),
+                fmt="*",
+                color="gold",
+                mec="black",
+                ms=13,
+                zorder=10,
+                label="mean_gor, confirmed",
+            )
             axes.set_ylim(-140, 60)
             axes.set_xscale("log")
             axes.set_xlabel(f"{name}, times that of none")

@@ -137,7 +137,7 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     "suffix",
     [
         *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
-        "_own_embeddings_confirmed_wic",
+        *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed"),
         "_dose_response",  # some of its runs are in that of own_embeddings
     ],
 )
