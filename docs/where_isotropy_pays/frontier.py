@@ -1,7 +1,7 @@
 """Draws frontier.png: isotropy of the encoder's own pooled embeddings against score; prints it too.
 
 `python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES, and those
-of CONFIRMED for the method that was confirmed, a star. A line joins the weights of a loss.
+of CONFIRMED for the star. A line joins the weights of a loss.
 
 Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output, less the
 mean for methods that subtract one. Score: the difference to none in percent of what fine-tuning
@@ -33,6 +33,8 @@ TASKS = {  # score, pooled view, title
 }
 MEASURES = {"isoscore_corrected": "IsoScore", "mean_cosine": "1 - mean cosine"}
 MARKS = "os^vDPX*"
+STAR = "mean_gor, fresh seeds"  # 0.3, of CONFIRMED
+COLORS = {"mean_gor": "black", "mean_istar": "gray", STAR: "gold"}  # others: C0 to C9
 
 
 def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
@@ -83,14 +85,13 @@ def main() -> None:
         2, 3, sharey="col", sharex="row", figsize=(11, 8), layout="constrained"
     )
     for column, (task, (_, _, title)) in enumerate(TASKS.items()):
-        of_task, star = (
+        of_task, fresh = (
             points(one[one["task"] == task].set_index(["score", "method"]), task)
             for one in (table, confirmed)
         )
+        of_task.loc[STAR] = fresh.loc["mean_gor_0.3"]
         shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
-        for one in (of_task, star):
-            print(title, one[shown].round(2).to_string(), sep="\n", end="\n\n")
-        star = star.loc["mean_gor_0.3"]
+        print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
         of_task = of_task.fillna(0).assign(weight=[weight(name)[1] for name in of_task.index])
         losses = of_task.groupby([weight(name)[0] for name in of_task.index], sort=False)
         for axes, name in zip(grid[:, column], MEASURES.values(), strict=True):
@@ -103,9 +104,11 @@ def main() -> None:
                     *(x[0], y[0]),
                     xerr=np.abs(x[1:] - x[0]),
                     yerr=np.abs(y[1:] - y[0]),
-                    fmt=MARKS[place % len(MARKS)] + "-",
-                    color={"mean_gor": "black", "mean_istar": "gray"}.get(loss, f"C{place % 10}"),
-                    ms=5,
+                    fmt=("*" if loss == STAR else MARKS[place % len(MARKS)]) + "-",
+                    color=COLORS.get(loss, f"C{place % 10}"),
+                    mec="black" if loss == STAR else None,
+                    ms=13 if loss == STAR else 5,
+                    zorder=10 if loss == STAR else 2,
                     lw=0.8,
                     elinewidth=0.4,
                     label=loss,
@@ -113,18 +116,6 @@ def main() -> None:
                 axes.plot(
                     *(of[0][rows["collapsed"].astype(bool)] for of in (x, y)), "w.", ms=4, zorder=9
                 )
-            x, y = ([[star[of + end]] for end in ("", " low", " high")] for of in (name, "test"))
-            axes.errorbar(
-                *(x[0], y[0]),
-                xerr=np.abs(np.subtract(x[1:], x[0])),
-                yerr=np.abs(np.subtract(y[1:], y[0])),
-                fmt="*",
-                color="gold",
-                mec="black",
-                ms=13,
-                zorder=10,
-                label="mean_gor, confirmed",
-            )
             axes.set_ylim(-140, 60)
             axes.set_xscale("log")
             axes.set_xlabel(f"{name}, times that of none")

@@ -1,4 +1,4 @@
-"""Fold the isotropy layers and the head of a run into one affine map, or explain why not.
+"""Fold the isotropy layers of a run into its encoder or its head, or explain why not.
 
 An affine map is found by trying a function. N embeddings, B examples of dev, D width in, E width
 out. All in float64.
@@ -140,10 +140,10 @@ def folded(rebuilt: Rebuilt) -> Affine:
 
 @torch.no_grad()
 def absorb_shift(rebuilt: Rebuilt) -> None:
-    """Make layers that only shift, as `mean` does, part of the encoder's last LayerNorm, in place.
+    """Add the shift b of layers like `mean` to the bias β of the encoder's last LayerNorm.
 
-    γ x̂ + β behind that LayerNorm, shifted by b, is γ x̂ + (β + b). Left as they are: layers of which
-    β + b in float32 would not give every pooled vector again, to `ROUNDING` of its length.
+    Behind γ x̂ + (β + b) no layer is needed. Layers stay where they are if they do more than shift,
+    or if β + b in float32 changes a pooled vector by more than `ROUNDING` of its length.
     """
     sites, width = layer_sites(rebuilt), rebuilt.model.encoder.width
     try:
@@ -169,7 +169,7 @@ def absorb_shift(rebuilt: Rebuilt) -> None:
 
 
 def _last_norm(rebuilt: Rebuilt) -> nn.LayerNorm | None:
-    """The LayerNorm whose output is that of the encoder; None if blocks share it, or none is."""
+    """The LayerNorm, with a bias and run once, whose output is the encoder's; else None."""
     heard: list[nn.LayerNorm] = []
     latest = torch.empty(0)
 
