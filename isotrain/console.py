@@ -101,6 +101,17 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
         line.stop()
 
 
+@contextmanager
+def drawing(page: Path, rest: str) -> Iterator[None]:
+    """A spinner while a page is drawn; an error is reported, and that the rest is complete."""
+    try:
+        with spinner(f"drawing {page.name}"):
+            yield
+    except Exception as error:  # whatever a plotting library may raise
+        reason = redacted(f"{type(error).__name__}: {error}")
+        say(f"{page} could not be drawn ({reason}); {rest} complete")
+
+
 def is_watched() -> bool:
     """Whether stdout is a terminal and this is rank 0."""
     rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrain.console import say, spinner
+from isotrain.console import drawing, spinner
 from isotrain.pages.summary import print_summary
 from isotrain.runs.folder import RunFolder
-from isotrain.runs.secrets import redacted
 
 if TYPE_CHECKING:  # a page needs no torch
     from isotrain.training.loggers.jsonl import RecordLog
@@ -23,25 +22,16 @@ def show_run(folder: RunFolder, loggers: Sequence[RecordLog] = ()) -> None:
     """
     is_finished = folder.record["status"] == "finished"
     if folder.record["config"]["report"] and not folder.note:
-        _draw(folder.path)
+        with drawing(folder.path / "report.html", "the run is"):
+            from isotrain.pages.report import write_report  # matplotlib takes its time
+
+            write_report(folder.path)
     if is_finished and loggers:
         with spinner("sending tables and pictures"):
             for log in loggers:
                 log.each(partial(_send_media, folder.path))
     if is_finished:
         print_summary(folder.record, folder.records(), folder.path, folder.note)
-
-
-def _draw(folder: Path) -> None:
-    """Write `report.html`; an error in a plotting library is reported and costs no run."""
-    try:
-        with spinner("drawing report.html"):
-            from isotrain.pages.report import write_report  # matplotlib takes its time
-
-            write_report(folder)
-    except Exception as error:  # whatever a plotting library may raise
-        reason = redacted(f"{type(error).__name__}: {error}")
-        say(f"{folder / 'report.html'} could not be drawn ({reason}); the run is complete")
 
 
 def _send_media(folder: Path, logger: Any) -> None:

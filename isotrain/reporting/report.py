@@ -11,7 +11,7 @@ from typing import Any
 from isotrain.config.compose import key_of, plain
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.config.targets import allowance
-from isotrain.console import say, spinner
+from isotrain.console import drawing, say, spinner
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import STUDY, PlanError, read_origin
 from isotrain.reporting.frame import frame
@@ -89,17 +89,12 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _draw(result: Result, folder: Path) -> list[Path]:
-    """Draw the page; an error here does not affect the tables."""
-    try:
-        with spinner(f"drawing {PAGE}"):
-            from isotrain.pages.study_page import write_study_page  # matplotlib is slow to import
+    with drawing(folder / PAGE, "the tables are"):
+        from isotrain.pages.study_page import write_study_page  # matplotlib is slow to import
 
-            page = write_study_page(folder, result)
+        page = write_study_page(folder, result)
         say(page)
         return [page]
-    except Exception as error:  # whatever a plotting library may raise
-        reason = redacted(f"{type(error).__name__}: {error}")
-        say(f"{folder / PAGE} could not be drawn ({reason}); the tables are complete")
     return []
 
 
