@@ -16,6 +16,10 @@ from isotrain.tasks.rte import RTE
 from tests.processes import held
 
 ARMS = ("none", "mean")
+CUT = [  # what published_fine_tuning was run with on two cores, as its header says
+    *("encoder=minilm", "encoder.n_blocks=4", "optimizer.lr=2.5e-4"),
+    *("training.head_lr_factor=100", "trainer.precision=bf16-mixed"),
+]
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
@@ -137,8 +141,8 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     "suffix",
     [
         *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
-        *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed"),
-        "_dose_response",  # some of its runs are in that of own_embeddings
+        *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed", "_dose_response"),
+        *("_bias", "_cone", "_published_fine_tuning"),
     ],
 )
 def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
@@ -146,12 +150,19 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
 ):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])  # the page takes seconds
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    own = ["", "_rates", "_confirmed", "_scaled", "_depth"]  # named as the page
+    own = ["", "_rates", "_confirmed", "_scaled", "_depth", "_bias", "_cone"]  # named as the page
     name = f"where_isotropy_pays{suffix}" if suffix in own else suffix[1:]
-    for part in (suffix, *(["_own_embeddings"] if suffix == "_dose_response" else [])):
+    study = [name]
+    if (kept / f"{name}.yaml").exists():  # a study with layers of its own
+        monkeypatch.syspath_prepend(kept)
+        monkeypatch.setenv("ISOTRAIN_ALLOW", "shifts")
+        study = [str(kept / f"{name}.yaml"), "--config-dir", str(kept / "conf")]
+    more = {"_dose_response": ["_own_embeddings"], "_cone": ["_depth"]}  # shared runs
+    for part in (suffix, *more.get(suffix, [])):
         with tarfile.open(kept / f"finished_runs{part}.tar.xz") as archive:
             archive.extractall(tmp_path, filter="data")
-    assert main(["report", name, "source=local", f"output_dir={tmp_path}"]) == 0
+    overrides = CUT if suffix == "_published_fine_tuning" else []
+    assert main(["report", *study, "source=local", f"output_dir={tmp_path}", *overrides]) == 0
     assert "other keys" not in capsys.readouterr().err
     table = tmp_path / "studies" / name / "table.csv"
     assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
