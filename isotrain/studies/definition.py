@@ -179,7 +179,7 @@ def _mistakes(content: Any) -> list[str]:
         twice = [name for name in made if name in arms]
         mistakes += [f"arms.{name} is an arm that grid makes, too; rename it" for name in twice]
         arms = dict.fromkeys([*arms, *made])
-    if "baseline" in content and content["baseline"] not in [*arms]:  # unhashable if it is a list
+    if arms and "baseline" in content and content["baseline"] not in [*arms]:  # may be unhashable
         hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
         mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
     if "margin" in content:

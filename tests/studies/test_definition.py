@@ -117,6 +117,9 @@ def test_every_mistake_at_once(tmp_path):
         load_study(write(tmp_path / "my.yaml", seeds="[]", baseline="x", arm="1"))
     assert len(str(told.value).splitlines()) == 3
     assert all(line.startswith("study my: ") for line in str(told.value).splitlines())
+    with pytest.raises(PlanError) as told:
+        load_study(write(tmp_path / "my.yaml", arms=None))
+    assert str(told.value) == "study my: arms is missing"  # and nothing of its baseline
 
 
 PLAIN = (
