@@ -142,7 +142,7 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     [
         *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
         *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed", "_dose_response"),
-        *("_bias", "_published_fine_tuning"),
+        *("_bias", "_cone", "_published_fine_tuning"),
     ],
 )
 def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
@@ -150,14 +150,14 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
 ):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])  # the page takes seconds
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    own = ["", "_rates", "_confirmed", "_scaled", "_depth", "_bias"]  # named as the page
+    own = ["", "_rates", "_confirmed", "_scaled", "_depth", "_bias", "_cone"]  # named as the page
     name = f"where_isotropy_pays{suffix}" if suffix in own else suffix[1:]
     study = [name]
     if (kept / f"{name}.yaml").exists():  # a study with layers of its own
         monkeypatch.syspath_prepend(kept)
         monkeypatch.setenv("ISOTRAIN_ALLOW", "shifts")
         study = [str(kept / f"{name}.yaml"), "--config-dir", str(kept / "conf")]
-    more = {"_dose_response": ["_own_embeddings"]}  # shared runs
+    more = {"_dose_response": ["_own_embeddings"], "_cone": ["_depth"]}  # shared runs
     for part in (suffix, *more.get(suffix, [])):
         with tarfile.open(kept / f"finished_runs{part}.tar.xz") as archive:
             archive.extractall(tmp_path, filter="data")
