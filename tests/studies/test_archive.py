@@ -142,7 +142,8 @@ def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, capsy
     [
         *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
         *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed", "_dose_response"),
-        *("_bias", "_cone", "_published_fine_tuning"),
+        *("_bias", "_cone", "_published_fine_tuning", "_untrained", "_own_embeddings_heads"),
+        *("_own_embeddings_dense", "_own_embeddings_projection", "_own_embeddings_distilled"),
     ],
 )
 def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
@@ -150,14 +151,16 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
 ):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])  # the page takes seconds
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    own = ["", "_rates", "_confirmed", "_scaled", "_depth", "_bias", "_cone"]  # named as the page
-    name = f"where_isotropy_pays{suffix}" if suffix in own else suffix[1:]
+    other = ("_head", "_own", "_dose", "_published")  # studies not named as the page
+    name = suffix[1:] if suffix.startswith(other) else f"where_isotropy_pays{suffix}"
     study = [name]
     if (kept / f"{name}.yaml").exists():  # a study with layers of its own
         monkeypatch.syspath_prepend(kept)
-        monkeypatch.setenv("ISOTRAIN_ALLOW", "shifts")
+        monkeypatch.setenv("ISOTRAIN_ALLOW", "shifts,added_gradient")
         study = [str(kept / f"{name}.yaml"), "--config-dir", str(kept / "conf")]
-    more = {"_dose_response": ["_own_embeddings"], "_cone": ["_depth"]}  # shared runs
+    parts = ("_heads", "_dense", "_projection", "_distilled")
+    more = {f"_own_embeddings{part}": ["_own_embeddings"] for part in parts}  # shared runs
+    more |= {"_dose_response": ["_own_embeddings"], "_cone": ["_depth"]}
     for part in (suffix, *more.get(suffix, [])):
         with tarfile.open(kept / f"finished_runs{part}.tar.xz") as archive:
             archive.extractall(tmp_path, filter="data")
