@@ -1,7 +1,7 @@
 """Draws curve.png: Spearman on test over the number of training pairs.
 
 `python docs/where_isotropy_pays/curve.py` in a clone. Trained models are those of
-table_confirmed.csv; step 0 on test was recorded in the exploration alone, table.csv.
+table_confirmed.csv; step 0 on test of the same seeds is in table_untrained.csv.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ def spearman(name: str) -> pd.DataFrame:
 
 def main() -> None:
     """One panel for 60 steps on 300 pairs, one for 200 steps on each number of pairs."""
-    table, explored = spearman("table_confirmed.csv"), spearman("table.csv")
+    table, start = spearman("table_confirmed.csv"), spearman("table_untrained.csv")
     figure, (short, sizes) = plt.subplots(
         1, 2, sharey=True, figsize=(9, 4), width_ratios=(1, 3), layout="constrained"
     )
@@ -52,7 +52,7 @@ def main() -> None:
         axes.set_xticks(list(at), [f"{n:,}" for n in at])
         axes.minorticks_off()
     for method, dots in (("untrained", ":"), ("untrained, clip", "-.")):
-        of = explored.loc[method].loc[list(SIZES)]["mean"]
+        of = start.loc[method].loc[list(SIZES)]["mean"]
         sizes.plot(list(SIZES.values()), of, color="gray", lw=0.8, ls=dots, label=method)
     sizes.legend(loc="lower right", bbox_to_anchor=(1, 0.05), ncols=2, frameon=False)
     n, examples = (int(table.loc["none"].iloc[0][name]) for name in ("n", "examples"))
