@@ -25,7 +25,7 @@ N_RUNS = {  # tasks × arms × seeds
     "where_isotropy_pays_depth": 7 * 3 * 5,
     "dose_response": 3 * 20 * 3,
     "where_isotropy_pays_untrained": 4 * 3 * 10,
-    "head_rates": 4 * 10 * 3,
+    "head_rates": 3 * 10 * 3,
     "own_embeddings": 3 * 18 * 3,
     "own_embeddings_heads": 2 * 7 * 3,
     "own_embeddings_dense": 1 * 10 * 3,
