@@ -120,16 +120,20 @@ class Archive:
 def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
     """The jobs with the folders of their existing records.
 
-    Records of data read from another location count if no job has one from its current location.
-    Then only those of the same revisions, and of no job of the plan, count: data may have moved.
+    Records of data read from another location count if no job of the task has one from its current
+    location. Then only those of the same revisions, and of no job of the plan, count: data may have
+    moved.
     """
     found = [(job, archive.of(job.id)) for job in jobs]
     reads = {job.id.reads for job in jobs}
-    known = {one.data for job, own in found for one in own if one.id.reads == job.id.reads}
+    known: dict[str, set[str]] = {job.id.task: set() for job in jobs}  # revisions there now
+    for job, own in found:
+        known[job.id.task] |= {one.data for one in own if one.id.reads == job.id.reads}
 
     def is_own(record: Record, job: Job) -> bool:
-        has_moved = record.id.reads not in reads and record.data in known
-        return not known or record.id.reads == job.id.reads or has_moved
+        here = known[job.id.task]
+        has_moved = record.id.reads not in reads and record.data in here
+        return not here or record.id.reads == job.id.reads or has_moved
 
     kept = [(job, [one for one in own if is_own(one, job)]) for job, own in found]
     return [job._replace(folder=own[0].folder) if own else job for job, own in kept]

@@ -60,7 +60,8 @@ def digits(of):
 
 def folder_of(job):
     name = digits([digits(content(job["config"])), os.environ.get("DATA", "demo-v1-seed0")])[:10]
-    return Path(job["config"]["output_dir"]) / "rte" / f"{job['arm']}-{name}"
+    task = job["config"]["task"]["_target_"].split(".")[-2]
+    return Path(job["config"]["output_dir"]) / task / f"{job['arm']}-{name}"
 """
 )
 # Plays a run: notes what it does, logs evaluations, and leaves a result. In a search, accuracy is

@@ -13,6 +13,7 @@ from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.rte import RTE
+from isotrain.tasks.wic import WiC
 from tests.processes import held
 
 ARMS = ("none", "mean")
@@ -93,6 +94,22 @@ def test_moved_data_are_the_same_runs_and_changed_data_are_others(fake, data, mo
     told = " ".join(capsys.readouterr().out.split())
     assert f"which is shown: rte none 0–2; rte mean 0–2 on {new}, not {old}" in told
     assert "6 of 6 runs finished" in told
+
+
+def test_a_new_task_on_moved_data_leaves_the_others_their_runs(fake, data, monkeypatch, capsys):
+    """As when an unpacked archive of another machine goes on with one more task."""
+    root, _ = data
+    moved = root.rename(root.with_name("elsewhere"))
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(moved))
+    monkeypatch.setenv("DATA", LocalSource(str(moved)).revision_of(WiC.data_set))
+    text = fake.file.read_text("utf-8")
+    fake.file.write_text(text.replace("tasks: {", "tasks: {wic: [task=wic], "))
+    study = [*fake.overrides, "source=local"]
+    assert run_study(str(fake.file), study, 3, fake.backend) == 0
+    assert len(fake.noted("start")) == 12
+    capsys.readouterr()
+    assert main(["report", str(fake.file), *study]) == 0
+    assert "12 of 12 runs finished" in capsys.readouterr().out
 
 
 def test_no_plan_mixes_runs_on_several_folders_of_data(
