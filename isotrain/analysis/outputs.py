@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -11,16 +10,15 @@ from typing import Any
 
 from pandas import DataFrame
 
+from isotrain.analysis.page import write_page
 from isotrain.analysis.published import Beside, published_table
-from isotrain.analysis.types import Analysis, Cell, Outcome, Table
+from isotrain.analysis.tables import Cell, Table, texts
+from isotrain.analysis.types import Analysis, Outcome
 from isotrain.console import say
-from isotrain.pages.analysis_page import PageTable, Shown, write_analysis_page
 from isotrain.reporting.markdown import aligned
-from isotrain.reporting.numbers import number
 from isotrain.reporting.run_frames import csv_text
 from isotrain.runs.files import replace_text
 
-DIGITS = 4  # of a number in a table to read; CSV files have them all
 MOST_PRINTED = 40  # rows of a table in a terminal
 WIDTH = 116  # of a note there
 
@@ -45,16 +43,7 @@ def write_outputs(
     if record["config"]["from_run"]:
         facts.append(f"before and after {record['config']['from_run']}")
     replace_text(folder / "tables.md", markdown(analysis.name, analysis.question, facts, tables))
-    content = Shown(
-        name=analysis.name,
-        question=analysis.question,
-        facts=facts,
-        tables=[PageTable(t.title, t.columns, _texts(t.rows), t.notes) for t in tables],
-        pictures=[(p.name, p.title, p.figure, p.description) for p in analysis.pictures(outcome)],
-        command=shlex.join(["isotrain", "analyze", *record["overrides"]]),
-        config=record["config"],
-    )
-    page = write_analysis_page(folder, content)
+    page = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
     for table in tables:
         _print(table)
     say(f"tables: {folder / 'tables.md'}; page: {page}")
@@ -74,23 +63,10 @@ def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Ta
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def text(cell: Cell) -> str:
-    """A formatted cell; a dash if undefined.
-
-    >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text("layer_3")
-    ('0.1235', '80.60', '1,234', '3', '–', 'layer_3')
-    """
-    return number(cell, DIGITS) if cell is None or isinstance(cell, float) else str(cell)
-
-
-def _texts(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    return [[*map(text, row)] for row in rows]
-
-
 def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
     """The table in Markdown; a line break within a cell would end it."""
     cells = [
-        [" ".join(cell.split()) for cell in row] for row in [list(table.columns), *_texts(rows)]
+        [" ".join(cell.split()) for cell in row] for row in [list(table.columns), *texts(rows)]
     ]
     return aligned(cells) if rows else ["Nothing was measured."]
 

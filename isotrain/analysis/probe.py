@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isotrain.analysis.tables import Z
+from isotrain.console import install
 from isotrain.geometry.groups import hashed_order
 from isotrain.reporting.row_bootstrap import spearman as spearman_of
 
@@ -41,7 +42,7 @@ def not_installed() -> list[str]:
         return []
     return [
         "this analysis fits its heads by scikit-learn, which is not installed: "
-        "pip install 'isotrain[analysis]'"
+        f"{install('analysis')}"
     ]
 
 

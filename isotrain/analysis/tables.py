@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from isotrain.reporting.numbers import number
+
 Cell = str | float | int | None
 Record = Mapping[str, Cell]
 """One measurement: flat, so that it is a line of a CSV file and a row of a table."""
 
+DIGITS = 4  # of a number in a table to read; CSV files have them all
 Z = 1.959963984540054  # half a 95 % CI in standard errors
 
 
@@ -27,6 +30,20 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()  # method, N, how to read it
+
+
+def text(cell: Cell) -> str:
+    """A formatted cell; a dash if undefined.
+
+    >>> text(0.123456), text(80.6), text(1234.5), text(3), text(None), text("layer_3")
+    ('0.1235', '80.60', '1,234', '3', '–', 'layer_3')
+    """
+    return number(cell, DIGITS) if cell is None or isinstance(cell, float) else str(cell)
+
+
+def texts(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """Every cell as `text`."""
+    return [[*map(text, row)] for row in rows]
 
 
 class Frames:

@@ -18,7 +18,7 @@ from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
-from isotrain.pages.rows import isotropy_series
+from isotrain.pages.rows import at, end_of, isotropy_series
 from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import is_share, number, score_number
@@ -80,7 +80,7 @@ def score_table(found: Sequence[Scored]) -> str:
 
 
 def isotropy_table(run: SourceRun) -> str:
-    """The headline metrics at every layer, at the first and last evaluation, in markdown."""
+    """The headline metrics at every site, before fine-tuning and of the exported weights."""
     rows = read_records(run.folder / "metrics.jsonl")
     wanted: Sequence[str] = run.result.get("headline") or ()
     measured = [isotropy_series(rows, metric) for metric in wanted]
@@ -88,16 +88,17 @@ def isotropy_table(run: SourceRun) -> str:
     if not curves:
         return "The run measured none."
     sizes = isotropy_series(rows, COUNTS[0])
-    steps = sorted({int(step) for values in curves.values() for step, _ in values})
-    lines = [("site", "metric", "of the layer", f"step {steps[0]}", f"step {steps[-1]}", "N")]
+    start = min(values[0][0] for values in curves.values())
+    end = end_of(run.result, rows).step
+    lines = [("site", "metric", "of the layer", f"step {start:.0f}", f"step {end}", "N")]
 
     def order(curve: CurveKey) -> tuple[str, int, int]:
         return curve.where, wanted.index(curve.metric), SIDES.index(curve.view)
 
     for curve in sorted(curves, key=order):
-        (_, first), (_, last) = curves[curve][0], curves[curve][-1]
         _, n_rows = sizes.get(curve._replace(metric=COUNTS[0]), [(0, None)])[-1]
         names = curve.where, label(curve.metric), SIDE_TITLES[curve.view]
+        first, last = at(curves[curve], start), at(curves[curve], end)
         lines.append((*names, number(first), number(last), number(n_rows)))
     return "\n".join(aligned(lines))
 
@@ -226,9 +227,9 @@ Limitations:
 
 {chr(10).join(f"- {text}" for text in limits)}
 
-## Isotropy of the last layer
+## Isotropy at the isotropy layer
 
-Input and output of the isotropy layer on dev, before and after fine-tuning.
+Its input and output on dev, before fine-tuning and with the exported weights.
 
 {isotropy}
 

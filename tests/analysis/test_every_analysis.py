@@ -8,8 +8,8 @@ from importlib import import_module
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.analysis.outputs import text
 from isotrain.analysis.published import read_published
+from isotrain.analysis.tables import text
 from isotrain.analysis.types import Analysis, Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import outcome_of, records_of

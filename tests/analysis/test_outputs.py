@@ -9,13 +9,9 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from isotrain.analysis.outputs import (
-    MOST_PRINTED,
-    markdown,
-    text,
-    write_outputs,
-)
+from isotrain.analysis.outputs import MOST_PRINTED, markdown, write_outputs
 from isotrain.analysis.published import Published, beside, published_table
+from isotrain.analysis.tables import text
 from isotrain.analysis.types import Outcome, Picture, Table
 
 RECORDS = [

@@ -27,12 +27,13 @@ def run(tmp_path):
         {"step": step, "isotropy/lid/pooled/before": a, "isotropy/lid/pooled/after": b}
         | {"isotropy/n_rows/pooled/before": 64, "isotropy/n_rows/pooled/after": 64}
         | {"isotropy/rank/pooled/after": 9.0, "isotropy/lid/layer_01/cls": 5.0}
-        for step, a, b in ((0, 1.0, 2.0), (10, 3.0, 4.0))
+        for step, a, b in ((0, 1.0, 2.0), (10, 3.0, 4.0), (20, 5.0, 6.0))
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     result = {
         "monitor": "val/accuracy",
         "headline": ["lid"],
+        "selected_step": 10,
         "n_rows": {"dev": 400, "test": 50},
         "scores": {"val/loss": 1.0, "val/own": 0.5, "val/accuracy": 0.75, "test/accuracy": 0.7},
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from isotrain.pages.analysis_page import MOST_OPEN, PageTable, Shown, write_analysis_page
+from isotrain.analysis.page import MOST_OPEN, write_page
+from isotrain.analysis.types import Analysis, Picture, Table
 from tests.pages.small_run import HOSTILE
 from tests.pages.test_report import Page
 
@@ -17,30 +18,33 @@ def figure():
     return drawn
 
 
-def content(**changes):
-    plain = Shown(
-        name="mine",
-        question=f"Why {HOSTILE}?",
-        facts=["weights: bert", "seed 3"],
-        tables=[
-            PageTable("Words", ["word", "n"], [[HOSTILE, "5"], ["dog", "7"]], ["N = 12."]),
-            PageTable("Nothing", ["word"], [], []),
-            PageTable("Long", ["n"], [[str(k)] for k in range(MOST_OPEN + 1)], []),
-        ],
-        pictures=[
-            ("first", "First figure", figure(), "What it shows."),
-            ("second", "Second figure", figure(), f"More {HOSTILE}."),
-        ],
-        command="isotrain analyze analysis=mine",
-        config={"seed": 3, "analysis": {"words": [HOSTILE]}},
-    )
-    return plain._replace(**changes)
+class Mine(Analysis):
+    name, question = "mine", f"Why {HOSTILE}?"
+
+    def parts(self, subject):
+        return []
+
+
+TABLES = [
+    Table("words", "Words", ["word", "n"], [[HOSTILE, 5], ["dog", 7]], ["N = 12."]),
+    Table("nothing", "Nothing", ["word"], []),
+    Table("long", "Long", ["n"], [[k] for k in range(MOST_OPEN + 1)]),
+]
+RECORD = {
+    "overrides": ["analysis=mine"],
+    "config": {"seed": 3, "analysis": {"words": [HOSTILE]}},
+}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysis")
-    assert write_analysis_page(folder, content()) == folder / "analysis.html"
+    pictures = [
+        Picture("first", "First figure", figure(), "What it shows."),
+        Picture("second", "Second figure", figure(), f"More {HOSTILE}."),
+    ]
+    facts = ["weights: bert", "seed 3"]
+    assert write_page(folder, Mine(), facts, TABLES, pictures, RECORD) == folder / "analysis.html"
     return folder
 
 

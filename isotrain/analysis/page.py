@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
+from isotrain.analysis.plots import Picture
+from isotrain.analysis.tables import Table, texts
+from isotrain.analysis.types import Analysis
 from isotrain.console import counted
+from isotrain.pages import run_tables
 from isotrain.pages.page import Figures, Section, page, piece
-from isotrain.pages.run_tables import Table
 from isotrain.runs.files import replace_text
 
 MOST_OPEN = 40  # rows of a table that is not folded
 FIGURE = Markup("<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>")
 
 
-class PageTable(NamedTuple):
-    """A table of texts with notes below it."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]
-
-
-class Shown(NamedTuple):
-    """Content of the page of an analysis."""
-
-    name: str
-    question: str
-    facts: Sequence[str]
-    tables: Sequence[PageTable]
-    pictures: Sequence[tuple[str, str, Figure, str]]  # name of files, title, figure, description
-    command: str
-    config: Mapping[str, Any]
-
-
-def write_analysis_page(folder: Path, content: Shown) -> Path:
+def write_page(
+    folder: Path,
+    analysis: Analysis,
+    facts: Sequence[str],
+    tables: Sequence[Table],
+    pictures: Iterable[Picture],
+    record: Mapping[str, Any],
+) -> Path:
     """`analysis.html`, written with `figures/*.svg` and `*.png` into a folder; its path.
 
     The page needs no other file and no network. Figures stand side by side above the tables; a
@@ -48,27 +37,30 @@ def write_analysis_page(folder: Path, content: Shown) -> Path:
     """
     drawn = Figures(folder / "figures")
     panels = [
-        FIGURE.format(title, drawn.add(figure, name, description), description)
-        for name, title, figure, description in content.pictures
+        FIGURE.format(p.title, drawn.add(p.figure, p.name, p.description), p.description)
+        for p in pictures
     ]
     figures = Markup('<div class="grid large">{}</div>').format(Markup().join(panels))
     sections = [Section("Figures", figures)] if panels else []
-    sections += [Section(table.title, _table(table)) for table in content.tables]
-    repeat = piece("code", text=content.command)
-    keys = yaml.safe_dump(dict(content.config), sort_keys=False, allow_unicode=True)
+    sections += [Section(table.title, _table(table)) for table in tables]
+    command = shlex.join(["isotrain", "analyze", *record["overrides"]])
+    repeat = piece("code", text=command)
+    keys = yaml.safe_dump(dict(record["config"]), sort_keys=False, allow_unicode=True)
     repeat += piece("folded", title="Configuration", body=piece("code", text=keys))
     sections.append(Section("Repeat this analysis", repeat))
-    lead = Markup('<p class="question">{}</p>').format(content.question)
-    text = page(f"Analysis {content.name}", list(content.facts), lead, sections)
+    lead = Markup('<p class="question">{}</p>').format(analysis.question)
+    text = page(f"Analysis {analysis.name}", list(facts), lead, sections)
     replace_text(folder / "analysis.html", text)
     return folder / "analysis.html"
 
 
-def _table(table: PageTable) -> Markup:
+def _table(table: Table) -> Markup:
     if not table.rows:
         return piece("note", text="Nothing was measured.")
     n_rows = counted(len(table.rows), "row")
-    body = piece("tables", found=[Table(n_rows, table.columns, table.rows)], compact=True)
+    body = piece(
+        "tables", found=[run_tables.Table(n_rows, table.columns, texts(table.rows))], compact=True
+    )
     if len(table.rows) > MOST_OPEN:
         body = piece("folded", title=f"All {n_rows}", body=body)
     return body + (piece("items", texts=table.notes) if table.notes else Markup())
