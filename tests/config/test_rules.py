@@ -418,18 +418,6 @@ def test_a_group_of_another_kind(group, content):
     assert any(group in mistake for mistake in all_mistakes(cfg))
 
 
-@pytest.mark.parametrize("depth", [0, 1, 3])
-def test_a_forbidden_target_is_found_at_any_depth(depth):
-    cfg = composed_once(*BASE)
-    node, path = {"_target_": "os.getcwd"}, "objective.x"
-    for _ in range(depth):
-        node, path = {"inner": [node]}, f"{path}.inner[0]"
-    with open_dict(cfg):
-        cfg.objective.x = node
-    start = f"{path}._target_=os.getcwd is not allowed"
-    assert [mistake for mistake in all_mistakes(cfg) if mistake.startswith(start)]
-
-
 @pytest.mark.parametrize(
     "value",
     ["${oc.env:A_TARGET}", "${oc.env:NOT_SET,os.getcwd}", "${oc.select:output_dir}"],

@@ -6,14 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isotrain.config.sweep import names
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import (
-    NAME,
     grid_arms,
     grid_mistakes,
     load_study,
@@ -122,17 +118,6 @@ def test_every_mistake_at_once(tmp_path):
     assert str(told.value) == "study my: arms is missing"  # and nothing of its baseline
 
 
-PLAIN = (
-    st.none()
-    | st.booleans()
-    | st.integers(-99, 99)
-    | st.floats(-1e6, 1e6)
-    | st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8).filter(
-        lambda text: "$" not in text and "\\" not in text
-    )
-)
-
-
 def test_the_product_with_the_last_key_changing_first():
     arms = grid_arms(
         {
@@ -167,21 +152,6 @@ def test_the_product_with_the_last_key_changing_first():
 def test_names(key, value, name):
     assert grid_mistakes({key: [value]}) == []
     assert [own for own, _ in grid_arms({key: [value]})] == [name]
-
-
-@settings(max_examples=60)
-@given(PLAIN | st.lists(PLAIN, max_size=3))
-def test_hydra_reads_the_value_that_the_grid_has(value):
-    ((name, (override,)),) = grid_arms({"a.b": [value]})
-    assert re.fullmatch(NAME, name)
-    read = OverridesParser.create().parse_override(override).value()
-
-    def bare(item):  # a quoted text comes as an object of the parser
-        return item.text if hasattr(item, "text") else item
-
-    found = [bare(item) for item in read] if isinstance(read, list) else bare(read)
-    assert found == value
-    assert type(found) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from isotrain.training.layer_statistics import evaluating
 from isotrain.transforms.zca import ZCA
 from isotrain.transforms.zca_dense import ZCADense
 from tests.clouds import correlated
-from tests.processes import train_on_ranks
 from tests.stopped_runs import finished, stopped
 
 RUN = ("isotropy=zca_dense", "metric=[]", "cache_dir=null")
@@ -113,19 +112,3 @@ def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatc
     _, again, weights = finished(cfg)
     assert again == records
     assert [name for name in state if not state[name].equal(weights[name])] == []
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(small, tmp_path):
-    line = [*small, "task=wic", *RUN, "threads=1", "data.batch_size=15", "encoder.dropout=0"]
-    line += ["task.head_dropout=0", "trainer.precision=64-true", "optimizer.lr=0.05"]
-    line += ["optimizer._target_=torch.optim.SGD"]
-    line += ["~optimizer.betas", "~optimizer.eps", "~optimizer.fused"]
-    states = []
-    for n in (1, 2):
-        folder, text = train_on_ranks(n, tmp_path / str(n), *line)
-        assert "Warning" not in text
-        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
-    for name, one in states[0].items():
-        if one.is_floating_point() and not name.endswith("key.bias"):
-            assert float((one - states[1][name]).norm() / one.norm().clamp_min(1e-6)) < 1e-9, name
