@@ -19,16 +19,14 @@ from isotrain.analysis.jackknife import (
     self_similarity,
 )
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.groups import (
-    Groups,
     check_groups,
     first_direction_share,
-    group_sums,
     hashed_order,
     large_groups,
     sample_groups,
 )
+from isotrain.metrics.intra_sentence_similarity import by_sentence
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 
 N_SETS = 1000  # of random rows, for a baseline of explained variance
@@ -117,8 +115,12 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
     large_G = large_groups(groups, 2)
     dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
     values = (
-        _mean_cosines(x_ND, of, keep)[large_G]
-        for of, keep in ((groups, True), (groups, False), (dealt, True))
+        by_sentence(x_ND, of, form)[large_G]
+        for of, form in (
+            (groups, "published"),
+            (groups, "leave_one_out"),
+            (dealt, "published"),
+        )
     )
     return SentenceMeans(groups.id_G[large_G], *values)
 
@@ -173,15 +175,6 @@ def variance_along_first(x: Tensor) -> Tensor:
     total = x_nD.var(dim=0, correction=0).sum()
     along = (x_nD @ first_D).var(correction=0)
     return torch.where(total > 0, along / torch.where(total > 0, total, 1.0), 0.0)
-
-
-def _mean_cosines(x_ND: Tensor, sentences: Groups, keep_own: bool) -> Tensor:
-    """Mean cosines `[G]` with the mean of all embeddings; without `keep_own`, of the others."""
-    mean_ND = group_sums(x_ND, sentences)[sentences.index_N]
-    if not keep_own:
-        mean_ND = mean_ND - x_ND
-    cosine_N1 = (unit_rows(x_ND) * unit_rows(mean_ND)).sum(dim=1, keepdim=True)
-    return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G
 
 
 def _less(name: str, of: Estimate, less: Estimate) -> Measures:
