@@ -89,16 +89,16 @@ def isotropy_table(run: SourceRun) -> str:
         return "The run measured none."
     sizes = isotropy_series(rows, COUNTS[0])
     start = min(values[0][0] for values in curves.values())
-    end = end_of(run.result, rows).step
-    lines = [("site", "metric", "of the layer", f"step {start:.0f}", f"step {end}", "N")]
+    end = end_of(run.result, rows)
+    lines = [("site", "metric", "of the layer", f"step {start:.0f}", end.name, "N")]
 
     def order(curve: CurveKey) -> tuple[str, int, int]:
         return curve.where, wanted.index(curve.metric), SIDES.index(curve.view)
 
     for curve in sorted(curves, key=order):
-        _, n_rows = sizes.get(curve._replace(metric=COUNTS[0]), [(0, None)])[-1]
+        n_rows = at(sizes.get(curve._replace(metric=COUNTS[0]), []), end.step)
         names = curve.where, label(curve.metric), SIDE_TITLES[curve.view]
-        first, last = at(curves[curve], start), at(curves[curve], end)
+        first, last = at(curves[curve], start), at(curves[curve], end.step)
         lines.append((*names, number(first), number(last), number(n_rows)))
     return "\n".join(aligned(lines))
 
@@ -227,9 +227,9 @@ Limitations:
 
 {chr(10).join(f"- {text}" for text in limits)}
 
-## Isotropy at the isotropy layer
+## Isotropy at each site
 
-Its input and output on dev, before fine-tuning and with the exported weights.
+On dev, before fine-tuning and with the exported weights.
 
 {isotropy}
 

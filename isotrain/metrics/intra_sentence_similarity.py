@@ -65,13 +65,13 @@ def intra_sentence_similarity(
     found = check_groups(x, groups)
     large_G = large_groups(found, min_count)
     dealt = found._replace(index_N=found.index_N[hashed_order(len(x), seed, x.device)])
-    value_G, shuffled_G = (by_sentence(x, sentences, form) for sentences in (found, dealt))
+    value_G, shuffled_G = (sentence_cosines(x, sentences, form) for sentences in (found, dealt))
     values = summary(value_G[large_G], mean_cosine_between(x, groups))
     shuffled = shuffled_G[large_G].mean()
     return values | {"shuffled": shuffled, "above_shuffled": values["value"] - shuffled}
 
 
-def by_sentence(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
+def sentence_cosines(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
     """Mean cosine `[G]` of the tokens of each sentence with the mean of its (other) tokens."""
     other_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if form == "leave_one_out":

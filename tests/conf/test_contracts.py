@@ -11,6 +11,7 @@ import torch
 from hydra.utils import get_object, instantiate
 
 from isotrain.encoders.tiny import build_tiny
+from isotrain.metrics.suite import needs
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import ClsPooling
 from isotrain.objectives.base import Objective
@@ -234,6 +235,60 @@ def test_evaluation_before_fit_raises(layer):
             layer.fit()
     else:
         assert torch.equal(layer(cloud(8)), cloud(8))
+
+
+# Metrics
+
+
+@pytest.fixture
+def metric(request, composed):
+    """The function of a yaml, given what it needs beside its rows."""
+    name = request.param
+    node = node_of(composed, "metric", name)
+    function = instantiate(node.function)
+
+    def measure(x):
+        number_N = torch.arange(len(x))
+        other_ND = x.double().flip(1).abs() + 0.1
+        extra = {
+            "rows": {},
+            "labels": {"labels": number_N % 2},
+            "groups": {"groups": number_N // 8},
+            "reference": {"reference": other_ND},
+        }
+        return function(x, **extra[needs(function)])
+
+    return measure
+
+
+over_metrics = pytest.mark.parametrize("metric", names("metric"), indirect=True)
+
+
+def values(found):
+    parts = found if isinstance(found, dict) else {"": found}
+    assert parts
+    for value in parts.values():
+        assert isinstance(value, torch.Tensor)
+        assert value.shape == ()
+        assert value.dtype == torch.float64
+        assert bool(torch.isfinite(value))
+    return {name: float(value) for name, value in parts.items()}
+
+
+@over_metrics
+def test_a_metric_gives_finite_numbers_and_the_same_ones_again_or_says_why_not(metric):
+    for n in (256, 1, 2, 8, 64):
+        x = cloud(n, 8)
+        original = x.clone()
+        torch.manual_seed(0)
+        try:
+            first = values(metric(x))
+        except ValueError:
+            assert n < 256, "of 256 rows every metric has a value"
+            continue
+        torch.manual_seed(1)
+        assert values(metric(x)) == first, n
+        assert torch.equal(x, original)
 
 
 # Objectives

@@ -18,7 +18,7 @@ from isotrain.tasks.text import Text
 
 @pytest.fixture
 def run(tmp_path):
-    """A record with predictions of 400 rows, 300 of them right, and a log of two evaluations."""
+    """A record with predictions of 400 rows, 300 of them right, and a log of three evaluations."""
     label = np.arange(400) % 2
     wrong = np.arange(400) % 4 == 0
     found = Predictions(np.arange(400), label, np.where(wrong, 1 - label, label))

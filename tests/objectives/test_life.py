@@ -1,4 +1,4 @@
-"""Every objective inside `ExtraLosses`: two processes and accumulation.
+"""Every objective inside `ExtraLosses`: two processes, accumulation, tiny batches.
 
 A = Q·B sequences, T tokens, B examples, P vectors of an example, D width.
 """
@@ -205,6 +205,22 @@ def test_a_step_of_two_micro_batches_is_observed_once_as_a_whole(name):
     twin = extra_of(name)
     twin.load_state_dict(state)
     assert torch.equal(twin(views[0], batches[0])[0], parts(views[0], batches[0])[0])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@over_objectives
+def test_tiny_batches_are_finite_and_a_call_changes_no_state(name, n):
+    model, extra, batch = Bag(name), extra_of(name), batch_of(3, n)
+    for _ in range(2):
+        before = deepcopy(extra.state_dict())
+        loss, _logged = extra(model.views(extra, batch), batch)
+        model.zero_grad()
+        loss.backward()
+        assert bool(torch.isfinite(loss))
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+        assert all(torch.equal(x, before[key]) for key, x in extra.state_dict().items())
+        extra.observe()
 
 
 SEVERAL = ("gor", "uniformity", "vicreg", "alignment", "istar each")  # all read BOTH

@@ -184,6 +184,15 @@ CASES = {  # steps, what trains first, largest distance of weights over their no
         *("objective.simcse.positives=pair", "objective.simcse.projection=mlp"),
         *("isotropy=batch_norm", "site=[layer_2]", *SGD),
     ),
+    "fitted at the start": (
+        *(7, {"embeddings", "block 1", "block 2", "head"}, 1e-9, 1e-6),
+        *("task=wic", "task.head_dropout=0", "isotropy=mean", "isotropy.stats=start"),
+        *("isotropy.eval_stats=refit", *SGD),
+    ),
+    "fitted at the start and trained": (
+        *(7, {"embeddings", "block 1", "block 2", "head", "isotropy layers"}, 1e-9, 1e-6),
+        *("task=wic", "task.head_dropout=0", "isotropy=zca_dense", "site=[tokens,pooled]", *SGD),
+    ),
 }
 
 

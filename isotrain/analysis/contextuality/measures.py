@@ -26,7 +26,7 @@ from isotrain.geometry.groups import (
     large_groups,
     sample_groups,
 )
-from isotrain.metrics.intra_sentence_similarity import by_sentence
+from isotrain.metrics.intra_sentence_similarity import sentence_cosines
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 
 N_SETS = 1000  # of random rows, for a baseline of explained variance
@@ -115,7 +115,7 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
     large_G = large_groups(groups, 2)
     dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
     values = (
-        by_sentence(x_ND, of, form)[large_G]
+        sentence_cosines(x_ND, of, form)[large_G]
         for of, form in (
             (groups, "published"),
             (groups, "leave_one_out"),
