@@ -188,6 +188,19 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
     assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
 
 
+@pytest.mark.campaign
+def test_the_second_run_of_the_main_study_gives_its_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+    kept = Path(__file__).parents[2] / "docs" / "does_isotropy_help"
+    with tarfile.open(kept / "finished_runs_wic.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    study = str(kept / "does_isotropy_help_wic.yaml")
+    assert main(["report", study, "source=local", f"output_dir={tmp_path}"]) == 0
+    assert "other keys" not in capsys.readouterr().err
+    table = tmp_path / "studies" / "does_isotropy_help_wic" / "table.csv"
+    assert table.read_bytes() == (kept / "table_wic.csv").read_bytes()
+
+
 def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):
     other = ["--name", "other", "optimizer.lr=0.5", "source=local", *fake.overrides]
     assert main(["status", str(fake.file), *other]) == 0
