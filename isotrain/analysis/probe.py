@@ -40,10 +40,8 @@ def not_installed() -> list[str]:
     """Why no probe can be fitted, and the fix; empty if scikit-learn is installed."""
     if find_spec("sklearn") is not None:
         return []
-    return [
-        "this analysis fits its heads by scikit-learn, which is not installed: "
-        f"{install('analysis')}"
-    ]
+    told = "this analysis fits its heads by scikit-learn, which is not installed: "
+    return [told + install("analysis")]
 
 
 def linear_probe(n_classes: int, penalty: float, n: int) -> Any:
