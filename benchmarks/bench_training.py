@@ -48,6 +48,13 @@ from isotrain.run import quiet
 from isotrain.training.optim import parameter_groups
 
 BATCH, LR = 32, 5e-5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def synchronize() -> None:
+    """Wait until a GPU has done what it was given."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 class Work(NamedTuple):
@@ -81,9 +88,11 @@ class Clock(pl.Callback):
     """Seconds of the last epoch's training steps."""
 
     def on_train_epoch_start(self, *_: Any) -> None:
+        synchronize()
         self.started = time.perf_counter()
 
     def on_train_epoch_end(self, *_: Any) -> None:
+        synchronize()
         self.seconds = time.perf_counter() - self.started
 
 
@@ -94,6 +103,7 @@ class TrainerClock(TrainerCallback):
         self.started = time.perf_counter()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
+        synchronize()
         self.seconds = time.perf_counter() - self.started
 
 
@@ -113,19 +123,21 @@ def bare_seconds(work: Work, n_rows: int) -> float:
         overrides = {o.partition("=")[0]: o for o in (*work.overrides, *work.bare)}
         experiment = built((*overrides.values(), "speed=exact"), n_rows, Path(folder))
         module, loader = experiment.module, experiment.data.train_dataloader()
-        model = module.model
+        model = module.model.to(DEVICE)
         optimizer = module.optimizer(parameter_groups(model))
         schedule = module.schedule(
             optimizer=optimizer, num_warmup_steps=1, num_training_steps=len(loader)
         )
         started = time.perf_counter()
         for batch in loader:
+            batch = batch.to(DEVICE, non_blocking=True)
             loss = module.task.loss(model(batch).logits, batch.labels)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
+        synchronize()
         return time.perf_counter() - started
 
 
@@ -142,7 +154,7 @@ def arguments_of(folder: str, precision: str, sampling: str) -> dict[str, Any]:
         "logging_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
-        "use_cpu": not torch.cuda.is_available(),
+        "use_cpu": DEVICE == "cpu",
         "bf16": precision.startswith("bf16"),
     }
 
@@ -185,7 +197,7 @@ def sentence_seconds(work: Work, n_rows: int, precision: str) -> float:
         }
         transformer = modules.Transformer(str(packaged_folder()), max_seq_length=128)
         pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
-        model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
+        model = SentenceTransformer(modules=[transformer, pooling], device=DEVICE)
         given = arguments_of(folder, precision, "random")
         clock = TrainerClock()
         trainer = SentenceTransformerTrainer(
