@@ -102,11 +102,15 @@ class FineTuning(pl.LightningModule):
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss has objectives
         self.model.remember(views[0])
-        logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
+        logged = {"train/loss": loss.detach()}
+        if self._is_recorded:
+            logged |= parts | self._counters("train")
+        logged = _averaged(logged)
         self.guard.note(logged["train/loss"], parts, batch.index)
-        self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
-        self.log_dict(logged, batch_size=1)
-        self.log("optim/learning_rate", self._learning_rate(), batch_size=1)
+        if self._is_recorded:
+            self.log("train/loss", logged.pop("train/loss"), prog_bar=True, batch_size=1)
+            self.log_dict(logged, batch_size=1)
+            self.log("optim/learning_rate", self._learning_rate(), batch_size=1)
         step = self.trainer.global_step + 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
         return {"loss": loss} | ({"output": views[0].detach(), "step": step} if is_due else {})
@@ -123,14 +127,16 @@ class FineTuning(pl.LightningModule):
         """
         scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        parameters = list(self.parameters())
+        gradients = [p.grad for p in parameters if p.grad is not None]
         norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
         self.guard.check(norm, self.trainer.global_step, self)
-        if norm is not None:
-            self.log("optim/gradient_norm", norm, batch_size=1)  # before clipping
-        self.log_dict(self._gradient_counters(), batch_size=1)
+        if self._is_recorded:
+            self.log_dict(self._gradient_counters(), batch_size=1)
+            if norm is not None:
+                self.log("optim/gradient_norm", norm, batch_size=1)  # before clipping
         if norm is not None and by_norm and gradient_clip_val:
-            torch.nn.utils.clip_grads_with_norm_(list(self.parameters()), gradient_clip_val, norm)
+            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
@@ -211,6 +217,12 @@ class FineTuning(pl.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] *= group["lr_factor"]
         return optimizer
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether Lightning records what is logged at this step: a call of `log` costs 0.3 ms."""
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        return bool(every) and (self.trainer.global_step + 1) % every == 0
 
     def _learning_rate(self) -> float:
         """Learning rate of the highest trainable encoder block; of the head if none trains."""

@@ -189,16 +189,26 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
 
 
 @pytest.mark.campaign
-def test_the_second_run_of_the_main_study_gives_its_table(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("folder", "name", "suffix"),
+    [
+        ("does_isotropy_help", "does_isotropy_help_wic", "_wic"),
+        ("objectives", "objectives", ""),
+        ("objectives", "contrastive", "_contrastive"),
+    ],
+)
+def test_an_archive_of_another_page_gives_its_table(
+    folder, name, suffix, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
-    kept = Path(__file__).parents[2] / "docs" / "does_isotropy_help"
-    with tarfile.open(kept / "finished_runs_wic.tar.xz") as archive:
+    kept = Path(__file__).parents[2] / "docs" / folder
+    with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
-    study = str(kept / "does_isotropy_help_wic.yaml")
+    study = str(file) if (file := kept / f"{name}.yaml").exists() else name
     assert main(["report", study, "source=local", f"output_dir={tmp_path}"]) == 0
     assert "other keys" not in capsys.readouterr().err
-    table = tmp_path / "studies" / "does_isotropy_help_wic" / "table.csv"
-    assert table.read_bytes() == (kept / "table_wic.csv").read_bytes()
+    table = tmp_path / "studies" / name / "table.csv"
+    assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
 
 
 def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):

@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +258,7 @@ def _fits(own: Any, stored: Any) -> bool:
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:
     """Lightning's loop counters at the end of a batch, in the form of a running epoch."""
-    loops = deepcopy(trainer.fit_loop.state_dict())
+    loops = trainer.fit_loop.state_dict()  # copies
     for progress in loops["epoch_progress"].values():
         progress["ready"] = progress["started"] = progress["processed"] + 1
         progress["completed"] = progress["processed"]
