@@ -99,7 +99,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(trylast=True)  # behind -m, which selects what is drawn from
 def pytest_collection_modifyitems(config, items):
-    """Draw a sample, or go on. Tests of the real data need their folder; no other is skipped."""
+    """Draw a sample, or go on. Tests of real data need their folder, those of a GPU one."""
     if GO_ON and GO_ON[0].is_file():
         passed = set(GO_ON[0].read_text(encoding="utf-8").splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])

@@ -197,14 +197,15 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
         ("objectives", "contrastive", "_contrastive"),
     ],
 )
-def test_an_archive_of_another_page_gives_its_table(
+def test_the_archives_of_other_pages_give_their_tables(
     folder, name, suffix, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
     kept = Path(__file__).parents[2] / "docs" / folder
     with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
-    study = str(file) if (file := kept / f"{name}.yaml").exists() else name
+    file = kept / f"{name}.yaml"
+    study = str(file) if file.exists() else name
     assert main(["report", study, "source=local", f"output_dir={tmp_path}"]) == 0
     assert "other keys" not in capsys.readouterr().err
     table = tmp_path / "studies" / name / "table.csv"

@@ -258,7 +258,7 @@ def _fits(own: Any, stored: Any) -> bool:
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:
     """Lightning's loop counters at the end of a batch, in the form of a running epoch."""
-    loops = trainer.fit_loop.state_dict()  # copies
+    loops = trainer.fit_loop.state_dict()  # of copies
     for progress in loops["epoch_progress"].values():
         progress["ready"] = progress["started"] = progress["processed"] + 1
         progress["completed"] = progress["processed"]
