@@ -15,18 +15,18 @@ from wandb.proto.wandb_internal_pb2 import Record
 BLOCK, HEAD = 32 * 1024, 7
 
 
-def newest(folder: Path, kind: str = "*run-*") -> Path:
-    """The record of the last run that was closed below a run folder.
+def newest(folder: Path, kind: str = "*run-*", n: int = 1) -> Path:
+    """The record of the last run that was closed below a run folder, once `n` of them are.
 
     W&B's own process writes it, and may still be at it for a moment.
     """
     until = time.monotonic() + 5
     while time.monotonic() < until:
         found = [path for path in folder.glob(f"wandb/{kind}/*.wandb") if exit_codes(path)]
-        if found:
+        if len(found) >= n:
             return max(found, key=lambda path: path.stat().st_mtime_ns)
         time.sleep(0.02)
-    raise AssertionError(f"no run was closed in {folder}")
+    raise AssertionError(f"{n} runs were to be closed in {folder}")
 
 
 def records(path: Path, kind: str = "") -> Iterator[Message]:
