@@ -92,7 +92,10 @@ def published():
 
 @pytest.mark.slow
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", ["sts12", "sts13", "sts15"])
+@pytest.mark.parametrize(
+    "name",
+    ["sts13", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("sts12", "sts15"))],
+)
 def test_minilm_scores_what_is_published(name, published, tmp_path):
     """Of STS-B: tests/tasks/test_real_data.py."""
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
