@@ -137,7 +137,7 @@ class FineTuning(pl.LightningModule):
     def on_train_batch_end(self, *_: Any) -> None:
         """Once per optimizer step: log, and update queues and memories with all its micro-batches.
 
-        Only what Lightning then records is logged: a call takes .3 ms.
+        Only what Lightning then records is logged: a call takes tenths of a millisecond.
         """
         trainer: Any = self.trainer
         if trainer.global_step <= self._observed_step:
