@@ -1,12 +1,12 @@
 """Draws frontier.png: isotropy of the encoder's own pooled embeddings against score; prints it too.
 
 `python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES, and those
-of CONFIRMED for the star. A line joins the weights of a loss.
+of CONFIRMED for the star.
 
-Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output, less the
-mean for methods that subtract one. Score: the difference to none in percent of what fine-tuning
-gains, on test in the picture. The bar of the study is at 10 and -20 %. A white dot: at least one of
-the runs has collapsed.
+Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output. Methods
+that subtract the mean have a hollow mark before and a filled one after the subtraction; a line
+joins them. Score: the difference to none in percent of what fine-tuning gains, on test in the
+picture. The bar of the study is at 10 and -20 %. A cross: at least one of the runs has collapsed.
 Power: of the one-sided paired t test that a method loses less than a fifth of the gain on dev, with
 ten seeds, if mean and SD of the difference are those seen.
 """
@@ -32,9 +32,17 @@ TASKS = {  # score, pooled view, title
     "snli": ("accuracy", "cls", "SNLI"),
 }
 MEASURES = {"isoscore_corrected": "IsoScore", "mean_cosine": "1 - mean cosine"}
-MARKS = "os^vDPX*"
-STAR = "mean_gor, fresh seeds"  # 0.3, of CONFIRMED
-COLORS = {"mean_gor": "black", "mean_istar": "gray", STAR: "gold"}  # others: C0 to C9
+STAR = "mean_gor_0.3, fresh seeds"  # of CONFIRMED
+LAYERS = ("frozen_zca", "clip", "anti_clip", "spectral_temper", "zca_dense")
+GROUPS = {  # color and mark
+    "none": ("black", "o"),
+    "layer, fixed or trained": ("C2", "s"),
+    "isotropy loss": ("C0", "o"),
+    "Muon": ("C4", "P"),
+    "mean subtracted": ("C3", "^"),
+    "mean subtracted, isotropy loss": ("C1", "D"),
+    STAR: ("gold", "*"),
+}
 
 
 def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
@@ -44,9 +52,11 @@ def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
     for measure, name in MEASURES.items():
         own = table.loc[f"isotropy/{measure}/layer_04/{view}"][["mean", "low", "high"]]
         output = table.loc[f"isotropy/{measure}/pooled/after"][["mean", "low", "high"]]
+        before = own["mean"].copy()
         own.update(output[output.index.str.startswith("mean")])
         if measure == "mean_cosine":
-            own = 1 - own[["mean", "high", "low"]]
+            own, before = 1 - own[["mean", "high", "low"]], 1 - before
+        found[f"{name} before"] = before / own["mean"]["none"]
         for end, values in zip(("", " low", " high"), own.to_numpy().T, strict=True):
             found[name + end] = pd.Series(values, own.index) / own["mean"]["none"]
     for split in ("test", "val"):
@@ -63,13 +73,13 @@ def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
     return pd.DataFrame(found).loc[methods]
 
 
-def weight(method: str) -> tuple[str, float]:
-    """A loss and its weight, as a share of the task's gradient; 0 for other methods."""
-    loss, _, share = method.rpartition("_")
-    try:
-        return loss.replace("_minus", ""), -float(share) if "_minus" in loss else float(share)
-    except ValueError:
-        return method, 0.0
+def group(method: str) -> str:
+    """The key of GROUPS that a method is drawn with."""
+    if method.startswith("mean"):
+        return {"mean": "mean subtracted", STAR: STAR}.get(method, "mean subtracted, isotropy loss")
+    if method in LAYERS:
+        return "layer, fixed or trained"
+    return {"none": "none", "muon": "Muon"}.get(method, "isotropy loss")
 
 
 def read(studies: Sequence[str]) -> pd.DataFrame:
@@ -92,37 +102,32 @@ def main() -> None:
         of_task.loc[STAR] = fresh.loc["mean_gor_0.3"]
         shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
         print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
-        of_task = of_task.fillna(0).assign(weight=[weight(name)[1] for name in of_task.index])
-        losses = of_task.groupby([weight(name)[0] for name in of_task.index], sort=False)
+        of_task = of_task.fillna(0)
         for axes, name in zip(grid[:, column], MEASURES.values(), strict=True):
             axes.axhline(-20, color="gray", lw=0.8, ls="--")
             axes.axvline(10, color="gray", lw=0.8, ls="--")
-            for place, (loss, rows) in enumerate(losses):
-                rows = rows.sort_values("weight")
+            for kind, rows in of_task.groupby(group):
+                color, mark = GROUPS[kind]
                 x, y = (rows[[of, f"{of} low", f"{of} high"]].to_numpy().T for of in (name, "test"))
-                axes.errorbar(
-                    *(x[0], y[0]),
-                    xerr=np.abs(x[1:] - x[0]),
-                    yerr=np.abs(y[1:] - y[0]),
-                    fmt=("*" if loss == STAR else MARKS[place % len(MARKS)]) + "-",
-                    color=COLORS.get(loss, f"C{place % 10}"),
-                    mec="black" if loss == STAR else None,
-                    ms=13 if loss == STAR else 5,
-                    zorder=10 if loss == STAR else 2,
-                    lw=0.8,
-                    elinewidth=0.4,
-                    label=loss,
-                )
-                axes.plot(
-                    *(of[0][rows["collapsed"].astype(bool)] for of in (x, y)), "w.", ms=4, zorder=9
-                )
+                ends = [np.abs(of[1:] - of[0]) for of in (x, y)]
+                axes.errorbar(x[0], y[0], ends[1], ends[0], "none", ecolor=color, lw=0.5, alpha=0.4)
+                size = {"ms": 14, "zorder": 9} if kind == STAR else {"ms": 5, "zorder": 5}
+                look = {"color": color, **size, "mec": "black" if kind == STAR else color, "ls": ""}
+                fine = ~rows["collapsed"].astype(bool)
+                axes.plot(x[0][fine], y[0][fine], mark, label=kind, **look)
+                axes.plot(x[0][~fine], y[0][~fine], "x", **look)
+                if kind.startswith("mean"):
+                    before = rows[f"{name} before"]
+                    axes.hlines(y[0], before, x[0], color=color, lw=0.8)
+                    axes.plot(before, y[0], mark, **look | {"mfc": "white", "zorder": 4})
             axes.set_ylim(-140, 60)
             axes.set_xscale("log")
             axes.set_xlabel(f"{name}, times that of none")
         grid[0, column].set_title(title)
     for axes in grid[:, 0]:
         axes.set_ylabel("difference to none on test,\n% of what fine-tuning gains")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    marks = dict(zip(*grid[0, 0].get_legend_handles_labels()[::-1], strict=True))
+    figure.legend([marks[kind] for kind in GROUPS], GROUPS, loc="outside lower center", ncols=4)
     figure.savefig(FOLDER / "frontier.png", dpi=100)
 
 
