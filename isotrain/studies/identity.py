@@ -94,7 +94,8 @@ def of_earlier_keys(
 
     Where nothing is on record that computes what any of them would, each has one finished run of
     its task, method and seed which no other study and no search has, and the overrides are those of
-    `study.json`, if there is one. If some have none or several, the runs stay as they are.
+    `study.json`, if there is one. Of several the one is taken that differs in the fewest keys. If
+    some have none or several, the runs stay as they are.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
@@ -119,8 +120,9 @@ def of_earlier_keys(
         if record.is_finished and not record.search and record.id.content not in taken:
             key = record.id.task, record.id.arm, record.seed
             found.setdefault(key, []).append(record)
-    own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
-    if any(len(records) != 1 for records in own):
+    own = [_nearest(job, found.get((job.id.task, job.arm, job.seed), [])) for job in jobs]
+    chosen = {record.folder for records in own for record in records}
+    if any(len(records) != 1 for records in own) or len(chosen) < len(jobs):
         return jobs, "" if kept.runs else _of_other_settings(jobs, own, folder)
     keys = dict[str, None]()
     for job, (record,) in zip(jobs, own, strict=True):
@@ -359,6 +361,15 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]
         for key in [*old, *new]
         if old.get(key, ABSENT) != new.get(key, ABSENT)
     }
+
+
+def _nearest(job: Job, records: Sequence[Record]) -> Sequence[Record]:
+    """The records that differ from a run in the fewest keys."""
+    if len(records) < 2:
+        return records
+    planned = _planned_keys(job)
+    differ = [len(_differing(_stored_keys(record), planned)) for record in records]
+    return [record for record, n in zip(records, differ, strict=True) if n == min(differ)]
 
 
 def _few(texts: Sequence[str]) -> str:
