@@ -19,6 +19,13 @@ def cloud(n, d, seed=0, mean=0.0, low=1.0, high=1.0):
     return torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * scale_D + mean
 
 
+def with_a_tail(n: int, seed: int = 0) -> Tensor:
+    """Float32 embeddings of 16 dimensions, of which the last varies most, far from zero."""
+    scale_D = torch.linspace(0.2, 3.0, 16)
+    scale_D[-1] = 12.0
+    return torch.randn(n, 16, generator=seeded(seed)) * scale_D + 1.5
+
+
 def uneven(n=60, d=6, seed=0, mean=0.5):
     return cloud(n, d, seed, mean, low=0.3, high=2.0)
 

@@ -206,32 +206,32 @@ def lost_head(state):
     del state["state_dict"]["model.head.linear.bias"]
 
 
+def of_another_run(state):
+    state["epoch"] = 99
+
+
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "save", "why"),
     [
-        (not_finite, "weights must be finite"),
-        (no_weights, "last.ckpt is damaged (it has no state_dict)"),
-        (lost_head, "does not match this FineTuning; give a run with the same encoder"),
+        (not_finite, save_weights, "weights must be finite"),
+        (no_weights, save_weights, "last.ckpt is damaged (it has no state_dict)"),
+        (lost_head, save_weights, "does not match this FineTuning; give a run with the same encod"),
+        (
+            of_another_run,
+            lambda state, folder: save_checkpoint(state, folder / "last.ckpt"),
+            "result.json beside it has another digest, or none); move that file away",
+        ),
     ],
 )
 def test_weights_that_are_none_of_the_run_are_told_in_a_sentence(
-    finished, tmp_path, capsys, change, why
+    finished, tmp_path, capsys, change, save, why
 ):
     folder = shutil.copytree(finished, tmp_path / finished.name)
     state = torch.load(folder / "last.ckpt", weights_only=True)
     change(state)
-    save_weights(state, folder)
+    save(state, folder)
     assert main(["evaluate", str(folder)]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_weights_of_another_run_are_not_scored(finished, tmp_path, capsys):
-    folder = shutil.copytree(finished, tmp_path / finished.name)
-    state = torch.load(folder / "last.ckpt", weights_only=True)
-    save_checkpoint(state | {"epoch": 99}, folder / "last.ckpt")
-    assert main(["evaluate", str(folder)]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "result.json beside it has another digest, or none); move that file away" in told
 
 
 def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):

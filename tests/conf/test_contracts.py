@@ -11,13 +11,13 @@ import torch
 from hydra.utils import get_object, instantiate
 
 from isotrain.encoders.tiny import build_tiny
-from isotrain.metrics.suite import needs
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import ClsPooling
 from isotrain.objectives.base import Objective
 from isotrain.objectives.visreg import VISReg
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.training.data import collate
+from tests.clouds import with_a_tail as cloud
 from tests.parts import CONF, TASKS, names
 
 WIDTH = 16
@@ -28,19 +28,12 @@ NODES = {}  # composing a configuration takes longer than most of these tests
 
 def node_of(composed, group, name):
     """The node of a file, composed once."""
-    if (group, name) not in NODES and group in ("metric", "objective"):  # one takes them all
-        every = composed(f"{group}=[{','.join(names(group))}]")[group]
+    if (group, name) not in NODES and group == "objective":  # one takes them all
+        every = composed(f"objective=[{','.join(names(group))}]")[group]
         NODES.update({(group, one): every[one] for one in every})
     elif (group, name) not in NODES:
         NODES[group, name] = composed(f"{group}={name}")[group]
     return NODES[group, name]
-
-
-def cloud(n, d=WIDTH, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = torch.linspace(0.2, 3.0, d)
-    scale_D[-1] = 12.0  # a tail
-    return torch.randn(n, d, generator=generator) * scale_D + 1.5
 
 
 # Isotropy layers
@@ -235,60 +228,6 @@ def test_evaluation_before_fit_raises(layer):
             layer.fit()
     else:
         assert torch.equal(layer(cloud(8)), cloud(8))
-
-
-# Metrics
-
-
-@pytest.fixture
-def metric(request, composed):
-    """The function of a yaml, given what it needs beside its rows."""
-    name = request.param
-    node = node_of(composed, "metric", name)
-    function = instantiate(node.function)
-
-    def measure(x):
-        number_N = torch.arange(len(x))
-        other_ND = x.double().flip(1).abs() + 0.1
-        extra = {
-            "rows": {},
-            "labels": {"labels": number_N % 2},
-            "groups": {"groups": number_N // 8},
-            "reference": {"reference": other_ND},
-        }
-        return function(x, **extra[needs(function)])
-
-    return measure
-
-
-over_metrics = pytest.mark.parametrize("metric", names("metric"), indirect=True)
-
-
-def values(found):
-    parts = found if isinstance(found, dict) else {"": found}
-    assert parts
-    for value in parts.values():
-        assert isinstance(value, torch.Tensor)
-        assert value.shape == ()
-        assert value.dtype == torch.float64
-        assert bool(torch.isfinite(value))
-    return {name: float(value) for name, value in parts.items()}
-
-
-@over_metrics
-def test_a_metric_gives_finite_numbers_and_the_same_ones_again_or_says_why_not(metric):
-    for n in (256, 1, 2, 8, 64):
-        x = cloud(n, 8)
-        original = x.clone()
-        torch.manual_seed(0)
-        try:
-            first = values(metric(x))
-        except ValueError:
-            assert n < 256, "of 256 rows every metric has a value"
-            continue
-        torch.manual_seed(1)
-        assert values(metric(x)) == first, n
-        assert torch.equal(x, original)
 
 
 # Objectives

@@ -14,6 +14,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 import isotrain
+from isotrain.config.analysis import AnalysisConfig
 from isotrain.config.compose import plain
 from isotrain.config.schema import RunConfig
 from isotrain.config.signatures import SUPPLIED
@@ -228,10 +229,11 @@ def test_every_key_of_a_layer_is_explained():
             assert keys, name
 
 
-def test_the_main_file_agrees_with_the_schema(composed):
-    cfg = OmegaConf.load(CONF / "train.yaml")
-    schema = OmegaConf.structured(RunConfig)
-    for entry in fields(RunConfig):
+@pytest.mark.parametrize(("name", "config"), [("train", RunConfig), ("analyze", AnalysisConfig)])
+def test_a_main_file_agrees_with_its_schema_and_explains_every_key(name, config):
+    file = CONF / f"{name}.yaml"
+    cfg, schema = OmegaConf.load(file), OmegaConf.structured(config)
+    for entry in fields(config):
         default = schema[entry.name]
         if OmegaConf.is_missing(schema, entry.name) or entry.name not in cfg:
             continue
@@ -241,8 +243,11 @@ def test_the_main_file_agrees_with_the_schema(composed):
             OmegaConf.create({"v": default})
         ), entry.name
     groups = {next(iter(d)) for d in cfg.defaults if not isinstance(d, str)}
-    explained = {entry.name for entry in fields(RunConfig)} - set(cfg)
+    assert set(cfg) - {"defaults", "hydra"} <= {entry.name for entry in fields(config)}
+    explained = {entry.name for entry in fields(config)} - set(cfg)
     assert explained == {g for g in groups if not g.startswith("override")}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        assert " # " in line or not re.match(r"[a-z]\w*: \S", line), line
 
 
 def test_the_comments_of_the_main_file_list_the_options():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from copy import deepcopy
-from dataclasses import fields
 
 import pytest
 from hydra.utils import get_object
@@ -13,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 
 from isotrain.analysis.published import read_published
 from isotrain.analysis.run import PART_NAME
-from isotrain.config.analysis import ANALYSIS, AnalysisConfig, analysis_hash
+from isotrain.config.analysis import ANALYSIS, analysis_hash
 from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import ANALYZE
 from isotrain.config.targets import is_allowed
@@ -86,20 +85,6 @@ def test_the_command_of_a_file_composes(name):
 def test_published_figures_can_be_read(name):
     content = OmegaConf.to_container(OmegaConf.load(CONF / "analysis" / f"{name}.yaml"))
     assert all(figure.source for figure in read_published(content["published"]))
-
-
-def test_the_main_file_agrees_with_the_schema(composed):
-    cfg = OmegaConf.load(CONF / "analyze.yaml")
-    groups = {next(iter(d)) for d in cfg.defaults if not isinstance(d, str)}
-    groups = {group for group in groups if not group.startswith("override")}
-    values = {str(key) for key in cfg} - {"defaults", "hydra"}
-    assert {field.name for field in fields(AnalysisConfig)} == values | groups
-    schema = OmegaConf.structured(AnalysisConfig)
-    merged = OmegaConf.merge(schema, {key: cfg[key] for key in values})
-    assert all(merged[key] == schema[key] for key in values)
-    for line in (CONF / "analyze.yaml").read_text(encoding="utf-8").splitlines():
-        if re.match(r"[a-z]\w*:", line) and not line.startswith(("defaults:", "hydra:")):
-            assert " # " in line
 
 
 def test_the_hash_names_what_changes_numbers(composed):

@@ -10,10 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig
 
-from isotrain.config.command import check_jobs
 from isotrain.config.compose import compose_run, plain
 from tests.judge import check_command
-from tests.test_bad_inputs import CASES
 
 BASE = ("encoder=tiny", "source=demo")
 
@@ -54,7 +52,7 @@ def assert_told(found, starts):
         ),
         (("seed=[1", "task=wicc"), ("seed=[1 cannot be read", "task=wicc does not exist")),
         (("seed", "sede=1"), ("seed cannot be read", "no key sede")),
-        (("seed=0,1", "threads=0"), ("seed=0,1 cannot be read: several", "threads must be")),
+        (("seed=0,1", "threads=0"), ("seed=0,1 cannot be read: several values; add -m", "threads")),
         (("metric=[isoscor,lidd,partition]",), ("metric=isoscor does", "metric=lidd does")),
         (("encoder=tinny", "encoder.width=16"), ("encoder=tinny does not exist; did you mean",)),
         (("task=wicc", "task.form=bi", "pooling=spans"), ("task=wicc does not exist",)),
@@ -67,6 +65,7 @@ def assert_told(found, starts):
         (("isotropy=[zca]", "sede=1"), ("no key sede",)),
         (("speed=fats", "sede=1"), ("speed=fats does not exist; did you mean fast?", "no key se")),
         (("speed=null",), ("speed=null is no option",)),
+        (("learning_rate=1e-4",), ("no key learning_rate; ",)),
         (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
         (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it belongs to optimizer=muon",)),
         (("objective.cosreg.weight=1",), ("no key objective.cosreg.weight; it belongs to obj",)),
@@ -175,13 +174,7 @@ def test_a_sweep_is_judged_value_by_value(overrides, starts):
 @pytest.mark.parametrize(
     ("overrides", "start"),
     [
-        (("seed=-1,0",), "seed must be at least 0, got -1"),
-        (("optimizer.lr=fast,1e-3",), "optimizer.lr must be float"),
-        (("rows=no_special,all",), "rows=no_special chooses"),
-        (("site=[tokns],[tokens]",), "site must be pooled"),
-        (("data.batch_size=4,64", "isotropy=published"), "data.batch_size=4 over"),
         (("isotropy=none,published", "data.batch_size=4"), "data.batch_size=4 over"),
-        (("task=wic,rte", "pooling=spans"), "pooling=spans needs target words"),
         (("isotropy=cluster_pca,none", "isotropy.n_clusters=4"), "no key isotropy.n_clusters"),
         (("encoder._target_=os.system,isotrain.encoders.tiny.build_tiny",), "encoder._target_=os"),
         (("encoder=huggingface,tiny",), "encoder.name has no value"),
@@ -192,11 +185,6 @@ def test_every_value_of_a_sweep_is_judged_by_the_rules(overrides, start):
     base = [text for text in BASE if text.partition("=")[0] != group]
     found = mistakes(*overrides, multirun=True, base=base)
     assert any(mistake.startswith(start) for mistake in found), found
-
-
-def test_a_bad_value_of_a_late_job_of_a_sweep_is_found():
-    _, found = check_jobs([*BASE, "data.batch_size=16,thirty", "seed=range(64)"], multirun=True)
-    assert found == ["data.batch_size must be int, got 'thirty'; its default is data.batch_size=32"]
 
 
 def test_the_configuration_of_a_sweep_is_that_of_the_first_values():
@@ -249,12 +237,22 @@ def test_a_key_of_the_run_cannot_be_deleted(key):
 @pytest.mark.parametrize(
     "override",
     [
-        *("", "=", "=3", "seed", "seed==3", "seed:3", "a b=3", "-x", "{}", "[]=3", ".=3", "é=3"),
-        *("seed=[1", "seed={a:1", "seed='3", 'seed="3', "seed=é'", "data..batch_size=3", "+", "~"),
-        *("site[0]=tokens", "task@x=wic", "task/x=wic", "@=3", "+=3", "_target_=os.system"),
-        *("seed=${nothing", "data=5", "data=null", "train=3", "seed=null", "seed="),
-        *("task=", "task=../x", "task=/etc/passwd", "task=wic.yaml", "task=[wic,x]", "task={}"),
-        *("metric=[[isoscore]]", "optimizer.lr.x=3", "seed.x=3", "threads=1.5", "rows=ALL"),
+        *(
+            "",
+            "=3",
+            "seed==3",
+            "-x",
+            "{}",
+            "é=3",
+            "seed={a:1",
+            "seed='3",
+            "data..batch_size=3",
+            "~",
+        ),
+        *("site[0]=tokens", "task@x=wic", "task/x=wic", "_target_=os.system", "seed=${nothing"),
+        *("data=null", "train=3", "seed=null", "task=", "task=../x", "task=/etc/passwd"),
+        *("task=[wic,x]", "metric=[[isoscore]]", "optimizer.lr.x=3", "threads=1.5"),
+        *("+hydra.callbacks.x._target_=os.mkdir", "hydra.launcher._target_=os.mkdir"),
     ],
 )
 def test_odd_commands_are_told(override):
@@ -353,18 +351,6 @@ def test_a_target_that_is_not_allowed_is_told_wherever_it_stands(override):
     assert any("is not allowed" in mistake for mistake in mistakes(override))
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "+hydra.callbacks.x._target_=os.mkdir",
-        "hydra.launcher._target_=os.mkdir",
-        "+hydra.job_logging.handlers.x.class=os.mkdir",
-    ],
-)
-def test_the_node_of_hydra_names_nothing_either(override):
-    assert mistakes(override)
-
-
 # ------------------------------------------------------------------------------- properties
 
 FULL = (*BASE, "isotropy=cluster_pca", "objective=[cosreg]", "logger=[wandb]", "freezing=first_n")
@@ -447,28 +433,27 @@ def test_deleting_any_key_raises_nothing(key):
     assert all(isinstance(mistake, str) for mistake in mistakes(f"~{key}", base=FULL))
 
 
-INDEPENDENT = {
-    *(("sede=1",), ("data.bach_size=8",), ("task=wicc",), ("metric=[isoscor,partition]",)),
-    *(("monitor.every_steps=-1",), ("training.layer_decay=0",), ("seed=one",), ("seed",)),
-    *(("data.batching=sorted",), ("training.warmup_fraction=1.5",), ("site=pooled",)),
-    *(("objective=[simsce]",), ("data.batch_size=0",)),
+INDEPENDENT = {  # a command, and how its mistake begins
+    "sede=1": "no key sede; did you mean seed?",
+    "data.bach_size=8": "no key data.bach_size; did you mean data.batch_size?",
+    "task=wicc": "task=wicc does not exist; did you mean wic?",
+    "metric=[isoscor,partition]": "metric=isoscor does not exist; did you mean isoscore?",
+    "objective=[simsce]": "objective=simsce does not exist; did you mean simcse?",
+    "monitor.every_steps=-1": "monitor.every_steps must be at least 0, got -1",
+    "training.layer_decay=0": "training.layer_decay must be above 0, got 0",
+    "training.warmup_fraction=1.5": "training.warmup_fraction must be at most 1, got 1.5",
+    "seed=one": "seed must be int, got 'one'; its default is seed=0",
+    "seed": "seed cannot be read: give key=value without blanks around the =",
+    "data.batching=sorted": "data.batching must be length or random, got 'sorted'",
+    "data.batch_size=0": "data.batch_size must be at least 1, got 0",
+    "site=pooled": "site is a list; write 'site=[pooled]'",
 }
-
-
-def test_the_cases_that_are_combined_exist():
-    assert {case.given for case in CASES} >= INDEPENDENT
 
 
 @given(st.lists(st.sampled_from(sorted(INDEPENDENT)), min_size=2, unique=True))
 @settings(max_examples=15)
 def test_mistakes_of_different_keys_do_not_hide_each_other(commands):
     """What bad command lines are told apart is told together."""
-    assert_all_told(commands)
-
-
-def assert_all_told(commands):
-    found = mistakes(*(text for command in commands for text in command))
-    for case in CASES:
-        if case.given in commands:
-            for words in case.said:
-                assert any(words in mistake for mistake in found), (case.given, found)
+    found = mistakes(*commands)
+    for command in commands:
+        assert any(mistake.startswith(INDEPENDENT[command]) for mistake in found), (command, found)

@@ -31,31 +31,16 @@ def test_the_names_that_a_pattern_allows_are_optimizers_and_loggers(module):
 @pytest.mark.parametrize(
     "target",
     [
-        *("", ".", "..", "isotrain", "isotrain.", ".isotrain", "isotrain.model.pooling"),
-        *("ClsPooling", "os.system", "builtins.eval", "builtins.exec", "subprocess.Popen"),
-        *("runpy.run_path", "torch.load", "torch.hub.load", "pickle.loads"),
-        "hydra.utils.instantiate",
+        *("", "isotrain.", "ClsPooling", "os.system", "torch.load", "isotrain.model.pooling"),
         # imported in a module of the package, not defined there
-        *("isotrain.build.instantiate", "isotrain.runs.record.subprocess"),
-        *("isotrain.model.pooling.nn.Module", "isotrain.model.pooling.torch.load"),
-        "isotrain.runs.record.subprocess.run",
+        *("isotrain.build.instantiate", "isotrain.runs.record.subprocess.run"),
         # defined there, but inside of something
-        "isotrain.model.pooling.ClsPooling.forward",
-        "isotrain.model.pooling.ClsPooling.__init__",
-        "isotrain.model.pooling.ClsPooling.__init__.__globals__",
-        *("isotrain.model.pooling.__builtins__", "isotrain.model.pooling.__builtins__.eval"),
-        *("isotrain.model.pooling.__loader__", "isotrain.model.pooling.__dict__"),
-        *("isotrain.__path__", "isotrain.config.targets.OF_LIBRARIES"),
+        *("isotrain.model.pooling.ClsPooling.__init__", "isotrain.model.pooling.__dict__"),
         # near misses of the patterns
-        *("torch.optim.adamw", "torch.optim.lr_scheduler.LambdaLR", "torch.optim.AdamW.step"),
-        *("torch.optim.AdamW\n", "torch.optim.AdamW ", "xtorch.optim.AdamW", "torchxoptim.AdamW"),
-        *("transformers.get_schedulers", "transformers.AutoModel.from_pretrained"),
-        *("pytorch_lightning.Trainer.fit", "pytorch_lightning.LightningModule"),
-        *("pytorch_lightning.loggers.csv_logs.os.system", "pytorch_lightning.loggers.wandb"),
+        *("torch.optim.adamw", "torch.optim.AdamW.step", "torch.optim.AdamW\n"),
+        *("torchxoptim.AdamW", "transformers.get_schedulers", "pytorch_lightning.loggers.wandb"),
         # like the name of the package
-        *("isotrainx.poolers.ClsPooling", "isotrain/poolers.ClsPooling", "isotrain-x.a"),
-        *("../isotrain.model.pooling.ClsPooling", "isotrain..poolers.ClsPooling"),
-        "isotrain.model.pooling:x",
+        *("isotrainx.model.pooling.ClsPooling", "../isotrain.model.pooling.ClsPooling"),
     ],
 )
 def test_nothing_else_is_allowed(target):

@@ -16,8 +16,7 @@ import torch
 
 from benchmarks import kill_points
 from isotrain import cli
-from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.training.callbacks.resume import KEY
+from isotrain.model.checkpoint import save_checkpoint
 from tests.hostile.harness import TINY, draw, ended, judged
 from tests.stopped_runs import save_weights
 
@@ -151,55 +150,6 @@ def test_damaged_weights(number, hostile_runs, tmp_path, record_property):
         command = [*TRAIN, "output_dir=new", f"init_from={file.parent}"]
     end = ended(command, tmp_path / "place")
     judged(record_property, f"{what}; {command}", end, "goes on with weights not of the run")
-
-
-@pytest.fixture(scope="module")
-def other_run(tmp_path_factory):
-    """The folder of a finished run with another seed, with its `resume.ckpt` of a stop."""
-    root = tmp_path_factory.mktemp("other")
-    seed = [*OF_RUNS, "output_dir=out", "seed=1"]
-    ended(lambda: stop_after(seed, 80), root, limit_s=600)
-    (file,) = root.glob("out/*/*/resume.ckpt")
-    content = file.read_bytes()
-    assert ended(["train", *seed], root, limit_s=600).kind == "ran"
-    file.write_bytes(content)
-    return file.parent
-
-
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader[0])
-def test_the_weights_of_another_run(reader, hostile_runs, other_run, tmp_path, record_property):
-    (place := tmp_path / "place").mkdir()
-    (run,) = hostile_runs.glob("whole/*/*/")
-    run = shutil.copytree(run, place / "run")
-    shutil.copy(other_run / "last.ckpt", run)
-    name, *more = reader
-    command = [name, str(run), *more]
-    if name == "init_from":
-        command = [*TRAIN, "output_dir=new", f"init_from={run}"]
-    end = judged(record_property, command, ended(command, place), "took the weights of another run")
-    assert "result.json beside it has another digest" in " ".join(end.text.split())
-
-
-def test_a_checkpoint_of_another_run(hostile_runs, other_run, tmp_path, given):
-    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
-    (file,) = tmp_path.glob("place/out/*/*/resume.ckpt")
-    shutil.copy(other_run / "resume.ckpt", file)
-    assert "starting anew" in given(TRAIN, "resume.ckpt of another run").text
-    assert file.with_name("resume.ckpt.damaged").is_file()
-
-
-@pytest.mark.parametrize("number", range(10))
-def test_records_that_a_crash_cut(number, hostile_runs, tmp_path, given):
-    """Shorter than the checkpoint knows, or padded: from the start, with both files kept."""
-    shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
-    (file,) = tmp_path.glob("place/out/*/*/resume.ckpt")
-    records = file.with_name("metrics.jsonl")
-    whole, known = records.read_bytes(), load_checkpoint(file)[KEY]["n_bytes"]
-    cut = whole[: draw("crash", number).randrange(known)]
-    records.write_bytes(cut if number % 2 else cut + bytes(len(whole) - len(cut)))
-    kept = {f"{path.name}.damaged": path.read_bytes() for path in (file, records)}
-    assert "starting anew" in given(TRAIN, f"records cut at {len(cut)} of {known} bytes").text
-    assert kept == {name: file.with_name(name).read_bytes() for name in kept}
 
 
 @pytest.fixture

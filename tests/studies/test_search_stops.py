@@ -16,21 +16,6 @@ def states(few):
     return [trial.state for trial in few.trials()]
 
 
-def test_a_stop_signal_reaches_the_runs_and_the_next_call_goes_on(few, monkeypatch, eventually):
-    monkeypatch.setenv("HOLD", f"{DONE[0]},{DONE[1]}")
-    parent = few.parent(n_jobs=2)
-    eventually(lambda: len(few.noted("start")) == 2)
-    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
-    printed, _ = parent.communicate(timeout=60)
-    assert parent.returncode == 128 + signal.SIGINT
-    assert sorted(few.noted("stop")) == DONE[:2]
-    assert "stopping 2 runs" in printed
-    assert states(few) == [TrialState.RUNNING] * 2
-    assert few.release().run(2) == 0
-    assert states(few) == [TrialState.COMPLETE] * 4
-    assert sorted(few.noted("end")) == DONE
-
-
 def test_a_search_that_was_killed_gives_the_trials_of_one_that_was_not(
     few, monkeypatch, eventually, tmp_path
 ):

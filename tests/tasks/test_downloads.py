@@ -143,14 +143,8 @@ def test_what_is_missing_is_said_without_reading(tmp_path):
 
 BROKEN = {
     "too few columns": (RTE, "1\ta\tb", r":4: 3 columns .* the header has 4 \(index, sentence1"),
-    "another class": (RTE, "1\ta\tb\tmaybe", ":4: label must be one of entailment, not_.*'maybe'"),
     "a class too many": (RTE, "1\ta\tb\t2", ":4: label must be .* 0 to 1, got '2'"),
     "hidden in train": (RTE, "1\ta\tb\t-1", ":4: label must be .* got '-1'"),
-    "no number": (
-        STSB,
-        "1\t\t\t\t\t\t\ta\tb\thigh",
-        ":4: score must be a finite number, got 'high'",
-    ),
     "above the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t5.1", ":4: score must lie in 0 to 5, got 5.1"),
     "below the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t-0.1", ":4: score must lie in 0 to 5"),
     "no finite number": (
@@ -177,16 +171,13 @@ def test_a_malformed_line_of_a_tsv_is_named(tmp_path, case):
     [
         ("sentence1", 7, "sentence1 must be a text of whole characters, got 7"),
         ("start1", "two", "start1 must be a whole number, got 'two'"),
-        ("start1", True, "start1 must be a whole number, got True"),
         ("label", "true", "label must be one of False, True, or 0 to 1, got 'true'"),
-        ("label", 0.5, r"label must be .* got 0\.5"),
         ("start1", -1, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got -1 and 6"),
         ("end2", 0, r"start2 and end2 must be .*sentence2 \(0 to 10, .* got 0 and 0"),
         ("end1", 8, r"start1 and end1 must be .* got 2 and 8 \(''\)"),  # sentence1 ends before
         ("end1", 5, r"start1 and end1 must be .* whole words .* got 2 and 5 \('ban'\)"),
         ("start1", 3, r"start1 and end1 must be .* whole words .* got 3 and 6 \('ank'\)"),
         ("start1", 1, r"start1 and end1 must be .* got 1 and 6 \(' bank'\)"),
-        ("end2", 5, r"start2 and end2 must be .* got 0 and 5 \('Bank '\)"),
     ],
 )
 def test_a_wrong_value_in_json_is_named(tmp_path, field, value, message):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,9 +12,9 @@ from isotrain.encoders.freezing import levels
 from isotrain.training.checks import check_plan
 from isotrain.training.freezing_schedule import Freezing, describe, stage_at, within_steps
 from isotrain.training.optim import parameter_groups
+from tests.parts import names
 from tests.training.test_module import fit
 
-CONF = Path(__file__).parents[2] / "conf"
 # No evaluation, so that what is seen comes from training; and every step has a learning rate.
 TRAIN_ONLY = (
     *("task=rte", "metric=[]", "+trainer.limit_val_batches=0", "training.warmup_fraction=0"),
@@ -24,10 +22,6 @@ TRAIN_ONLY = (
 )
 STEPS = ("freezing=gradual", "freezing.unit=step")
 HEAD = {"model.head.linear.weight", "model.head.linear.bias"}
-
-
-def options(group):
-    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
 
 
 def bits(module):
@@ -134,7 +128,7 @@ def test_epochs_of_several_processes_begin_where_the_phases_do(built):
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [(g, o) for g in ("freezing", "peft") for o in options(g) if o != "head_first"],  # own test
+    [(g, o) for g in ("freezing", "peft") for o in names(g) if o != "head_first"],  # own test
 )
 def test_what_is_frozen_stays_bit_for_bit_and_the_rest_moves(built, group, option):
     """Every file of conf/freezing and conf/peft, two steps."""

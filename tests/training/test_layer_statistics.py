@@ -5,13 +5,10 @@ N rows of a site.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
 from isotrain.training import layer_statistics
-from tests.stopped_runs import fail, finished, stopped, terminate
 from tests.training.test_module import fit, validate
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
@@ -251,57 +248,7 @@ def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, poo
         assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
 
 
-# --- resuming ---------------------------------------------------------------------------------
-
-
-WHOLE = {}  # runs that nothing stopped
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("eval_stats", "method", "at", "reaction"),
-    [
-        ("frozen", "training_step", 7, terminate),
-        ("refit", "training_step", 15, fail),  # back to step 12
-        ("frozen", "validation_step", 6, terminate),  # in the evaluation of step 5
-        ("refit", "validation_step", 6, terminate),
-    ],
-)
-def test_a_resumed_run_with_warm_up_and_labels_is_the_same(
-    composed, small, tmp_path, monkeypatch, eval_stats, method, at, reaction
-):
-    overrides = (
-        *small,
-        *QUIET,
-        *PROTECTED,
-        "task=wic",
-        "isotropy.removal.warmup_steps=16",
-        f"isotropy.eval_stats={eval_stats}",
-        "trainer.max_epochs=2",
-        "trainer.val_check_interval=5",
-        "trainer.log_every_n_steps=1",
-        "checkpoint.every_steps=4",
-        "cache_dir=null",
-    )
-
-    if eval_stats not in WHOLE:
-        WHOLE[eval_stats] = finished(composed(*overrides, f"output_dir={tmp_path / 'whole'}"))
-    whole = WHOLE[eval_stats]
-    cfg = composed(*overrides, f"output_dir={tmp_path / 'runs'}")
-    folder = stopped(cfg, monkeypatch, method, at, reaction)
-    result = json.loads((folder / "result.json").read_text())
-    assert result["status"] != "finished"
-    scores, rows, state = finished(cfg)
-    assert scores == whole[0]
-    assert rows == whole[1]
-    assert all(torch.equal(state[name], tensor) for name, tensor in whole[2].items())
-    assert int(state["model.transforms.pooled._extra_state"][1]) == 24
-    assert int(state["model.transforms.pooled.queue._extra_state"][0]) > 0
-    energies = [
-        row["train/pooled/energy_kept"] for row in rows if "train/pooled/energy_kept" in row
-    ]
-    assert energies[0] == pytest.approx(1.0, abs=1e-6)  # strength 0
-    assert energies[-1] < 0.99  # strength 1
+# --- the start --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from isotrain.types import ModelOutput
 from tests.host_syncs import host_syncs
 from tests.objectives.test_life import SIZES, Bag, batch_of, extra_of
 from tests.processes import on_ranks
-from tests.stopped_runs import finished, stopped, terminate
+from tests.stopped_runs import finished
 
 SHARE, KEY = WeightAs.share_of_task_gradient, "objective/{}/effective_weight"
 SHARE_KEY = "training.objective_weight_as=share_of_task_gradient"
@@ -221,25 +221,6 @@ def test_the_scale_has_no_gradient_and_leaves_that_of_the_losses(built):
     shared, effective = gradients(is_share=True)
     assert all(weight > 0 for weight in effective.values())
     torch.testing.assert_close(gradients(is_share=False)[0], shared, rtol=1e-5, atol=1e-7)
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(composed, small, tmp_path, monkeypatch):
-    def cfg(folder):
-        return composed(
-            *(*small, "task=rte", "objective=[istar,cosreg]", SHARE_KEY, "metric=[]"),
-            *("training.objective_weight_schedule=linear_decay", "checkpoint.every_steps=2"),
-            *("trainer.accumulate_grad_batches=2", "trainer.log_every_n_steps=1"),
-            f"output_dir={tmp_path / folder}",
-        )
-
-    scores, rows, state = finished(cfg("whole"))
-    assert state["extra.weights.norms_O2"].shape == (2, 2)
-    assert bool((state["extra.weights.norms_O2"] > 0).all())
-    stopped(cfg("stopped"), monkeypatch, "training_step", 6, terminate)  # within an accumulation
-    again = finished(cfg("stopped"))
-    assert again[:2] == (scores, rows)
-    assert all(torch.equal(again[2][name], tensor) for name, tensor in state.items())
-    assert len({row[KEY.format("istar")] for row in rows if "train/loss" in row}) > 3
 
 
 NAMES = ("cosreg", "istar each", "simcse")

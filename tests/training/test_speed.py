@@ -10,11 +10,8 @@ import pytest
 import torch
 
 from isotrain.encoders.fast_dropout import LaneDropout
-from isotrain.model.checkpoint import load_checkpoint
 from isotrain.training import speed
-from isotrain.training.callbacks.resume import KEY
 from tests.processes import train_on_ranks
-from tests.stopped_runs import fail, finished, stopped, terminate
 from tests.training.test_processes import SGD
 
 
@@ -137,26 +134,6 @@ EVERY_PATH = (
     *("freezing=gradual", "freezing.unit=step", "freezing.every=8", "trainer.max_epochs=2"),
     *("metric=[isoscore]", "trainer.val_check_interval=5", "checkpoint.every_steps=4"),
 )
-
-
-@pytest.mark.parametrize(("at", "reaction", "step"), [(6, terminate, 6), (11, fail, 8)])
-def test_a_stopped_run_on_every_path_goes_on_to_the_same_end(
-    composed, small, tmp_path, monkeypatch, at, reaction, step
-):
-    def cfg(folder):
-        cache = f"cache_dir={tmp_path / folder / 'cache'}"
-        return composed(*small, *EVERY_PATH, cache, f"output_dir={tmp_path / folder}")
-
-    whole = finished(cfg("whole"))
-    stopped_cfg = cfg("stopped")
-    folder = stopped(stopped_cfg, monkeypatch, "training_step", at, reaction)
-    paths = json.loads((folder / "result.json").read_text())["speed"]
-    assert paths == dict.fromkeys(("dropout", "last_block", "packing", "frozen_prefix"), "taken")
-    assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
-    scores, rows, state = finished(stopped_cfg)
-    assert scores == whole[0]
-    assert rows == whole[1]
-    assert all(torch.equal(state[name], tensor) for name, tensor in whole[2].items())
 
 
 @pytest.mark.slow

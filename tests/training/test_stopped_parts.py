@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from isotrain.run import folder_of
 from tests.stopped_runs import finished, stopped
 
 MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "trainer.max_epochs=2")
 BI = ("task=rte", "task.form=bi", "pooling=mean")
 EVERY_2 = ("checkpoint.every_steps=2", "trainer.log_every_n_steps=1")
 ACCUMULATED = "trainer.accumulate_grad_batches=2"
+SHARE = "training.objective_weight_as=share_of_task_gradient"
+PROTECTED = (  # 24 steps: through the warm-up, and on
+    *("task=wic", "isotropy=protect_labels", "isotropy.protect.level=1.0"),
+    *("isotropy.n_clusters=2", "isotropy.n_components=1", "isotropy.removal.warmup_steps=16"),
+    *("metric=[isoscore]", "monitor.max_rows=64", "trainer.max_epochs=2"),
+    *("trainer.val_check_interval=5", "trainer.log_every_n_steps=1", "checkpoint.every_steps=4"),
+)
+EVERY_PATH = (  # of the fast ones
+    *("task=wic", "data.batching=random", "freezing=gradual", "freezing.unit=step"),
+    *("freezing.every=8", "trainer.max_epochs=2", "trainer.val_check_interval=5"),
+    *("checkpoint.every_steps=4", "metric=[isoscore]", "cache_dir=${output_dir}/.cache"),
+)
 CASES = {  # overrides, and the training batch at which the run is stopped
     "muon in stages": (
         *(*MUON, ACCUMULATED, "checkpoint.every_steps=3", "trainer.gradient_clip_val=0.5"),
@@ -29,6 +44,57 @@ CASES = {  # overrides, and the training batch at which the run is stopped
         5,
     ),
     "visreg": ("task=rte", "objective=[visreg]", *EVERY_2, ACCUMULATED, 6),
+    "shares of the gradient": (  # within an accumulation
+        *("task=rte", "objective=[istar,cosreg]", SHARE, *EVERY_2, ACCUMULATED),
+        *("training.objective_weight_schedule=linear_decay", 6),
+    ),
+    "zca_dense": (
+        *("task=wic", "isotropy=zca_dense", "site=[tokens,pooled]", "checkpoint.every_steps=3"),
+        5,
+    ),
+    "iso_grad": (
+        *("task=wic", "isotropy=iso_grad", "isotropy.queue_rows=64", "site=[tokens,pooled]"),
+        *("trainer.max_epochs=2", "trainer.log_every_n_steps=1", "trainer.val_check_interval=5"),
+        *("checkpoint.every_steps=4", 15),
+    ),
+    "every path": (*EVERY_PATH, 6),
+    "warm-up, frozen": (*PROTECTED, "isotropy.eval_stats=frozen", 7),
+    "warm-up, refit": (*PROTECTED, "isotropy.eval_stats=refit", 15),
+}
+
+
+def weights_change(rows, state, _folder):
+    assert bool((state["extra.weights.norms_O2"] > 0).all())
+    weights = [row.get("objective/istar/effective_weight") for row in rows if "train/loss" in row]
+    assert len({*weights}) > 3
+
+
+def gradients_are_added(rows, _state, _folder):
+    steps = [row for row in rows if "train/pooled/gradient_cosine" in row]
+    assert len(steps) >= 20
+    for site in ("tokens", "pooled"):
+        assert all(row[f"train/{site}/gradient_added"] == pytest.approx(0.2) for row in steps)
+
+
+def paths_are_taken(_rows, _state, folder):
+    paths = json.loads((folder / "result.json").read_text())["speed"]
+    assert paths == dict.fromkeys(("dropout", "last_block", "packing", "frozen_prefix"), "taken")
+
+
+def strength_grows(rows, state, _folder):
+    assert int(state["model.transforms.pooled._extra_state"][1]) == 24
+    assert int(state["model.transforms.pooled.queue._extra_state"][0]) > 0
+    kept = [row["train/pooled/energy_kept"] for row in rows if "train/pooled/energy_kept" in row]
+    assert kept[0] == pytest.approx(1.0, abs=1e-6)  # strength 0
+    assert kept[-1] < 0.99  # strength 1
+
+
+CHECKS = {  # that the state which is kept through the stop is there
+    "shares of the gradient": weights_change,
+    "iso_grad": gradients_are_added,
+    "every path": paths_are_taken,
+    "warm-up, frozen": strength_grows,
+    "warm-up, refit": strength_grows,
 }
 
 
@@ -42,3 +108,5 @@ def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatc
     *again, weights = finished(cfg)
     assert again == known
     assert [name for name in state if not state[name].equal(weights[name])] == []
+    if check := CHECKS.get(case):
+        check(known[1], state, folder_of(cfg, "arm"))

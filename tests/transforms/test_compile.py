@@ -13,6 +13,7 @@ import torch
 from hydra.utils import instantiate
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from tests.clouds import with_a_tail as cloud
 from tests.parts import CONF, names
 
 LAYERS = names("isotropy")
@@ -38,13 +39,6 @@ def built_layer(composed):
         return instantiate(composed(f"isotropy={name}").isotropy)(width=WIDTH, **options)
 
     return build
-
-
-def cloud(n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = torch.linspace(0.2, 3.0, WIDTH)
-    scale_D[-1] = 12.0  # a tail
-    return torch.randn(n, WIDTH, generator=generator) * scale_D + 1.5
 
 
 def known_labels(layer, x):

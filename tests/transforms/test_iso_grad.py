@@ -16,7 +16,7 @@ from isotrain.transforms.iso_grad import IsoGrad, isotropy_gradient, isotropy_lo
 from tests.clouds import correlated as cloud
 from tests.clouds import normal
 from tests.processes import train_on_ranks
-from tests.stopped_runs import finished, stopped
+from tests.stopped_runs import finished
 
 light = settings(max_examples=25)
 
@@ -258,26 +258,12 @@ def test_nothing_below_or_behind_the_layer_is_refused(built):
     built(*contrastive[:2], "isotropy=iso_grad", "site=[pooled]")
 
 
-def test_a_run_logs_the_conflict_and_one_that_is_stopped_goes_on_bit_by_bit(
-    composed, small, tmp_path, monkeypatch
-):
-    keys = (*small, "task=wic", *KEYS, "trainer.max_epochs=2", "trainer.log_every_n_steps=1")
-    keys += ("trainer.val_check_interval=5", "checkpoint.every_steps=4", "cache_dir=null")
-    whole = finished(composed(*keys, f"output_dir={tmp_path / 'whole'}"))
-    cfg = composed(*keys, f"output_dir={tmp_path / 'stopped'}")
-    stopped(cfg, monkeypatch, "training_step", 15)
-    scores, rows, weights = finished(cfg)
-    assert scores == whole[0]
-    assert rows == whole[1]
-    assert all(torch.equal(weights[name], value) for name, value in whole[2].items())
-    steps = [row for row in rows if "train/pooled/gradient_cosine" in row]
-    assert len(steps) >= 20
-    for site in ("tokens", "pooled"):
-        assert all(row[f"train/{site}/gradient_added"] == pytest.approx(0.2) for row in steps)
+def test_a_run_with_rho_0_is_one_without_a_layer(composed, small, tmp_path):
+    keys = (*small, "task=wic", *KEYS, "trainer.max_steps=6", "cache_dir=null")
     plain = finished(composed(*keys, "isotropy.rho=0", f"output_dir={tmp_path / 'plain'}"))
     none = [k for k in keys if not k.startswith("isotropy")] + ["isotropy=none"]
     bare = finished(composed(*none, f"output_dir={tmp_path / 'bare'}"))
-    assert plain[0] == bare[0] != whole[0]
+    assert plain[0] == bare[0]
     assert all(torch.equal(plain[2][name], value) for name, value in bare[2].items())
 
 

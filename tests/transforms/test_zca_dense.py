@@ -12,7 +12,6 @@ from isotrain.training.layer_statistics import evaluating
 from isotrain.transforms.zca import ZCA
 from isotrain.transforms.zca_dense import ZCADense
 from tests.clouds import correlated
-from tests.stopped_runs import finished, stopped
 
 RUN = ("isotropy=zca_dense", "metric=[]", "cache_dir=null")
 
@@ -102,13 +101,3 @@ def test_it_starts_before_step_0_and_trains_at_the_rate_of_the_head(built):
     trained = {name: p.detach().clone() for name, p in layer.named_parameters()}
     experiment.trainer.validate(module, datamodule=data, verbose=False)
     assert all(p.equal(trained[name]) for name, p in layer.named_parameters())
-
-
-def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatch):
-    line = (*small, "task=wic", *RUN, "checkpoint.every_steps=3", "site=[tokens,pooled]")
-    _, records, state = finished(composed(*line, f"output_dir={tmp_path / 'whole'}"))
-    cfg = composed(*line, f"output_dir={tmp_path / 'stopped'}")
-    stopped(cfg, monkeypatch, "training_step", 5)
-    _, again, weights = finished(cfg)
-    assert again == records
-    assert [name for name in state if not state[name].equal(weights[name])] == []

@@ -29,11 +29,6 @@ from isotrain.training.data import collate
 from tests.analysis.runs import records_of, subject_on, tiny
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return tiny()
-
-
 @pytest.fixture
 def subject(encoder, data_dir, tmp_path):
     return subject_on(encoder, LocalSource(str(data_dir)), tmp_path, max_length=48)
