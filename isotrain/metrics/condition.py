@@ -20,9 +20,6 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     without scatter, the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least". Biased high
     for N ≲ 10·D.
 
-    Raises:
-        ValueError: as `Cloud`, or a quantile outside (0, 1].
-
     Ours: a condition number whose small end is not the last eigenvalue.
 
     >>> import torch

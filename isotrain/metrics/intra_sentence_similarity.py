@@ -44,8 +44,8 @@ def intra_sentence_similarity(
     Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; another `form`; `min_count` < 1 (2 for
-            leave_one_out); no sentence with `min_count` tokens; a single sentence.
+        ValueError: `min_count` < 2 for leave_one_out; no sentence with `min_count` tokens; a
+            single sentence.
 
     Ethayarajh 2019, definition 2 and section 3.4; leave_one_out is a correction made here.
 

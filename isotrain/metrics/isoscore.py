@@ -24,9 +24,6 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
     does; the value moves by less than 1e-6, unless torch takes float32 products in TF32 or
     bfloat16. Where N < D, and for a cloud known by its moments, products are double.
 
-    Raises:
-        ValueError: as `Cloud`, or another precision.
-
     Rudman et al. 2022, Eq. 5-7.
 
     >>> import torch

@@ -17,8 +17,7 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     cone. D = 1 gives 1, otherwise a sum of 0 gives 0.
 
     Raises:
-        ValueError: as `Cloud`; C₀ not `[D, D]`, not finite or not symmetric to 1e-4; ζ outside
-            [0, 1].
+        ValueError: C₀ not `[D, D]`, not finite or not symmetric to 1e-4.
 
     Rudman and Eickhoff 2024.
 

@@ -21,7 +21,7 @@ def label_silhouette(
     (with `seed`).
 
     Raises:
-        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes; `max_rows` < 3.
+        ValueError: N < 3, or not 2 to N − 1 whole-numbered classes.
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 

@@ -26,9 +26,6 @@ def lid(
 ) -> Tensor:
     """The `value` of `lid_estimate` of `x [N, D]`, whose options these are; in (0, ∞).
 
-    Raises:
-        ValueError: as `lid_estimate`.
-
     Amsaleg et al. 2015.
 
     >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
@@ -68,8 +65,7 @@ def lid_estimate(
     (harmonic: by the delta method), treats them as independent draws; it is infinite for one query.
 
     Raises:
-        ValueError: as `Cloud`; m < 2 or N ≤ m; another `distance` or `aggregate`; `max_queries` <
-            1; every query at distance zero from its neighbours.
+        ValueError: N ≤ m; every query at distance zero from its neighbours.
 
     Amsaleg et al. 2015, with the estimator of Levina and Bickel 2004 (there 1/(m − 1)); harmonic:
     MacKay and Ghahramani 2005.

@@ -25,8 +25,7 @@ def linear_probe_accuracy(
     classes. O(n_folds·N·D·min(N, D)), exact.
 
     Raises:
-        ValueError: as `Cloud` and `class_ids`; `n_folds` < 2; a class smaller than `n_folds`; `l2`
-            not in (0, ∞).
+        ValueError: a class smaller than `n_folds`.
 
     Linear probes: Alain and Bengio 2016. The ridge probe is ours and agrees with
     sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.

@@ -41,8 +41,7 @@ def max_explainable_variance(
     give 1, also centred.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; `n_per_group` < 2 (3 if centred); `n_baseline` <
-            1; no word with so many occurrences.
+        ValueError: `n_per_group` < 2 (3 if centred); no word with so many occurrences.
 
     Ethayarajh 2019, definition 3 (uncentred); the released code centres the words alone and takes
     its baseline from another statistic. Here both sides are treated alike.

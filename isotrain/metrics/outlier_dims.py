@@ -30,9 +30,6 @@ def outlier_dims(
 
     Shares are noisy where the cone is weak.
 
-    Raises:
-        ValueError: as `Cloud`, or `n_top` < 1.
-
     Timkey and van Schijndel 2021 (there over sampled pairs); kurtosis over dimensions as in He
     et al. 2024.
 

@@ -38,8 +38,7 @@ def partition(
     1e4, nor where torch takes float32 products in TF32 or bfloat16.
 
     Raises:
-        ValueError: as `Cloud` for N < 1; another `signs` or `precision`; as_is without directions;
-            directions that are not unit columns `[D, J]`.
+        ValueError: as_is without directions; directions that are not unit columns `[D, J]`.
 
     Mu and Viswanath 2018, Eq. 5; Rajaee and Pilehvar 2021 (one sign, not in log space).
 

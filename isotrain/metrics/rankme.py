@@ -17,9 +17,6 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
     lowers it. ε keeps the logarithm finite and adds about min(N, D)·ε·ln(1/ε) to the exponent.
     Biased low for N ≲ 10·D. Zero vectors (with `center`: a cloud without scatter) give 0.
 
-    Raises:
-        ValueError: as `Cloud`, or ε ≤ 0.
-
     Garrido et al. 2023.
 
     >>> import torch

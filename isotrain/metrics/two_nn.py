@@ -25,7 +25,7 @@ def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
-        ValueError: as `Cloud` for N < 3; `discard` outside [0, 1); fewer than 3 ratios left.
+        ValueError: fewer than 3 ratios left.
 
     Facco et al. 2017; scikit-dimension has the same trimmed fit, and the same value.
 

@@ -27,9 +27,6 @@ def uniformity(
     Exact over all pairs for N ≤ `max_rows`, in O(N²·D) time; above that over `n_pairs` pairs i ≠ j
     drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form once).
 
-    Raises:
-        ValueError: as `Cloud`; `t` not in (0, ∞); `n_pairs` < 2.
-
     Wang and Isola 2020.
 
     >>> round(uniformity(torch.tensor([[2.0, 0.0], [-3.0, 0.0]])).item(), 6)

@@ -32,7 +32,7 @@ def anchor(
     the common direction of a narrow cone is free to go. A zero vector has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, no embedding (fewer than two if centred), or two shapes.
+        ValueError: no embedding, or fewer than two if centred.
 
     Ours.
 

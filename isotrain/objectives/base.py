@@ -219,9 +219,6 @@ class LossOfPairs(Objective):
         positives: dropout (an embedding in two passes) | pair (the two vectors of an example).
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
-
-    Raises:
-        ValueError: as `Positives`.
     """
 
     positives: Positives

@@ -22,9 +22,6 @@ def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float =
     equal; 0, with zero gradient, where all labels are. Invariant to one rotation of both and to
     lengths. A zero vector has cosine 0.
 
-    Raises:
-        ValueError: not `[B, D]`, no pair, two shapes, or labels that are not one a pair.
-
     CoSENT (Huang et al. 2024).
 
     >>> import torch

@@ -34,9 +34,6 @@ def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 
 
     Blocks of slices are computed again in the backward pass, so memory is bounded.
 
-    Raises:
-        ValueError: not `[N, D]`, or no embedding.
-
     Balestriero and LeCun 2025 (LeJEPA); points and window of its released code.
 
     >>> round(sigreg(torch.zeros(3, 2), torch.eye(2), t_max=8.0, n_points=65).item(), 6)

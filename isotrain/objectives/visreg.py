@@ -42,9 +42,6 @@ def visreg(
     invariant to the scale of each coordinate and to translation; all to the order of embeddings.
     The invariance term of the paper is left to the task, or to `alignment`.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than two embeddings.
-
     Wu, Balestriero and Levine 2026; centre term and quantiles of its released code.
 
     >>> x = torch.tensor([[3.0, 1.0], [-3.0, 1.0]])  # standard deviations 3 and 0, means 0 and 1
