@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
 
 
+@checked
 def label_silhouette(
-    x: Tensor | Cloud, labels: Tensor, max_rows: int = 4096, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, max_rows: Annotated[int, Bounds(3)] = 4096, seed: int = 0
 ) -> Tensor:
     """Mean silhouette of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
 
@@ -31,8 +35,6 @@ def label_silhouette(
     True
     """
     x = Cloud.of(x, min_rows=3).rows
-    if max_rows < 3:
-        raise ValueError(f"max_rows must be at least 3, got {max_rows}")
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
         kept_M = hashed_order(len(x), seed, x.device)[:max_rows]
