@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import (
     Groups,
     check_groups,
@@ -75,5 +75,5 @@ def sentence_cosines(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
     other_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if form == "leave_one_out":
         other_ND = other_ND - x_ND
-    cosine_N1 = (unit_rows(x_ND) * unit_rows(other_ND)).sum(dim=1, keepdim=True)
+    cosine_N1 = paired_cosines(x_ND, other_ND)[:, None]
     return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G
