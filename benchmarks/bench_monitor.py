@@ -96,8 +96,9 @@ def memory() -> None:
             states = tuple(state for _ in range(n_layers))
             rows.offer(batch, ModelOutput(states, state[:, :1], state[:, 0, :2]))
         gc.collect()
-        share = rows.n_bytes / budget
-        print(f"{n:,} examples: {rows.n_bytes / 1e6:.1f} MB kept, {share:.3f} of the budget")
+        kept = (*rows._views.values(), *rows._sites.values())
+        size = sum(x.untyped_storage().nbytes() for one in kept for x in one._columns)
+        print(f"{n:,} examples: {size / 1e6:.1f} MB kept, {size / budget:.3f} of the budget")
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ import isotrain
 ROOT = Path(isotrain.__file__).parent
 TELLS = {
     "shapes": r"\[([A-Z], )+D\]",
-    "errors": r"Raises:\n\s+\w+Error: ",
     "source": r"\b(19|20)\d\d\b|\bOurs\b|Principal component analysis",
     "example": r">>> ",
 }

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from difflib import get_close_matches
-from functools import cache, lru_cache, reduce
+from functools import cache, lru_cache
 from itertools import product
 from math import ceil, prod
-from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -152,11 +150,15 @@ class _Loader(ConfigLoaderImpl):
         group, *path = key.split(".")
         found = []
         for option in self.get_group_options(group, ObjectType.CONFIG) if path else ():
-            with suppress(Exception):  # a damaged file is reported where it is chosen
+            try:
                 file: Any = self.repository.load_config(f"{group}/{option}")
-                node = reduce(getitem, path[:-1], file.config)
-                if path[-1] in list(node):
-                    found.append(option)
+            except (HydraException, OSError, TypeError, ValueError):
+                continue  # a damaged file is reported where it is chosen
+            node: Any = OmegaConf.to_container(file.config)
+            for name in path[:-1]:
+                node = node.get(name) if isinstance(node, dict) else None
+            if isinstance(node, dict) and path[-1] in node:
+                found.append(option)
         return f"{group}={', '.join(found)}" if found else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,18 +51,25 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
     return dict(redacted(as_json(plain(cfg))))
 
 
-def content(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The dotted keys of a recorded configuration that change a result (not `NOT_CONTENT`)."""
+def dotted(
+    config: Mapping[str, Any], start: str = "", leave_out: Collection[str] = ()
+) -> dict[str, Any]:
+    """Nested keys joined by dots, with their values; without some of them and what is below."""
     found: dict[str, Any] = {}
     for name, value in config.items():
-        key = f"{path}{name}"
-        if key in NOT_CONTENT:
+        key = f"{start}{name}"
+        if key in leave_out:
             continue
         if isinstance(value, Mapping) and value:
-            found |= content(value, f"{key}.")
+            found |= dotted(value, f"{key}.", leave_out)
         else:
             found[key] = value
     return found
+
+
+def content(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The dotted keys of a recorded configuration that change a result (not `NOT_CONTENT`)."""
+    return dotted(config, leave_out=NOT_CONTENT)
 
 
 def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,11 +19,9 @@ from isotrain.console import install
 from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
 from isotrain.export.formats import CannotExportError, Differences, Format, differences, refusing
 from isotrain.export.rebuilt import Rebuilt
-from isotrain.export.transformers_folder import write_tokenizer
+from isotrain.export.transformers_folder import POOLED, write_tokenizer
 from isotrain.model.heads import ScaledCosineHead
-from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
-MODES = {ClsPooling: "cls", MeanPooling: "mean", LastPooling: "lasttoken"}
 NEEDS = "sentence_transformers"
 
 
@@ -73,7 +71,7 @@ def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
             "as one sequence; train with task.form=bi"
         )
     kind: Any = type(rebuilt.model.pooling)
-    if kind not in MODES:
+    if kind not in POOLED:
         raise CannotExportError(
             "format=sentence-transformers has the poolings cls, mean and last, and this run has "
             f"{kind.__name__}; train with one of these"
@@ -85,14 +83,14 @@ def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
         )
     sites = layer_sites(rebuilt)
     try:
-        return Plan(MODES[kind], folded(rebuilt), "", sites)
+        return Plan(POOLED[kind][0], folded(rebuilt), "", sites)
     except NotAffineError as error:
         reason = str(error)
     from isotrain.export.sentence_module import layer_class
 
     with refusing("format=sentence-transformers keeps a layer by the name of its class"):
         layer_class(str(isotropy["_target_"]))
-    return Plan(MODES[kind], None, reason, sites)
+    return Plan(POOLED[kind][0], None, reason, sites)
 
 
 def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictConfig) -> None:

@@ -26,10 +26,16 @@ from isotrain.export.rebuilt import Rebuilt
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
 
 HEAD = "head.safetensors"  # weight [C, D] and bias [C], of the pooled embedding
-POOLED: dict[type, str] = {  # as the snippet of the card computes it
-    ClsPooling: "states[:, 0]",
-    LastPooling: 'states[range(len(states)), inputs["attention_mask"].sum(1) - 1]',
-    MeanPooling: '(states * (mask := inputs["attention_mask"][..., None])).sum(1) / mask.sum(1)',
+POOLED: dict[type, tuple[str, str]] = {  # sentence-transformers' name; code for the model card
+    ClsPooling: ("cls", "states[:, 0]"),
+    LastPooling: (
+        "lasttoken",
+        'states[range(len(states)), inputs["attention_mask"].sum(1) - 1]',
+    ),
+    MeanPooling: (
+        "mean",
+        '(states * (mask := inputs["attention_mask"][..., None])).sum(1) / mask.sum(1)',
+    ),
 }
 WAYS = (
     "layers like isotropy=all_but_the_top and zca are one map, and format=sentence-transformers "
@@ -148,7 +154,7 @@ def usage(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> str:
     else:
         lines += [
             f'head = load_file(f"{{folder}}/{HEAD}")',
-            f"pooled = {POOLED[type(rebuilt.model.pooling)]}",
+            f"pooled = {POOLED[type(rebuilt.model.pooling)][1]}",
             'logits = pooled @ head["weight"].T + head["bias"]',
             f"print(logits)  # {', '.join(output_names(rebuilt))}",
         ]

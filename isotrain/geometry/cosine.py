@@ -17,6 +17,11 @@ def unit_rows(x_ND: Tensor) -> Tensor:
     return scaled_ND / torch.where(length_N1 > 0, length_N1, 1.0)
 
 
+def paired_cosines(x_ND: Tensor, y_ND: Tensor) -> Tensor:
+    """Cosine `[N]` of each pair (x_i, y_i); 0 if either vector is zero."""
+    return (unit_rows(x_ND) * unit_rows(y_ND)).sum(dim=1)
+
+
 def sum_pairwise_cosines(x_ND: Tensor) -> Tensor:
     """Sum of the cosines of all ordered pairs of distinct embeddings, in O(N·D).
 

@@ -17,9 +17,6 @@ def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tenso
     rotation of both clouds and by vector length; not by translation. No finite-N bias.
     Differentiable; a pair at distance 0 has gradient 0.
 
-    Raises:
-        ValueError: as `Cloud` for N < 1; `positives` of another shape; `alpha` not in (0, ∞).
-
     Wang and Isola 2020.
 
     >>> import torch

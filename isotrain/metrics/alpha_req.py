@@ -17,7 +17,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
     not zero, the window ends at r and starts at r/2 at the latest. Biased high for N < 5·D.
 
     Raises:
-        ValueError: as `Cloud`; not 1 ≤ `first` < `last`; fewer than 3 eigenvalues above zero.
+        ValueError: not 1 ≤ `first` < `last`; fewer than 3 eigenvalues above zero.
 
     Agrawal et al. 2022.
 

@@ -29,7 +29,7 @@ def best_dimension_accuracy(
     Folds follow a hash of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
 
     Raises:
-        ValueError: as `Cloud` and `class_ids`; `n_folds` < 1; a class smaller than `n_folds`.
+        ValueError: a class smaller than `n_folds`.
 
     After Rudman, Chen and Eickhoff 2023.
 

@@ -24,9 +24,6 @@ def cluster_label_nmi(
     that of cluster_pca. `labels [N]` are class numbers. One k-means++ start, drawn with `seed` by
     position.
 
-    Raises:
-        ValueError: as `Cloud` and `class_ids`; `n_clusters` < 1.
-
     Vinh et al. 2010 (NMI_sum); ari: Hubert and Arabie 1985.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1]])

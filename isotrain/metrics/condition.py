@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud, from_moments
 
 
+@checked
 @from_moments
-def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> Tensor:
+def condition(
+    x: Tensor | Cloud,
+    quantile: Annotated[float, Bounds(above=0, most=1)] = 0.9,
+    center: bool = True,
+) -> Tensor:
     """λ₁/λ_q of `x [N, D]`: the largest variance over a small one; ≥ 1 = isotropic.
 
     λ_q is eigenvalue number ⌈q·r⌉, r = min(N − 1, D) the rank that N allows (min(N, D) without
@@ -20,17 +27,12 @@ def condition(x: Tensor | Cloud, quantile: float = 0.9, center: bool = True) -> 
     without scatter, the value is 1/(D·eps), 5.9e12 for D = 768: read it as "at least". Biased high
     for N ≲ 10·D.
 
-    Raises:
-        ValueError: as `Cloud`, or a quantile outside (0, 1].
-
     Ours: a condition number whose small end is not the last eigenvalue.
 
     >>> import torch
     >>> condition(torch.tensor([[3.0, 0.0], [0.0, 1.0]]), quantile=1.0, center=False).item()
     9.0
     """
-    if not 0.0 < quantile <= 1.0:
-        raise ValueError(f"quantile must be in (0, 1], got {quantile}; 0.9 is the default")
     cloud = Cloud.of(x)
     value_D = cloud.spectrum(center)
     allowed = min(cloud.n - 1 if center else cloud.n, cloud.d)

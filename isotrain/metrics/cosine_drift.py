@@ -16,9 +16,6 @@ def cosine_drift(x: Tensor | Cloud, reference: Tensor) -> Tensor:
     A mean cone that both share hides drift: subtract it first, or see `linear_cka`. No finite-N
     bias.
 
-    Raises:
-        ValueError: as `Cloud` for N < 1, or `reference` of another shape.
-
     Ours.
 
     >>> import torch

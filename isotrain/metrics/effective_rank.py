@@ -18,9 +18,6 @@ def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     the weight. Biased low for N ≲ 10·D: it cannot pass N − 1 (N without `center`). A cloud without
     scatter gives 0.
 
-    Raises:
-        ValueError: as `Cloud`.
-
     Roy and Vetterli 2007 (there of the matrix as it is).
 
     >>> import torch

@@ -20,9 +20,6 @@ def explained_variance(
     where the mean cone counts. The keys are the numbers in `n_directions`. Biased high for N ≲
     10·D: at least k/(N − 1). A cloud without scatter gives 0.
 
-    Raises:
-        ValueError: as `Cloud`, or a number of directions below 1.
-
     Principal component analysis; LLM-Microscope calls EV_1 anisotropy.
 
     >>> import torch

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import (
     Groups,
     check_groups,
@@ -19,11 +20,12 @@ from isotrain.geometry.groups import (
 )
 
 
+@checked
 def intra_sentence_similarity(
     x: Tensor | Cloud,
     groups: Annotated[Tensor, "sentences"],
     form: Literal["published", "leave_one_out"] = "published",
-    min_count: int = 2,
+    min_count: Annotated[int, Bounds(1)] = 2,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean cosine of tokens with the mean of their sentence; in [−1, 1], isotropic near 0.
@@ -44,8 +46,8 @@ def intra_sentence_similarity(
     Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; another `form`; `min_count` < 1 (2 for
-            leave_one_out); no sentence with `min_count` tokens; a single sentence.
+        ValueError: `min_count` < 2 for leave_one_out; no sentence with `min_count` tokens; a
+            single sentence.
 
     Ethayarajh 2019, definition 2 and section 3.4; leave_one_out is a correction made here.
 
@@ -56,11 +58,8 @@ def intra_sentence_similarity(
     >>> intra_sentence_similarity(x, groups, form="leave_one_out")["value"].item()
     0.0
     """
-    if form not in ("published", "leave_one_out"):
-        raise ValueError(f"form must be published or leave_one_out, got {form!r}")
-    least = 1 if form == "published" else 2
-    if min_count < least:
-        raise ValueError(f"min_count must be at least {least} for form={form}, got {min_count}")
+    if form == "leave_one_out" and min_count < 2:
+        raise ValueError(f"min_count must be at least 2 for form={form}, got {min_count}")
     x = Cloud.of(x).rows
     found = check_groups(x, groups)
     large_G = large_groups(found, min_count)
@@ -76,5 +75,5 @@ def sentence_cosines(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
     other_ND = group_sums(x_ND, sentences)[sentences.index_N]
     if form == "leave_one_out":
         other_ND = other_ND - x_ND
-    cosine_N1 = (unit_rows(x_ND) * unit_rows(other_ND)).sum(dim=1, keepdim=True)
+    cosine_N1 = paired_cosines(x_ND, other_ND)[:, None]
     return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G

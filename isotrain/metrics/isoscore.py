@@ -7,10 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.geometry.spectrum import evenness
 
 
+@checked
 @from_moments
 def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double") -> Tensor:
     """Fraction of dimensions that `x [N, D]` uses evenly; in [0, 1], 1 = isotropic.
@@ -24,17 +26,12 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
     does; the value moves by less than 1e-6, unless torch takes float32 products in TF32 or
     bfloat16. Where N < D, and for a cloud known by its moments, products are double.
 
-    Raises:
-        ValueError: as `Cloud`, or another precision.
-
     Rudman et al. 2022, Eq. 5-7.
 
     >>> import torch
     >>> isoscore(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).item()
     1.0
     """
-    if precision not in ("double", "mixed"):
-        raise ValueError(f"precision must be double or mixed, got {precision!r}")
     cloud = Cloud.of(x)
     if cloud.d > 1 and not cloud.has_scatter:
         return 0.0 * cloud.gram_SS.sum()

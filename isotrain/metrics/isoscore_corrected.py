@@ -24,8 +24,8 @@ def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
     without scatter 0.
 
     Raises:
-        ValueError: as `Cloud` for N < 4, or an estimate of tr(Σ²) that is not positive, which takes
-            very few embeddings with heavy tails.
+        ValueError: N < 4, or an estimate of tr(Σ²) that is not positive, which takes very few
+            embeddings with heavy tails.
 
     U-statistics of Himeno and Yamada 2014; IsoScore of Rudman et al. 2022.
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud, to_one
 from isotrain.geometry.spectrum import evenness
 
 
-def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: float) -> Tensor:
+@checked
+def isoscore_star(
+    x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: Annotated[float, Bounds(0, 1)]
+) -> Tensor:
     """IsoScore of (1 − ζ)·C + ζ·C₀, in [0, 1], 1 = isotropic; differentiable in `x [N, D]`.
 
     C is the centred covariance of `x` (divided by N − 1), C₀ = `reference_covariance [D, D]`, ζ =
@@ -17,8 +23,7 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     cone. D = 1 gives 1, otherwise a sum of 0 gives 0.
 
     Raises:
-        ValueError: as `Cloud`; C₀ not `[D, D]`, not finite or not symmetric to 1e-4; ζ outside
-            [0, 1].
+        ValueError: C₀ not `[D, D]`, not finite or not symmetric to 1e-4.
 
     Rudman and Eickhoff 2024.
 
@@ -29,8 +34,6 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     """
     cloud = Cloud.of(x)
     d, zeta = cloud.d, float(shrinkage)
-    if not 0.0 <= zeta <= 1.0:
-        raise ValueError(f"shrinkage must be in [0, 1], got {shrinkage}; 0 is plain IsoScore")
     if reference_covariance.shape != (d, d):
         raise ValueError(
             f"reference_covariance must be [D, D] = [{d}, {d}], "
@@ -58,7 +61,9 @@ def isoscore_star(x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: fl
     return evenness(trace, frobenius, d)
 
 
-def isoscore_star_of_rows(x: Tensor | Cloud, reference: Tensor, shrinkage: float = 0.5) -> Tensor:
+def isoscore_star_of_rows(
+    x: Tensor | Cloud, reference: Tensor, shrinkage: Annotated[float, Bounds(0, 1)] = 0.5
+) -> Tensor:
     """`isoscore_star` with the covariance of `reference [M, D]` as the target; in [0, 1].
 
     >>> import torch

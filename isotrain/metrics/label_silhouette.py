@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
 
 
+@checked
 def label_silhouette(
-    x: Tensor | Cloud, labels: Tensor, max_rows: int = 4096, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, max_rows: Annotated[int, Bounds(3)] = 4096, seed: int = 0
 ) -> Tensor:
     """Mean silhouette of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
 
@@ -21,7 +25,7 @@ def label_silhouette(
     (with `seed`).
 
     Raises:
-        ValueError: as `Cloud` for N < 3; not 2 to N − 1 whole-numbered classes; `max_rows` < 3.
+        ValueError: N < 3, or not 2 to N − 1 whole-numbered classes.
 
     Rousseeuw 1987; Mickus et al. 2024 set it against IsoScore.
 
@@ -31,8 +35,6 @@ def label_silhouette(
     True
     """
     x = Cloud.of(x, min_rows=3).rows
-    if max_rows < 3:
-        raise ValueError(f"max_rows must be at least 3, got {max_rows}")
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
         kept_M = hashed_order(len(x), seed, x.device)[:max_rows]

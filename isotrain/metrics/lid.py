@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
@@ -17,17 +18,14 @@ ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords, and of equal dist
 
 def lid(
     x: Tensor | Cloud,
-    n_neighbors: int = 100,
+    n_neighbors: Annotated[int, Bounds(2)] = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
     aggregate: Literal["mean", "harmonic"] = "mean",
-    max_queries: int | None = None,
+    max_queries: Annotated[int, Bounds(1)] | None = None,
     seed: int = 0,
 ) -> Tensor:
     """The `value` of `lid_estimate` of `x [N, D]`, whose options these are; in (0, ∞).
-
-    Raises:
-        ValueError: as `lid_estimate`.
 
     Amsaleg et al. 2015.
 
@@ -39,13 +37,14 @@ def lid(
     return found["value"]
 
 
+@checked
 def lid_estimate(
     x: Tensor | Cloud,
-    n_neighbors: int = 100,
+    n_neighbors: Annotated[int, Bounds(2)] = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
     aggregate: Literal["mean", "harmonic"] = "mean",
-    max_queries: int | None = None,
+    max_queries: Annotated[int, Bounds(1)] | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean local intrinsic dimension of `x [N, D]`: `value`, `standard_error`, `n_queries`.
@@ -68,8 +67,7 @@ def lid_estimate(
     (harmonic: by the delta method), treats them as independent draws; it is infinite for one query.
 
     Raises:
-        ValueError: as `Cloud`; m < 2 or N ≤ m; another `distance` or `aggregate`; `max_queries` <
-            1; every query at distance zero from its neighbours.
+        ValueError: N ≤ m; every query at distance zero from its neighbours.
 
     Amsaleg et al. 2015, with the estimator of Levina and Bickel 2004 (there 1/(m − 1)); harmonic:
     MacKay and Ghahramani 2005.
@@ -81,14 +79,6 @@ def lid_estimate(
     """
     x = Cloud.of(x).rows
     n, d = x.shape
-    if distance not in ("euclidean", "cosine"):
-        raise ValueError(f"distance must be euclidean or cosine, got {distance!r}")
-    if aggregate not in ("mean", "harmonic"):
-        raise ValueError(f"aggregate must be mean or harmonic, got {aggregate!r}")
-    if n_neighbors < 2:
-        raise ValueError(f"n_neighbors must be at least 2, got {n_neighbors}: r_m/r_m is always 1")
-    if max_queries is not None and max_queries < 1:
-        raise ValueError(f"max_queries must be at least 1, or null for all rows, got {max_queries}")
     x = x.detach()
     query_Q = torch.arange(n)
     if max_queries is not None and max_queries < n:

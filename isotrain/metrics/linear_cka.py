@@ -17,7 +17,7 @@ def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> 
     equally far apart, gives 0. O(N·D·E), or by Gram matrices [N, N] where that is less.
 
     Raises:
-        ValueError: as `Cloud` (N < 4 if debiased), or another N in `reference`.
+        ValueError: N < 4 if debiased, or another N in `reference`.
 
     Kornblith et al. 2019; Song et al. 2012 and Nguyen et al. 2021 for the U-statistic.
 

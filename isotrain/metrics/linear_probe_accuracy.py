@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import has_scatter
 from isotrain.geometry.scatter import class_ids, stratified_folds
 
 
+@checked
 def linear_probe_accuracy(
-    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, l2: float = 0.1, seed: int = 0
+    x: Tensor | Cloud,
+    labels: Tensor,
+    n_folds: int = 5,
+    l2: Annotated[float, Bounds(above=0, below=float("inf"))] = 0.1,
+    seed: int = 0,
 ) -> dict[str, Tensor]:
     """Held-out accuracy of a linear probe on `x [N, D]`; in [0, 1], 1 = separable.
 
@@ -25,8 +33,7 @@ def linear_probe_accuracy(
     classes. O(n_folds·N·D·min(N, D)), exact.
 
     Raises:
-        ValueError: as `Cloud` and `class_ids`; `n_folds` < 2; a class smaller than `n_folds`; `l2`
-            not in (0, ∞).
+        ValueError: a class smaller than `n_folds`.
 
     Linear probes: Alain and Bengio 2016. The ridge probe is ours and agrees with
     sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
@@ -37,10 +44,6 @@ def linear_probe_accuracy(
     (1.0, 0.5)
     """
     x = Cloud.of(x).rows.detach()
-    if not 0.0 < l2 < float("inf"):
-        raise ValueError(
-            f"l2 must be positive and finite, got {l2}; 1e-6 is close to no penalty at all"
-        )
     n = len(x)
     class_N = class_ids(labels.to(x.device), n)
     fold_N = stratified_folds(class_N, n_folds, seed)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.groups import (
     check_groups,
@@ -16,12 +19,13 @@ from isotrain.geometry.groups import (
 )
 
 
+@checked
 def max_explainable_variance(
     x: Tensor | Cloud,
     groups: Tensor,
     center: bool = False,
     n_per_group: int | None = 5,
-    n_baseline: int = 1000,
+    n_baseline: Annotated[int, Bounds(1)] = 1000,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.
@@ -41,8 +45,7 @@ def max_explainable_variance(
     give 1, also centred.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; `n_per_group` < 2 (3 if centred); `n_baseline` <
-            1; no word with so many occurrences.
+        ValueError: `n_per_group` < 2 (3 if centred); no word with so many occurrences.
 
     Ethayarajh 2019, definition 3 (uncentred); the released code centres the words alone and takes
     its baseline from another statistic. Here both sides are treated alike.
@@ -58,8 +61,6 @@ def max_explainable_variance(
             f"n_per_group must be at least {least} for center={center}, got {n_per_group}; "
             "fewer rows give 1 always"
         )
-    if n_baseline < 1:
-        raise ValueError(f"n_baseline must be at least 1, got {n_baseline}")
     x = Cloud.of(x).rows
     found = check_groups(x, groups)
     fix = "give more rows per group" + (" or lower n_per_group" if n_per_group else "")

@@ -14,9 +14,6 @@ def mean_cosine(x: Tensor | Cloud) -> Tensor:
     (‖Σ u_i‖² − Σ‖u_i‖²)/(N(N−1)), u_i = x_i/‖x_i‖: exact over all pairs in O(N·D). Sees the mean
     cone and little else. Unbiased for every N. A zero vector has cosine 0.
 
-    Raises:
-        ValueError: as `Cloud`.
-
     Ethayarajh 2019, section 4.1 (there over sampled pairs).
 
     >>> import torch

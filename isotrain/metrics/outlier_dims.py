@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.geometry.moments import rounding_of
 
 
+@checked
 @from_moments
 def outlier_dims(
-    x: Tensor | Cloud, n_top: int = 3, variance_factor: float = 5.0
+    x: Tensor | Cloud, n_top: Annotated[int, Bounds(1)] = 3, variance_factor: float = 5.0
 ) -> dict[str, Tensor]:
     """How strongly, and which, single coordinates of `x [N, D]` dominate, as a flat dict.
 
@@ -30,9 +34,6 @@ def outlier_dims(
 
     Shares are noisy where the cone is weak.
 
-    Raises:
-        ValueError: as `Cloud`, or `n_top` < 1.
-
     Timkey and van Schijndel 2021 (there over sampled pairs); kurtosis over dimensions as in He
     et al. 2024.
 
@@ -40,8 +41,6 @@ def outlier_dims(
     >>> outlier_dims(torch.tensor([[9.0, 1.0], [9.0, -1.0], [9.0, 0.0]]))["index_1"].item()
     0.0
     """
-    if n_top < 1:
-        raise ValueError(f"n_top must be at least 1, got {n_top}")
     cloud = Cloud.of(x)
     n = cloud.n
     units, shape = cloud.unit_sums, cloud.shape_sums

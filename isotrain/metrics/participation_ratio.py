@@ -16,9 +16,6 @@ def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
     1 + (D − 1)·IsoScore: a Gaussian cloud gives about N·D/(N + D). A cloud without scatter (without
     `center`: of zero vectors) gives 0.
 
-    Raises:
-        ValueError: as `Cloud`.
-
     Gao et al. 2017.
 
     >>> import torch

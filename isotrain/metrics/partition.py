@@ -8,11 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 
 BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
 
 
+@checked
 def partition(
     x: Tensor | Cloud,
     signs: Literal["both", "as_is"] = "both",
@@ -38,8 +40,7 @@ def partition(
     1e4, nor where torch takes float32 products in TF32 or bfloat16.
 
     Raises:
-        ValueError: as `Cloud` for N < 1; another `signs` or `precision`; as_is without directions;
-            directions that are not unit columns `[D, J]`.
+        ValueError: as_is without directions; directions that are not unit columns `[D, J]`.
 
     Mu and Viswanath 2018, Eq. 5; Rajaee and Pilehvar 2021 (one sign, not in log space).
 
@@ -47,10 +48,6 @@ def partition(
     >>> round(partition(cross).item(), 6) + 0.0
     0.0
     """
-    if signs not in ("both", "as_is"):
-        raise ValueError(f"signs must be both or as_is, got {signs!r}")
-    if precision not in ("double", "mixed"):
-        raise ValueError(f"precision must be double or mixed, got {precision!r}")
     if signs == "as_is" and directions is None:
         raise ValueError(
             "signs='as_is' needs directions: the sign of an eigenvector is the solver's choice; "

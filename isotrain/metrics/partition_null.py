@@ -32,7 +32,7 @@ def partition_null(x: Tensor | Cloud) -> dict[str, Tensor]:
     the band is no evidence against isotropy. See `gaussian_null` for the error of the figures.
 
     Raises:
-        ValueError: as `Cloud`, or N or D beyond the stored grid.
+        ValueError: N or D beyond the stored grid.
 
     Ours; I(W) is that of Mu and Viswanath 2018.
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import shares
 
 
+@checked
 @from_moments
-def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Tensor:
+def rankme(
+    x: Tensor | Cloud, epsilon: Annotated[float, Bounds(above=0)] = 1e-7, center: bool = False
+) -> Tensor:
     """exp(−Σ p·ln p) of `x [N, D]`, p = σ/Σσ + ε; from 1 to min(N, D) = isotropic.
 
     σ are the min(N, D) singular values of `x`: the published form does not centre, so a mean cone
     lowers it. ε keeps the logarithm finite and adds about min(N, D)·ε·ln(1/ε) to the exponent.
     Biased low for N ≲ 10·D. Zero vectors (with `center`: a cloud without scatter) give 0.
-
-    Raises:
-        ValueError: as `Cloud`, or ε ≤ 0.
 
     Garrido et al. 2023.
 
@@ -26,8 +29,6 @@ def rankme(x: Tensor | Cloud, epsilon: float = 1e-7, center: bool = False) -> Te
     >>> round(rankme(torch.eye(3)).item(), 4)
     3.0
     """
-    if not epsilon > 0:
-        raise ValueError(f"epsilon must be above 0, got {epsilon}; effective_rank has none")
     cloud = Cloud.of(x)
     singular_D = root(cloud.spectrum(center))[: min(cloud.n, cloud.d)]
     share_D = shares(singular_D) + epsilon

@@ -26,8 +26,7 @@ def removed_label_scatter(
     such a layer.
 
     Raises:
-        ValueError: as `Cloud` and `class_ids`; `n_directions` < 1; directions that are not
-            orthonormal (or zero) columns `[D, J]`.
+        ValueError: directions that are not orthonormal (or zero) columns `[D, J]`.
 
     Ours; S_B and S_T are those of `scatter_ratio`.
 

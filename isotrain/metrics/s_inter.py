@@ -41,8 +41,7 @@ def s_inter(
     its cluster, has cosine 0.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; another `adjust`; `k_max` < 1; `max_rows` < 3; no
-            two types in one cluster.
+        ValueError: no two types in one cluster.
 
     Cai et al. 2021, S_inter and their released code.
 

@@ -37,7 +37,7 @@ def s_intra(
     a type are left out.
 
     Raises:
-        ValueError: as `s_inter`; no type with two instances, or none with two in one cluster.
+        ValueError: no type with two instances, or none with two in one cluster.
 
     Cai et al. 2021, S_intra and their released code.
 

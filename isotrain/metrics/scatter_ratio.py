@@ -21,7 +21,7 @@ def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
     itself.
 
     Raises:
-        ValueError: as `Cloud` and `class_ids`; classes without scatter within that differ.
+        ValueError: classes without scatter within that differ.
 
     Fisher 1936 for the two scatters.
 

@@ -26,8 +26,7 @@ def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> di
     vector has cosine 0.
 
     Raises:
-        ValueError: as `Cloud` and `check_groups`; `min_count` < 2; no word with so many
-            occurrences.
+        ValueError: no word with `min_count` occurrences.
 
     Ethayarajh 2019, definition 1 and section 3.4 (there over sampled pairs).
 

@@ -19,9 +19,6 @@ def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     their roots. Biased low for N ≲ 10·D: it cannot pass ln(N − 1)/ln D. D = 1 gives 1, otherwise a
     cloud without scatter gives 0.
 
-    Raises:
-        ValueError: as `Cloud`.
-
     Ours: the entropy of Roy and Vetterli 2007, of variances, over its maximum.
 
     >>> import torch

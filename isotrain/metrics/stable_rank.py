@@ -16,9 +16,6 @@ def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     explained variance: it sees the strongest direction alone. Biased low for N ≲ 10·D, where σ₁ is
     too large. A cloud without scatter gives 0.
 
-    Raises:
-        ValueError: as `Cloud`.
-
     Rudelson and Vershynin 2007; called NESum for eigenvalues.
 
     >>> import torch

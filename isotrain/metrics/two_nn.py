@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.neighbours import nearest_neighbours
 
 ROUNDING = 64.0 * torch.finfo(torch.float64).eps
 
 
-def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
+@checked
+def two_nn(x: Tensor | Cloud, discard: Annotated[float, Bounds(0, below=1)] = 0.1) -> Tensor:
     """Intrinsic dimension of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
 
     With μ = r₂/r₁, the ratio of the distances to the second and first nearest neighbour, P(μ > t) =
@@ -25,7 +29,7 @@ def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
-        ValueError: as `Cloud` for N < 3; `discard` outside [0, 1); fewer than 3 ratios left.
+        ValueError: fewer than 3 ratios left.
 
     Facco et al. 2017; scikit-dimension has the same trimmed fit, and the same value.
 
@@ -34,8 +38,6 @@ def two_nn(x: Tensor | Cloud, discard: float = 0.1) -> Tensor:
     2.6
     """
     x = Cloud.of(x, min_rows=3).rows
-    if not 0.0 <= discard < 1.0:
-        raise ValueError(f"discard must be a fraction in [0, 1), got {discard}")
     r_N2 = nearest_neighbours(x, 2).distance_QK
     log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > 0].log()
     n = len(log_ratio_N)

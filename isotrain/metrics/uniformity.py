@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
@@ -12,9 +15,9 @@ from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_po
 
 def uniformity(
     x: Tensor | Cloud,
-    t: float = 2.0,
+    t: Annotated[float, Bounds(above=0, below=float("inf"))] = 2.0,
     max_rows: int = 20_000,
-    n_pairs: int = 1_000_000,
+    n_pairs: Annotated[int, Bounds(2)] = 1_000_000,
     seed: int = 0,
 ) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`; in [−2tN/(N − 1), 0], low = isotropic.
@@ -27,9 +30,6 @@ def uniformity(
     Exact over all pairs for N ≤ `max_rows`, in O(N²·D) time; above that over `n_pairs` pairs i ≠ j
     drawn with replacement by a CPU generator of `seed`. Differentiable (the drawn form once).
 
-    Raises:
-        ValueError: as `Cloud`; `t` not in (0, ∞); `n_pairs` < 2.
-
     Wang and Isola 2020.
 
     >>> round(uniformity(torch.tensor([[2.0, 0.0], [-3.0, 0.0]])).item(), 6)
@@ -38,11 +38,12 @@ def uniformity(
     return uniformity_estimate(x, t, max_rows, n_pairs, seed)["value"]
 
 
+@checked
 def uniformity_estimate(
     x: Tensor | Cloud,
-    t: float = 2.0,
+    t: Annotated[float, Bounds(above=0, below=float("inf"))] = 2.0,
     max_rows: int = 20_000,
-    n_pairs: int = 1_000_000,
+    n_pairs: Annotated[int, Bounds(2)] = 1_000_000,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """`value` of `uniformity` of `x [N, D]`, its `standard_error`, and `n_pairs`, the pairs used.
@@ -55,10 +56,6 @@ def uniformity_estimate(
     (0.0, 3.0)
     """
     x = Cloud.of(x).rows
-    if not 0.0 < t < float("inf"):
-        raise ValueError(f"t must be positive and finite, got {t}")
-    if n_pairs < 2:
-        raise ValueError(f"n_pairs must be at least 2 for a standard error, got {n_pairs}")
     n, unit_ND = len(x), unit_rows(x)
     if n <= max_rows:
         n_pairs = n * (n - 1) // 2

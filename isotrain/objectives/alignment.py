@@ -20,9 +20,6 @@ def alignment(x_ND: Tensor, y_ND: Tensor, alpha: float = 2.0) -> Tensor:
     to lengths, to one order for both and to exchanging them. A pair at distance 0 has gradient 0.
     The metric is `isotrain.metrics.alignment`.
 
-    Raises:
-        ValueError: not `[N, D]`, no pair, or two shapes.
-
     Wang and Isola 2020.
 
     >>> import torch

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.objectives.base import Objective, check_pairs, mean_loss
 
 
@@ -32,7 +32,7 @@ def anchor(
     the common direction of a narrow cone is free to go. A zero vector has cosine 0.
 
     Raises:
-        ValueError: not `[N, D]`, no embedding (fewer than two if centred), or two shapes.
+        ValueError: no embedding, or fewer than two if centred.
 
     Ours.
 
@@ -48,8 +48,7 @@ def anchor(
         x_ND, start_ND = (z_ND - z_ND.mean(dim=0) for z_ND in (x_ND, start_ND))
     if distance == "squared":
         return (x_ND - start_ND).square().sum() / start_ND.square().sum()
-    cosine_N = (unit_rows(x_ND) * unit_rows(start_ND)).sum(dim=1)
-    return 1.0 - cosine_N.mean()
+    return 1.0 - paired_cosines(x_ND, start_ND).mean()
 
 
 class Anchor(Objective):

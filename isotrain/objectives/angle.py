@@ -24,7 +24,7 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     the order of the two; 0 for a zero vector.
 
     Raises:
-        ValueError: not `[B, D]`, no pair, two shapes, or odd D.
+        ValueError: odd D.
 
     Li and Li 2024 (AoE), as in the authors' code.
 
@@ -46,9 +46,6 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
     s_i is the `angle_similarity` of pair i of `first` and `second [B, D]`, and y_i in `labels [B]`
     its label, graded or a class: higher = more similar. 0, with zero gradient, where all labels are
     equal.
-
-    Raises:
-        ValueError: as `angle_similarity`, or labels that are not one a pair.
 
     Li and Li 2024 (AoE).
 

@@ -26,9 +26,6 @@ def barlow(
     translation of either cloud, to a common permutation of pairs or coordinates, to exchanging the
     clouds and, up to `eps`, to the scale of each coordinate; not to rotation.
 
-    Raises:
-        ValueError: not `[N, D]`, fewer than two pairs, or two shapes.
-
     Zbontar et al. 2021, with the factor of solo-learn.
 
     >>> import torch

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from isotrain.arguments import refuse_misspelt
 from isotrain.geometry.rows import check_shape, has_scatter
+from isotrain.geometry.slices import slices_of_step
 from isotrain.transforms.queue import RowQueue
 
 
@@ -212,6 +213,35 @@ class LossOfClouds(Objective):
         return [read.flatten(0, -2)]
 
 
+class Sliced(Objective):
+    """A loss of random projections of the embeddings of view 0, averaged over the read points.
+
+    The slices of an optimizer step are drawn from `seed` and the step number, a buffer: the same
+    in every process and after resuming. A read point with a single embedding has loss 0 and
+    increments the counter `undefined`. A subclass adds `forward`.
+
+    Args: those of `Objective`, and
+        n_slices: random directions per step.
+        seed: of the slices.
+    """
+
+    remembers = False  # it counts steps only
+    n_steps: Tensor
+
+    def __init__(self, weight: float, reads: Sequence[str], n_slices: int, seed: int) -> None:
+        super().__init__(weight, reads)
+        self.n_slices, self.seed = n_slices, seed
+        self.register_buffer("n_steps", torch.tensor(0))
+
+    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
+        """Count the optimizer step: the next one draws new slices."""
+        self.n_steps += 1
+
+    def slices(self, x_ND: Tensor) -> Tensor:
+        """The unit directions `[D, M]` of this step, of the type and device of `x`."""
+        return slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps)
+
+
 class LossOfPairs(Objective):
     """The mean over read points of a loss of positive pairs `([N, D], [N, D])`, by `mean_loss`.
 
@@ -219,9 +249,6 @@ class LossOfPairs(Objective):
         positives: dropout (an embedding in two passes) | pair (the two vectors of an example).
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
-
-    Raises:
-        ValueError: as `Positives`.
     """
 
     positives: Positives

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.contrast import ranking
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.objectives.base import Objective, check_labels, check_pairs
 from isotrain.objectives.projection import one_read_point
 
@@ -22,9 +22,6 @@ def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float =
     equal; 0, with zero gradient, where all labels are. Invariant to one rotation of both and to
     lengths. A zero vector has cosine 0.
 
-    Raises:
-        ValueError: not `[B, D]`, no pair, two shapes, or labels that are not one a pair.
-
     CoSENT (Huang et al. 2024).
 
     >>> import torch
@@ -34,8 +31,7 @@ def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float =
     """
     check_pairs(first_BD, second_BD)
     check_labels(first_BD, labels_B)
-    cosine_B = (unit_rows(first_BD) * unit_rows(second_BD)).sum(dim=1)
-    return ranking(cosine_B, labels_B, scale)
+    return ranking(paired_cosines(first_BD, second_BD), labels_B, scale)
 
 
 class CoSENT(Objective):

@@ -17,9 +17,6 @@ def cosreg(x_ND: Tensor) -> Tensor:
     (‖Σ u_i‖² − Σ ‖u_i‖²)/N² with u_i = x_i/‖x_i‖, in O(N·D); 0 for one embedding. Invariant to
     rotation, lengths and order. A zero vector has cosine 0 with all.
 
-    Raises:
-        ValueError: not `[N, D]`, or no embedding.
-
     Gao et al. 2019, Eq. 3.
 
     >>> import torch

@@ -27,9 +27,6 @@ def dcl(
     all embeddings are equal and α = 0; 0 for one anchor without negatives. Anchors and positives
     are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
 
-    Raises:
-        ValueError: as `simcse`.
-
     Yeh et al. 2022.
 
     >>> import torch

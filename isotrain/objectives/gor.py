@@ -26,9 +26,6 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
     O(N·D·S): Σ cos² is ‖UᵀU‖²_F = ‖UUᵀ‖²_F less the pairs of an embedding with itself. Invariant to
     rotation, lengths and order. A zero vector has cosine 0.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than two embeddings.
-
     Zhang et al. 2017, in the form of sentence-transformers.
 
     >>> gor(torch.tensor([[1.0, 0.0], [0.0, 3.0]])).item(), gor(torch.ones(2, 4)).item()

@@ -30,7 +30,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     translation of the embeddings, and to a common rotation or scale of embeddings and C₀.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than three embeddings, which always lie on a line.
+        ValueError: fewer than three embeddings, which always lie on a line.
 
     Rudman and Eickhoff 2024; by traces as in `isotrain.metrics.isoscore`.
 

@@ -23,9 +23,6 @@ def koleo(x_ND: Tensor, eps: float = 1e-8) -> Tensor:
     gradient from each other: collapsed embeddings stay collapsed. Invariant to rotation, lengths
     and order.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than two embeddings.
-
     Sablayrolles et al. 2018, with one `eps`, inside the logarithm.
 
     >>> import torch

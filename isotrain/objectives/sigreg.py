@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.geometry.slices import slices_of_step
-from isotrain.objectives.base import Objective, mean_loss
+from isotrain.objectives.base import Sliced, mean_loss
 
 BLOCK_BYTES = 1 << 25  # size of a block of slices
 
@@ -33,9 +32,6 @@ def sigreg(x_ND: Tensor, slices_DM: Tensor, t_max: float = 3.0, n_points: int = 
     of embeddings and of slices; over random slices, on average to rotation.
 
     Blocks of slices are computed again in the backward pass, so memory is bounded.
-
-    Raises:
-        ValueError: not `[N, D]`, or no embedding.
 
     Balestriero and LeCun 2025 (LeJEPA); points and window of its released code.
 
@@ -70,24 +66,15 @@ def _distances(value_NM: Tensor, t_max: float, n_points: int) -> Tensor:
     return error_MT @ (weight_T * normal_T)
 
 
-class SIGReg(Objective):
+class SIGReg(Sliced):
     """`sigreg` of the embeddings of view 0, averaged over the read points.
 
-    The slices of an optimizer step are drawn from `seed` and the step number, a buffer: the same
-    in every process and after resuming. A read point with a single embedding has loss 0 and
-    increments the counter `undefined`.
-
-    Args: those of `Objective`, and
+    Args: those of `Sliced`, and
         rows: scaled (embeddings of length √D, so that a slice can have variance 1; lengths get no
             gradient) | raw (unchanged).
-        n_slices: random directions per step.
         t_max: end of the integral, in units of one over the standard deviation.
         n_points: integration points on [0, t_max].
-        seed: of the slices.
     """
-
-    remembers = False  # it counts steps only
-    n_steps: Tensor
 
     @checked
     def __init__(
@@ -100,10 +87,8 @@ class SIGReg(Objective):
         n_points: Annotated[int, Bounds(least=3)] = 17,
         seed: int = 0,
     ) -> None:
-        super().__init__(weight, reads)
-        self.rows, self.n_slices = rows, n_slices
-        self.t_max, self.n_points, self.seed = t_max, n_points, seed
-        self.register_buffer("n_steps", torch.tensor(0))
+        super().__init__(weight, reads, n_slices, seed)
+        self.rows, self.t_max, self.n_points = rows, t_max, n_points
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
@@ -113,11 +98,3 @@ class SIGReg(Objective):
         more = [(self.slices(x_ND), self.t_max, self.n_points) for x_ND in clouds]
         loss, self.counters = mean_loss(sigreg, [[x_ND] for x_ND in clouds], more=more)
         return loss
-
-    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Count the optimizer step: the next one draws new slices."""
-        self.n_steps += 1
-
-    def slices(self, x_ND: Tensor) -> Tensor:
-        """The unit directions `[D, M]` of this step, of the type and device of `x`."""
-        return slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps)

@@ -49,9 +49,6 @@ def simcse(
         symmetric: both directions.
         decoupled: without p_i in the sum (`dcl`).
 
-    Raises:
-        ValueError: anchors that are not `[N, D]`, none, or positives of another shape.
-
     Gao et al. 2021; the symmetric form and the memory are usual additions.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])

@@ -27,8 +27,8 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
     translation, uniform scale and order.
 
     Raises:
-        ValueError: not `[N, D]`, or fewer than R + 2 embeddings or R + 1 dimensions, where the
-            share is 1 for any embeddings.
+        ValueError: fewer than R + 2 embeddings or R + 1 dimensions, where the share is 1 for any
+            embeddings.
 
     Ours.
 

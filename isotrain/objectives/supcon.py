@@ -40,9 +40,6 @@ def supcon(
         memory_labels_M: their classes, `[M]`.
         temperature: τ > 0.
 
-    Raises:
-        ValueError: not `[N, D]`, no embedding, or labels that are not one for each.
-
     Khosla et al. 2020 (the sum outside of the logarithm).
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])

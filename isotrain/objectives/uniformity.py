@@ -21,9 +21,6 @@ def uniformity(x_ND: Tensor, t: float = 2.0) -> Tensor:
     u_i = x_i/‖x_i‖; over all pairs, O(N²·D), both passes in blocks. Invariant to rotation, lengths
     and order. A zero vector stays at the origin. See `isotrain.metrics.uniformity`.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than two embeddings.
-
     Wang and Isola 2020.
 
     >>> import torch

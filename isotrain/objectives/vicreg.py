@@ -39,7 +39,7 @@ def vicreg(
     q_ij = Σ_n (x_ni − m_i)²(x_nj − m_j)²/(N−1).
 
     Raises:
-        ValueError: not `[N, D]`, fewer than two pairs (four if `unbiased`), or two shapes.
+        ValueError: fewer than two pairs (four if `unbiased`).
 
     Bardes et al. 2022, in the form of solo-learn; the U-statistic is that of Himeno and Yamada
     2014 without the diagonal.

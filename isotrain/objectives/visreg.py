@@ -13,8 +13,7 @@ from torch import Tensor
 
 from isotrain.arguments import Bounds, checked
 from isotrain.geometry.rows import check_shape
-from isotrain.geometry.slices import slices_of_step
-from isotrain.objectives.base import Objective, mean_loss
+from isotrain.objectives.base import Sliced, mean_loss
 
 LEAST_STD = 1e-6  # that a coordinate is divided by
 
@@ -42,9 +41,6 @@ def visreg(
     invariant to the scale of each coordinate and to translation; all to the order of embeddings.
     The invariance term of the paper is left to the task, or to `alignment`.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than two embeddings.
-
     Wu, Balestriero and Levine 2026; centre term and quantiles of its released code.
 
     >>> x = torch.tensor([[3.0, 1.0], [-3.0, 1.0]])  # standard deviations 3 and 0, means 0 and 1
@@ -67,23 +63,14 @@ def visreg(
     return total
 
 
-class VISReg(Objective):
+class VISReg(Sliced):
     """`visreg` of the embeddings of view 0, averaged over the read points.
 
-    The slices of an optimizer step are drawn from `seed` and the number of the step, a buffer: the
-    same in every process and after a resumption. A read point with a single embedding counts as
-    0, and in the counter `undefined`.
-
-    Args: those of `Objective`, and
+    Args: those of `Sliced`, and
         scale_weight: factor of the squared distances of standard deviations from 1.
         shape_weight: factor of the distance of standardised slices to N(0, 1).
         centre_weight: factor of the squared means.
-        n_slices: random directions per step.
-        seed: of the slices.
     """
-
-    remembers = False  # it counts steps only
-    n_steps: Tensor
 
     @checked
     def __init__(
@@ -96,23 +83,14 @@ class VISReg(Objective):
         n_slices: Annotated[int, Bounds(least=1)] = 256,
         seed: int = 0,
     ) -> None:
-        super().__init__(weight, reads)
+        super().__init__(weight, reads, n_slices, seed)
         self.scale_weight, self.shape_weight = scale_weight, shape_weight
         self.centre_weight = centre_weight
-        self.n_slices, self.seed = n_slices, seed
-        self.register_buffer("n_steps", torch.tensor(0))
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         clouds = [cloud.flatten(0, -2) for cloud in views[0]]
         factors = self.scale_weight, self.shape_weight, self.centre_weight
-        more = [
-            (slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps), *factors)
-            for x_ND in clouds
-        ]
+        more = [(self.slices(x_ND), *factors) for x_ND in clouds]
         loss, self.counters = mean_loss(visreg, [[x_ND] for x_ND in clouds], more=more)
         return loss
-
-    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Count the optimizer step: the next one has other slices."""
-        self.n_steps += 1

@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from isotrain.config.compose import dotted
 from isotrain.config.targets import allowance
 from isotrain.pages.page import piece
-from isotrain.pages.run_tables import flat
 from isotrain.runs.secrets import HIDDEN
 
 
@@ -39,7 +39,7 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
             "a copy of result.json with rerun set to true trains it anew."
         )
     notes = [f"{where} {into}"]
-    hidden = [key for key, value in flat(config) if HIDDEN in str(value)]
+    hidden = [key for key, value in dotted(config).items() if HIDDEN in str(value)]
     if hidden or HIDDEN in str(overrides):
         notes.append(
             f"Not recorded, as it may be secret: {', '.join(hidden) or 'a part of the command'}. "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from isotrain.config.compose import dotted
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.pages.rows import Rows, Series, at, by_n, layers_of, series, sites_of
 from isotrain.reporting.numbers import number, size_range
@@ -113,25 +114,16 @@ def is_counter(key: str) -> bool:
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:
     """Nested keys and their values, one per line."""
-    return Table(caption, ("key", "value"), [(key, _text(value)) for key, value in flat(content)])
-
-
-def flat(content: Mapping[str, Any], start: str = "") -> list[tuple[str, Any]]:
-    """Nested keys joined by dots, with their values."""
-    found = []
-    for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            found += flat(value, f"{start}{key}.")
-        else:
-            found.append((f"{start}{key}", value))
-    return found
+    return Table(
+        caption, ("key", "value"), [(key, _text(value)) for key, value in dotted(content).items()]
+    )
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
     """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
     modules = [
         str(value).split(".")[-1 if key.startswith("freezing.") else -2]  # a function, a module
-        for key, value in flat(config)
+        for key, value in dotted(config).items()
         if key.endswith("_target_")
         and key.startswith(("isotropy.", "objective.", "freezing.", "optimizer."))
         and "." in str(value)

@@ -24,7 +24,7 @@ from isotrain.reporting.curves import Curve
 from isotrain.reporting.frame import Row, is_score
 from isotrain.reporting.result import Result
 from isotrain.reporting.words import BOTH, CI, cloud_name, score_name
-from isotrain.runs.keys import VIEWS, CurveKey, parse_key
+from isotrain.runs.keys import VIEWS, CurveKey, last_layer, parse_key, shown_view
 
 BAND = f"Bands and whiskers: {CI} of the mean over seeds; one seed has none."
 
@@ -175,7 +175,7 @@ def _curve_keys(result: Result, metric: str) -> list[CurveKey]:
     """Where a score may be set against a metric: in the last layer first, then around sites."""
     keys = dict.fromkeys(key for run in result.runs for key in run.scores)
     curve_keys = [p for key in keys if (p := parse_key(key)) and p.metric == metric]
-    last = max((p.where for p in curve_keys if p.view in VIEWS), default="")
+    last = last_layer(curve_keys)
     of_last = [p for p in curve_keys if p.where == last]
     sites = sorted((p for p in curve_keys if p.view not in VIEWS), key=lambda p: (p.where, p.view))
     return sorted(of_last, key=lambda p: (p.view != "tokens", p.view)) + sites
@@ -185,8 +185,7 @@ def _few(curve_keys: Iterable[CurveKey]) -> list[CurveKey]:
     """The tokens of every layer, or the first view there is; all of the last one, and sites."""
     curve_keys = list(curve_keys)
     of_layers = [p for p in curve_keys if p.view in VIEWS]
-    last = max((p.where for p in of_layers), default="")
-    view = next((v for v in ("tokens", *VIEWS) if any(p.view == v for p in of_layers)), "")
+    last, view = last_layer(of_layers), shown_view({p.view for p in of_layers})
     chosen = [p for p in of_layers if p.view == view or p.where == last]
     return sorted(chosen, key=lambda p: (p.view != view, p.where)) + sorted(
         (p for p in curve_keys if p.view not in VIEWS), key=lambda p: (p.where, p.view == "after")

@@ -27,7 +27,7 @@ from isotrain.pages.rows import (
 )
 from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.words import CI
-from isotrain.runs.keys import SIDES, VIEWS, CurveKey, on_test
+from isotrain.runs.keys import SIDES, VIEWS, CurveKey, last_layer, on_test
 from isotrain.studies.results import SPLITS
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
@@ -128,8 +128,8 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
 
 def _shown(curves: Iterable[CurveKey], names: Sequence[str]) -> list[tuple[str, str]]:
     """The clouds of a table: last layer, then layer input and output of each site."""
-    clouds = {(p.where, p.view) for p in curves if p.metric in names}
-    last = max((where for where, view in clouds if view in VIEWS), default="")
+    own = [p for p in curves if p.metric in names]
+    clouds, last = {(p.where, p.view) for p in own}, last_layer(own)
     sites = sorted({where for where, view in clouds if view in SIDES})
     order = [(last, view) for view in VIEWS] + [(site, side) for site in sites for side in SIDES]
     return [cloud for cloud in order if cloud in clouds]

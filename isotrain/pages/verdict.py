@@ -27,7 +27,7 @@ from isotrain.pages.rows import (
 from isotrain.reporting.frame import CHANCE
 from isotrain.reporting.numbers import number, score_number
 from isotrain.reporting.words import score_name
-from isotrain.runs.keys import VIEWS, CurveKey, on_test
+from isotrain.runs.keys import VIEWS, CurveKey, on_test, shown_view
 
 CAUTION = (
     "One run with one seed shows no effect of anything: that takes several seeds against a "
@@ -183,10 +183,8 @@ def _rose(result: Mapping[str, Any], scores: Series, since: float) -> bool:
 def last_layer(curves: Curves, metric: str) -> CurveKey | None:
     """The tokens of the last layer, else its first view; None if not measured."""
     own = [p for p in curves if p.metric == metric]
-    for view in ("tokens", *VIEWS):
-        if names := layers_of(own, view):
-            return CurveKey(metric, names[-1], view)
-    return None
+    view = shown_view({p.view for p in own})
+    return CurveKey(metric, layers_of(own, view)[-1], view) if view else None
 
 
 def _change(curves: Curves, curve: CurveKey, end: End) -> str:

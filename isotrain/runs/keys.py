@@ -53,6 +53,16 @@ def parse_key(key: str) -> CurveKey | None:
     return CurveKey(parts[0], parts[1], parts[2], rows)
 
 
+def last_layer(curves: Iterable[CurveKey]) -> str:
+    """The highest layer measured; empty if none is."""
+    return max((curve.where for curve in curves if curve.view in VIEWS), default="")
+
+
+def shown_view(views: Collection[str], first: str = "tokens") -> str:
+    """The view of layers to show, of some measured ones: `first` if it is one; empty if none is."""
+    return next((view for view in (first, *VIEWS) if view in views), "")
+
+
 def metric_of(value: str, metrics: Iterable[str]) -> str | None:
     """Which of some metrics gives a value, `<metric>` or `<metric>_<part>`; None where none does.
 
@@ -96,15 +106,14 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
     {'val/loss': 1.0, 'isotropy/lid/layer_01/cls': 3.0, 'isotropy/lid/layer_00/tokens': 4.0}
     """
     curves = {key: parse_key(key) for key in row}
-    of_layers = [p for p in curves.values() if p and p.view in VIEWS]
-    last = max((p.where for p in of_layers), default="")
-    views = [view for view in ("tokens", *VIEWS) if any(p.view == view for p in of_layers)]
+    last = last_layer(filter(None, curves.values()))
+    view = shown_view({curve.view for curve in curves.values() if curve})
 
     def is_shown(key: str, curve: CurveKey | None) -> bool:
         if curve is None:
             is_whole_loss = key == "train/task_loss" and row[key] == row.get("train/loss")
             return not (is_whole_loss or key.endswith("/n_rows"))
-        at = curve.view in SIDES or curve.view in views[:1] or curve.where == last
+        at = curve.view in SIDES or curve.view == view or curve.where == last
         return at and curve.metric in headline
 
     return {key: value for key, value in row.items() if is_shown(key, curves[key])}

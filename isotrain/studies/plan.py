@@ -9,12 +9,12 @@ from typing import TypeVar
 from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
-from isotrain.config.compose import key_of, recorded, run_id, written
+from isotrain.config.compose import RunId, key_of, recorded, run_id, written
 from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, seeded
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
-from isotrain.training.requirements import file_mistakes, late_mistakes_apart
+from isotrain.training.requirements import Late, file_mistakes, late_mistakes_apart
 
 Place = TypeVar("Place")
 SHARED = ("threads=1",)  # scores depend on the number of threads: fixed unless overridden
@@ -89,17 +89,29 @@ def judge_parts(
     for job in jobs:
         if (key := (place(job), job.id.reads)) not in configs:
             configs[key] = job.cfg
-    mistakes = {key: file_mistakes(cfg) for key, cfg in configs.items()}
-    data: dict[str, str] = {}
-    if not any(mistakes.values()):
-        late = late_mistakes_apart(list(configs.values()))
-        mistakes = {key: one.mistakes for key, one in zip(configs, late, strict=True)}
-        data = {key[1]: one.data for key, one in zip(configs, late, strict=True)}
     found: dict[str, list[Place]] = {}
-    for (where, _), own in mistakes.items():
-        for mistake in own:
+    data: dict[str, str] = {}
+    late = judge_configs(list(configs.values()))
+    for (where, reads), own in zip(configs, late, strict=True):
+        data[reads] = own.data
+        for mistake in own.mistakes:
             found.setdefault(mistake, []).append(where)
     return found, list(jobs) if found else [job.on_data(data[job.id.reads]) for job in jobs]
+
+
+def judge_configs(configs: Sequence[DictConfig]) -> list[Late]:
+    """Errors in the files of configurations or, if there are none, in their parts and data."""
+    mistakes = [file_mistakes(cfg) for cfg in configs]
+    if any(mistakes):
+        return [Late(own, None, None) for own in mistakes]
+    return late_mistakes_apart(configs)
+
+
+def equal_runs(runs: Iterable[tuple[str, RunId]]) -> list[tuple[str, str]]:
+    """Names of runs that compute the same: the first one, and the later one."""
+    first: dict[str, str] = {}
+    twins = ((first.setdefault(f"{own.content} {own.reads}", name), name) for name, own in runs)
+    return [(twin, name) for twin, name in twins if twin != name]
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:
@@ -147,14 +159,12 @@ def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -
 
 
 def _reject_equal_runs(jobs: Sequence[Job]) -> None:
-    first: dict[str, Job] = {}
-    mistakes = []
-    for job in [job for job in jobs if job.seed == jobs[0].seed]:  # the same for every seed
-        twin = first.setdefault(f"{job.id.content} {job.id.reads}", job)
-        if twin is not job:
-            mistakes.append(
-                f"{twin.task}-{twin.arm} and {job.task}-{job.arm} would compute the same; a later "
-                "override may undo what makes them differ"
+    of_one_seed = [job for job in jobs if job.seed == jobs[0].seed]  # the same for every seed
+    if twins := equal_runs((f"{job.task}-{job.arm}", job.id) for job in of_one_seed):
+        raise PlanError(
+            "\n".join(
+                f"{twin} and {name} would compute the same; a later override may undo what makes "
+                "them differ"
+                for twin, name in twins
             )
-    if mistakes:
-        raise PlanError("\n".join(mistakes))
+        )

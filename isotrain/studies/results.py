@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_result
-from isotrain.runs.keys import SIDES, VIEWS, CurveKey, on_test, parse_key
+from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
@@ -215,9 +215,8 @@ def _shown(
     metric = next(iter(result.get("headline") or config.get("metric", {})), "")
     curves = [curve for key in every if (curve := read_key(key))]
     pooling = str(config.get("pooling", {}).get("_target_", "")).rpartition(".")[2]
-    last = max((c.where for c in curves if c.view in VIEWS), default="")
-    views = [c.view for c in curves if c.where == last]
-    view = next((v for v in (VIEWS_OF.get(pooling, "tokens"), *VIEWS) if v in views), "")
+    last = last_layer(curves)
+    view = shown_view({c.view for c in curves if c.where == last}, VIEWS_OF.get(pooling, "tokens"))
     is_behind = any(c.view == "before" and c.where.startswith("layer_") for c in curves)
     names = dict.fromkeys((metric, *BESIDE))
     own = [] if is_behind else [CurveKey(name, last, view) for name in names]

@@ -14,10 +14,9 @@ from isotrain.config.sweep import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, job_of, seeded
 from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
-from isotrain.studies.plan import SHARED
+from isotrain.studies.plan import SHARED, equal_runs, judge_configs
 from isotrain.studies.search import Search
 from isotrain.studies.space import Value, corners, overrides_of
-from isotrain.training.requirements import Late, file_mistakes, late_mistakes_apart
 
 
 class Plan(NamedTuple):
@@ -91,14 +90,10 @@ def check_search(plan: Plan) -> Plan:
     >>> plan.objective, plan.direction
     ('val/spearman', 'max')
     """
-    configs = [cfg for _, cfg in plan.configs]
-    found, late = [file_mistakes(cfg) for cfg in configs], list[Late]()
-    if not any(found):
-        late = late_mistakes_apart(configs)
-        found = [one.mistakes for one in late]
+    late = judge_configs([cfg for _, cfg in plan.configs])
     mistakes: list[str] = []
-    for (point, _), own in zip(plan.configs, found, strict=True):
-        mistakes += _placed(point, plan.configs[0][0], own, mistakes)
+    for (point, _), own in zip(plan.configs, late, strict=True):
+        mistakes += _placed(point, plan.configs[0][0], own.mistakes, mistakes)
     if mistakes:
         raise PlanError("\n".join(mistakes))
     monitored = f"val/{late[0].monitor}" if late[0].monitor else None
@@ -207,14 +202,10 @@ def _undone(search: Search, overrides: Sequence[str]) -> list[str]:
 
 def _equal_runs(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:
     """Errors: points that compute the same as another."""
-    first: dict[str, str] = {}
-    mistakes = []
-    for point, cfg in configs:
-        own, text = run_id(recorded(cfg), ""), " ".join(overrides_of(point))
-        twin = first.setdefault(f"{own.content} {own.reads}", text)
-        if twin != text:
-            mistakes.append(f"{twin} and {text} would compute the same; leave one out")
-    return mistakes
+    runs = ((" ".join(overrides_of(point)), run_id(recorded(cfg), "")) for point, cfg in configs)
+    return [
+        f"{twin} and {own} would compute the same; leave one out" for twin, own in equal_runs(runs)
+    ]
 
 
 def _several_tasks(configs: Sequence[tuple[dict[str, Value], DictConfig]]) -> list[str]:

@@ -41,9 +41,6 @@ class BatchNorm(FittedTransform[BatchNormStats]):
         affine: whether weight w (initially 1) and bias b (initially 0) are learned.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Ioffe and Szegedy 2015; statistics of the whole queue at once are ours.
 
     >>> layer = BatchNorm(width=1)

@@ -42,9 +42,6 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Rajaee and Pilehvar 2021 (cluster-based); Mu and Viswanath 2018 (K = 1).
 
     >>> layer = ClusterPCA(width=2, n_clusters=1, n_components=0, stats="batch")

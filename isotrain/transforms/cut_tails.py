@@ -47,7 +47,7 @@ class CutTails(FittedTransform[CutTailsStats]):
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
-        ValueError: an illegal number, name or dimension.
+        ValueError: a dimension that is not among the D, or all of them.
 
     Luo 2020 (zeroing given dimensions, post hoc); detection by both rules and clipping are ours.
 

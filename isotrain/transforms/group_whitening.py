@@ -29,7 +29,7 @@ class GroupWhitening(LinearTransform):
         seed: of the shuffle.
 
     Raises:
-        ValueError: an illegal number or name, or a group size that does not divide the width.
+        ValueError: a group size that does not divide the width.
 
     WhitenedCSE 2023 (groups of 6 of 768, shuffled anew for each of several views); ε is ours.
 

@@ -38,9 +38,6 @@ class IsoBn(FittedTransform[IsoBnStats]):
         epsilon: ε, fraction of the mean standard deviation added to each γσ.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Zhou, Lin and Ren 2021 (IsoBN, on BERT's pooler output), where ε is absolute: the same for a
     mean standard deviation of 1.
 

@@ -26,9 +26,6 @@ def isotropy_loss(x_ND: Tensor) -> Tensor:
 
     The first term measures uneven variance, the second the common direction.
 
-    Raises:
-        ValueError: not `[N, D]`, or fewer than three embeddings.
-
     IsoScore: Rudman et al. 2022; the sum is ours.
 
     >>> round(isotropy_loss(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).item(), 3)
@@ -105,9 +102,6 @@ class IsoGrad(RowTransform):
         width: D.
         rho: norm of the added gradient relative to g; 0 = none.
         queue_rows: recent embeddings kept (queue_rows·D·4 bytes).
-
-    Raises:
-        ValueError: an illegal number, or embeddings of another width.
 
     Gradient projection: Yu et al. 2020, there only for conflicting gradients, here always.
 

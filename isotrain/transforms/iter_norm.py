@@ -39,7 +39,7 @@ class IterNorm(LinearTransform):
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
-        ValueError: an illegal number or name, or a group size that does not divide the width.
+        ValueError: a group size that does not divide the width.
 
     Huang 2019; its plain recursion diverges in float32, hence the coupled form.
 

@@ -24,7 +24,7 @@ class ProtectedClusterPCA(ClusterPCA):
         The others are those of `ClusterPCA`.
 
     Raises:
-        ValueError: an illegal number or name, or labels with `eval_stats="batch"`.
+        ValueError: labels with `eval_stats="batch"`.
 
     Ours.
 

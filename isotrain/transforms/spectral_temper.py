@@ -34,7 +34,7 @@ class SpectralTemper(FittedTransform[TemperStats]):
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
-        ValueError: an illegal number or name, or a target that is met by any cloud.
+        ValueError: a target that is met by any cloud.
 
     Ours.
 

@@ -48,9 +48,6 @@ class Standardize(FittedTransform[StandardizeStats]):
         keep_scale: whether the rms norm is kept.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Timkey and van Schijndel 2021 (post hoc there, over a corpus); ε and `keep_scale` are ours.
 
     >>> layer = Standardize(width=1, keep_scale=False, stats="batch")

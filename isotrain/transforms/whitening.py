@@ -33,9 +33,6 @@ class Whitening(LinearTransform):
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Su 2021 (ε = 0, s = 1); ε and s are ours.
 
     >>> import torch

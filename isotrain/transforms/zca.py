@@ -31,9 +31,6 @@ class ZCA(LinearTransform):
         keep_scale: multiply by s = √λ̄; else unit variances.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
 
-    Raises:
-        ValueError: an illegal number or name.
-
     Diera 2024; ε relative to λ̄ is ours.
 
     >>> import torch

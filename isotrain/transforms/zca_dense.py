@@ -30,7 +30,6 @@ class ZCADense(RowTransform):
         epsilon, keep_scale: of the initial map, as in `ZCA`.
 
     Raises:
-        ValueError: an illegal number, or embeddings of another width.
         RuntimeError: training, evaluation or `fit()` before `fit(x)`.
 
     Soft ZCA: Diera et al. 2024; training it further is ours.

@@ -123,8 +123,7 @@ def test_a_search_that_was_started_is_read_without_its_parts_and_goes_on_by_its_
 ):
     assert tune("run", "--trials", "1") == 0
     with monkeypatch.context() as patch:
-        for name in ("file_mistakes", "late_mistakes_apart"):
-            patch.setattr(f"isotrain.studies.search_plan.{name}", pytest.fail)
+        patch.setattr("isotrain.studies.search_plan.judge_configs", pytest.fail)
         few.says(seeds="[1]")  # it would be another one
         confirmation = next(few.folder.glob("confirm_*.yaml"))
         confirmation.unlink()

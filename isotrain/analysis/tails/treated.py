@@ -18,7 +18,7 @@ from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.probe import spearman
 from isotrain.analysis.selection import find_targets, wic_pairs
 from isotrain.analysis.types import Cell, Record, Subject
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import hashed_order
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.pages.verdict import wilson
@@ -57,7 +57,7 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
 
 def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
     """Cosine `[N]` of each pair (u_i, v_i), in [−1, 1]; 0 if either vector is zero."""
-    return (unit_rows(u_ND) * unit_rows(v_ND)).sum(dim=1).clamp(-1.0, 1.0)
+    return paired_cosines(u_ND, v_ND).clamp(-1.0, 1.0)
 
 
 FIT = "fit"  # the half of train used to fit whitening

@@ -107,11 +107,6 @@ class CloudSampler:
             names = [(site, side) for side in SIDES[-kept.n_clouds :]]
             yield from _clouds(kept, names, site in self._owned)
 
-    @property
-    def n_bytes(self) -> int:
-        """Memory of the kept embeddings."""
-        return sum(kept.n_bytes for kept in (*self._views.values(), *self._sites.values()))
-
 
 class Reservoir:
     """The `budget` embeddings with the lowest id hashes, for G clouds that share their ids.
@@ -176,11 +171,6 @@ class Reservoir:
         """Keep the lowest hashes over all processes; all then have the same sample."""
         kept = all_gather(self._columns[0]).argsort()[: self.budget]
         self._columns = [all_gather(column)[kept] for column in self._columns]
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of the kept embeddings, their ids and facts."""
-        return sum(column.untyped_storage().nbytes() for column in self._columns)
 
     @property
     def ids(self) -> Tensor:
