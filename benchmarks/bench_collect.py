@@ -10,8 +10,6 @@ curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of
 reading and parsing alone take.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ encodes 2,000 sentences and eight times as many.
     ISOTRAIN_DATA_DIR=... .venv/bin/python benchmarks/bench_encode.py [--rounds 5] [--threads 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -6,8 +6,6 @@ A tiny encoder on generated data with the monitor, the layer (queue) at two site
 changing length, an evaluation every 50 steps and a checkpoint every 100.
 """
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 

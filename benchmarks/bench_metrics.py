@@ -7,8 +7,6 @@ isotropy against the published notebook's loop, LID against scikit-dimension, an
 moment metrics with N. Gaussian rows with a falling spectrum and a mean.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -10,8 +10,6 @@ for each round, n = 1 and 4; so too for two metrics without snapshots. Part b is
 the kept rows against the documented budget, for 1,000 and 100,000 examples.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import tempfile

@@ -7,8 +7,6 @@ also measures isotropy at every evaluation (the default monitor) and draws the p
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_run.py [--rounds 5] [--rows 5428]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

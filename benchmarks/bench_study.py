@@ -7,8 +7,6 @@ rest is the command's start and planning, the start of each process, pages of ru
 tables and page, and slots that wait. `--command` is the program of another checkout.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -12,8 +12,6 @@ torch and transformers: what one would write by hand. `exact` is isotrain with s
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work random first_n head_only
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -7,8 +7,6 @@ conf/isotropy on a batch of 32 rows, (c) the step time of MiniLM with every laye
 (RTE, batch 32; needs ISOTRAIN_DATA_DIR).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import tempfile

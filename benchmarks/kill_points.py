@@ -10,8 +10,6 @@ again until it ends. Compared too is what a run records of its selection: whose 
 after how many evaluations, and whether patience stopped it.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

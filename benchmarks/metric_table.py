@@ -1,7 +1,5 @@
 """`python benchmarks/metric_table.py` writes the table of docs/metrics.md from conf/metric."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrain.metrics.suite import find, needs

@@ -9,8 +9,6 @@ Reads `metrics.jsonl` and `result.json` of both folders. One colour scale; layer
 output. A run with an isotropy layer at `pooled` has the layer output as one more row on top.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -11,8 +11,6 @@ rows, and a shape too large for two draws continues parallel to the curve of hal
 `--check` compares the stored table with fresh draws between its nodes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

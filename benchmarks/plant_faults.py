@@ -11,8 +11,6 @@ campaign; a test that fails must pass without the fault. A survivor is for a per
 faults change nothing that could be seen.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

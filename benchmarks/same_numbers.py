@@ -11,8 +11,6 @@ purpose is said in KEYS and NAMES. A run that would prove nothing (no loss or me
 was not fitted) counts as a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """How benchmarks measure: contenders in turns, medians, ratios with quartiles, peak memory."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

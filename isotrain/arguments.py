@@ -3,8 +3,6 @@
 `checked` reads the annotation when the part is made, and `refusal` when a configuration is checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import EnumType

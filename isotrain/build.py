@@ -1,7 +1,5 @@
 """Build and connect the parts of a run from its configuration."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Sequence

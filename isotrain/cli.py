@@ -3,8 +3,6 @@
 A command's module is imported when it is called; `--help` needs only the standard library.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawTextHelpFormatter

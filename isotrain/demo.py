@@ -1,7 +1,5 @@
 """`isotrain demo`: the main job twice on 300 generated pairs, isotropy layer off and on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from isotrain.config.command import check_command

@@ -1,7 +1,5 @@
 """`isotrain doctor`: available data, encoders and devices, and how to fix the rest."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """One run: seed, build, evaluate, fit, test, record; or resume from a checkpoint."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Seeded point clouds, and floats of what a metric returns. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import settings
 from torch import Tensor

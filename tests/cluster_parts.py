@@ -3,8 +3,6 @@
 `n_clipped` and `protect=True` ask for protected directions, `keep_scale` for the scale.
 """
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

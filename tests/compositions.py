@@ -1,7 +1,5 @@
 """Training configurations, composed once: a composition takes a tenth of a second."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shared fixtures: a small data folder in the real layout, configurations, and built runs."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

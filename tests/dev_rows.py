@@ -3,8 +3,6 @@
 N rows, D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """README and docs: their blocks, and the commands in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

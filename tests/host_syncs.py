@@ -4,8 +4,6 @@ On a CPU nothing waits; counted are the calls that would. `one_hot` with a given
 looks at its input on a CPU alone, and is left out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

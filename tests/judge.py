@@ -1,7 +1,5 @@
 """All that a check finds in a configuration, without looking for files."""
 
-from __future__ import annotations
-
 from isotrain.config.check import mistakes_in, part_mistakes
 from isotrain.config.command import TRAIN, check_jobs
 

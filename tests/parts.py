@@ -1,7 +1,5 @@
 """The parts that the files of `conf/` offer, for tests that hold for each of a kind."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

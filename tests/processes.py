@@ -4,8 +4,6 @@ The results of ranks come back by files. They are forked from a server that has 
 which would take seconds in each.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

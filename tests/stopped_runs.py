@@ -1,7 +1,5 @@
 """Runs that are stopped at a call of their module, runs to their end, and weights put in one."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Bounds and names that an annotation states, when a part is made."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ One case for each place that refuses; the rules themselves have their tests in t
 in one process; one case is given to the program in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

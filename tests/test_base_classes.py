@@ -1,7 +1,5 @@
 """Base classes of parts: defaults, misspelt members, kinds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from omegaconf import OmegaConf

@@ -1,7 +1,5 @@
 """The composition root: what it wires, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Runs on changed training data: what is trained on, what is recorded, and resuming."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The program as a user starts it, in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

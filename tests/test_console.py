@@ -1,7 +1,5 @@
 """The line of what lasts, on a pseudo-terminal, frame by frame; and nothing anywhere else."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """`isotrain demo`: both arms, the fallback where MiniLM cannot be had, and its mistakes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

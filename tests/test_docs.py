@@ -3,8 +3,6 @@
 Here commands are judged as they stand; `tests/test_docs_commands.py` runs them in a small form.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -6,8 +6,6 @@ not run here is run in small by another test (`ELSEWHERE`); docs/extending.md, w
 the files of the page, by tests/test_extension.py; `isotrain demo` by tests/test_demo.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What the docstring of every metric, objective and layer tells: docs/metrics.md promises it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

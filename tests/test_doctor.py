@@ -1,7 +1,5 @@
 """`isotrain doctor` on machines that differ by what the environment says."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

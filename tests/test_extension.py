@@ -1,7 +1,5 @@
 """A user's own metric, layer, objective and task: new files only, nothing existing is edited."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

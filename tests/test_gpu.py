@@ -4,8 +4,6 @@ The runs are float64, without dropout and by SGD, so weights differ by rounding,
 are fitted before the first step, in float32. torchmetrics keeps correlations in float32.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What importing costs, and rules about files that no linter has."""
 
-from __future__ import annotations
-
 import ast
 from statistics import median
 

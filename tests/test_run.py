@@ -1,7 +1,5 @@
 """One run from start to end: its files, its keys at every evaluation, and its second call."""
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """The timer of the benchmarks: turns, medians and ratios."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objectives against the data, the freezing and the dropout of a run: refused before training."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Sweep files of W&B: the command that its own agent builds from a sampled set of values."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A wheel has all of a checkout's package, and trains, studies and analyses from any folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile

@@ -1,7 +1,5 @@
 """What a run sent to W&B, read from the binary record that every run leaves on disk."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """A stand-in for the W&B service on this machine, which can answer, refuse, or fall silent."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

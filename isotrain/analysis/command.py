@@ -1,7 +1,5 @@
 """`isotrain analyze analysis=NAME …`: validate, run and report an analysis."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

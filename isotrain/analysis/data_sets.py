@@ -1,7 +1,5 @@
 """Data sets of analyses: distinct sentences of a corpus, and labelled pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Outputs of an analysis: records and tables as CSV and Markdown, figures, one page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HTML page of an analysis: question, figures, tables, how to repeat it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

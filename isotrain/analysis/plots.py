@@ -3,8 +3,6 @@
 Bands are 95 % CIs of what the line shows. N embeddings, D dimensions, R directions, M points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 N examples, F features, C classes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Compare published figures with measured values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Run one analysis end to end, or resume it: encoders, parts, tables, figures, page."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 N rows (tokens or words) or pairs, A sequences, T tokens.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice

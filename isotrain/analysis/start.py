@@ -1,7 +1,5 @@
 """Inputs of an analysis outside its configuration, resolved without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folder of an analysis: the results of each part, stored as soon as they are computed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A standard error `<column>_error` is shown as the half width of a 95 % CI, everywhere.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

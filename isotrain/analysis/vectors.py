@@ -3,8 +3,6 @@
 L layers, N tokens, D dimensions, n sampled tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The measured encoder: as given, or before and after the fine-tuning of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`isotrain evaluate`: score a finished run or an encoder on dev and test."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`isotrain run | status | report | cancel` of studies, searches, sweeps and runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

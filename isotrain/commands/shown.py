@@ -1,7 +1,5 @@
 """`status`, `report` and `run --list` for a run, study, search or sweep."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ A name is that of a file in `conf/study` or `conf/tune`; a path is such a file o
 or `result.json` (which are run again), or a folder that one of these has left.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

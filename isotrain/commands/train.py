@@ -1,7 +1,5 @@
 """`isotrain train` and `isotrain demo`: validate a command line, then run it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

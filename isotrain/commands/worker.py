@@ -4,8 +4,6 @@ Dependencies are imported after validation; `isotrain.jobs.process` preloads the
 server that runs are forked from.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

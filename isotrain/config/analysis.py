@@ -1,7 +1,5 @@
 """The typed root of an analysis's configuration: its keys and their legal values."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

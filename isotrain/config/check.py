@@ -1,7 +1,5 @@
 """Validate a configuration: first its keys, then its imported parts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from typing import Any

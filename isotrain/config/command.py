@@ -1,7 +1,5 @@
 """Validate the overrides of a command line, one by one and then together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Compose, resolve, hash and write the configuration of a run, and name its folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

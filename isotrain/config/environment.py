@@ -1,7 +1,5 @@
 """Switches and keys in the environment."""
 
-from __future__ import annotations
-
 import netrc
 import os
 

@@ -5,8 +5,6 @@ folders outside the working directory only to read data and weights, and may rea
 environment variables `ISOTRAIN_*`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

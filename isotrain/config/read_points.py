@@ -1,7 +1,5 @@
 """Read points: where objectives read embeddings in a model. Imports no torch."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

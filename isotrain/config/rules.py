@@ -4,8 +4,6 @@ A message states the rule, the given value, and the fix. `FACTS` need only the k
 `FACTS_OF_PARTS` also the imported classes of the parts.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

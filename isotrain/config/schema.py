@@ -1,7 +1,5 @@
 """The typed root of a run's configuration: its keys and their legal values."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -3,8 +3,6 @@
 Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A file is `conf/<group>/<name>.yaml`; `sweep=NAME` on a command line gives keys 
 listed in a file of `conf/sweep`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.resources import files

@@ -3,8 +3,6 @@
 `isotrain.config.signatures.load` imports allowed names, and checks that they are defined there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

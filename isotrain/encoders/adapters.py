@@ -4,8 +4,6 @@ An adapter is a function `(encoder) -> frozenset[str] | None`: the names of the 
 train afterwards, all others being frozen; None if nothing was added.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from torch import nn

@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ draw of the same generator, and one is dropped if its lane is below `round(65536
 exact to 1/131072, masks differ from torch's, and a resumed run continues the same stream.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

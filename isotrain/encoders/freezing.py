@@ -5,8 +5,6 @@ the total number of optimizer steps. Head, isotropy layers and objectives always
 a ValueError if the encoder lacks the blocks or parameters that it names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase

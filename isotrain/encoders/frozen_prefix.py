@@ -3,8 +3,6 @@
 A sequences of a batch, T tokens, N tokens of a group, D hidden.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -3,8 +3,6 @@
 transformers is imported when an encoder is loaded.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -3,8 +3,6 @@
 A sequences, T tokens, N tokens in total, R read tokens, D hidden.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Weights and packages on this machine. Imports no torch and no transformers: for early checks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Random word vectors as an encoder: the untrained baseline. V tokens, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

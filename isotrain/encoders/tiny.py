@@ -1,7 +1,5 @@
 """A random two-block BERT with an in-memory tokenizer: seconds on a CPU, no files, no hub."""
 
-from __future__ import annotations
-
 import string
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, L blocks, D hidden.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

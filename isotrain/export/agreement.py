@@ -3,8 +3,6 @@
 B examples, C outputs.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

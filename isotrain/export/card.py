@@ -1,7 +1,5 @@
 """Model card of an export, `README.md`: description, training, evaluation."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence

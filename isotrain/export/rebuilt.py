@@ -3,8 +3,6 @@
 B examples, P vectors per example, D width, C outputs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

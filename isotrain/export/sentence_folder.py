@@ -3,8 +3,6 @@
 A = Q·B sequences, B examples, D width.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Read and validate the finished run to export, before anything is built. Imports no torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

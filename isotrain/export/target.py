@@ -1,7 +1,5 @@
 """Target folder of an export: validated, written to a temporary sibling, then moved."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

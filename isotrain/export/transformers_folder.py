@@ -3,8 +3,6 @@
 B examples, T tokens, D width, C outputs.
 """
 
-from __future__ import annotations
-
 import inspect
 from copy import deepcopy
 from pathlib import Path

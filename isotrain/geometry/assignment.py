@@ -1,7 +1,5 @@
 """Hard or soft assignment of embeddings to clusters. N embeddings, K clusters."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import torch

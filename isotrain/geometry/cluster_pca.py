@@ -1,7 +1,5 @@
 """Center K clusters and remove R dominant directions of each; J directions are protected."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

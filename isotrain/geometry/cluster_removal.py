@@ -1,7 +1,5 @@
 """Cluster means and removed directions. N embeddings, D width, K clusters, R directions."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Clusters chosen by silhouette, silhouette values, embeddings centred per cluster. N, D."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

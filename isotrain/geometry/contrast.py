@@ -1,7 +1,5 @@
 """Kernels of contrastive and ranking losses. N anchors, M candidates, B scored pairs."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

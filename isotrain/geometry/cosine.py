@@ -1,7 +1,5 @@
 """Cosines and distances of unit embeddings. N embeddings (or pairs), D dimensions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Embeddings in groups: of a word, of a sentence. N embeddings, D width, G groups, S sets of n."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Lloyd's k-means by matrix products, and of directions. N embeddings, D dimensions, K clusters."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Variance of dominant directions and the noise floor. N embeddings, D dimensions, S = R + 1."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Leading principal directions. G clouds, N embeddings, D dimensions, R directions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Gaussian mixtures with diagonal covariances, by EM. N embeddings, D dimensions, K components."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sums over embeddings that add up over batches and ranks; running covariance. D dimensions."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Exact nearest neighbours by products. Q queries, B of a block, C candidates, K neighbours."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Protected directions of a cloud: shrunk, never deleted. N embeddings, D dimensions, J of them."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Removal of R principal directions, with their gradient. T = min(N, D), B = T − R others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """RNG streams: one per component, independent of the other components of a run."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Embeddings of a padded batch (A = Q·B sequences, T tokens), and checks of a cloud `[N, D]`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Classes: their numbers, folds and scatter. N embeddings, D dimensions, C classes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

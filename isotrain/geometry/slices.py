@@ -1,7 +1,5 @@
 """Random directions of an optimizer step. D dimensions, M slices."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

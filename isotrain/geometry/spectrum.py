@@ -1,7 +1,5 @@
 """Spectra: eigenvalues of a point cloud, their shares, entropy and IsoScore. D dimensions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

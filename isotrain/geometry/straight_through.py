@@ -1,7 +1,5 @@
 """Statistics with the gradient of the batch alone. N embeddings, the last B are the batch's."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 λ are the eigenvalues of the covariance C (divisor n = N − 1), λ̄ = tr C/D their mean.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Mean Gaussian potential of pairs, in log space. N embeddings, P pairs, R unpaired, B a block."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ G groups of S dimensions, N embeddings, D width. C = XᵀX/(N − 1) of centred 
 with mean λ̄ = tr C/D. A root takes centred X `[G, N, S]` and a floor, added to every eigenvalue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

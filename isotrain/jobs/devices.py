@@ -5,8 +5,6 @@ concurrent calls of one user on one machine see which slots are taken. Each Slur
 devices and locks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

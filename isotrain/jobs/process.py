@@ -3,8 +3,6 @@
 A backend starts it: `local` here; a cluster provides another. Imports nothing heavy.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

@@ -1,7 +1,5 @@
 """Progress of a run, from the files of its folder; nothing is written."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

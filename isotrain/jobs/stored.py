@@ -1,7 +1,5 @@
 """Read stored files: the result of a run, the command of a plan, or a damaged file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Alignment of positive pairs. N pairs, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud

@@ -1,7 +1,5 @@
 """α-ReQ: how fast the eigenvalues of a cloud fall. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

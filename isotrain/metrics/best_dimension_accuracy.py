@@ -1,7 +1,5 @@
 """Class separability by one coordinate. N embeddings, D dimensions, C classes, M training."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

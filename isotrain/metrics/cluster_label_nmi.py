@@ -1,7 +1,5 @@
 """Agreement of clusters and labels. N embeddings, D dimensions, C classes, K clusters."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """How far apart the large and the small variances of a cloud are. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

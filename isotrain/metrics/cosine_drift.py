@@ -1,7 +1,5 @@
 """How far embeddings have turned from their reference. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud

@@ -1,7 +1,5 @@
 """Effective rank: the exponential of the entropy of singular values. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments

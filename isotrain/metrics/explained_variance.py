@@ -1,7 +1,5 @@
 """Share of the variance in the leading directions of a cloud. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

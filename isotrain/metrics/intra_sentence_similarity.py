@@ -1,7 +1,5 @@
 """Intra-sentence similarity: tokens against their sentence. N tokens, D dimensions, G sentences."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """IsoScore: how evenly a cloud uses its dimensions. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """IsoScore without its finite-sample bias. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments

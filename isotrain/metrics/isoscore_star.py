@@ -1,7 +1,5 @@
 """IsoScore*: IsoScore of a covariance shrunk towards a stable one. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from torch import Tensor

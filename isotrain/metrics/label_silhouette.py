@@ -1,7 +1,5 @@
 """Silhouette of classes. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Local intrinsic dimension by maximum likelihood. Q queries, M neighbours."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Linear CKA of two clouds of the same inputs. N embeddings, D and E dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud

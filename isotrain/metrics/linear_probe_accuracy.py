@@ -1,7 +1,5 @@
 """Linear separability of classes. N embeddings, D dimensions, C classes, M training."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """Maximum explainable variance of words by one vector. G groups, S sets of n each."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """Mean cosine of pairs, the usual measure of anisotropy. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments

@@ -1,7 +1,5 @@
 """Outlier dimensions: the few coordinates that dominate a cloud. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """Participation ratio: how many directions a cloud spans. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud, from_moments

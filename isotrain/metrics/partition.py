@@ -1,7 +1,5 @@
 """Partition isotropy I(W). N embeddings, D dimensions, J directions."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

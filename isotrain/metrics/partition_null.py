@@ -1,7 +1,5 @@
 """Partition isotropy of isotropic Gaussian clouds. N embeddings, D dimensions, Q quantiles."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """RankMe: the smoothed effective rank of representations. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from torch import Tensor

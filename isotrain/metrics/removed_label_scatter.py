@@ -1,7 +1,5 @@
 """What removing directions takes from classes. N embeddings, D dimensions, J directions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """S_inter: how similar different words are. N occurrences, D dimensions, n of a cluster."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

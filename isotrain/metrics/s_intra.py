@@ -1,7 +1,5 @@
 """S_intra: how similar the instances of a word are. N instances, D dimensions, n of a cluster."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Between over within class scatter. N embeddings, D dimensions, C classes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Self-similarity: how similar the occurrences of a word are. N occurrences, D dimensions."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud

@@ -1,7 +1,5 @@
 """Normalised entropy of the eigenvalues of a cloud. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Stable rank: total variance over the largest. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

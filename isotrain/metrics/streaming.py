@@ -1,7 +1,5 @@
 """Metrics over batches, on one process or P. M embeddings kept, V numbers of the moments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 

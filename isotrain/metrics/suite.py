@@ -1,7 +1,5 @@
 """Compute many metrics of one cloud with shared moments and spectra. N embeddings, D width."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import re

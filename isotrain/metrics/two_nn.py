@@ -1,7 +1,5 @@
 """Intrinsic dimension from the two nearest neighbours. N embeddings, D dimensions, K kept."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

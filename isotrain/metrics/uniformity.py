@@ -1,7 +1,5 @@
 """Uniformity of directions on the sphere. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

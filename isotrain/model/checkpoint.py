@@ -1,7 +1,5 @@
 """Checkpoint files: written atomically with a digest, which is verified before loading."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from contextlib import suppress

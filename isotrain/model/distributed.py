@@ -1,7 +1,5 @@
 """All-gather of embeddings with a gradient summed over ranks. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Frozen copy of a run's initial encoder, a reference for objectives."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import torch

@@ -1,7 +1,5 @@
 """Task heads on pooled embeddings: `[B, P, D] -> [B, C]`."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

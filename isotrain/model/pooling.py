@@ -1,7 +1,5 @@
 """Pooling: token states `[Q·B, T, D]` to `[B, P, D]`, P = Q·S vectors per example."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

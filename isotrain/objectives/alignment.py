@@ -1,7 +1,5 @@
 """Alignment loss: pulls embeddings of a pair together. N pairs, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal

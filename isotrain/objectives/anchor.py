@@ -1,7 +1,5 @@
 """Anchor: keeps embeddings near those of the frozen start. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """AnglE: ranks pairs by label with an angle in complex space. B pairs, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Barlow Twins: pulls the cross-correlation of positives to the identity. N pairs, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal

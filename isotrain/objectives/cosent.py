@@ -1,7 +1,5 @@
 """CoSENT: ranks cosines of pairs by label. B pairs, D dimensions, P vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

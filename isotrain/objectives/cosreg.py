@@ -1,7 +1,5 @@
 """Cosine regulariser: pushes the embeddings of a batch apart. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

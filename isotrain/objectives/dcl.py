@@ -3,8 +3,6 @@
 N anchors, D dimensions, H hard negatives of an anchor, M embeddings of past steps.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.objectives.simcse import SimCSE, simcse

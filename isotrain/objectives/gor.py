@@ -3,8 +3,6 @@
 N embeddings, D dimensions, S the smaller of both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

@@ -3,8 +3,6 @@
 N embeddings, D dimensions, C clouds, S the smaller of N and D.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """KoLeo: pushes embeddings away from their nearest neighbour. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

@@ -3,8 +3,6 @@
 N embeddings, D dimensions, M slices, T integration points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -4,8 +4,6 @@ N anchors, D dimensions, H hard negatives of an anchor, K = N·H, M embeddings o
 vectors of an example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 N embeddings, D dimensions, R directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

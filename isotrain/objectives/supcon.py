@@ -3,8 +3,6 @@
 N embeddings, D dimensions, B examples, M embeddings of past steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

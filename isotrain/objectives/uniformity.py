@@ -1,7 +1,5 @@
 """Uniformity loss: spreads directions over the sphere. N embeddings, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

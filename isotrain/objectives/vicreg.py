@@ -1,7 +1,5 @@
 """VICReg: invariance, variance and covariance terms. N pairs, D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Figures of snapshots: spectra, and two-dimensional maps of M points."""
 
-from __future__ import annotations
-
 import fnmatch
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """matplotlib Figures of logged records. No pyplot, no global state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

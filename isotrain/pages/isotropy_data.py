@@ -1,7 +1,5 @@
 """Isotropy of every layer and site over steps, as data for the page's script."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

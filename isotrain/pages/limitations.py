@@ -1,7 +1,5 @@
 """Faults of a run, and limitations of its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

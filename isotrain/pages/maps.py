@@ -1,7 +1,5 @@
 """Maps of snapshots as page data: aligned and packed. M points of a map."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Sections, tables and figures as one self-contained HTML file."""
 
-from __future__ import annotations
-
 import io
 import re
 import threading

@@ -1,7 +1,5 @@
 """Draw single panels of a figure on given axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

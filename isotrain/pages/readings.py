@@ -1,7 +1,5 @@
 """How to read each metric: the comments at the top of `conf/metric/<name>.yaml`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """How to repeat or resume a run: the command, where to run it, what is not recorded."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HTML report of one run, from its folder only."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from datetime import datetime

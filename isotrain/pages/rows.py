@@ -1,7 +1,5 @@
 """Logged records as series, the input of tables and figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The tables of a run: values by layer, counters of isotropy layers, configuration."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Conclusions that a study does and does not support, in sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple

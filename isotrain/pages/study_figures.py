@@ -1,7 +1,5 @@
 """Figures of a study that compare methods. No pyplot, no global state."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """HTML page of a study: answer, differences, isotropy, tables, how to repeat it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sections of a study's page that have figures: differences, isotropy, isotropy by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """Terminal output of a run: folders, trainable parameters, final scores and isotropy."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

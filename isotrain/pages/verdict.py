@@ -1,7 +1,5 @@
 """Summary of a run: answers to a reader's questions, and what to look at next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from statistics import NormalDist

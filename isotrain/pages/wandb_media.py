@@ -3,8 +3,6 @@
 M points of a map, S eigenvalues.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

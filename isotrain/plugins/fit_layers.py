@@ -1,7 +1,5 @@
 """Isotropy layers inside a model that a Hugging Face Trainer trains."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

@@ -3,8 +3,6 @@
 A sequences, T tokens, N embeddings, D dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any

@@ -3,8 +3,6 @@
 B examples, P text columns, D dimensions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """`isotrain collect DIR`: tabulate every finished run below a folder, of any kind of plan."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

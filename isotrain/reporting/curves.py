@@ -1,7 +1,5 @@
 """Isotropy through training, averaged over the seeds of a method, for the page of a study."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Group finished runs by what they compute: equal configurations except for the seed."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """`table.tex`: booktabs tables of a study for a paper, from the template `table.tex.j2`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`table.md`: the tables of a study, and how to read them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from textwrap import TextWrapper

@@ -1,7 +1,5 @@
 """Number formats of all tables, pages and model cards."""
 
-from __future__ import annotations
-
 import math
 
 from isotrain.studies.results import SPLITS

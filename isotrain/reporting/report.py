@@ -1,7 +1,5 @@
 """Write and print the tables and page of a study from the runs finished so far."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The result of a study: its runs, missing runs, result rows, and cautions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby

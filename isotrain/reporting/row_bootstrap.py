@@ -3,8 +3,6 @@
 S seeds, N examples of the predicted split, R resamples, P vectors of predictions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, NamedTuple

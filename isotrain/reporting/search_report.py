@@ -1,7 +1,5 @@
 """Results of a search: `table.md`, `trials.csv`, a study to confirm the best trial."""
 
-from __future__ import annotations
-
 import shlex
 import warnings
 from collections import Counter

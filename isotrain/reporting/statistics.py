@@ -4,8 +4,6 @@ Student's t holds its level from three seeds on if scores are roughly normal; bo
 seeds covers far less. Sums are exactly rounded, so results do not depend on the order of seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev

@@ -1,7 +1,5 @@
 """Names and formats of results: one number format, one name per test, one legend."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 `[a|b]` offers a choice, `_` is where the target word goes, `{slot}` is filled by the grammar.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files

@@ -6,8 +6,6 @@ the `model_type` of an encoder, the name of an adapter, data set or analysis. Th
 `tuned_clusters` is any other in a run that fine-tunes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Atomic file writes, run records, and quarantine of damaged files."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Folder of one run: state of earlier attempts, and the record of this one."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """File locks that are released when the holding process ends, for any reason."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Predictions of a run on every example of a split: `predictions/dev.csv`, `test.csv`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The environment of a run, its errors, and the lock on its folder."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Redact secrets from everything that is written, logged or printed."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence, Set

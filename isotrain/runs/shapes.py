@@ -1,7 +1,5 @@
 """Schemas of stored JSON objects, shared by all readers of records."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

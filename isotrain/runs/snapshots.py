@@ -17,8 +17,6 @@ eigenvalues.
 | `frequency/<group>` | [M] int64 | how often that token occurs in the evaluation |
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All measurements of a run as one table: one line per isotropy value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The study that tests, on new seeds, whether the search's best configuration is better."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Read and validate a study: tasks × arms × seeds in one yaml file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

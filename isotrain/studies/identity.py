@@ -5,8 +5,6 @@ definitions, the present one last, each with the number of runs on record when i
 that had finished by then. A choice made after results were there shows.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise

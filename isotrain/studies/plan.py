@@ -1,7 +1,5 @@
 """Plan the runs of a study: compose configurations, validate them together, assign folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Collect results of finished runs: scores, number of examples, missing scores."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Definition of a search: fixed overrides, a space and a sampler, in one yaml file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Plan and validate a search before anything starts, or as it was started; runs of a trial."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

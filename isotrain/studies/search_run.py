@@ -7,8 +7,6 @@ replacement takes its number wherever trials are shown (`trials_of`), so that an
 reads like an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

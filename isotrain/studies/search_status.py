@@ -1,7 +1,5 @@
 """Status of a search: trials by state, their progress, and the time left."""
 
-from __future__ import annotations
-
 from statistics import median
 from typing import NamedTuple
 

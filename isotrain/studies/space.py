@@ -3,8 +3,6 @@
 A parameter with `when` is active only for the named options of other keys.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal

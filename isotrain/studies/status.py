@@ -1,7 +1,5 @@
 """Progress and remaining time of a study or sweep; nothing is started."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A sweep of `isotrain train -m`: the product of the values on a command line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Trials of a search in Optuna's storage: open, count and queue them, and suggest values."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -1,7 +1,5 @@
 """The base class of tasks. B batch, P vectors per example, D hidden, C outputs."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any
 

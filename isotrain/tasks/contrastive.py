@@ -3,8 +3,6 @@
 B batch, P vectors per example, D hidden.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Annotated, Any
 

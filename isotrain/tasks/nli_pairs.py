@@ -1,7 +1,5 @@
 """Entailed pairs of SNLI, with contradictions as hard negatives, for contrastive training."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from isotrain.arguments import Bounds, checked

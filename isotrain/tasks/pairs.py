@@ -1,7 +1,5 @@
 """Tasks over sentence pairs, as one sequence or as two, and their classification."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """RTE: does sentence 1 entail sentence 2? (GLUE; Wang et al. 2019)"""
 
-from __future__ import annotations
-
 from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairClassification
 

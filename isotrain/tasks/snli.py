@@ -1,7 +1,5 @@
 """SNLI: does sentence 1 entail sentence 2, contradict it, or neither? (Bowman et al. 2015)"""
 
-from __future__ import annotations
-
 from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairClassification
 

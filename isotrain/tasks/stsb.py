@@ -1,7 +1,5 @@
 """STS-B: how similar are two sentences, 0 to 5? (Cer et al. 2017)"""
 
-from __future__ import annotations
-
 import warnings
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Sentences of STS-B without their scores, for contrastive training in the domain of its dev."""
 
-from __future__ import annotations
-
 import re
 
 from isotrain.tasks.contrastive import SENTENCES, Contrastive

@@ -1,7 +1,5 @@
 """Sentences of running text, for contrastive training without labels (WikiText-2)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any

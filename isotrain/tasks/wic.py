@@ -1,7 +1,5 @@
 """WiC: does a word have the same sense in two sentences? (Pilehvar and Camacho-Collados 2019)"""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from isotrain.arguments import Bounds, checked

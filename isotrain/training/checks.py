@@ -1,7 +1,5 @@
 """Checks that need weights (`check_parts`) or data too (`check_experiment`), called by `build`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Set
 from itertools import chain

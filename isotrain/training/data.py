@@ -1,7 +1,5 @@
 """Batches: token ids padded to the longest in the batch, in a seeded order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial

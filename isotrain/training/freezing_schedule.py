@@ -4,8 +4,6 @@ Levels: 0 = embeddings, l = block l of L, then the parts after the blocks. A sch
 on the step, so a resumed run continues where it stopped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

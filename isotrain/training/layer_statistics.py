@@ -1,7 +1,5 @@
 """Freeze the statistics of isotropy layers before an evaluation. N embeddings of a site."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 

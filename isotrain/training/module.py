@@ -1,7 +1,5 @@
 """Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 

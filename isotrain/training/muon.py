@@ -1,7 +1,5 @@
 """Muon for matrices of encoder blocks and AdamW for all other parameters, as one optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 

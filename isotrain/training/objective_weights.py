@@ -3,8 +3,6 @@
 O objectives, L blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Parameter groups with their weight decay and learning rate factors, and parameter counts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any

@@ -1,7 +1,5 @@
 """Instantiate parts from configuration nodes. No Lightning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hydra.errors import InstantiationException

@@ -1,7 +1,5 @@
 """Check requirements of a run: valid keys and parts, available data, weights and packages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

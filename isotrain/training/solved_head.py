@@ -3,8 +3,6 @@
 P vectors per example, D width; F = D for P = 1 and 4D for P = 2 (`pair_features`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

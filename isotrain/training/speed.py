@@ -1,7 +1,5 @@
 """Shortcuts of a training step: which ones a run uses, and why not the others."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import partial

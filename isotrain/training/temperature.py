@@ -1,7 +1,5 @@
 """Temperature scaling: the factor of logits with the smallest log loss. N examples, C classes."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 

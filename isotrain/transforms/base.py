@@ -1,7 +1,5 @@
 """Base class of isotropy layers. N embeddings, D width, M recent embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Mean centring, all-but-the-top, cluster mean and cluster PCA are presets of this
 `conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Annotated
 

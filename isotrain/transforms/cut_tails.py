@@ -1,7 +1,5 @@
 """Outlier dimensions zeroed or clipped, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Layers with batch or queue statistics. N embeddings, D width, M embeddings in the queue."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 

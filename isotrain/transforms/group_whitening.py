@@ -1,7 +1,5 @@
 """Whitening inside shuffled groups of dimensions, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """No isotropy layer: embeddings pass through unchanged, and are still recorded."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrain.transforms.base import RowTransform

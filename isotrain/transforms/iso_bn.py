@@ -1,7 +1,5 @@
 """Isotropic batch normalisation, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Isotropy through the gradient only: the layer is an identity. N, D, M recent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Iterative (Newton–Schulz) whitening, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Literal
 

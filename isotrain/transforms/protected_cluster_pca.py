@@ -1,7 +1,5 @@
 """Cluster PCA with protected directions, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from isotrain.arguments import Bounds, checked

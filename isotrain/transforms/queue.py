@@ -1,7 +1,5 @@
 """A ring buffer of recent embeddings. M capacity, D width, N embeddings per push."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """Partial whitening with a spectrum-dependent exponent, as a layer. N embeddings, D."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

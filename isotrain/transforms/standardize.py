@@ -1,7 +1,5 @@
 """Standardise each dimension, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

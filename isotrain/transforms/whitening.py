@@ -1,7 +1,5 @@
 """PCA whitening, as an isotropy layer. N embeddings, D width, R directions."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Soft ZCA whitening, as an isotropy layer. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A trained affine map initialised as soft ZCA whitening. N embeddings, D width."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

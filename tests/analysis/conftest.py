@@ -1,7 +1,5 @@
 """What tests of analyses share: tiny encoders, data sets on disk, configurations."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

@@ -1,7 +1,5 @@
 """Analyses that tests run in process: sources, encoders, subjects, what is found."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import (

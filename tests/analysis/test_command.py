@@ -1,7 +1,5 @@
 """`isotrain analyze`: what is refused in a sentence, what a signal leaves, what a run changed."""
 
-from __future__ import annotations
-
 import csv
 import html
 import shlex

@@ -1,7 +1,5 @@
 """Data sets of analyses: each sentence once, pairs with gold, and what is measured of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The analysis of `docs/analyses.md`, measured."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of hidden states: those of each sentence alone, streamed, resumed, never of a pad."""
 
-from __future__ import annotations
-
 import errno
 
 import numpy as np

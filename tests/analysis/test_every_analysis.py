@@ -1,7 +1,5 @@
 """What holds for every analysis: its file, a small run, what it rejects, what is published."""
 
-from __future__ import annotations
-
 import math
 from importlib import import_module
 

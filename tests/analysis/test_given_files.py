@@ -1,7 +1,5 @@
 """Digests of what a configuration names."""
 
-from __future__ import annotations
-
 import hashlib
 
 from isotrain.analysis.start import given_files

@@ -1,7 +1,5 @@
 """Mean cosines over pairs, against loops; their errors, against leaving out and against draws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Files of an analysis: what is written can be read back, in full in CSV, in short in Markdown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """The page of an analysis: whole, without anything from outside, and no text becomes markup."""
 
-from __future__ import annotations
-
 import pytest
 from matplotlib.figure import Figure
 

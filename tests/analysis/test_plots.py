@@ -1,7 +1,5 @@
 """Pictures over layers: what is drawn, and what is told where it is not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

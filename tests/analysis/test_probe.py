@@ -1,7 +1,5 @@
 """Heads of scikit-learn: what penalises and chooses them, and what they never see."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge

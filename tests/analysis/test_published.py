@@ -1,7 +1,5 @@
 """Published figures beside measured ones: which record, which verdict, what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.analysis.published import (

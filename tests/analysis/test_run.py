@@ -1,7 +1,5 @@
 """An analysis from start to end: parts kept, resumed, read again; before and after a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

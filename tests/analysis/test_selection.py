@@ -1,7 +1,5 @@
 """What counts as a word, and which words of a corpus are measured."""
 
-from __future__ import annotations
-
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast

@@ -1,7 +1,5 @@
 """The folder of an analysis: parts kept, changed facts told, one process at a time."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The renderer of tables, held to values computed by hand."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

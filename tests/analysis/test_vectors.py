@@ -1,7 +1,5 @@
 """Vectors that are given as files: reading, refusing, measuring them in place of an encoder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

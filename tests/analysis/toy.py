@@ -1,7 +1,5 @@
 """An analysis of no time, for tests of what runs them: mean rows of a few sentences."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 

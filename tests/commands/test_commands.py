@@ -1,7 +1,5 @@
 """Commands on runs and folders: what they show, evaluate, cancel, and do not take."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The contract of each kind of part, held against every file of its config group."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Every file of the config tree composes, names what exists, and agrees with the code."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import itertools

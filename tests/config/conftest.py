@@ -1,7 +1,5 @@
 """What the tests of the check share: a plain environment, packages and files of a user."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """The configuration of an analysis: every file of the group, the root, what is refused."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from copy import deepcopy

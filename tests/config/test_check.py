@@ -1,7 +1,5 @@
 """Rules of every configuration, whatever its root."""
 
-from __future__ import annotations
-
 import pytest
 from omegaconf import OmegaConf
 

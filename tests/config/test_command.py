@@ -1,7 +1,5 @@
 """A command line is judged whole: every mistake, no other, and never an exception."""
 
-from __future__ import annotations
-
 import re
 import string
 

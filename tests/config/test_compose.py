@@ -1,7 +1,5 @@
 """A configuration composed, made plain, named, and written for a process of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 

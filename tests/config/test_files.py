@@ -1,7 +1,5 @@
 """Data, weights and packages that are not there are told before anything is loaded."""
 
-from __future__ import annotations
-
 import sys
 
 import huggingface_hub.constants

@@ -1,7 +1,5 @@
 """What a file may say of folders and of the environment, and how many runs a plan may have."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """One answer to how many processes a run is, and the cores that each of them is given."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from omegaconf import OmegaConf

@@ -1,7 +1,5 @@
 """What a composed configuration must fulfil, against the arithmetic and rules it states."""
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A node against the signature of its imported target."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 

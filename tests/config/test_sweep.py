@@ -1,7 +1,5 @@
 """Files that ask for several runs: studies, searches and the values of `sweep=NAME`."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a configuration may name."""
 
-from __future__ import annotations
-
 import sys
 
 import lightning_fabric.loggers

@@ -1,7 +1,5 @@
 """What is written as an override is what Hydra reads, alone and as one of several values."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Tiny random models of four families, saved as folders: no hub."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import string

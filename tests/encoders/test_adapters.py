@@ -1,7 +1,5 @@
 """Adapters: the encoder starts as it was, and only what was added trains."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Packed tokens, and attention over parts of a packed batch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

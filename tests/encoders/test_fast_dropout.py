@@ -1,7 +1,5 @@
 """Dropout by lanes: the law of torch's, its gradients, and attention with a mask."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy.stats import chi2

@@ -1,7 +1,5 @@
 """Freezing: exactly the named parameters train, from exactly the named steps on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """States after frozen blocks from disk: those of the encoder, whatever the order and the damage."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 

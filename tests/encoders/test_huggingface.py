@@ -1,7 +1,5 @@
 """Encoders of the hub, of a folder and of the MiniLM package, with tokenizers made complete."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The last block for the tokens that are read, against the whole block."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is on disk: said exactly where loading without the hub works."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

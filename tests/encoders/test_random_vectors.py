@@ -1,7 +1,5 @@
 """Random vectors: their moments, their seed, and whose vocabulary they are of."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

@@ -1,7 +1,5 @@
 """Fresh weights for the top blocks: exactly those, as the architecture draws them, by the seed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Two-stage runs: the encoder starts where a finished run ended, and whatever is no such run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

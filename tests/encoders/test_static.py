@@ -1,7 +1,5 @@
 """Word vectors of a file: what is read, what is refused, and how text becomes words."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 

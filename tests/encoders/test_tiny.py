@@ -1,7 +1,5 @@
 """The tiny encoder: random weights of a seed, a spelling tokenizer, dropout."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

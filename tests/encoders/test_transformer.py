@@ -1,7 +1,5 @@
 """TransformerEncoder over tiny random models of each family: what it records, and their traps."""
 
-from __future__ import annotations
-
 import pickle
 from copy import deepcopy
 from dataclasses import replace

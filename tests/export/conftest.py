@@ -3,8 +3,6 @@
 What a run gives is computed here from its record and weights, without the code of the export.
 """
 
-from __future__ import annotations
-
 import string
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Affine maps found by trying a function, and functions that are none."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Whether what is exported is the run that was scored, and what is written is what was exported."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

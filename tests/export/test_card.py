@@ -1,7 +1,5 @@
 """The model card: its head, its scores with intervals, isotropy around the layer, citations."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

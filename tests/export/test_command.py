@@ -1,7 +1,5 @@
 """`isotrain export`: what is refused, what is replaced, and what is left after a failure."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

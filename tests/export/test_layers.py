@@ -1,7 +1,5 @@
 """Every option of `conf/isotropy` and every family: folded, kept as a module, or refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file

@@ -1,7 +1,5 @@
 """Exports in processes of their own: without isotrain, and with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Folders for sentence-transformers: the vectors and the scores of the run."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

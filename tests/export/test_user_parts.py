@@ -1,7 +1,5 @@
 """Runs with parts of users: a task that names no classes, layers and tasks that cannot be tried."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.cli import main

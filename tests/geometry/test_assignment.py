@@ -1,7 +1,5 @@
 """Clusters and memberships against scikit-learn and slow loops. N rows, D width, K clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 N rows, D dimensions, R directions.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 N rows, D dimensions, C classes, J protected directions.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Run from the repository root: python tests/golden/regenerate.py
 Regenerate only for a change that is meant to alter training, and say so in its commit.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Runs to damage, and the table of how the cases ended."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter, defaultdict
 from importlib import import_module

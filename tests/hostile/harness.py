@@ -7,8 +7,6 @@ hang       not ended within the time
 silent     accepted nonsense, other numbers, a raw control character, a file where none belongs
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import os

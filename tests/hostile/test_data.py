@@ -1,7 +1,5 @@
 """Two hundred damaged data files, as the local source and the tasks read them, in one process."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Damaged checkpoints and run files, full disks, folders that are taken away, what comes after."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Files of somebody else: they run nothing, leak no secret, and write below the output folder."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

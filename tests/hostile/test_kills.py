@@ -1,7 +1,5 @@
 """Runs that are killed and given again: bit by bit those that nobody stopped, and never damaged."""
 
-from __future__ import annotations
-
 import os
 import signal
 

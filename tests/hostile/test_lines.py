@@ -3,8 +3,6 @@
 A test has twenty of them, each in a fork of this process, which has everything imported.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

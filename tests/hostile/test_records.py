@@ -1,7 +1,5 @@
 """Damaged records of runs, studies and searches, as the commands that read them show them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The CUDA devices of this machine, by a fake nvidia-smi, and which of them a job sees."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from contextlib import ExitStack, contextmanager

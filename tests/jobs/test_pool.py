@@ -1,7 +1,5 @@
 """What the pool makes of a job that cannot start, and of an old record beside a new failure."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """A job as a process of its own: what it is given, how it stops, what its log keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

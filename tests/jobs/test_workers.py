@@ -1,7 +1,5 @@
 """Runs in processes that are forked from a warm server: what they are, and that nothing differs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """IsoScore against eigenvalues, the published formula and the published package."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A checkpoint is loaded as it was written, or not at all."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Rows over processes: all of them, in the order of one process, with its exact gradient."""
 
-from __future__ import annotations
-
 import torch
 
 from isotrain.model.distributed import WholeBatch, all_gather, order_keys, sum_over_processes

@@ -1,7 +1,5 @@
 """Anchor: what it is given of the frozen start, in a run that trains."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The classes around the loss functions: options, read points, what is undefined, positives."""
 
-from __future__ import annotations
-
 from functools import partial
 from inspect import signature
 

@@ -1,7 +1,5 @@
 """What holds for all loss functions: what does not move them, zero vectors, refused shapes."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """SimCSE, DCL and SupCon against slow loops: hard negatives, memory, projection, no negative."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

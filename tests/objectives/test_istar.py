@@ -1,7 +1,5 @@
 """The reference covariance of I-STAR: its queue, its pass, its buffers; and extreme scales."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

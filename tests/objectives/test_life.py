@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, B examples, P vectors of an example, D width.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

@@ -1,7 +1,5 @@
 """Losses against the packages that publish them: values, and gradients where they have one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every loss function against a slow reference, with its gradient; and values in closed form."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """SIGReg against the integral by quadrature, its closed form, and the slices of a step."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 

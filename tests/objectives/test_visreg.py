@@ -1,7 +1,5 @@
 """VISReg against closed forms and a slow reference; collapse, normal embeddings, its slices."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from statistics import NormalDist

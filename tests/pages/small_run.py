@@ -1,7 +1,5 @@
 """A run folder as a run of three layers leaves it, small enough for tests of pages."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from isotrain.runs.files import RecordFile, write_json

@@ -1,7 +1,5 @@
 """The result of a study as 2 tasks × 4 arms × 8 seeds leave it, small enough for tests."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

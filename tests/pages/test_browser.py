@@ -1,7 +1,5 @@
 """The page of a run in a browser: from a file, without network, with working controls."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`isotrain report`: pages of run folders, without torch."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Curves in a few numbers: closed forms, and an integral by another library."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures by the data that they draw."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

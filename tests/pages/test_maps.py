@@ -1,7 +1,5 @@
 """Maps: alignment from step to step, and what a page is given of them."""
 
-from __future__ import annotations
-
 import base64
 
 import numpy as np

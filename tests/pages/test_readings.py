@@ -1,7 +1,5 @@
 """The words of every metric are at the head of its yaml, and docs/metrics.md has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

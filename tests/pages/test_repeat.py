@@ -1,7 +1,5 @@
 """The command that repeats a run: what a shell makes of it is what the run was started with."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a run: what it says, that it escapes, and that it is whole for any run."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Logged records as series and numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.pages.rows import (

@@ -1,7 +1,5 @@
 """The answer of a study in words says what its numbers support, and no more."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.pages.study_answer import faults, summary, task_answers, verdict

@@ -1,7 +1,5 @@
 """The page of a study in a browser: from a file, without network, with working controls."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.pages.study_page import write_study_page

@@ -1,7 +1,5 @@
 """Figures of a study show each arm where its numbers are."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a study: what it says, that it escapes, and that it is whole for any study."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run prints: its scores, losses and isotropy in twenty lines, and every layer of a demo."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.pages.summary import MOST_LINES, print_layers, print_scores, print_summary

@@ -1,7 +1,5 @@
 """What a page says of a run in sentences: what happened, what to look at next, limitations."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 M points of a map, S eigenvalues.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from types import SimpleNamespace

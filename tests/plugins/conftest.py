@@ -1,7 +1,5 @@
 """A tiny BERT, its tokenizer, texts, and a SentenceTransformer around it; no hub."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import BertConfig, BertModel

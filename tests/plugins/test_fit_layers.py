@@ -1,7 +1,5 @@
 """What `FitLayersCallback` gives the layers, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 

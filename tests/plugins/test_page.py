@@ -1,7 +1,5 @@
 """The examples of docs/plugins.md and README.md, each run as it stands there."""
 
-from __future__ import annotations
-
 import re
 from copy import deepcopy
 from pathlib import Path

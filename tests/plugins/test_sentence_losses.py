@@ -1,7 +1,5 @@
 """Objectives as losses of sentence-transformers, against formulas and the objectives by hand."""
 
-from __future__ import annotations
-
 import json
 from inspect import signature
 

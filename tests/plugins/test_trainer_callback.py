@@ -1,7 +1,5 @@
 """What the callback measures, against hidden states taken in the usual way; and what it leaves."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from copy import deepcopy
 from types import SimpleNamespace

@@ -4,8 +4,6 @@
 study in `docs/does_isotropy_help`; `test_archive` compares.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """Runs of two tasks and two arms, and the tables that are written of them."""
 
-from __future__ import annotations
-
 from isotrain.reporting.frame import study_rows
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown

@@ -3,8 +3,6 @@
 Its table is compared with that of the docs in `tests/studies/test_archive.py`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`isotrain collect`: runs of studies, sweeps and single runs, in one table."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Isotropy through training over the seeds of an arm, and the content of a study's page."""
 
-from __future__ import annotations
-
 import json
 
 from isotrain.reporting.curves import isotropy_curves

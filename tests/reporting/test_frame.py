@@ -1,7 +1,5 @@
 """Rows of the result: their numbers against scipy, pairs, Holm, references, CSV and parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`table.tex`: that LaTeX can read it, and what it says of its numbers."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`table.md`: its numbers, and what stands above and below its tables."""
 
-from __future__ import annotations
-
 import re
 
 from isotrain.reporting.markdown import aligned, markdown

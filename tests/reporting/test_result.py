@@ -1,7 +1,5 @@
 """What is told before the numbers and beside them, in every kind of table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from isotrain.reporting.frame import study_rows

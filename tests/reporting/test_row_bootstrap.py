@@ -1,7 +1,5 @@
 """Intervals over rows and seeds, and their scores: scipy, closed forms, symmetries, coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

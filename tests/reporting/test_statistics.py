@@ -1,7 +1,5 @@
 """Intervals and paired tests: scipy, exact counts, algebra, and levels and power by simulation."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """A finished run, sent to W&B afterwards."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.cli import main

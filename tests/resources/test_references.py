@@ -1,7 +1,5 @@
 """Papers behind the parts: every part has one or is ours, every entry is whole and used."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import version
 from importlib.resources import files

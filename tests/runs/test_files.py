@@ -1,7 +1,5 @@
 """A file is replaced whole or not at all; `result.json` is strict JSON, and what is read back."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

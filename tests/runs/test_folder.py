@@ -1,7 +1,5 @@
 """The folder of a run without a run: what is kept of an earlier try, and what is written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

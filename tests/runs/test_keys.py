@@ -1,7 +1,5 @@
 """Keys of isotropy values: what is written is what is read, and who gets which of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

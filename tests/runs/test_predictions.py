@@ -1,7 +1,5 @@
 """What a run predicted for every row: written, read, and worth the scores of the run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What a run records of its code, and how it owns its folder while others look at it."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """No secret survives in what is written, and ordinary words do."""
 
-from __future__ import annotations
-
 import json
 import string
 

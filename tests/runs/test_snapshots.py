@@ -1,7 +1,5 @@
 """The files of snapshots: what is written is what is read, whole or not at all."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A study and a search, the scripts that play their runs, and what a run leaves."""
 
-from __future__ import annotations
-
 from isotrain.config.compose import recorded
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.runs.files import write_json

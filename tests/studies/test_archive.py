@@ -1,7 +1,5 @@
 """Runs found by their records: moved, without their data, and on several versions of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

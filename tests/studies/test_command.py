@@ -1,7 +1,5 @@
 """`isotrain run | status | report | cancel` of a study, as it is typed."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

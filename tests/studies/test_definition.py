@@ -1,7 +1,5 @@
 """Study files: those of the package, those of a user, their grids, and what is wrong in one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

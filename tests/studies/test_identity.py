@@ -1,7 +1,5 @@
 """`study.json`: one folder is one study, whatever is added to it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Real studies and searches: from start to end, over two processes, and killed."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """The runs of a study before anything runs: configurations, folders, and refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.config.compose import compose_run, plain, run_folder

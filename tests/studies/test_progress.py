@@ -1,7 +1,5 @@
 """How far a run is: steps of rows, of checkpoints, of the plan; and who is at it."""
 
-from __future__ import annotations
-
 import fcntl
 
 import pytest

@@ -1,7 +1,5 @@
 """What a study leaves beside its runs: every table and the page, from start to end."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 

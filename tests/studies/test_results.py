@@ -1,7 +1,5 @@
 """What finished runs left, and what is told of runs that are not there or damaged."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Missing runs, n at a time: failures, signals, kills, and calls at the same time."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Searches: their yaml files, their spaces, and the plan of one, with every mistake at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line of a search: exit codes, what is said, and what is not imported."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from socket import gethostname

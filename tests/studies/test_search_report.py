@@ -1,7 +1,5 @@
 """The table of a search, and the study that confirms its best trial."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

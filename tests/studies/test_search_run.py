@@ -1,7 +1,5 @@
 """Trials in processes: scores, pruning, devices, and how they fail."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing

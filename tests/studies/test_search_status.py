@@ -1,7 +1,5 @@
 """How far a search is: trials by state, the steps of those at work, and the time left."""
 
-from __future__ import annotations
-
 import json
 
 from optuna.trial import TrialState

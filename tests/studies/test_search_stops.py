@@ -1,7 +1,5 @@
 """Signals, kills, and several calls at a time: nothing is lost, and nothing is done twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The studies of the package, planned for encoders and data that they were not written for."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `isotrain status` tells of a study: states, steps, reasons and the time left."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

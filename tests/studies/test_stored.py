@@ -1,7 +1,5 @@
 """Damaged results: told by name, put aside, never deleted, done again."""
 
-from __future__ import annotations
-
 import errno
 import json
 from pathlib import Path

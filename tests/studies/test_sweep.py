@@ -1,7 +1,5 @@
 """Sweeps of `train -m`: the jobs of a command line, and that they run and are found again."""
 
-from __future__ import annotations
-
 import csv
 import json
 from functools import partial

@@ -1,7 +1,5 @@
 """Trials of a storage: how values are found, when one is pruned, and what a run has logged."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables and page of a study in W&B: offline, in the group of its runs, never in the way."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

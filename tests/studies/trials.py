@@ -1,7 +1,5 @@
 """Trials of a storage without runs."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Tasks without a loss of their own: what a run of one logs and refuses, one and two processes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

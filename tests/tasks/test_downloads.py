@@ -1,7 +1,5 @@
 """Folders as GLUE and SuperGLUE are downloaded: read as they are, every wrong line named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

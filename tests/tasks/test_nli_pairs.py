@@ -1,7 +1,5 @@
 """Task nli_pairs: which hypotheses become pairs and triplets."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """A task of sentence pairs in few lines: what the base gives it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

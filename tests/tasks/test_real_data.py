@@ -1,7 +1,5 @@
 """The real data sets: counts, WiC spans, and the published STS-B score of MiniLM untrained."""
 
-from __future__ import annotations
-
 import os
 import re
 

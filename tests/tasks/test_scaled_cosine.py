@@ -1,7 +1,5 @@
 """The scaled cosine of STS-B: the cosine at the start, its ranks for good, another loss."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy.stats import spearmanr

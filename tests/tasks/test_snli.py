@@ -1,7 +1,5 @@
 """SNLI: its fields as they are downloaded, and rows without gold left out of every split."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

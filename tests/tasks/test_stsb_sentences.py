@@ -1,7 +1,5 @@
 """Task stsb_sentences: each sentence of train once, none of them one that is scored."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Task text: sentences of WikiText paragraphs as ordinary text, and STS-B beside them."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 

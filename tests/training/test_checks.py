@@ -1,7 +1,5 @@
 """What is rejected before any data are read, and what several processes must share."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.training.data import TaskData

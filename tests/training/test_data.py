@@ -1,7 +1,5 @@
 """Batches: padding, order by (seed, epoch), and evaluation without repeats."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What objectives are given to read, and when they remember or are shown training rows."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Stages under a real Trainer: what trains at which step, at which rates, and after a kill."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

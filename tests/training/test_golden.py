@@ -5,8 +5,6 @@ with MKL_CBWR=COMPATIBLE, with it and ATEN_CPU_CAPABILITY=default, and with `thr
 differ by at most 3e-7 and measures by 2.7e-5 of their value. The bounds are ten times that.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 N rows of a site.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

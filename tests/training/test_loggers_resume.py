@@ -1,7 +1,5 @@
 """W&B and TensorBoard after a run was stopped and resumed: every row once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

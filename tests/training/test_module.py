@@ -1,7 +1,5 @@
 """FineTuning under a real Trainer: what is observed, when, what trains, and what is stored."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

@@ -1,7 +1,5 @@
 """What a logger of a plain Trainer gets of the monitor: few scalars, each with its step."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -1,7 +1,5 @@
 """An interrupted run has the isotropy values and snapshots of one that was not, bit by bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rows of training steps: measured as training sees them, and training does not notice."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

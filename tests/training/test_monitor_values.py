@@ -1,7 +1,5 @@
 """Every value of an evaluation, of every cloud, is that of an offline measurement of its rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

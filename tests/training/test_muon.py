@@ -1,7 +1,5 @@
 """Muon and AdamW in one optimizer: against each alone, in groups, runs, stops and processes."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights of objectives: schedules, shares of the task gradient, and where they are measured."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Parameter groups and counts."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

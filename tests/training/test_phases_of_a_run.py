@@ -1,7 +1,5 @@
 """A run of phases ends the same when it is killed in any of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

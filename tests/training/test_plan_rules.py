@@ -1,7 +1,5 @@
 """Options that would change nothing where what trains is known, and those that do."""
 
-from __future__ import annotations
-
 import pytest
 
 TASK = ("task=rte", "metric=[]")

@@ -1,7 +1,5 @@
 """One process and two: the same weights, statistics and scores; after a stop, the same bits."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

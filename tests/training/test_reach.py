@@ -3,8 +3,6 @@
 L = 2 blocks, so 3 = the norm and the layer at tokens, 4 = the layer at pooled, 5 = the head.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is recorded of steps, at some of them, is what a record of every step has there."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.run import folder_of

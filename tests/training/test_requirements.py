@@ -1,7 +1,5 @@
 """What only imported parts can tell of a plan, found in another process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Selecting weights in two processes: as in one. After a stop: tests/training/test_processes.py."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

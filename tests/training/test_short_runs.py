@@ -1,7 +1,5 @@
 """What a run of a few steps, on a part of dev, leaves and prints."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The solved head: against fits without each example, scikit-learn, and in runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Which paths a run takes, why not the others, and that a run with them is a run."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from itertools import chain

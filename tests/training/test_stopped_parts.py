@@ -1,7 +1,5 @@
 """Parts with a state of their own: a run that is stopped ends as a whole one, bit by bit."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Temperature scaling: the best temperature against scipy and in closed form."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

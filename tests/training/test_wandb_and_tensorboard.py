@@ -1,7 +1,5 @@
 """One finished run, and what both loggers have of it: read back from what they wrote."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The W&B service answers, refuses, falls silent or is not there: the run goes on and ends."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 N embeddings, D width. Its export is in `tests/export/test_layers.py`.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hydra.utils import instantiate

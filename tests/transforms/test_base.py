@@ -1,7 +1,5 @@
 """The contract of isotropy layers, the statistics of a few-line layer, and the queue."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -4,8 +4,6 @@ Statistics depend on the data, so a layer breaks into several graphs: that is al
 and compiling for ever are not. N rows, D dimensions.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """A training step of cluster PCA waits for numbers of the GPU a few times, for any K."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 N embeddings, D width, M embeddings of a queue.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

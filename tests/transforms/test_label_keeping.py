@@ -1,7 +1,5 @@
 """Protected directions: a label on the dominant direction survives, and who may read labels."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -4,8 +4,6 @@ Rajaee and Pilehvar 2021. The reference goes over the clusters of the same assig
 scikit-learn's PCA. N rows, D dimensions, K clusters, R directions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 N embeddings, D width, K clusters, R directions.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

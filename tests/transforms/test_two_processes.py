@@ -3,8 +3,6 @@
 B batch, T tokens, D width.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

@@ -1,7 +1,5 @@
 """The trained Dense: starts as soft ZCA, is never fitted again, trains as a head's parameter."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

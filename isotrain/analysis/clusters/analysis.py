@@ -1,7 +1,5 @@
 """Clusters and manifolds of every layer: S_inter, S_intra, silhouettes, LID, maps (Cai et al.)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path

@@ -3,8 +3,6 @@
 N embeddings, D dimensions, C chunks, T tokens of a chunk, V token ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

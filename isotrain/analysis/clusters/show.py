@@ -1,7 +1,5 @@
 """Tables and plots of clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contextuality by layer: anisotropy, self- and intra-sentence similarity, explained variance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple

@@ -3,8 +3,6 @@
 N embeddings, n of a word, D dimensions, G words or sentences, S sets.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

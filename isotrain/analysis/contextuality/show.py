@@ -1,7 +1,5 @@
 """Tables and plots of contextuality."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from isotrain.analysis.plots import LinePlot

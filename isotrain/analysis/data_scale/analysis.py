@@ -3,8 +3,6 @@
 E examples, N rows (of a tagged sentence: its words).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path

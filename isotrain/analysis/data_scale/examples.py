@@ -3,8 +3,6 @@
 E examples (sampled), N rows (classified), J vectors per row, V vectors, C classes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

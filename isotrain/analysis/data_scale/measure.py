@@ -4,8 +4,6 @@ E examples, N rows, J vectors of a row, V vectors, D dimensions, F features, S s
 P vectors of predictions.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from statistics import fmean, stdev

@@ -1,7 +1,5 @@
 """Tables and plots of data scale: mean scores, and relative data needs of other features."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest

@@ -3,8 +3,6 @@
 N examples, P = 1 or 2 embeddings of an example, M embeddings, D dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Transforms of frozen token embeddings: their effect on sentence similarity and isotropy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Tables and plots of offline isotropy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 N rows (tokens), D dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any

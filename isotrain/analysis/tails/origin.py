@@ -1,7 +1,5 @@
 """Origin of outlier dimensions: gains and biases of norms, embedding tables. D dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

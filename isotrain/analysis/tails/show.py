@@ -1,7 +1,5 @@
 """Tables and plots of tails."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 L layers, N embeddings or pairs, P pairs of a set, D dimensions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Tokenised examples on disk: a second run of the same task, data and tokenizer reads them back."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Sentences as token ids: pairs in one sequence (`cross`), or each in its own (`bi`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -6,8 +6,6 @@ draws do not depend on the other changes, and changes are nested: a larger share
 examples of a smaller one, and more label noise those with less.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

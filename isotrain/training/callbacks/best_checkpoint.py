@@ -1,7 +1,5 @@
 """Best-checkpoint selection and early stopping."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Save predictions of every evaluation, and detect collapsed predictions. C classes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import reduce

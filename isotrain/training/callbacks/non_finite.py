@@ -1,7 +1,5 @@
 """Stop on a non-finite loss, gradient or weight, with a report of its origin."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

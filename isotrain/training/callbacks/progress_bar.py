@@ -1,7 +1,5 @@
 """Terminal progress: Lightning's bar, with short names for the latest values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

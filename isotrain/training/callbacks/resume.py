@@ -1,7 +1,5 @@
 """Resume checkpoints: the bit-exact state right after an optimizer step."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """`metrics.jsonl`: every logged record; W&B and TensorBoard get its few scalars from here."""
 
-from __future__ import annotations
-
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence

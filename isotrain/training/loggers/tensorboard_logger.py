@@ -1,7 +1,5 @@
 """TensorBoard: the records of `metrics.jsonl` as curves, also after a resume."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pytorch_lightning.loggers import TensorBoardLogger

@@ -1,7 +1,5 @@
 """Weights & Biases logger: online with a key, offline without; it never blocks a run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

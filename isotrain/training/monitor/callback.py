@@ -1,7 +1,5 @@
 """Isotropy of every layer, and before and after each isotropy layer, during training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics of one cloud, and effect of a layer on it. N embeddings, D width, M queued."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -3,8 +3,6 @@
 A = Q·B sequences, T tokens, D width, N embeddings offered, M kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

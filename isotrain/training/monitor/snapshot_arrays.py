@@ -3,8 +3,6 @@
 N embeddings, D width, M embeddings on the map, S eigenvalues, V token ids.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny encoders, texts and measured outcomes for the tests of the clusters analysis."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import permutations
 

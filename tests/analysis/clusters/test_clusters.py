@@ -1,7 +1,5 @@
 """The clusters analysis on tiny encoders: records, tables, pictures, and its pitfalls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

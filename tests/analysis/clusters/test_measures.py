@@ -1,7 +1,5 @@
 """S_inter, S_intra, clusters, LID and maps against slow references and other packages."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

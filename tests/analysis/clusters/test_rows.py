@@ -1,7 +1,5 @@
 """Texts and rows of the clusters analysis: which tokens are rows, and which never are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

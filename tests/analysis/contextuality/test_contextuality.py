@@ -1,7 +1,5 @@
 """Contextuality against loops over pairs on a tiny encoder; pitfalls; tables and figures."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -1,7 +1,5 @@
 """Explained variance as the repository computes it, against scikit-learn and loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.decomposition import PCA, TruncatedSVD

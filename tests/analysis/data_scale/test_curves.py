@@ -1,7 +1,5 @@
 """Curves over training sizes: summaries, and how much more data a score needs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

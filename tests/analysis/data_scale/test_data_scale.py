@@ -1,7 +1,5 @@
 """The whole analysis: what context is worth, what is compared with what, what is told."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Examples of tasks in one form, and the features of their rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Files that are given: tags in columns, and the diagnostic set."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals of mean scores: for other seeds and for other examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Draws of training examples: nested, random, with the shares of the classes kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

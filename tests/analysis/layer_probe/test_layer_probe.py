@@ -1,7 +1,5 @@
 """Linear probes of the layers: what they read, what they are chosen on, what stands beside."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small STS and SST-2 sets on disk, a tiny encoder for them, and the outcome of an analysis."""
 
-from __future__ import annotations
-
 import json
 import random
 

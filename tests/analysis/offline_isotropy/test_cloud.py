@@ -1,7 +1,5 @@
 """Token rows: no pads, no specials in samples, whole sentences, any block size, any model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

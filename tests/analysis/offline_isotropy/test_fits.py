@@ -1,7 +1,5 @@
 """What transforms are fitted on: never on train and test together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

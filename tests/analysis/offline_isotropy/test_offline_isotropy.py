@@ -1,7 +1,5 @@
 """The analysis as a whole: its records, tables, pictures, rules and published figures."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 

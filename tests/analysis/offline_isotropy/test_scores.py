@@ -1,7 +1,5 @@
 """Correlations against scipy, errors against theory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.stats

@@ -1,7 +1,5 @@
 """Transforms against slow references, frozen statistics, and shapes of clouds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

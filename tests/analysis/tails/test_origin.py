@@ -1,7 +1,5 @@
 """Norms and embedding tables of BERT-like and GPT-2-like encoders, found by their type."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

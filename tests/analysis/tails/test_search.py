@@ -1,7 +1,5 @@
 """Which dimensions are extreme, and which are outliers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

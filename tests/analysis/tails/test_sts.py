@@ -1,7 +1,5 @@
 """STS by treatment: rank correlation with its interval, whitening of other sentences alone."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The analysis of tails as a whole, on tiny encoders with outliers planted in their weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Cutting, whitening, and their pitfalls: fitting on what is measured, signs of directions."""
 
-from __future__ import annotations
-
 import torch
 
 from isotrain.analysis.tails.treated import pair_cosines, treatments

@@ -1,7 +1,5 @@
 """WiC by cosine: exact thresholds, targets by their characters, choices made on train alone."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

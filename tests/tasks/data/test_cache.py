@@ -1,7 +1,5 @@
 """The token cache: exact, told apart by content, and never the reason that a run fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

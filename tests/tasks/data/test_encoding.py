@@ -1,7 +1,5 @@
 """Sentences as token ids: forms, truncation, and spans that cover the target word."""
 
-from __future__ import annotations
-
 import pytest
 
 from isotrain.tasks.data.encoding import encode_pairs

@@ -1,7 +1,5 @@
 """Changes of the training rows: counts as stated, nested, and each with draws of its own."""
 
-from __future__ import annotations
-
 import functools
 import math
 import random

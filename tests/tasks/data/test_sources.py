@@ -1,7 +1,5 @@
 """Where rows come from: folders with mistakes in them, hidden labels, generated rows, the hub."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

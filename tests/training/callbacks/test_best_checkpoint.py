@@ -1,7 +1,5 @@
 """Whose weights a run ends with: those of the best evaluation, bit by bit, also after a kill."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

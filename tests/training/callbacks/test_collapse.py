@@ -1,7 +1,5 @@
 """Collapsed runs: what is logged of predictions, and from where on a run is degenerate."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """NaN, full disks, failing loggers, locked folders: a sentence, a report, and nothing lost."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

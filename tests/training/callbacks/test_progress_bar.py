@@ -1,7 +1,5 @@
 """Lightning's bar with short names, and nothing left on the terminal."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest

@@ -1,7 +1,5 @@
 """Killed anywhere and started again: the same weights and rows, bit by bit."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

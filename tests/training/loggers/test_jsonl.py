@@ -1,7 +1,5 @@
 """metrics.jsonl: what is written is what is read."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """How a W&B run begins and ends, read back from its record; what the mode depends on."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The monitor's values are those of an offline measurement, within its budget."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 A sequences, T tokens, L blocks, D width.
 """
 
-from __future__ import annotations
-
 from dataclasses import astuple, replace
 
 import pytest

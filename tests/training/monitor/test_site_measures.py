@@ -3,8 +3,6 @@
 N rows, D width, M rows of a queue.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 N rows, D width, M rows of the map, S eigenvalues.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
