@@ -1,15 +1,13 @@
-"""Tasks without a loss of their own: what a run of one logs and refuses, one and two processes."""
+"""Tasks without a loss of their own: what a run of one logs and refuses."""
 
 import json
 
 import pytest
 import torch
 
-from benchmarks.kill_points import untimed
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.tasks.contrastive import FirstPairCosine
-from tests.processes import train_on_ranks
 
 SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")
 PAIR = ("objective.simcse.positives=pair", "task.hard_negatives=true")
@@ -83,32 +81,3 @@ def test_the_head(dtype):
     alone = head(pooled[:, :1])
     assert alone.tolist() == [[0.0]] * 5
     assert not alone.requires_grad
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["text, tokens", "triplets"])
-def test_two_processes_agree_with_one(small, tmp_path, name):
-    """Uneven shards; SGD adds the gradient itself to the weights."""
-    objective = "objective=[simcse]" if name == "triplets" else "objective=[uniformity]"
-    overrides = [
-        *(*small, objective, *SIMCSE[1:], *CHOICES[name]),
-        *("encoder.dropout=0", "data.batch_size=15"),
-        *("data.eval_batch_size=11", "trainer.max_steps=2", "trainer.precision=64-true"),
-        *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05"),
-        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused"),
-    ]
-    found = []
-    for n in (1, 2):
-        folder, _ = train_on_ranks(n, tmp_path / str(n), *overrides)
-        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        found.append((state, read_records(folder / "metrics.jsonl")))
-    (state1, rows1), (state2, rows2) = found
-    for key in state1:
-        if not key.endswith("attention.self.key.bias"):  # softmax ignores it
-            gap = (state1[key].double() - state2[key].double()).norm()
-            # The gradient of the last norm's bias is zero, but for rounding.
-            assert gap <= 1e-9 * state1[key].double().norm().clamp_min(1e-4), key
-    for row1, row2 in zip(rows1, rows2, strict=True):
-        assert row1.keys() == row2.keys()
-        for key in untimed(row1):
-            assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=1e-9), key

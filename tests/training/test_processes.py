@@ -191,6 +191,31 @@ CASES = {  # steps, what trains first, largest distance of weights over their no
         *(7, {"embeddings", "block 1", "block 2", "head", "isotropy layers"}, 1e-9, 1e-6),
         *("task=wic", "task.head_dropout=0", "isotropy=zca_dense", "site=[tokens,pooled]", *SGD),
     ),
+    "iso_grad": (
+        *(4, {"embeddings", "block 1", "block 2", "head"}, 1e-7, 1e-6),
+        *("task=rte", "task.head_dropout=0", "isotropy=iso_grad", "isotropy.queue_rows=64"),
+        *("isotropy.rho=0.5", "site=[tokens,pooled]", "trainer.accumulate_grad_batches=2"),
+        *("speed=exact", *SGD),
+    ),
+    "every path": (
+        *(14, {"block 2", "head"}, 1e-6, 1e-6),
+        *("task=wic", "task.head_dropout=0", "data.batching=random", "data.batch_size=14"),
+        *("freezing=gradual", "freezing.unit=step", "freezing.every=8", "trainer.max_epochs=2"),
+        *("cache_dir=${output_dir}/.cache", *SGD),
+    ),
+    "objectives alone": (
+        *(2, {"embeddings", "block 1", "block 2"}, 1e-9, 1e-4),
+        *("task=text", "pooling=mean", "objective=[uniformity]", "isotropy=cluster_pca"),
+        *("isotropy.n_clusters=2", "site=[tokens,pooled]", "data.eval_batch_size=11"),
+        *("metric=[isoscore]", "trainer.max_steps=2", "trainer.log_every_n_steps=1", *SGD),
+    ),
+    "select": (
+        *(None, {"embeddings", "block 1", "block 2"}, 1e-5, 1e-6),
+        *("task=stsb", "task.head_dropout=0", "task.form=bi", "data.eval_batch_size=11"),
+        *("isotropy=mean", "metric=[isoscore]", "trainer.max_epochs=4"),
+        *("trainer.val_check_interval=2", "checkpoint.every_steps=2", "training.select=holdout"),
+        *("training.patience=5", "data.holdout=0.3", *SGD),
+    ),
 }
 
 
@@ -199,21 +224,36 @@ CASES = {  # steps, what trains first, largest distance of weights over their no
 def test_two_processes_train_as_one(small, tmp_path, case):
     n_steps, trained, most, least, *overrides = CASES[case]
     line = (*small, *IN_64, "metric=[]", "cache_dir=null", *overrides)
-    results, states = [], []
+    results, states, logs = [], [], []
     for n in (1, 2):
-        folder, state, _, _ = what_is_left(*train_on_ranks(n, tmp_path / str(n), *line))
+        folder, state, rows, _ = what_is_left(*train_on_ranks(n, tmp_path / str(n), *line))
         results.append(json.loads((folder / "result.json").read_text()))
         states.append(state)
+        logs.append(rows)
     one, two = results
     assert (one["n_processes"], two["n_processes"]) == (1, 2)
     assert one["phases"] == two["phases"]
-    assert one["steps"] == two["steps"] == n_steps
+    assert one["steps"] == two["steps"] == (n_steps or one["steps"])
     groups = one["phases"][0]["groups"]
     assert {part for group in groups for part in group["parts"]} == trained
     assert {group["lr"] for group in groups} == {1e-3 if case == "muon" else 0.05}
     for name, weights in states[0].items():
         if weights.is_floating_point() and not name.endswith(ZERO_GRADIENT):
             assert gap(weights, states[1][name], least) < most, name
+    if case == "every path":
+        assert {name for name, said in two["speed"].items() if said != "taken"} == {"dropout"}
+    if case == "select":
+        for key in ("select", "selected_step", "n_candidates", "stopped_by_patience"):
+            assert one[key] == two[key], key
+        assert 0 < one["selected_step"] < one["steps"], "the last weights would prove nothing"
+        assert one["n_rows"]["holdout"] % 2, "an odd number: Lightning halves it over two processes"
+    if "metric=[isoscore]" in overrides:
+        for row1, row2 in zip(*logs, strict=True):
+            assert row1.keys() == row2.keys()
+            for key in untimed(row1):
+                # cosines near 1, which torchmetrics keeps in float32
+                near = 1e-3 if key.endswith(("pearson", "spearman", "spread")) else 1e-8
+                assert row1[key] == pytest.approx(row2[key], rel=1e-5, abs=near), key
 
 
 @pytest.mark.campaign

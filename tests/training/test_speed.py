@@ -1,6 +1,5 @@
 """Which paths a run takes, why not the others, and that a run with them is a run."""
 
-import json
 from contextlib import nullcontext
 from itertools import chain
 
@@ -9,8 +8,6 @@ import torch
 
 from isotrain.encoders.fast_dropout import LaneDropout
 from isotrain.training import speed
-from tests.processes import train_on_ranks
-from tests.training.test_processes import SGD
 
 
 @pytest.mark.parametrize(
@@ -125,28 +122,6 @@ def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
         for is_taken in ("true", "false")
     ]
     torch.testing.assert_close(*runs, rtol=1e-4, atol=1e-5)
-
-
-EVERY_PATH = (
-    *("task=wic", "data.batching=random", "data.eval_batch_size=8"),
-    *("freezing=gradual", "freezing.unit=step", "freezing.every=8", "trainer.max_epochs=2"),
-    *("metric=[isoscore]", "trainer.val_check_interval=5", "checkpoint.every_steps=4"),
-)
-
-
-@pytest.mark.slow
-def test_two_processes_on_every_path_end_with_the_weights_of_one(small, tmp_path):
-    """Without dropout, whose masks are drawn for each process."""
-    line = (*small, *EVERY_PATH, *SGD, "threads=1", "data.batch_size=14", "metric=[]")
-    line += ("trainer.precision=64-true", "encoder.dropout=0", "task.head_dropout=0")
-    states = []
-    for n in (1, 2):
-        cache = f"cache_dir={tmp_path / str(n) / 'cache'}"
-        folder, _ = train_on_ranks(n, tmp_path / str(n), *line, cache)
-        paths = json.loads((folder / "result.json").read_text())["speed"]
-        assert [name for name, said in paths.items() if said != "taken"] == ["dropout"]
-        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
-    torch.testing.assert_close(*states, rtol=1e-6, atol=1e-9)
 
 
 def test_every_block_is_compiled_where_it_is_asked_for(built, monkeypatch):

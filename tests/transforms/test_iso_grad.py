@@ -13,7 +13,6 @@ from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.transforms.iso_grad import IsoGrad, isotropy_gradient, isotropy_loss
 from tests.clouds import correlated as cloud
 from tests.clouds import normal
-from tests.processes import train_on_ranks
 from tests.stopped_runs import finished
 
 light = settings(max_examples=25)
@@ -263,25 +262,3 @@ def test_a_run_with_rho_0_is_one_without_a_layer(composed, small, tmp_path):
     bare = finished(composed(*none, f"output_dir={tmp_path / 'bare'}"))
     assert plain[0] == bare[0]
     assert all(torch.equal(plain[2][name], value) for name, value in bare[2].items())
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(small, tmp_path):
-    """Two micro-batches of 15 examples a step; plain SGD, whose steps are the gradients."""
-    overrides = [
-        *small,
-        *("task=rte", "task.head_dropout=0", "encoder.dropout=0", "threads=1", *KEYS),
-        *("data.batch_size=15", "trainer.accumulate_grad_batches=2", "isotropy.rho=0.5"),
-        *("optimizer._target_=torch.optim.SGD", "optimizer.lr=0.05", "trainer.precision=64-true"),
-        *("~optimizer.betas", "~optimizer.eps", "~optimizer.fused", "cache_dir=null"),
-        *("trainer.log_every_n_steps=1", "speed=exact"),
-    ]
-    states = []
-    for n in (1, 2):
-        folder, _ = train_on_ranks(
-            n, tmp_path / str(n), *overrides, f"output_dir={tmp_path / str(n)}"
-        )
-        states.append(torch.load(folder / "last.ckpt", weights_only=True)["state_dict"])
-    assert states[0].keys() == states[1].keys()
-    for name, value in states[0].items():
-        torch.testing.assert_close(states[1][name], value, rtol=1e-7, atol=1e-9, msg=name)
