@@ -89,6 +89,8 @@ class IsotropicModel(nn.Module):
         sync: bool = True,
     ) -> None:
         super().__init__()
+        if rows not in ("all", "no_special"):
+            raise ValueError(f"rows must be all or no_special, got {rows!r}")
         self.encoder, self.pooling, self.head = encoder, pooling, head
         self.blocks_of = {site: block_of(site, encoder.n_blocks) for site in transforms}
         self.transforms = nn.ModuleDict(transforms)
