@@ -31,8 +31,10 @@ class STSB(PairTask):
     Args:
         form, max_length, head_dropout: as in `PairTask`.
         scaled_cosine: whether the bi form fits the label by eᵃ·cos + b with a and b trained
-            (`ScaledCosineHead`), not by the cosine itself; a configuration may not ask for it with
-            the cross form.
+            (`ScaledCosineHead`), not by the cosine itself.
+
+    Raises:
+        ValueError: `scaled_cosine` without `form="bi"`.
     """
 
     data_set = DATA
@@ -48,6 +50,8 @@ class STSB(PairTask):
         scaled_cosine: bool = False,
     ) -> None:
         super().__init__(form, max_length, head_dropout)
+        if scaled_cosine and form != "bi":
+            raise ValueError("scaled_cosine=true scales the cosine of form=bi, got form=cross")
         self.scaled_cosine = scaled_cosine
 
     def check_row(self, row: Row) -> None:

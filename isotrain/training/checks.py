@@ -28,6 +28,7 @@ from isotrain.training.freezing_schedule import (
 from isotrain.training.module import FineTuning
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
+from isotrain.training.parts import check_calls
 from isotrain.training.solved_head import check_head
 
 
@@ -36,6 +37,7 @@ def check_parts(
 ) -> None:
     """Raise a ValueError for incompatible parts, independent of the data."""
     encoder, pooling = model.encoder, model.pooling
+    check_calls(model, task, objectives)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
             "this pooling takes the first token, which has seen nothing of the sentence in a "

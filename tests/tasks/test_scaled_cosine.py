@@ -51,6 +51,8 @@ def test_the_other_heads_are_as_they_were():
 
 
 def test_without_a_cosine_it_is_refused():
+    with pytest.raises(ValueError, match="scaled_cosine=true scales the cosine of form=bi"):
+        STSB("cross", scaled_cosine=True)
     line = ["task=stsb", "encoder=tiny", "source=demo", "task.scaled_cosine=true"]
     (told,) = all_mistakes(compose_run(line))
     assert "task.form=cross has none; use task.form=bi" in told

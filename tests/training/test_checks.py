@@ -1,8 +1,92 @@
-"""What is rejected before any data are read, and what several processes must share."""
+"""What a part of one's own must take, and what is refused before any data are read."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
+import torch
+from torch import Tensor
 
+from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
+from isotrain.training.parts import check_calls
+from isotrain.transforms.base import RowTransform
+from isotrain.transforms.fitted import FittedTransform
+
+TASK = SimpleNamespace(
+    loss=lambda logits, labels: 0, predictions=lambda logits: 0, metrics=lambda: 0
+)
+
+
+class Centre(NamedTuple):
+    centre: Tensor
+
+
+class Fitted(FittedTransform[Centre]):
+    def __init__(self):
+        super().__init__(2, Centre(torch.zeros(2)), "batch", "frozen", 2)
+
+    def estimate(self, x_ND):  # without `to_freeze`
+        return Centre(x_ND.mean(dim=0))
+
+    def transform(self, x_ND, stats, are_last):
+        return x_ND - stats.centre
+
+
+class Labelled(RowTransform):
+    reads_labels = True
+
+    def forward(self, x_ND):  # without labels
+        return x_ND
+
+
+class Unlabelled(Objective):
+    def forward(self, views):  # without labels
+        return views[0][0].mean()
+
+
+class Blind(Objective):
+    def forward(self, views, labels):
+        return views[0][0].mean()
+
+    def observe(self):  # without views and labels
+        """Remember nothing."""
+
+
+class Steps(Objective):
+    def forward(self, views, labels):
+        return views[0][0].mean()
+
+    def asks_for_pass(self):  # without the epoch
+        return True
+
+
+def check_all(layer=None, objective=None, task=TASK):
+    model = SimpleNamespace(transforms={} if layer is None else {"pooled": layer})
+    objectives = {} if objective is None else {"mine": objective}
+    check_calls(model, task, objectives)
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"layer": Fitted()}, r"isotropy at pooled: estimate\(x_ND\) .* \(x_ND, to_freeze\)"),
+        ({"layer": Labelled(2)}, r"isotropy at pooled: forward\(x_ND\) .* \(x_ND, labels_N\)"),
+        (
+            {"objective": Unlabelled(1.0)},
+            r"objective=mine: forward\(views\) .*; let it take views, labels$",
+        ),
+        ({"objective": Blind(1.0)}, r"objective=mine: observe\(\) .* \(views, labels\)"),
+        ({"objective": Steps(1.0)}, r"objective=mine: asks_for_pass\(\) .* \(epoch\)"),
+        (
+            {"task": SimpleNamespace(**{**vars(TASK), "predictions": lambda: 0})},
+            r"task: .*\(\) is called with \(logits\)",
+        ),
+    ],
+)
+def test_a_member_that_cannot_take_what_it_is_given_is_refused(parts, told):
+    with pytest.raises(ValueError, match=told):
+        check_all(**parts)
 
 
 @pytest.mark.parametrize(
