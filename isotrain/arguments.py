@@ -9,6 +9,7 @@ from enum import EnumType
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite
+from numbers import Real
 from operator import ge, gt, le, lt
 from os import PathLike
 from types import NoneType, UnionType
@@ -44,7 +45,7 @@ class Bounds(NamedTuple):
         >>> Bounds(least=1).refusal(0), Bounds(above=0).refusal(0.5)
         ('must be at least 1, got 0', None)
         """
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             return None
         for rule, bound, holds in (
             *(("at least", self.least, ge), ("above", self.above, gt)),

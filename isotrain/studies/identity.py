@@ -92,8 +92,9 @@ def of_earlier_keys(
 
     Where nothing is on record that computes what any of them would, each has one finished run of
     its task, method and seed which no other study and no search has, and the overrides are those of
-    `study.json`, if there is one. Of several the one is taken that differs in the fewest keys. If
-    some have none or several, the runs stay as they are.
+    `study.json`, if there is one. A record may lack keys or have more, but no key has another
+    value, except for the path of a class that has moved, where there is one record alone. If some
+    runs have none or several, all stay as they are.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
@@ -118,15 +119,15 @@ def of_earlier_keys(
         if record.is_finished and not record.search and record.id.content not in taken:
             key = record.id.task, record.id.arm, record.seed
             found.setdefault(key, []).append(record)
-    own = [_nearest(job, found.get((job.id.task, job.arm, job.seed), [])) for job in jobs]
-    chosen = {record.folder for records in own for record in records}
-    if any(len(records) != 1 for records in own) or len(chosen) < len(jobs):
+    own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
+    fit = [_fitting(job, records) for job, records in zip(jobs, own, strict=True)]
+    if any(len(records) != 1 for records in fit):
         return jobs, "" if kept.runs else _of_other_settings(jobs, own, folder)
     keys = dict[str, None]()
-    for job, (record,) in zip(jobs, own, strict=True):
+    for job, (record,) in zip(jobs, fit, strict=True):
         keys |= dict.fromkeys(_differing(_stored_keys(record), _planned_keys(job)))
     told = f"these runs have other keys than the study has now: {', '.join(keys)}"
-    return [job._replace(id=one.id) for job, (one,) in zip(jobs, own, strict=True)], told
+    return [job._replace(id=one.id) for job, (one,) in zip(jobs, fit, strict=True)], told
 
 
 def _of_other_settings(
@@ -361,13 +362,16 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]
     }
 
 
-def _nearest(job: Job, records: Sequence[Record]) -> Sequence[Record]:
-    """The records that differ from a run in the fewest keys."""
-    if len(records) < 2:
-        return records
+def _fitting(job: Job, records: Sequence[Record]) -> list[Record]:
+    """The records without another value of a key; of one alone, classes may have moved."""
     planned = _planned_keys(job)
-    differ = [len(_differing(_stored_keys(record), planned)) for record in records]
-    return [record for record, n in zip(records, differ, strict=True) if n == min(differ)]
+    moved = len(records) == 1
+
+    def is_other(stored: Mapping[str, Any]) -> bool:
+        shared = (key for key in planned.keys() & stored.keys() if planned[key] != stored[key])
+        return any(not (moved and key.endswith("_target_")) for key in shared)
+
+    return [record for record in records if not is_other(_stored_keys(record))]
 
 
 def _few(texts: Sequence[str]) -> str:

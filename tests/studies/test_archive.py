@@ -137,16 +137,20 @@ def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):
 def test_an_archive_of_an_earlier_version_gives_its_tables_again(tmp_path, monkeypatch, capsys):
     """The records lack keys that were made since; two tasks of bf16 differ in a layer alone."""
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])  # the page takes seconds
-    key = {"does_isotropy_help": "encoder._target_", "bf16": "training.solved_head"}
-    for name, n in (("does_isotropy_help", 64), ("bf16", 96)):
+    old = ["test_untrained=false", "frozen_dropout=true"]
+    first = [*(f"training.{text}" for text in old), "data.holdout=0.1"]
+    for name, n, own, key in (
+        ("does_isotropy_help", 64, first, "encoder._target_"),
+        ("bf16", 96, [], "training.solved_head"),
+    ):
         shipped, root = Path(__file__).parents[2] / "docs" / name, tmp_path / name
         with tarfile.open(shipped / "finished_runs.tar.xz") as archive:
             archive.extractall(root, filter="data")
         for action in ("collect", "report"):  # of the runs alone, without their study's folder
             assert main([action, str(root)]) == 0
             assert f"# Runs: {n} finished" in capsys.readouterr().out
-        assert main(["report", name, "source=local", f"output_dir={root}"]) == 0
-        said = f"have other keys than the study has now: {key[name]}"
+        assert main(["report", name, "source=local", f"output_dir={root}", *own]) == 0
+        said = f"have other keys than the study has now: {key}"
         assert said in capsys.readouterr().err
         table = root / "studies" / name / "table.csv"
         assert table.read_bytes() == (shipped / "table.csv").read_bytes()
@@ -196,6 +200,8 @@ def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
         ("does_isotropy_help", "does_isotropy_help_wic", "_wic"),
         ("objectives", "objectives", ""),
         ("objectives", "contrastive", "_contrastive"),
+        ("label_keeping", "label_keeping", ""),
+        ("label_keeping", "label_keeping_bi", "_bi"),
     ],
 )
 def test_the_archives_of_other_pages_give_their_tables(
@@ -214,31 +220,37 @@ def test_the_archives_of_other_pages_give_their_tables(
 
 
 def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):
-    other = ["--name", "other", "optimizer.lr=0.5", "source=local", *fake.overrides]
+    """A record that lacks a key is of the study; one with another value of a key is not."""
+    other = ["--name", "other", "+trainer.detect_anomaly=true", "source=local", *fake.overrides]
     assert main(["status", str(fake.file), *other]) == 0
     assert "6 runs, 0 finished, 6 waiting" in capsys.readouterr().out
     (fake.folder / "study.json").unlink()
     assert main(["status", str(fake.file), *other]) == 0
     told = capsys.readouterr()
     assert "6 runs, 6 finished" in told.out
-    assert told.err == "these runs have other keys than the study has now: optimizer.lr\n"
+    assert told.err == "these runs have other keys than the study has now: trainer.detect_anomaly\n"
+    assert main(["status", str(fake.file), *other, "optimizer.lr=0.5"]) == 0
+    told = capsys.readouterr()
+    assert "6 runs, 0 finished, 6 waiting" in told.out
+    assert "optimizer.lr was " in told.err
 
 
 def test_finished_runs_with_other_settings_are_told_of(tmp_path, capsys):
-    """With one run missing, none of the others is taken for a run of the study."""
     kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
     with tarfile.open(kept / "finished_runs_confirmed.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
-    shutil.rmtree(next(iter(sorted(tmp_path.glob("stsb/none-*")))))
-    study = ["where_isotropy_pays_confirmed", f"output_dir={tmp_path}"]
-    for action, code in (("status", 0), ("report", 2)):
-        assert main([action, *study]) == code
-        told = capsys.readouterr().err.splitlines()[0]
-        assert told.startswith(
-            f"{tmp_path} holds 149 finished runs of these tasks, methods and seeds with other "
-            "settings: of "
-        )
-        assert "source._target_ was isotrain.tasks.data.sources.LocalSource and is " in told
-        assert told.endswith("HubSource; give the overrides that they were run with")
-    assert main(["status", *study, "source=local"]) == 0
+    for study, given, words in (
+        ("where_isotropy_pays_confirmed", [], "source._target_ was "),
+        ("where_isotropy_pays_confirmed", ["source=local", "optimizer.lr=1"], "and is 1; give the"),
+    ):
+        for action, code in (("status", 0), ("report", 2)):
+            assert main([action, study, f"output_dir={tmp_path}", *given]) == code
+            told = capsys.readouterr().err.splitlines()[0]
+            assert told.startswith(
+                f"{tmp_path} holds 150 finished runs of these tasks, methods and seeds with other "
+                "settings: of "
+            )
+            assert words in told
+            assert told.endswith("give the overrides that they were run with")
+    assert main(["status", study, f"output_dir={tmp_path}", "source=local"]) == 0
     assert capsys.readouterr().err == ""
