@@ -115,7 +115,16 @@ CASES: tuple[Case, ...] = (
         "hydra is set by isotrain itself",
     ),
     # What a run reads
+    Case(
+        (*("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),),
+        ("training.reinit_blocks=2", "optimizer steps freezing leaves", "block 1 untrained"),
+    ),
     Case(("source=local",), ("ISOTRAIN_DATA_DIR", "is not set; export", "source=demo")),
+    Case(
+        ("source=local",),
+        ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
+        {"ISOTRAIN_DATA_DIR": "{files}"},
+    ),
     Case(
         ("source=hub", "task=stsb"),
         ("mteb/stsbenchmark-sts is not in {files}", "source=local (ISOTRAIN_DATA_DIR)"),

@@ -34,10 +34,12 @@ TASKS = {  # score, pooled view, title
 MEASURES = {"isoscore_corrected": "IsoScore", "mean_cosine": "1 - mean cosine"}
 STAR = "mean_gor_0.3, fresh seeds"  # of CONFIRMED
 LAYERS = ("frozen_zca", "clip", "anti_clip", "spectral_temper", "zca_dense")
+LOSSES = ("gor", "istar", "uniformity", "visreg", "iso_grad", "zca_dense_gor")  # how names begin
 GROUPS = {  # color and mark
     "none": ("black", "o"),
     "layer, fixed or trained": ("C2", "s"),
     "isotropy loss": ("C0", "o"),
+    "isotropy loss, weight < 0": ("C5", "v"),
     "Muon": ("C4", "P"),
     "mean subtracted": ("C3", "^"),
     "mean subtracted, isotropy loss": ("C1", "D"),
@@ -79,7 +81,9 @@ def group(method: str) -> str:
         return {"mean": "mean subtracted", STAR: STAR}.get(method, "mean subtracted, isotropy loss")
     if method in LAYERS:
         return "layer, fixed or trained"
-    return {"none": "none", "muon": "Muon"}.get(method, "isotropy loss")
+    if method.startswith(LOSSES):
+        return "isotropy loss, weight < 0" if "_minus_" in method else "isotropy loss"
+    return {"none": "none", "muon": "Muon"}[method]
 
 
 def read(studies: Sequence[str]) -> pd.DataFrame:

@@ -241,7 +241,9 @@ def test_two_processes_train_as_one(small, tmp_path, case):
         if weights.is_floating_point() and not name.endswith(ZERO_GRADIENT):
             assert gap(weights, states[1][name], least) < most, name
     if case == "every path":
-        assert {name for name, said in two["speed"].items() if said != "taken"} == {"dropout"}
+        for result in results:
+            others = {name for name, said in result["speed"].items() if said != "taken"}
+            assert others == {"dropout"}
     if case == "select":
         for key in ("select", "selected_step", "n_candidates", "stopped_by_patience"):
             assert one[key] == two[key], key
