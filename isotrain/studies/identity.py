@@ -92,9 +92,9 @@ def of_earlier_keys(
 
     Where nothing is on record that computes what any of them would, each has one finished run of
     its task, method and seed which no other study and no search has, and the overrides are those of
-    `study.json`, if there is one. A record may lack keys or have more, but no key has another
-    value, except for the path of a class that has moved, where there is one record alone. If some
-    runs have none or several, all stay as they are.
+    `study.json`, if there is one. A record may lack keys or have more, but shared keys have equal
+    values (of a single record, except the path of a class that has moved). If some runs have no
+    such record or several, all stay as they are.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
@@ -120,14 +120,15 @@ def of_earlier_keys(
             key = record.id.task, record.id.arm, record.seed
             found.setdefault(key, []).append(record)
     own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
-    fit = [_fitting(job, records) for job, records in zip(jobs, own, strict=True)]
-    if any(len(records) != 1 for records in fit):
-        return jobs, "" if kept.runs else _of_other_settings(jobs, own, folder)
-    keys = dict[str, None]()
-    for job, (record,) in zip(jobs, fit, strict=True):
-        keys |= dict.fromkeys(_differing(_stored_keys(record), _planned_keys(job)))
-    told = f"these runs have other keys than the study has now: {', '.join(keys)}"
-    return [job._replace(id=one.id) for job, (one,) in zip(jobs, fit, strict=True)], told
+    keys, chosen = dict[str, None](), list[Job]()
+    for job, records in zip(jobs, own, strict=True):
+        fit = _fitting(job, records) if records else []
+        if len(fit) != 1:
+            return jobs, "" if kept.runs else _of_other_settings(jobs, own, folder)
+        ((record, differing),) = fit
+        keys |= dict.fromkeys(differing)
+        chosen.append(job._replace(id=record.id))
+    return chosen, f"these runs have other keys than the study has now: {', '.join(keys)}"
 
 
 def _of_other_settings(
@@ -362,16 +363,20 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]
     }
 
 
-def _fitting(job: Job, records: Sequence[Record]) -> list[Record]:
-    """The records without another value of a key; of one alone, classes may have moved."""
-    planned = _planned_keys(job)
-    moved = len(records) == 1
+def _fitting(job: Job, records: Sequence[Record]) -> list[tuple[Record, Mapping[str, str]]]:
+    """The records whose shared keys have the values of a run, each with the keys that differ.
 
-    def is_other(stored: Mapping[str, Any]) -> bool:
-        shared = (key for key in planned.keys() & stored.keys() if planned[key] != stored[key])
-        return any(not (moved and key.endswith("_target_")) for key in shared)
-
-    return [record for record in records if not is_other(_stored_keys(record))]
+    Of a single record, the path of a class (`_target_`) may have another value: the class moved.
+    """
+    planned, single = _planned_keys(job), len(records) == 1
+    found: list[tuple[Record, Mapping[str, str]]] = []
+    for record in records:
+        stored = _stored_keys(record)
+        differing = _differing(stored, planned)
+        shared = (key for key in differing if key in stored and key in planned)
+        if all(single and key.endswith("_target_") for key in shared):
+            found.append((record, differing))
+    return found
 
 
 def _few(texts: Sequence[str]) -> str:
