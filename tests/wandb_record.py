@@ -28,7 +28,10 @@ def newest(folder: Path, kind: str = "*run-*", n: int = 1) -> Path:
 
 
 def records(path: Path, kind: str = "") -> Iterator[Message]:
-    """The records of a file, or those of a kind: a LevelDB log of messages behind a header."""
+    """The records of a file, or those of a kind: a LevelDB log of messages behind a header.
+
+    Ends before a part that is not wholly written yet.
+    """
     content, place, parts = path.read_bytes(), HEAD, []
     while place + HEAD <= len(content):
         left = BLOCK - place % BLOCK
@@ -36,6 +39,8 @@ def records(path: Path, kind: str = "") -> Iterator[Message]:
             place += left
             continue
         _crc, length, part = struct.unpack("<IHB", content[place : place + HEAD])
+        if place + HEAD + length > len(content):
+            return
         parts.append(content[place + HEAD : place + HEAD + length])
         place += HEAD + length
         if part in (1, 4):  # whole, or the last part of one
