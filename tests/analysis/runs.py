@@ -16,9 +16,9 @@ from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 
 
-def tiny(kind="bert", width=16, n_blocks=2):
+def tiny(kind="bert", width=16, n_blocks=2, seed=0):
     """A random encoder in evaluation mode, the same each time: bert, gpt2 or distilbert."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     if kind == "bert":
         return build_tiny(width, n_blocks, 2).eval()
     tokenizer = build_tiny(8, 1, 1).tokenizer

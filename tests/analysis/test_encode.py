@@ -17,6 +17,7 @@ from isotrain.analysis.encode import (
     tokenise,
     whole_sentences,
 )
+from tests.analysis.runs import tiny
 
 SENTENCES = (
     "The old dog sees the cat.",
@@ -27,6 +28,11 @@ SENTENCES = (
     "Yes",
     "The pilot rescued the sailor by the sea.",
 )
+
+
+@pytest.fixture(scope="module")
+def tokens(encoder):
+    return tokenise(encoder.tokenizer, SENTENCES, 64)
 
 
 def every_token(tokens):
@@ -51,10 +57,12 @@ def worst(found_ND, wanted_ND):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_rows_are_those_of_each_sentence_alone(
-    kind, batch_size, tiny_encoder, tiny_gpt2, subject_of
-):
-    encoder = tiny_encoder() if kind == "bert" else tiny_gpt2
+def test_rows_are_those_of_each_sentence_alone(kind, batch_size, subject_of):
+    encoder = tiny(kind)
+    if kind == "gpt2":  # its norm behind the last block, taken twice, is another
+        with torch.no_grad():
+            encoder.model.ln_f.weight.mul_(3.0)
+            encoder.model.ln_f.bias.add_(1.0)
     tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
     assert len({len(ids) for ids in tokens.ids}) > 4  # so that there are pads
     spans = every_token(tokens)
@@ -66,18 +74,14 @@ def test_rows_are_those_of_each_sentence_alone(
             assert worst(rows_LND[layer, spans.sentence_N == i], wanted_TD) < 1e-5
 
 
-def test_chosen_layers_in_the_order_given(tiny_encoder, subject_of):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+def test_chosen_layers_in_the_order_given(encoder, tokens, subject_of):
     spans = whole_sentences(tokens)
     every_LND = encode_rows(subject_of(encoder), "all", tokens, spans)
     some_LND = encode_rows(subject_of(encoder), "some", tokens, spans, [2, 0])
     np.testing.assert_array_equal(some_LND, every_LND[[2, 0]])
 
 
-def test_spans_in_any_order_and_sentences_without_one(tiny_encoder, subject_of):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
+def test_spans_in_any_order_and_sentences_without_one(encoder, tokens, subject_of):
     spans = every_token(tokens)
     every_LND = np.array(encode_rows(subject_of(encoder), "all", tokens, spans))
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(spans.sentence_N % 3 != 1))
@@ -113,10 +117,8 @@ def counted(monkeypatch):
     return seen
 
 
-def test_a_stopped_attempt_goes_on_at_its_batch(tiny_encoder, subject_of, counted, monkeypatch):
+def test_a_stopped_attempt_goes_on_at_its_batch(encoder, tokens, subject_of, counted, monkeypatch):
     monkeypatch.setattr(encode, "FLUSH_S", -1.0)  # a note at each batch
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
     spans = every_token(tokens)
     whole_LND = np.array(encode_rows(subject_of(encoder, batch_size=2), "whole", tokens, spans))
     assert len(counted) == 4
@@ -135,10 +137,8 @@ def test_a_stopped_attempt_goes_on_at_its_batch(tiny_encoder, subject_of, counte
 
 @pytest.mark.parametrize("other", ["spans", "layers", "sentences"])
 def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
-    other, tiny_encoder, subject_of, counted
+    other, encoder, tokens, subject_of, counted
 ):
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
     spans = whole_sentences(tokens)
     encode_rows(subject_of(encoder), "rows", tokens, spans, [1])
     counted.clear()
@@ -155,7 +155,7 @@ def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
     np.testing.assert_array_equal(rows_LND, wanted_LND)
 
 
-def test_a_full_disk_is_told_before_a_row_is_written(tiny_encoder, subject_of, monkeypatch):
+def test_a_full_disk_is_told_before_a_row_is_written(encoder, tokens, subject_of, monkeypatch):
     """A write to a mapped file that has no place on disk would kill the process."""
     asked = []
 
@@ -164,8 +164,6 @@ def test_a_full_disk_is_told_before_a_row_is_written(tiny_encoder, subject_of, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("isotrain.analysis.encode.os.posix_fallocate", full)
-    encoder = tiny_encoder()
-    tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
     subject = subject_of(encoder)
     with pytest.raises(OSError, match=r"rows need .* MB in .*No space left .*output_dir=") as told:
         encode_rows(subject, "rows", tokens, whole_sentences(tokens))

@@ -49,8 +49,8 @@ MEASURED = {}
 
 
 @pytest.fixture
-def subject(subject_of, tiny_encoder, data_dir):
-    return subject_of(tiny_encoder(), LocalSource(str(data_dir)))
+def subject(subject_of, encoder, data_dir):
+    return subject_of(encoder, LocalSource(str(data_dir)))
 
 
 @pytest.fixture(params=NAMES)

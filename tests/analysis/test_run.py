@@ -13,11 +13,13 @@ from isotrain.analysis import weights as weights_module
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
+from isotrain.config.command import ANALYZE, check_command
 from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.demo_generator import DemoSource
+from tests.analysis.runs import tiny
 from tests.analysis.toy import N_SENTENCES, Toy
 from tests.stopped_runs import save_weights
 
@@ -31,12 +33,14 @@ def toy():
 
 
 @pytest.fixture
-def cfg_of(composed_analysis, tiny_analysis):
+def cfg_of(tmp_path):
     """The configuration of the toy on the tiny encoder, with other keys and published figures."""
+    small = ("encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "device=cpu")
 
     def compose(*overrides, published=(), **arguments):
-        own = [text for text in tiny_analysis if not text.startswith("analysis.")]
-        cfg = composed_analysis(*own, *overrides)
+        given = (*small, f"output_dir={tmp_path / 'out'}", *overrides)
+        cfg, mistakes = check_command(given, root=ANALYZE)
+        assert mistakes == []
         with open_dict(cfg):
             cfg.analysis = {"_target_": "tests.analysis.toy.Toy", "published": list(published)}
             cfg.analysis.update(arguments)
@@ -183,7 +187,7 @@ def test_the_device_is_that_which_is_there(monkeypatch):
 
 
 @pytest.fixture
-def finished_run(cfg_of, tmp_path, tiny_encoder):
+def finished_run(cfg_of, tmp_path):
     """`finished_run(seed, …)`: a run folder whose encoder was drawn with seed, then trained.
 
     Weights are scaled: a sum added to all of them would be a mean that the norms subtract again,
@@ -193,7 +197,7 @@ def finished_run(cfg_of, tmp_path, tiny_encoder):
     def write(seed=5, name="run", init_from=None, reinit_blocks=0, scale=1.5):
         folder = tmp_path / name
         folder.mkdir()
-        encoder = tiny_encoder(seed=99)
+        encoder = tiny(seed=99)
         state = {f"{ENCODER}{key}": value * scale for key, value in encoder.state_dict().items()}
         config = {
             "seed": seed,
@@ -239,17 +243,15 @@ def test_a_run_that_started_from_other_weights_is_not_judged(cfg_of, finished_ru
     nothing_written(cfg, f"started with {other}; use check=null")
 
 
-def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(
-    cfg_of, finished_run, tiny_encoder
-):
+def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(cfg_of, finished_run):
     run = finished_run(seed=5)
     folder, _ = analyze(cfg_of(f"from_run={run}", "seed=1"))
     assert read_result(folder)["parts"] == [
         [weights, part] for weights in ("before", "after") for part in ("first", "second")
     ]
     found = arrays_of(folder)
-    np.testing.assert_allclose(found["before"], states_of(tiny_encoder(seed=5)), atol=1e-5)
-    trained = tiny_encoder(seed=99)
+    np.testing.assert_allclose(found["before"], states_of(tiny(seed=5)), atol=1e-5)
+    trained = tiny(seed=99)
     trained.load_state_dict({k: v * 1.5 for k, v in trained.state_dict().items()})
     np.testing.assert_allclose(found["after"], states_of(trained), atol=1e-5)
     assert np.abs(found["after"] - found["before"]).max() > 0.1
@@ -259,13 +261,13 @@ def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(
     assert "| after " in text
 
 
-def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run, tiny_encoder):
-    encoder = tiny_encoder(seed=5)
+def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run):
+    encoder = tiny(seed=5)
     with own_draws(5, "reinit_blocks"):
         reinit_blocks(encoder, 1)
     folder, _ = analyze(cfg_of(f"from_run={finished_run(seed=5, reinit_blocks=1)}"))
     np.testing.assert_allclose(arrays_of(folder)["before"], states_of(encoder), atol=1e-5)
-    plain = states_of(tiny_encoder(seed=5))
+    plain = states_of(tiny(seed=5))
     assert np.abs(arrays_of(folder)["before"] - plain).max() > 1e-3
 
 
@@ -311,7 +313,6 @@ def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_r
         analyze(cfg_of(f"from_run={finished_run()}"))
 
 
-def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, tiny_encoder):
+def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, encoder):
     assert not first_encoder(cfg_of("device=cpu"), None).training
-    encoder = tiny_encoder()
     assert [*each_weights(encoder, None)] == [("as given", encoder)]

@@ -24,7 +24,7 @@ from isotrain.analysis.selection import draw_sentences
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import LocalSource
-from tests.analysis.runs import Rows, minilm, rows_of
+from tests.analysis.runs import Rows, minilm, rows_of, tiny
 
 PEOPLE = ("doctor", "lawyer", "king", "pilot", "farmer", "actor")
 PLACES = ("in the garden", "at the store", "by the sea")
@@ -37,11 +37,11 @@ SMALL = {"corpus": "rte", "splits": ["train"], "words": ["doctor", "the", "xyz",
 
 
 @pytest.fixture
-def measured(tiny_encoder, subject_of):
+def measured(encoder, subject_of):
     """`measured(texts, …)`: records of both parts, by kind."""
 
-    def measure(texts=TEXTS, encoder=None, **arguments):
-        subject = subject_of(encoder or tiny_encoder(), Rows(train=rows_of(texts)))
+    def measure(texts=TEXTS, encoder=encoder, **arguments):
+        subject = subject_of(encoder, Rows(train=rows_of(texts)))
         parts = Contextuality(**{**SMALL, **arguments}).parts(subject)
         records = [record for part in parts for record in part.measure().records]
         for file in subject.folder.iterdir():
@@ -75,9 +75,9 @@ def tokens_of(encoder, texts):
 
 
 @pytest.fixture(scope="module")
-def slow(tiny_encoder):
+def slow(encoder):
     """Measures of layer 1, one pair of rows at a time, with all words of the texts."""
-    rows = [row[1:] for row in tokens_of(tiny_encoder(), TEXTS) if row[0] == 1]
+    rows = [row[1:] for row in tokens_of(encoder, TEXTS) if row[0] == 1]
     cone = np.mean([cosine(a[2], b[2]) for a, b in itertools.combinations(rows, 2) if a[0] != b[0]])
     own = {}
     for word in {row[1] for row in rows}:
@@ -125,13 +125,13 @@ def test_a_chosen_word_against_loops(measured, slow):
     assert {r["word"] for r in records} == {"doctor", "the", "garden"}
 
 
-def test_explained_variance_of_words_that_occur_five_times(measured, tiny_encoder):
+def test_explained_variance_of_words_that_occur_five_times(measured, encoder):
     """Nothing is drawn then: the share of the first singular value of each word's five rows."""
     texts = [" ".join(PEOPLE[k:] + PEOPLE[:k]) for k in range(5)]
-    found = measured(texts, encoder=tiny_encoder(), words=["king"])
+    found = measured(texts, words=["king"])
     for layer in range(3):
         own = {}
-        for at, _, piece, row_D in tokens_of(tiny_encoder(), texts):
+        for at, _, piece, row_D in tokens_of(encoder, texts):
             if at == layer:
                 own.setdefault(piece, []).append(row_D)
         squares = [np.linalg.svd(np.stack(rows), compute_uv=False) ** 2 for rows in own.values()]
@@ -184,9 +184,9 @@ def test_repeated_sentences_raise_nothing(measured):
     assert same(once["word"], thrice["word"])
 
 
-def test_neither_cls_nor_sep_is_measured(measured, tiny_encoder):
+def test_neither_cls_nor_sep_is_measured(measured):
     """CLS and SEP of all sentences are alike, and would be the commonest words."""
-    encoder = tiny_encoder()
+    encoder = tiny()
     plain = measured(encoder=encoder)
     with torch.no_grad():
         table = encoder.model.embeddings.word_embeddings.weight
@@ -242,7 +242,7 @@ def test_errors_of_adjusted_measures_leave_out_a_sentence_of_the_difference(meas
     assert record["n_intra"] == len(TEXTS)
 
 
-def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_encoder):
+def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, encoder):
     """A sentence has one number in both, so that leaving it out moves both figures."""
     samples, numbers = [], []
 
@@ -257,7 +257,7 @@ def test_a_word_and_the_cloud_share_their_sentences(measured, monkeypatch, tiny_
     monkeypatch.setattr(contextuality, "draw_sentences", drawn)
     monkeypatch.setattr(measures, "occurrences", of_word)
     measured(words=["garden"])
-    garden = tiny_encoder().tokenizer.convert_tokens_to_ids("garden")
+    garden = encoder.tokenizer.convert_tokens_to_ids("garden")
     has_it = [i for i, ids in enumerate(samples[0].tokens.ids) if garden in ids]
     assert sorted(numbers[0].tolist()) == has_it
     assert 0 < len(has_it) < len(TEXTS)

@@ -11,7 +11,7 @@ from isotrain.analysis.data_scale.examples import (
     unseen_shares,
 )
 from isotrain.analysis.data_scale.measure import Features, encoded, spans_of
-from isotrain.analysis.encode import tokenise
+from isotrain.analysis.encode import hidden_states, tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
 from tests.analysis.runs import Rows
@@ -103,15 +103,14 @@ def test_features_of_pairs_and_neighbours():
     assert vectors.tolist() == [[1, -2], [3, 5]]  # it was read, not changed
 
 
-def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, tiny_encoder, subject_of):
-    encoder = tiny_encoder()
+def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, encoder, subject_of):
     found = tagged(0)
     subject = subject_of(encoder, batch_size=2)
     own = encoded(subject, "words", found, layer=1)
     for row in range(10):
         text, start, stop = found.text_V[row], found.start_V[row], found.stop_V[row]
         batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
-        states = _states(encoder, batch.ids[0])[1][0]
+        states = hidden_states(subject, batch.ids)[1][0]
         of_word = [
             state
             for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
@@ -124,15 +123,7 @@ def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, tiny_encod
     assert (own.n_cut, own.n_absent) == (0, 0)
 
 
-def _states(encoder, ids):
-    from isotrain.analysis.encode import padded
-
-    with torch.no_grad():
-        return encoder(padded([ids], 0), {}).hidden_states
-
-
-def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, tiny_encoder):
-    tokenizer = tiny_encoder().tokenizer
+def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, tokenizer):
     found = tagged(0)
     for length in (64, 5):
         tokens = tokenise(tokenizer, found.texts, length)
@@ -145,13 +136,13 @@ def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, ti
         assert sorted(place_V[place_V != NOWHERE]) == list(range(len(spans)))
 
 
-def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tiny_encoder, subject_of):
+def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer, subject_of):
     source = Rows(
         train=[{"sentence": NOTHING, "label": 0}, {"sentence": "dog \u4e2d\u56fd", "label": 1}],
         dev=[{"sentence": "dog", "label": 0}],
     )
     found = sentence_examples(source, "sst2", 10, 10, 0)
-    vectors = random_vectors(tiny_encoder().tokenizer, 8, 0, "tiny")
+    vectors = random_vectors(tokenizer, 8, 0, "tiny")
     own = encoded(subject_of(vectors), "rows", found, layer=0)
     (empty,) = (n for n in range(3) if found.texts[found.vector_NJ[n, 0]] == NOTHING)
     assert own.features(torch.tensor([empty])).tolist() == [[0.0] * 8]
