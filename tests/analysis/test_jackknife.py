@@ -1,11 +1,9 @@
 """Mean cosines over pairs, against loops; their errors, against leaving out and against draws."""
 
-import itertools
 import math
 
 import pytest
 import torch
-from torch.nn.functional import cosine_similarity
 
 from isotrain.analysis.jackknife import (
     anisotropy,
@@ -14,6 +12,7 @@ from isotrain.analysis.jackknife import (
     occurrences,
     self_similarity,
 )
+from tests.slow_cosines import mean_of_pairs, means_within
 
 
 def cloud(n_sentences=9, seed=0, width=5):
@@ -26,17 +25,12 @@ def cloud(n_sentences=9, seed=0, width=5):
     return rows_ND.double()[shuffled], 10 * sentences_N[shuffled] - 7
 
 
-def mean_cosine_of_pairs(x_ND, may_pair):
-    pairs = [(i, j) for i, j in itertools.combinations(range(len(x_ND)), 2) if may_pair(i, j)]
-    return sum(cosine_similarity(x_ND[i], x_ND[j], dim=0).item() for i, j in pairs) / len(pairs)
-
-
 def slow_anisotropy(x_ND, sentences_N):
-    return mean_cosine_of_pairs(x_ND, lambda i, j: sentences_N[i] != sentences_N[j])
+    return mean_of_pairs(x_ND, lambda i, j: sentences_N[i] != sentences_N[j])
 
 
 def slow_occurrences(x_ND, sentences_N):
-    return mean_cosine_of_pairs(x_ND, lambda i, j: True)
+    return mean_of_pairs(x_ND)
 
 
 def slow_error(measure, x_ND, sentences_N):
@@ -54,13 +48,8 @@ def jackknife(left_out):
 
 def slow_of_words(x_ND, words_N, chosen):
     """Mean over the chosen words that have two rows of the mean cosine of their pairs."""
-    found = []
-    for word in chosen:
-        at = [i for i in range(len(x_ND)) if words_N[i] == word]
-        pairs = [*itertools.combinations(at, 2)]
-        if pairs:
-            cosines = [cosine_similarity(x_ND[i], x_ND[j], dim=0).item() for i, j in pairs]
-            found.append(sum(cosines) / len(pairs))
+    own_N = torch.isin(words_N, torch.tensor(chosen))
+    found = means_within(x_ND[own_N], words_N[own_N])
     return sum(found) / len(found)
 
 
