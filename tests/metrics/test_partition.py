@@ -1,4 +1,4 @@
-"""Partition isotropy I(W) against the literal published computation and SciPy's logsumexp."""
+"""Partition isotropy I(W) against the published computation and SciPy's logsumexp."""
 
 import math
 
@@ -15,18 +15,6 @@ def cloud(n, d, seed=0, mean=0.0, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
     scale_D = scale * (1.0 + torch.arange(d, dtype=torch.float64)) / d
     return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
-
-
-def literal(x, directions):
-    """Rajaee and Pilehvar's loop: F per direction, then min over max, not in log space."""
-    values = []
-    for j in range(directions.shape[1]):
-        total = 0.0
-        for row in x:
-            pairs = zip(row.tolist(), directions[:, j].tolist(), strict=True)
-            total += math.exp(sum(a * b for a, b in pairs))
-        values.append(total)
-    return math.log(min(values) / max(values))
 
 
 def in_log_space(x):

@@ -195,19 +195,3 @@ def test_window_and_line_of_a_noisy_spectrum(n, d, first, last):
     points = x.numpy() - x.numpy().mean(axis=0)
     value = np.linalg.svd(points, compute_uv=False) ** 2
     assert alpha_req(x).item() == pytest.approx(line(value, first, last), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("x", "rank"),
-    [
-        (cloud(3, 9), 2),
-        (cloud(30, 2), 2),
-        (cloud(2, 9), 1),
-        (torch.full((9, 4), -16_000.3, dtype=torch.float64), 0),
-        (cloud(3, 9).repeat(4, 1), 2),
-    ],
-    ids=["N=3", "D=2", "N=2", "constant", "duplicates"],
-)
-def test_a_line_needs_three_points(x, rank):
-    with pytest.raises(ValueError, match=f"at least 3 eigenvalues.*got {rank}; measure more"):
-        alpha_req(x)
