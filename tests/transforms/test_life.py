@@ -55,16 +55,6 @@ def states_equal(a, b):
 
 
 @every_map
-@pytest.mark.parametrize("stats", ["batch", "queue"])
-def test_training_takes_the_batch_alone_or_with_the_queue(kind, stats):
-    old, new = cloud(20, seed=1), cloud(12, seed=2, mean=1.0)
-    layer = kind(24, stats=stats).double()
-    layer.observe(old)
-    known = torch.cat([layer.queue.rows(), new]) if stats == "queue" else new
-    torch.testing.assert_close(layer(new), kind(24, stats="batch").double()(known)[-12:])
-
-
-@every_map
 def test_frozen_statistics_are_those_of_the_whole_queue_or_of_given_embeddings(kind):
     parts = [cloud(16, seed=s, mean=s / 2) for s in range(4)]  # means drift between batches
     layer, fitted = (kind(24, queue_rows=512).double() for _ in range(2))
@@ -84,8 +74,7 @@ def test_frozen_statistics_are_those_of_the_whole_queue_or_of_given_embeddings(k
 def test_an_encoder_trains_through_it_and_copies_keep_all(kind, stats):
     torch.manual_seed(0)
     encoder = torch.nn.Linear(24, 24)
-    layer, twin = (kind(24, stats=stats, queue_rows=512) for _ in range(2))
-    shapes = {name: value.shape for name, value in layer.state_dict().items()}
+    layer = kind(24, stats=stats, queue_rows=512)
     optimizer = torch.optim.SGD([*encoder.parameters(), *layer.parameters()], lr=1e-3)
     x, losses = cloud(64, dtype=torch.float32), []
     for _ in range(20):
@@ -98,9 +87,7 @@ def test_an_encoder_trains_through_it_and_copies_keep_all(kind, stats):
         losses.append(loss.item())
     assert losses[-1] < losses[0]
     layer.fit()
-    assert shapes == {name: value.shape for name, value in layer.state_dict().items()}
-    twin.load_state_dict(layer.state_dict())
-    for other in (twin, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         for training in (True, False):
             expected = layer.train(training)(x)
             assert bool(expected.isfinite().all())
