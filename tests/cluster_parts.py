@@ -1,4 +1,4 @@
-"""Cluster PCA of flat options: which of its parts an option belongs to, for tests that vary them.
+"""Cluster PCA of flat options: which of its parts an option belongs to; and its slow reference.
 
 `n_clipped` and `protect=True` ask for protected directions, `keep_scale` for the scale.
 """
@@ -6,6 +6,9 @@
 from inspect import signature
 from typing import Any
 
+import numpy as np
+import torch
+from sklearn.decomposition import PCA
 from torch import Tensor
 
 from isotrain.geometry.assignment import Anchors, Assignment, fit_anchors
@@ -56,3 +59,27 @@ def anchors_with(x: Tensor, n_clusters: int, method: str, **options: Any) -> tup
     """`fit_anchors`, with ten rounds and softness 1 unless they are given."""
     own = {"softness": 1.0, "n_iterations": 10} | taken(options, Assignment)
     return fit_anchors(x, n_clusters, Assignment(method, **own), **options)
+
+
+def by_scikit_learn(
+    x: Tensor, assignment: Tensor, n_components: int, rho: float = 1.0, min_rows: int = 1
+) -> Tensor:
+    """Rajaee and Pilehvar 2021, cluster by cluster in float64, with the rules that it lacks.
+
+    A cluster of n rows loses rho·(n − 1) directions at most and keeps one, so that it is never
+    zeroed; one of fewer than `min_rows` rows, or of equal rows, takes the mean and the directions
+    of all rows.
+    """
+    points, owner = x.double().numpy(), assignment.numpy()
+    y = np.empty_like(points)
+    for c in np.unique(owner):
+        own_N = owner == c
+        borrows = own_N.sum() < min_rows or len(np.unique(points[own_N], axis=0)) < 2
+        cloud = points if borrows else points[own_N]
+        centred = cloud - cloud.mean(axis=0)
+        rank = np.linalg.matrix_rank(centred)
+        k = min(n_components, int(rho * (len(cloud) - 1) + 1e-9), rank - 1)
+        v = PCA(k, svd_solver="full").fit(cloud).components_ if k > 0 else centred[:0]
+        z = points[own_N] - cloud.mean(axis=0)
+        y[own_N] = z - z @ v.T @ v
+    return torch.from_numpy(y)

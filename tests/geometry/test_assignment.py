@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 from isotrain.geometry.assignment import memberships, nearest
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from tests.clouds import seeded
-from tests.cluster_parts import anchors_with, fit_with, layer_with
+from tests.cluster_parts import anchors_with, by_scikit_learn, fit_with, layer_with
 
 light = settings(max_examples=15)
 over_ways = pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
@@ -154,11 +154,5 @@ def test_the_known_cluster_of_a_fitted_row_is_the_one_found_again(assign):
     stats = fit_with(x, 4, 2, assign=assign, generator=seeded(0))
     known = apply_cluster_pca(x, stats, stats.assignment_N)
     torch.testing.assert_close(apply_cluster_pca(x, stats), known, atol=1e-10, rtol=0)
-    loop = torch.empty_like(x)
-    for c in range(4):  # statistics are those of the rows of the cluster
-        rows = x[stats.assignment_N == c]
-        centred = rows - rows.mean(dim=0)
-        top = np.linalg.svd(centred.numpy(), full_matrices=False)[2][:2]
-        kept = torch.from_numpy(np.eye(6) - top.T @ top)
-        loop[stats.assignment_N == c] = centred @ kept
-    torch.testing.assert_close(known, loop, atol=1e-9, rtol=0)
+    expected = by_scikit_learn(x, stats.assignment_N, 2)
+    torch.testing.assert_close(known, expected, atol=1e-9, rtol=0)

@@ -10,14 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.decomposition import PCA
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.transforms.cluster_pca import ClusterPCA
 from tests.clouds import correlated as cloud
 from tests.clouds import normal, seeded
-from tests.cluster_parts import fit_with
+from tests.cluster_parts import by_scikit_learn, fit_with
 
 
 def blobs(n, d, k, seed=0):
@@ -35,18 +34,6 @@ def all_but_the_top(x, r):
     """Mu and Viswanath 2018 with NumPy's SVD."""
     centred, top = x - x.mean(dim=0), top_of(x, r)
     return centred - centred @ top @ top.T
-
-
-def per_cluster_reference(x, owner_N, r, rho):
-    """Rajaee and Pilehvar 2021: PCA in every cluster, with the stated cap."""
-    out = np.empty(x.shape)
-    for c in owner_N.unique():
-        rows = x[owner_N == c].numpy()
-        k = min(r, math.floor(rho * (len(rows) - 1)))
-        model = PCA(n_components=max(k, 1), svd_solver="full").fit(rows)
-        centred, top = rows - model.mean_, model.components_[:k]
-        out[owner_N == c] = centred - centred @ top.T @ top
-    return torch.from_numpy(out)
 
 
 def n_removed(stats_or_layer):
@@ -79,7 +66,7 @@ def test_clusters_equal_scikit_learns_pca_on_the_same_assignment(make, n, d, k, 
     x = make(n, d, k, seed=seed)
     layer = ClusterPCA(d, n_clusters=k, n_components=r, stats="batch", seed=seed)
     found = kmeans(x, k, generator=seeded(seed), n_iterations=3)
-    expected = per_cluster_reference(x, found.assignment_N, r, rho=0.25)
+    expected = by_scikit_learn(x, found.assignment_N, r, rho=0.25)
     torch.testing.assert_close(layer(x), expected, atol=1e-8, rtol=0)
     assert layer.counters["directions_removed"].item() == pytest.approx(k * r)
 

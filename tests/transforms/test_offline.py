@@ -1,18 +1,16 @@
 """Cluster-based isotropy as published, offline: 27 clusters, 12 directions each, no training.
 
-Rajaee and Pilehvar 2021. The reference goes over the clusters of the same assignment, and takes
-scikit-learn's PCA. N rows, D dimensions, K clusters, R directions.
+Rajaee and Pilehvar 2021. N rows, D dimensions, K clusters, R directions.
 """
 
 import numpy as np
 import pytest
 import torch
-from sklearn.decomposition import PCA
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import nearest_centroid
 from isotrain.geometry.linalg import EXACT_BELOW
-from tests.cluster_parts import fit_with, layer_with
+from tests.cluster_parts import by_scikit_learn, fit_with, layer_with
 
 K, R = 27, 12
 SHAPES = [(4096, 96), (1500, 256)]
@@ -34,26 +32,6 @@ def gaussian(n, d):
     generator = torch.Generator().manual_seed(1)
     scale_D = torch.linspace(3.0, 0.2, d, dtype=torch.float64)
     return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + 1.0
-
-
-def reference(x, assignment, min_rows=1):
-    """The loop over clusters in float64, with the two rules that the published method lacks.
-
-    A cluster keeps one direction, so that it is never zeroed; one of fewer than `min_rows` rows,
-    or of equal rows, takes the mean and the directions of all rows.
-    """
-    x, assignment = x.double().numpy(), assignment.numpy()
-    y = np.empty_like(x)
-    for c in np.unique(assignment):
-        own_N = assignment == c
-        borrows = own_N.sum() < min_rows or len(np.unique(x[own_N], axis=0)) < 2
-        cloud = x if borrows else x[own_N]
-        centred = cloud - cloud.mean(axis=0)
-        k = min(R, np.linalg.matrix_rank(centred) - 1)
-        v = PCA(k, svd_solver="full").fit(cloud).components_ if k > 0 else centred[:0]
-        z = x[own_N] - cloud.mean(axis=0)
-        y[own_N] = z - z @ v.T @ v
-    return torch.from_numpy(y)
 
 
 def fit(x, **options):
@@ -78,11 +56,11 @@ def test_equals_scikit_learn_cluster_by_cluster(rows, n, d):
     stats = fit(x, exact=True)
     assert stats.direction_KDR.shape == (K, d, R)
     found = apply_cluster_pca(x, stats, stats.assignment_N)
-    assert largest_error(found, reference(x, stats.assignment_N)) < 1e-8
+    assert largest_error(found, by_scikit_learn(x, stats.assignment_N, R)) < 1e-8
     single = fit(x.float(), exact=True)
     found = apply_cluster_pca(x.float(), single, single.assignment_N)
     assert found.dtype == torch.float32
-    assert relative_error(found, reference(x.float(), single.assignment_N)) < 1e-5
+    assert relative_error(found, by_scikit_learn(x.float(), single.assignment_N, R)) < 1e-5
 
 
 def test_clusters_of_every_size_are_covered():
@@ -98,7 +76,7 @@ def test_the_iterated_directions_of_a_training_step_are_near(rows, n):
     x = rows(n, 256)
     stats = fit(x)
     found = apply_cluster_pca(x, stats, stats.assignment_N)
-    expected = reference(x, stats.assignment_N)
+    expected = by_scikit_learn(x, stats.assignment_N, R)
     assert 1e-6 < relative_error(found, expected) < 2e-3  # above: it is another calculation
     energy = expected.square().sum().item()
     assert found.square().sum().item() == pytest.approx(energy, rel=1e-6)
@@ -113,7 +91,7 @@ def test_clusters_of_one_two_and_equal_rows():
     init_KD = torch.stack([x[own_N == c].mean(dim=0) for c in range(4)])
     stats = fit_with(x, 4, R, rho=1.0, min_rows=1, init=init_KD, exact=True)
     assert torch.equal(stats.assignment_N, own_N)
-    found, expected = apply_cluster_pca(x, stats, own_N), reference(x, own_N)
+    found, expected = apply_cluster_pca(x, stats, own_N), by_scikit_learn(x, own_N, R)
     assert largest_error(found, expected) < 1e-8
     assert bool((found[400:].norm(dim=1) > 0.1).all())  # none is zeroed
     assert stats.counters["rows_borrowed"].item() == 4
@@ -129,5 +107,5 @@ def test_the_layer_offline(dtype):
     own_N = nearest_centroid(x, layer.anchor_KD)
     assert len(own_N.unique()) == K
     assert int(torch.bincount(own_N).max()) > EXACT_BELOW
-    expected = reference(x, own_N, min_rows=4)
+    expected = by_scikit_learn(x, own_N, R, min_rows=4)
     assert relative_error(found, expected) < (1e-5 if dtype == torch.float32 else 1e-9)
