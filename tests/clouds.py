@@ -41,6 +41,15 @@ def islands(n, d, n_groups, seed=0, mean=0.5, n_islands=3, noise=1.0):
     return (x + island_KD[cluster_N] if n_islands else x), groups, cluster_N
 
 
+def blobs(n, d, k, seed=0, apart=4.0):
+    """Embeddings about one of k centres each, and the number of its centre."""
+    generator = seeded(seed)
+    centre_KD = apart * torch.randn(k, d, generator=generator, dtype=torch.float64)
+    owner_N = torch.randint(k, (n,), generator=generator)
+    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return centre_KD[owner_N] + noise_ND, owner_N
+
+
 def normal(*shape: int, seed: int = 0, mean: float = 0.3, dtype=torch.float64) -> Tensor:
     """Normal coordinates about `mean`; draws are in float64 whatever the type."""
     return (torch.randn(*shape, generator=seeded(seed), dtype=torch.float64) + mean).to(dtype)

@@ -12,15 +12,7 @@ from isotrain.geometry.clusters import (
     choose_clusters,
     silhouette_values,
 )
-from tests.clouds import cloud
-
-
-def blobs(n, d, k, seed=0, apart=4.0):
-    generator = torch.Generator().manual_seed(seed)
-    centre_KD = torch.randn(k, d, generator=generator, dtype=torch.float64) * apart
-    label_N = torch.randint(k, (n,), generator=generator)
-    noise_ND = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return centre_KD[label_N] + noise_ND, label_N
+from tests.clouds import blobs, cloud, seeded
 
 
 @pytest.mark.parametrize("k", [2, 3, 7, 12])
@@ -45,7 +37,7 @@ def test_the_choice_is_that_of_scikit_learn(seed):
 
 
 def test_one_cluster_below_the_threshold():
-    x = torch.randn(200, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = cloud(200, 32)
     assert choose_clusters(x).n_clusters == 1  # silhouettes of noise are about 0.03
     assert choose_clusters(x, threshold=0.0).n_clusters > 1
     parted, _ = blobs(200, 8, 3)
@@ -77,7 +69,7 @@ def test_repeated_rows_make_no_empty_cluster():
 
 
 def test_centred_rows():
-    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = cloud(20, 3, seed=1)
     torch.testing.assert_close(centre_rows(x + 16_000.0), x - x.mean(dim=0), atol=1e-11, rtol=0)
     assert not bool(centre_rows(torch.full((7, 2), -1234.567)).any())
     # (±a, and their mean): rounding must not give the mean a direction.
@@ -86,7 +78,7 @@ def test_centred_rows():
 
 
 def labels_of(n, c, seed=0):
-    labels = torch.randint(0, c, (n,), generator=torch.Generator().manual_seed(seed))
+    labels = torch.randint(0, c, (n,), generator=seeded(seed))
     labels[:2] = torch.tensor([0, c - 1])
     return labels
 

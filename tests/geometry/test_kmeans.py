@@ -17,16 +17,9 @@ from isotrain.geometry.kmeans import (
     spherical_kmeans,
 )
 from tests import clouds
-from tests.clouds import light, seeded
+from tests.clouds import blobs, light, seeded
 
 normal = partial(clouds.normal, mean=0.0)
-
-
-def blobs(n, d, k, seed=0, spread=0.5, dtype=torch.float64):
-    generator = seeded(seed)
-    centre_KD = 5.0 * torch.randn(k, d, generator=generator, dtype=dtype)
-    owner_N = torch.randint(0, k, (n,), generator=generator)
-    return centre_KD[owner_N] + spread * torch.randn(n, d, generator=generator, dtype=dtype)
 
 
 def inertia(x, centroid, assignment):
@@ -48,7 +41,7 @@ def test_equals_scikit_learn_from_the_same_start(n, d, k, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_plus_plus_start_is_near_scikit_learns_best_of_ten(seed):
-    x = blobs(400, 8, 4, seed=seed, spread=1.0)
+    x, _ = blobs(400, 8, 4, seed)
     best = min(
         inertia(x, found.centroid_KD, found.assignment_N)
         for found in (kmeans(x, 4, generator=seeded(s)) for s in range(10))
@@ -75,7 +68,7 @@ def test_result_is_consistent_for_any_shape(n, d, k, seed):
 
 @pytest.mark.parametrize("mean", [1e2, 1e4])
 def test_a_far_off_mean_in_float32_equals_float64(mean):
-    x = blobs(300, 16, 4, seed=7, spread=1.0, dtype=torch.float32) + mean
+    x = blobs(300, 16, 4, seed=7)[0].float() + mean
     init = x[[0, 1, 2, 3]]
     single = kmeans(x, 4, init=init, n_iterations=50)
     double = kmeans(x.double(), 4, init=init.double(), n_iterations=50)
