@@ -67,6 +67,12 @@ def subject_on(encoder, source, folder, seed=0, batch_size=8, max_length=64):
     return Subject(encoder, source, seed, batch_size, max_length, folder, lambda text: None)
 
 
+def pieces_of(tokenizer, tokens, spans):
+    """The pieces of each span."""
+    at = zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    return [tokenizer.convert_ids_to_tokens(tokens.ids[i][start:stop]) for i, start, stop in at]
+
+
 def outcome_of(analysis, subject, weights=("as given",)):
     """All that the parts of an analysis find, as if of each of some weights."""
     records, arrays = [], {}

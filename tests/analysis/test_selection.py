@@ -6,6 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from isotrain.analysis.encode import tokenise
 from isotrain.analysis.selection import Units, draw_occurrences, draw_sentences
+from tests.analysis.runs import pieces_of
 
 TEXTS = [f"The old doctor number {k} called the lawyer, xyz." for k in range(40)]
 
@@ -62,13 +63,6 @@ def drawn(tokenizer, texts=TEXTS, unit="piece", seed=0, max_rows=100):
     return draw_sentences(texts, Units(tokenizer, unit, False), 64, seed, max_rows)
 
 
-def read(tokenizer, tokens, spans):
-    return [
-        " ".join(tokenizer.convert_ids_to_tokens(tokens.ids[i][start:stop]))
-        for i, start, stop in zip(*spans, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("unit", ["piece", "word"])
 def test_whole_sentences_until_the_rows_are_full(tokenizer, unit):
     sample = drawn(tokenizer, unit=unit)
@@ -97,8 +91,8 @@ def test_occurrences_of_words_each_as_often_as_it_stands(tokenizer):
     assert {word: len(spans) for word, spans in places.items()} == {
         "doctor": 43, "xyz": 40, "melon": 0, "garden": 0,
     }  # fmt: skip
-    assert set(read(tokenizer, tokens, places["doctor"])) == {"doctor"}
-    assert set(read(tokenizer, tokens, places["xyz"])) == {"x ##y ##z"}
+    assert pieces_of(tokenizer, tokens, places["doctor"]) == [["doctor"]] * 43
+    assert pieces_of(tokenizer, tokens, places["xyz"]) == [["x", "##y", "##z"]] * 40
     assert len(tokens.ids) == 42  # sentences without one of the words are not kept
     capped = draw_occurrences(texts, units, 64, 0, words, 7)[1]
     assert [len(spans) for spans in capped.values()] == [7, 7, 0, 0]

@@ -24,7 +24,7 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource, load_split
 from isotrain.tasks.rte import RTE
 from isotrain.training.data import collate
-from tests.analysis.runs import records_of, subject_on, tiny
+from tests.analysis.runs import pieces_of, records_of, subject_on, tiny
 
 
 @pytest.fixture
@@ -172,11 +172,7 @@ def test_rows_that_are_equal_count_once_in_isotropy_in_every_form(subject, data_
 def test_the_target_words_of_wic_are_its_rows(subject, form):
     whole = subject._replace(max_length=200)
     examples = read_examples(whole, "wic", form, "cls", None, None)  # cls is of sentences
-    tokens, spans = examples.tokens, examples.spans
-    found = [
-        subject.encoder.tokenizer.convert_ids_to_tokens(tokens.ids[i][a:b])
-        for i, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
-    ]
+    found = pieces_of(subject.encoder.tokenizer, examples.tokens, examples.spans)
     assert found == [["bank"]] * 2 * (96 + 32 + 32)
     assert examples.place["dev"].tolist() == [[2 * k, 2 * k + 1] for k in range(96, 128)]
     cut = read_examples(subject._replace(max_length=12), "wic", form, "mean", None, None)

@@ -13,7 +13,7 @@ from isotrain.analysis.tails.analysis import Tails
 from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
-from tests.analysis.runs import subject_on
+from tests.analysis.runs import pieces_of, subject_on
 
 
 def brute_force(cosine, same):
@@ -50,18 +50,11 @@ def row(first, second, at1, at2, length=4):
     }
 
 
-def texts_of(tokens, spans, tokenizer):
-    return [
-        tokenizer.convert_ids_to_tokens(tokens.ids[i][a:b])
-        for i, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_a_target_stands_where_its_characters_are_not_where_the_word_is_first(encoder, form):
     text = "The bank by the bank."
     found = find_targets([row(text, text, 16, 4)], encoder.tokenizer, 32, form)
-    assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"], ["bank"]]
+    assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"], ["bank"]]
     first, second = found.spans.start_N
     n_pieces_before = len(
         encoder.tokenizer("The bank by the", add_special_tokens=False)["input_ids"]
@@ -80,7 +73,7 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
     found = find_targets(rows, encoder.tokenizer, 12, form)
     assert found.n_left_out == 1
     assert found.kept_N.tolist() == [0, 2]
-    assert texts_of(found.tokens, found.spans, encoder.tokenizer) == [["bank"]] * 4
+    assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"]] * 4
     whole = find_targets(rows, encoder.tokenizer, 128, form)
     assert whole.n_left_out == 0
 
@@ -124,8 +117,9 @@ def test_layer_threshold_and_whitening_are_those_of_train_alone(encoder, tmp_pat
     assert [r["dev"] for r in honest] != [r["dev"] for r in spoiled]
 
 
-def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
-    records = measured(encoder, wic_data(tmp_path / "a", 1), tmp_path / "rows")
+def test_the_chosen_cell_the_best_cell_the_interval_and_the_constant_answer(encoder, tmp_path):
+    source = wic_data(tmp_path / "a", 1)
+    records = measured(encoder, source, tmp_path / "rows")
     for treatment in ("none", "cut", "whitened"):
         own = [r for r in records if r["treatment"] == treatment]
         cells = [r for r in own if r["kind"] == "wic"]
@@ -141,13 +135,8 @@ def test_the_chosen_cell_the_best_cell_and_the_interval(encoder, tmp_path):
             assert chosen[f"{split}_high"] == pytest.approx(interval.high)
     assert records[0]["n_train"] == records[0]["n_fit"] == 20
     assert records[0]["n_dev"] == 40
-
-
-def test_the_constant_answer_is_the_share_of_same_senses(encoder, tmp_path):
-    source = wic_data(tmp_path / "a", 1)
-    labels = [r["label"] for r in wic_pairs(source, "dev", None, 0)]
-    records = measured(encoder, source, tmp_path / "rows")
-    assert records[-1]["constant_true_dev"] == pytest.approx(sum(labels) / 40)
+    same = sum(r["label"] for r in wic_pairs(source, "dev", None, 0))
+    assert records[-1]["constant_true_dev"] == pytest.approx(same / 40)
 
 
 def test_a_test_split_without_gold_has_no_figures(encoder, tmp_path):
