@@ -36,13 +36,6 @@ def test_the_first_record_that_a_figure_is_of():
     assert disagreements([found]) == []
 
 
-def test_the_edge_of_a_tolerance_agrees():
-    (found,) = beside(
-        [FIGURE._replace(value=54.0, tolerance=0.1)], [{**RECORDS[3], "spearman": 54.1}], "bert"
-    )
-    assert found.agrees
-
-
 @pytest.mark.parametrize(
     "figure", [FIGURE._replace(encoder="another"), FIGURE._replace(tolerance=None)]
 )

@@ -166,17 +166,6 @@ def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
     nothing_written(cfg, "empty")
 
 
-def test_a_part_that_cannot_be_measured_leaves_nothing(cfg_of):
-    def fail(name):
-        raise ValueError("the corpus has too few sentences")
-
-    Toy.stop = fail
-    cfg = cfg_of()
-    with pytest.raises(ValueError, match="too few sentences"):
-        analyze(cfg)
-    assert not any(file.is_file() for file in Path(str(cfg.output_dir)).rglob("*"))
-
-
 def test_the_device_is_that_which_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [device_of(asked) for asked in ("auto", "cpu")] == ["cpu", "cpu"]

@@ -122,13 +122,6 @@ def test_moments_of_extreme_entries_are_refused():
         _ = Cloud(rows(5, 2) * 1e80).moments
 
 
-def test_of_keeps_a_cloud_and_checks_the_rows_a_metric_needs():
-    cloud = Cloud(rows(3, 2))
-    assert Cloud.of(cloud) is cloud
-    with pytest.raises(ValueError, match="at least 4 rows, got 3"):
-        Cloud.of(cloud, min_rows=4)
-
-
 # Sharing
 
 

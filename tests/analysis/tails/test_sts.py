@@ -15,13 +15,6 @@ from tests.analysis.offline_isotropy.offline_rows import write
 from tests.analysis.runs import subject_on
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_correlation_is_that_of_scipy_with_ties(seed):
-    generator = np.random.default_rng(seed)
-    predicted, gold = generator.normal(size=50).round(1), generator.integers(0, 6, 50)
-    assert spearman(predicted, gold).value == pytest.approx(spearmanr(predicted, gold).statistic)
-
-
 def test_the_interval_covers_the_truth():
     generator = np.random.default_rng(0)
     truth, n = 0.7, 150
