@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -108,21 +109,12 @@ CHANCE = "largest class"
 FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
-def _scores(frames: Frames) -> pd.DataFrame:
-    """Mean scores of every curve, by its name, with facts of its task."""
-    return _points(frames, "mean")
-
-
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, followed by the majority-class baseline."""
-    found = _scores(frames)
+    found = _points(frames, "mean")
     chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
     chance = chance.assign(mean=chance["majority"], mean_low=None, mean_high=None)
     return pd.concat([found, chance])
-
-
-def _categories(frames: Frames) -> pd.DataFrame:
-    return _points(frames, "category")
 
 
 def _factors(frames: Frames) -> pd.DataFrame:
@@ -180,7 +172,7 @@ TABLES = (
     TableSpec(
         "scores_{task}",
         "Scores on {task}",
-        of=_scores,
+        of=partial(_points, kind="mean"),
         index={"size": "examples"},
         across="name",
         values={"mean": ""},
@@ -234,7 +226,7 @@ TABLES = (
     TableSpec(
         "diagnostic",
         "Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
-        of=_categories,
+        of=partial(_points, kind="category"),
         index={"category": "category", "n": "n"},
         across="name",
         values={"mean": ""},
