@@ -30,7 +30,7 @@ from isotrain.analysis.offline_isotropy.clouds import (
 from isotrain.analysis.plots import principal_map
 from isotrain.analysis.probe import MOST_STEPS, SETTLED
 from isotrain.analysis.types import Cell, Found, Record, Subject
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import hashed_order
 from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
@@ -221,10 +221,8 @@ class Agreement(NamedTuple):
 
 def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Floats:
     """The cosine of each pair of rows, in float64."""
-    unit_UD = unit_rows(pooled_UD.double())
     at = (torch.from_numpy(side) for side in (first_P, second_P))
-    first_PD, second_PD = (unit_UD[side_P] for side_P in at)
-    found_P: Floats = (first_PD * second_PD).sum(dim=1).numpy()
+    found_P: Floats = paired_cosines(*(pooled_UD.double()[side_P] for side_P in at)).numpy()
     return found_P
 
 
