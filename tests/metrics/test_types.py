@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
-from sklearn.metrics.pairwise import cosine_similarity
 
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
 from isotrain.metrics.self_similarity import self_similarity
 from tests.clouds import floats, islands, seeded
+from tests.slow_cosines import mean_of_pairs, means_within
 
 over_both = pytest.mark.parametrize("metric", [s_inter, s_intra])
 
@@ -19,21 +19,10 @@ def types(n, d, n_types, **options):
     return islands(n, d, n_types, n_islands=0, **options)[:2]
 
 
-def all_pairs(rows):
-    cosines = cosine_similarity(rows.numpy())
-    return (cosines.sum() - np.trace(cosines)) / (len(rows) * (len(rows) - 1))
-
-
-def within(x, groups):
-    """Types with two instances or more, each a mean over its pairs."""
-    sets = [x[groups == g] for g in sorted(set(groups.tolist()))]
-    return [all_pairs(rows) for rows in sets if len(rows) > 1]
-
-
 def between(x, groups):
     """One instance of each type, where there is one alone: a mean over pairs of types."""
     assert len(groups.unique()) == len(groups)
-    return [all_pairs(x)]
+    return [mean_of_pairs(x)]
 
 
 def over_parts(parts, values_of):
@@ -41,8 +30,8 @@ def over_parts(parts, values_of):
     values = [values_of(*part) for part in parts]
     kept = [i for i, found in enumerate(values) if found]
     value = np.mean([np.mean(values[i]) for i in kept])
-    baseline = np.mean([all_pairs(parts[i][0]) for i in kept])
-    n_groups = [len(values[i]) if values_of is within else len(parts[i][0]) for i in kept]
+    baseline = np.mean([mean_of_pairs(parts[i][0]) for i in kept])
+    n_groups = [len(values[i]) if values_of is means_within else len(parts[i][0]) for i in kept]
     return {
         "value": value,
         "baseline": baseline,
@@ -61,7 +50,7 @@ def centred(x, groups):
 def test_equals_the_loops(metric, d):
     x, groups = types(60, d, 30)
     assert (groups.bincount() == 1).sum() > 0
-    loop = within
+    loop = means_within
     if metric is s_inter:  # one embedding a type: nothing is drawn
         groups, loop = torch.arange(60), between
     plain, moved = over_parts([(x, groups)], loop), over_parts([centred(x, groups)], loop)
@@ -75,7 +64,7 @@ def test_equals_the_loops_inside_scikit_learns_clusters(metric):
     groups = groups if metric is s_intra else torch.arange(120)
     labels = KMeans(3, n_init=10, random_state=0).fit_predict(x.numpy())
     parts = [centred(x[labels == k], groups[labels == k]) for k in range(3)]
-    expected = over_parts(parts, within if metric is s_intra else between)
+    expected = over_parts(parts, means_within if metric is s_intra else between)
     assert floats(metric(x, groups, adjust="cluster")) == pytest.approx(expected, abs=1e-12)
 
 
@@ -94,7 +83,7 @@ def test_draws_have_the_mean_and_spread_of_random_ones():
     many = []
     for _ in range(400):
         chosen = [draw.choice(np.flatnonzero(groups.numpy() == g)) for g in range(5)]
-        many.append(all_pairs(x[chosen]))
+        many.append(mean_of_pairs(x[chosen]))
     found = np.array([s_inter(x, groups, seed=seed)["value"].item() for seed in range(200)])
     assert len(set(found.tolist())) == 200
     assert found.mean() == pytest.approx(np.mean(many), abs=4 * np.std(many) / 200**0.5)
@@ -109,8 +98,8 @@ def test_a_type_in_two_clusters_counts_in_both_and_clusters_without_pairs_are_le
     assert (found["n_clusters"], found["n_groups"]) == (3.0, 2 + 3)
     groups = torch.tensor([0, 0, 1, 1, 0, 1, 2, 3, 5, 5, 5, 6])
     parts = [centred(*part) for part in zip(x.split(4), groups.split(4), strict=True)]
-    assert [len(within(*part)) for part in parts] == [2, 0, 1]
-    expected = over_parts(parts, within)
+    assert [len(means_within(*part)) for part in parts] == [2, 0, 1]
+    expected = over_parts(parts, means_within)
     assert floats(s_intra(x, groups, adjust="cluster")) == pytest.approx(expected, abs=1e-12)
     with pytest.raises(ValueError, match="none of 3 clusters has them"):
         s_intra(x, torch.arange(4).repeat(3), adjust="cluster")
