@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.moments import Moments, RunningCovariance, empty_moments, merged
-from tests.clouds import light
+from tests.clouds import light, normal
 
 
 def rows(n, d, seed=0, mean_norm=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return x + mean_norm / d**0.5
+    return normal(n, d, seed=seed, mean=mean_norm / d**0.5)
 
 
 def moments(x):
@@ -91,8 +89,7 @@ def test_a_constant_coordinate_stays_constant():
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 @pytest.mark.parametrize("sizes", [(20,), (1, 7, 12), (5, 0, 15)])
 def test_batches_give_the_covariance_of_all_rows(mean, sizes):
-    drawn = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x, seen = drawn + mean, RunningCovariance(4)
+    x, seen = normal(20, 4, mean=mean), RunningCovariance(4)
     for part in x.split(list(sizes)):
         seen.add(part)
     assert seen.n == 20

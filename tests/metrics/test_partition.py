@@ -9,12 +9,11 @@ from scipy.special import logsumexp
 
 from isotrain.metrics import partition as module
 from isotrain.metrics.partition import partition
+from tests import clouds
 
 
 def cloud(n, d, seed=0, mean=0.0, scale=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    scale_D = scale * (1.0 + torch.arange(d, dtype=torch.float64)) / d
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + mean
+    return clouds.cloud(n, d, seed, mean, low=scale / d, high=scale)
 
 
 def in_log_space(x):

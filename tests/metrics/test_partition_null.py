@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import TABLE, gaussian_null, partition_null
-from tests.clouds import light
+from tests.clouds import light, normal
 
 
 def gaussian(n, d, rms, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * (rms / math.sqrt(d))
+    return normal(n, d, seed=seed, mean=0.0) * (rms / math.sqrt(d))
 
 
 def log_ratio(a, b):

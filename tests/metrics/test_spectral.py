@@ -163,17 +163,11 @@ def test_gradient_is_finite_for_duplicates_and_equal_singular_values(metric):
             assert bool(rows.grad.isfinite().all())
 
 
-def power_law(alpha, d, seed=0, mean=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    axes, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
-    half = torch.arange(1.0, d + 1.0, dtype=torch.float64)[:, None] ** (-alpha / 2) * axes
-    return torch.cat([half, -half]) * 3.0 + mean
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 2.5])
 @pytest.mark.parametrize(("first", "last"), [(11, 50), (1, 2), (1, 60), (20, 40), (59, 60)])
 def test_exact_power_law(alpha, first, last):
-    found = alpha_req(power_law(alpha, 60, mean=2.0), first=first, last=last)
+    x = with_spectrum(torch.arange(1.0, 61.0, dtype=torch.float64) ** -alpha) + 2.0
+    found = alpha_req(x, first=first, last=last)
     assert found.dtype == torch.float64
     assert found.ndim == 0
     # 59 to 60: the line spans 1/60, and so multiplies rounding by 60.

@@ -10,6 +10,7 @@ import torch
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import nearest_centroid
 from isotrain.geometry.linalg import EXACT_BELOW
+from tests.clouds import cloud
 from tests.cluster_parts import by_scikit_learn, fit_with, layer_with
 
 K, R = 27, 12
@@ -29,9 +30,7 @@ def heavy(n, d, seed=0):
 
 
 def gaussian(n, d):
-    generator = torch.Generator().manual_seed(1)
-    scale_D = torch.linspace(3.0, 0.2, d, dtype=torch.float64)
-    return torch.randn(n, d, generator=generator, dtype=torch.float64) * scale_D + 1.0
+    return cloud(n, d, seed=1, mean=1.0, low=3.0, high=0.2)
 
 
 def fit(x, **options):
