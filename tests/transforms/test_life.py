@@ -55,6 +55,16 @@ def states_equal(a, b):
 
 
 @every_map
+@pytest.mark.parametrize("stats", ["batch", "queue"])
+def test_training_takes_the_batch_alone_or_with_the_queue(kind, stats):
+    old, new = cloud(20, seed=1), cloud(12, seed=2, mean=1.0)
+    layer = kind(24, stats=stats).double()
+    layer.observe(old)
+    known = torch.cat([layer.queue.rows(), new]) if stats == "queue" else new
+    torch.testing.assert_close(layer(new), kind(24, stats="batch").double()(known)[-12:])
+
+
+@every_map
 def test_frozen_statistics_are_those_of_the_whole_queue_or_of_given_embeddings(kind):
     parts = [cloud(16, seed=s, mean=s / 2) for s in range(4)]  # means drift between batches
     layer, fitted = (kind(24, queue_rows=512).double() for _ in range(2))
