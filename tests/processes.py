@@ -33,11 +33,17 @@ def python(*arguments: Any, cwd: Path = ROOT, **environment: str) -> CompletedPr
     return subprocess.run(line, capture_output=True, text=True, cwd=cwd, env=own)
 
 
+def printed_by(*arguments: Any, cwd: Path = ROOT, **environment: str) -> str:
+    """What a Python process prints, which must end with exit code 0."""
+    ended = python(*arguments, cwd=cwd, **environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def loaded_by(code: str) -> set[str]:
     """The top-level modules that a process has imported after some code."""
-    ended = python("-c", f"import sys\n{code}\nprint(*(m for m in sys.modules if '.' not in m))")
-    assert ended.returncode == 0, ended.stderr
-    return set(ended.stdout.split())
+    tell = "print(*(m for m in sys.modules if '.' not in m))"
+    return set(printed_by("-c", f"import sys\n{code}\n{tell}").split())
 
 
 def on_ranks(work: Callable[..., Any], n: int, folder: Path, *arguments: Any) -> list[Any]:

@@ -1,15 +1,12 @@
 """Exports in processes of their own: without isotrain, and with it."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import printed_by
+
 pytestmark = pytest.mark.slow
 
 WITHOUT = """
@@ -51,16 +48,6 @@ assert ("isotrain" in sys.modules) == TRUSTED
 """
 
 
-def in_a_process(folder, text):
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    environment = {**kept, "HF_HUB_OFFLINE": "1"}
-    if "TRUSTED=True" in text:
-        environment["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, "-c", text]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("family", "pooling"), [("tiny", "cls"), ("distilbert", "mean"), ("gpt2", "last")]
 )
@@ -73,7 +60,7 @@ def test_the_code_of_the_card_gives_the_logits_of_the_run(
     known = of_the_run(run)
     content = [code, known.columns, known.output.logits.tolist()]
     (tmp_path / "known.json").write_text(json.dumps(content))
-    in_a_process(tmp_path, WITHOUT + SNIPPET)
+    printed_by("-c", WITHOUT + SNIPPET, cwd=tmp_path)
 
 
 @pytest.fixture
@@ -97,9 +84,10 @@ def elsewhere(made_run, export, of_the_run, tmp_path):
 
 @pytest.mark.parametrize("isotropy", ["none", "clip"])
 def test_plain_sentence_transformers_give_the_cosines_of_the_run(elsewhere, isotropy):
-    in_a_process(elsewhere(f"isotropy={isotropy}"), "TRUSTED=False\n" + WITHOUT + COMPARE)
+    place = elsewhere(f"isotropy={isotropy}")
+    printed_by("-c", "TRUSTED=False\n" + WITHOUT + COMPARE, cwd=place)
 
 
 def test_sentence_transformers_take_the_layer_of_isotrain_where_it_is_installed(elsewhere):
     place = elsewhere("isotropy=cluster_pca", "site=[tokens]")
-    in_a_process(place, "TRUSTED=True\n" + COMPARE)
+    printed_by("-c", "TRUSTED=True\n" + COMPARE, cwd=place)

@@ -1,8 +1,8 @@
 """What only imported parts can tell of a plan, found in another process."""
 
 import json
-import subprocess
-import sys
+
+from tests.processes import printed_by
 
 TELL = """
 import json, sys
@@ -18,10 +18,8 @@ print(json.dumps([found, "torch" in sys.modules]))
 
 
 def test_parts_are_judged_in_another_process_which_imports_torch(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", TELL], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    (sound, of_part, of_data), imported = json.loads(done.stdout.splitlines()[-1])
+    printed = printed_by("-c", TELL, cwd=tmp_path)
+    (sound, of_part, of_data), imported = json.loads(printed.splitlines()[-1])
     assert not imported
     mistakes, monitor, mode, data = sound
     assert (mistakes, monitor, mode) == ([], "accuracy", "max")

@@ -1,8 +1,6 @@
 """The token cache: exact, told apart by content, and never the reason that a run fails."""
 
 import os
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 
@@ -19,7 +17,7 @@ from isotrain.tasks.rte import RTE
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
 from isotrain.types import Example
-from tests.processes import server_with_imports
+from tests.processes import printed_by, server_with_imports
 
 TASKS = {"rte": RTE, "wic": WiC, "stsb": STSB}
 
@@ -225,14 +223,8 @@ def test_two_processes_agree_on_the_fingerprint(data_dir, rows, tokenizer):
         "print(fingerprint(RTE(), rows, build_tiny(8, 1, 1).tokenizer))"
     )
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # not that of this process
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed},
-        check=True,
-    )
-    assert found.stdout.strip() == fingerprint(RTE(), rows, tokenizer)
+    printed = printed_by("-c", code, PYTHONHASHSEED=seed)
+    assert printed.strip() == fingerprint(RTE(), rows, tokenizer)
 
 
 def test_what_has_no_fingerprint_is_encoded_each_time(rows, tokenizer, tmp_path):

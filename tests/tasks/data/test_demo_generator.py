@@ -3,8 +3,6 @@
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -16,6 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from isotrain.resources import lexicon
 from isotrain.tasks.data.demo_generator import SIZES, DemoSource
+from tests.processes import printed_by
 
 TASKS = ("rte", "wic", "stsb")
 FIELDS = {
@@ -71,8 +70,7 @@ def test_a_fresh_process_gives_the_same_rows(splits):
         "    rows = DemoSource(0).rows(name, 'test')\n"
         "    print(hashlib.sha256(json.dumps(rows).encode()).hexdigest())"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == [digest(splits[name, "test"]) for name in TASKS]
+    assert printed_by("-c", code).split() == [digest(splits[name, "test"]) for name in TASKS]
 
 
 @pytest.mark.parametrize("name", TASKS)
