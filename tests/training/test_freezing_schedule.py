@@ -292,8 +292,3 @@ def test_the_head_trains_first_and_then_everything(built):
     assert {k for n, k in levels(module.model.encoder).items() if in_encoder([n]) & seen[2]} == {
         *(0, 1, 2),
     }
-
-
-def test_a_head_without_parameters_cannot_train_first(built):
-    with pytest.raises(ValueError, match="nothing would train: the head of task=stsb form=bi"):
-        built("task=stsb", "task.form=bi", "pooling=mean", "freezing=head_first")

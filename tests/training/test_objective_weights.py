@@ -265,14 +265,3 @@ def test_blocks_whose_gradients_are_measured_are_neither_packed_nor_compiled(
     assert len(compiled) == (2 if objective == "cosreg" else 0)
     paths = built(*overrides).paths
     assert (paths["packing"], paths["compile"]) == ("taken", "taken")
-
-
-def test_a_weight_option_without_an_objective_is_told(built, monkeypatch):
-    said = []
-    monkeypatch.setattr("isotrain.training.checks.rank_zero_warn", said.append)
-    built(SHARE_KEY, "training.objective_weight_schedule=linear_decay")
-    assert [text.split(" ")[0] for text in said] == [
-        SHARE_KEY,
-        "training.objective_weight_schedule=linear_decay",
-    ]
-    assert all("changes nothing without an objective" in text for text in said)

@@ -84,11 +84,6 @@ def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
     assert {level[n] for n in moved} == {0, 1}
 
 
-def test_a_phase_that_no_loss_would_train_is_refused(built):
-    with pytest.raises(ValueError, match=r"nothing would train: .* that read a higher block"):
-        built(*BLOCK_1, "freezing=last_n", "freezing.n_blocks=1")
-
-
 def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
     objectives = {
         "of_weight": SimpleNamespace(weight=-1.0, reads=["layer_1/cls"]),
