@@ -64,6 +64,10 @@ def assert_told(found, starts):
         (("isotropy=[zca]", "sede=1"), ("no key sede",)),
         (("speed=fats", "sede=1"), ("speed=fats does not exist; did you mean fast?", "no key se")),
         (("speed=null",), ("speed=null is no option",)),
+        *(
+            ((text,), (f"{text}: isotrain starts its runs itself",))
+            for text in ("hydra.sweep.dir=x", "hydra/sweeper=optuna")
+        ),
         (("learning_rate=1e-4",), ("no key learning_rate; ",)),
         (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
         (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it belongs to optimizer=muon",)),

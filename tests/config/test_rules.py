@@ -178,6 +178,9 @@ HOLDOUT = "training.select=holdout"
         ([HOLDOUT, "data.holdout"], ["0.5", "null"], ["0", "1", "-0.1", "nan"]),
         (["optimizer.lr"], ["0"], ["-1", "nan"]),
         (["optimizer.weight_decay"], ["1e18"], ["1.1e18"]),
+        (["optimizer=muon", "optimizer.muon_lr"], ["0"], ["-1"]),
+        (["optimizer=muon", "optimizer.momentum"], ["0"], ["1.0"]),
+        (["optimizer=muon", "optimizer.muon_weight_decay"], ["0"], ["-0.1"]),
         (["trainer.val_check_interval"], ["0.5", "3"], ["0"]),
         (["seed"], ["4294967295"], ["99999999999"]),
         (["task=rte", "data.fraction"], ["1", "0.5", "1e-6"], ["0", "-0.1", "1.01", "nan"]),
@@ -237,6 +240,7 @@ WARM = "training.objective_weight_schedule=warmup"
         ),
         *(((f"task={t}", "pooling=spans"), ["pooling=spans needs"]) for t in ("rte", "stsb")),
         (("task=wic", "task.form=bi", "pooling=spans"), []),
+        (("task=stsb", "task.scaled_cosine=true"), ["task.scaled_cosine=true scales the cosine"]),
         # the trainer
         (("+trainer.num_nodes=2",), []),
         (("+trainer.strategy=fsdp", "+trainer.logger=true"), ["trainer.s", "trainer.l"]),
@@ -341,6 +345,7 @@ def test_rules(overrides, starts):
             for change in ("label_skew=0.5", "label_noise=0.1", "hypothesis_only=true")
         ),
         (("objective=[simcse]", HOLDOUT), "training.select=holdout scores training examples"),
+        (("objective=[simcse]", "training.solved_head=true"), "training.solved_head=true reads"),
         (("objective=[simcse]", SHARE), f"{SHARE}, and task={{}} has no loss; use absolute"),
     ],
 )

@@ -62,10 +62,19 @@ def test_ctrl_c_while_a_study_is_planned_leaves_no_traceback(monkeypatch, capsys
     assert capsys.readouterr().err == ""
 
 
-def test_a_process_of_a_launcher_starts_no_study(called, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run smoke", "start it once, without them"),
+        ("train -m task=rte encoder=tiny source=demo seed=0,1", "start it once, and give each run"),
+    ],
+)
+def test_a_process_of_a_launcher_starts_no_study_and_no_sweep(
+    called, monkeypatch, capsys, line, said
+):
     monkeypatch.setenv("RANK", "1")
-    assert main(["run", "smoke"]) == 2
-    assert "start it once, without them" in capsys.readouterr().err
+    assert main(line.split()) == 2
+    assert said in capsys.readouterr().err
     assert called == []
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands import plans as commands
-from isotrain.config.sweep import check_sweep
 from isotrain.jobs.process import fresh
 from isotrain.studies.sweep import plan_sweep, run_sweep, sweep_folder
 
@@ -87,15 +86,3 @@ def test_rerun_trains_again(fake, overrides):
     for _ in range(2):
         assert run_sweep([*overrides, "rerun=true"], 1, None, fresh(fake.command)) == 0
     assert len(fake.noted("start")) == 4
-
-
-@pytest.mark.parametrize("text", ["hydra.sweep.dir=x", "hydra/sweeper=optuna"])
-def test_hydra_starts_no_jobs(text):
-    found = check_sweep(["task=rte", "seed=0,1", text], multirun=True)[2]
-    assert any(m.startswith(f"{text}: isotrain starts its runs itself") for m in found)
-
-
-def test_a_process_of_a_launcher_starts_no_sweep(monkeypatch, capsys):
-    monkeypatch.setenv("RANK", "1")
-    assert main(["train", "-m", "task=rte", "source=demo", "encoder=tiny", "seed=0,1"]) == 2
-    assert "start it once" in capsys.readouterr().err

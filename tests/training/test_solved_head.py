@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge as Reference
 from torch.nn.functional import cross_entropy
 
-from isotrain.config.compose import compose_run
 from isotrain.model.heads import LinearHead, pair_features
 from isotrain.training.layer_statistics import evaluating
 from isotrain.training.solved_head import MOST, STRENGTHS, ridge, solve_head
 from isotrain.training.temperature import best_factor
-from tests.judge import all_mistakes
 
 SOLVED = ("training.solved_head=true", "metric=[]", "cache_dir=null")
 
@@ -138,14 +136,3 @@ def test_training_starts_from_it_without_an_evaluation_too(built):
     drawn = experiment.module.model.head.linear.weight.detach().clone()
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert not torch.equal(experiment.module.model.head.linear.weight, drawn)
-
-
-def test_a_head_that_is_not_linear_is_refused(built):
-    with pytest.raises(ValueError, match=r"solves a linear head, .*task=stsb form=bi is none"):
-        built("task=stsb", "task.form=bi", "pooling=mean", "training.solved_head=true")
-
-
-def test_a_task_without_labels_is_refused():
-    line = ["encoder=tiny", "source=demo", "task=text", "objective=[simcse]", "pooling=mean"]
-    cfg = compose_run([*line, "training.solved_head=true"])
-    assert any("training.solved_head=true reads labels" in told for told in all_mistakes(cfg))
