@@ -50,6 +50,18 @@ def finished(cfg, **options):
     return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
 
+def differing(one, other):
+    """The names of the tensors that two states do not have in common, bit by bit."""
+    assert one.keys() == other.keys()
+    return [name for name in one if not torch.equal(one[name], other[name])]
+
+
+def assert_same_end(one, other):
+    """What `finished` gives of two runs is the same, bit by bit."""
+    assert one[:2] == other[:2]
+    assert differing(one[2], other[2]) == []
+
+
 def save_weights(state, folder):
     """Write `last.ckpt` as if the run of a folder had ended with it."""
     save_checkpoint(state, folder / "last.ckpt")

@@ -26,6 +26,7 @@ from isotrain.jobs.process import (
 )
 from isotrain.run import folder_of
 from isotrain.runs.locks import is_locked, owner, take
+from tests.stopped_runs import assert_same_end
 
 LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")
 
@@ -69,13 +70,7 @@ def test_a_forked_run_is_a_fresh_run_bit_for_bit(job, tmp_path, n_threads, event
     write_job(other.as_run(), tmp_path / "job.json")
     given = own_environment() | {"OMP_NUM_THREADS": str(n_threads)}
     subprocess.run([*COMMAND, tmp_path / "job.json"], env=given, check=True, capture_output=True)
-    (scores, rows, weights), (same, same_rows, same_weights) = map(
-        results, (forked.folder, other.folder)
-    )
-    assert scores == same
-    assert rows == same_rows
-    assert weights.keys() == same_weights.keys()
-    assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
+    assert_same_end(results(forked.folder), results(other.folder))
     server = forkserver._forkserver._forkserver_pid
     assert threads(server) == 1, "it has computed nothing, and no import has started a thread"
 

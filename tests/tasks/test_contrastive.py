@@ -1,13 +1,12 @@
 """Tasks without a loss of their own: what a run of one logs and refuses."""
 
-import json
-
 import pytest
 import torch
 
-from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records
+from isotrain.run import folder_of
+from isotrain.runs.files import read_result
 from isotrain.tasks.contrastive import FirstPairCosine
+from tests.stopped_runs import finished
 
 SIMCSE = ("objective=[simcse]", "metric=[isoscore]", "trainer.log_every_n_steps=1", "threads=1")
 PAIR = ("objective.simcse.positives=pair", "task.hard_negatives=true")
@@ -20,24 +19,12 @@ CHOICES = {
 }
 
 
-def trained(composed, *overrides):
-    """The rows, the record and the final weights of a run."""
-    cfg = composed(*overrides)
-    scores = run(cfg, "arm")
-    folder = folder_of(cfg, "arm")
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-    return (
-        scores,
-        read_records(folder / "metrics.jsonl"),
-        json.loads((folder / "result.json").read_text()),
-        state,
-    )
-
-
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, tmp_path, name):
     more = (*SIMCSE, *CHOICES[name], f"output_dir={tmp_path}", "trainer.max_steps=3")
-    scores, rows, record, state = trained(composed, *small, *more)
+    cfg = composed(*small, *more)
+    scores, rows, state = finished(cfg)
+    record = read_result(folder_of(cfg, "arm"))
     steps = [row for row in rows if "train/loss" in row]
     assert len(steps) == 3
     assert all(row["train/loss"] == row["train/simcse"] > 0 for row in steps)

@@ -8,6 +8,7 @@ from torch import nn
 
 from isotrain.objectives.base import Objective
 from isotrain.training.monitor.callback import IsotropyMonitor
+from tests.stopped_runs import differing
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=64")
 # No evaluation inside fit, so that what is seen comes from training.
@@ -29,11 +30,6 @@ def validate(experiment):
 
 def state(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
-
-
-def assert_equal_states(one, two):
-    assert list(one) == list(two)
-    assert [name for name in one if not torch.equal(one[name], two[name])] == []
 
 
 @contextmanager
@@ -88,7 +84,7 @@ def test_evaluating_more_often_does_not_change_training(built):
         fit(experiment)
         return state(experiment.module)
 
-    assert_equal_states(weights(), weights("trainer.val_check_interval=2"))
+    assert differing(weights(), weights("trainer.val_check_interval=2")) == []
 
 
 def test_the_queue_is_full_of_training_rows_before_step_0(built):

@@ -10,6 +10,7 @@ from isotrain.runs.files import read_records
 from isotrain.runs.keys import few, parse_key
 from isotrain.training.loggers.jsonl import RecordLog
 from tests.dev_rows import rows_of, validated
+from tests.stopped_runs import differing
 from tests.training.monitor.test_sampling import Calls
 
 OVERRIDES = (
@@ -96,7 +97,7 @@ def test_training_is_bit_identical_with_and_without(built, tmp_path, more):
         state = experiment.module.state_dict()
         weights.append({name: tensor.clone() for name, tensor in state.items()})
     without, measured = weights
-    assert all(torch.equal(without[name], measured[name]) for name in without)
+    assert differing(without, measured) == []
 
 
 def test_other_loggers_get_the_headline_of_a_step(built, tmp_path):

@@ -3,18 +3,11 @@
 import pytest
 import torch
 
-from benchmarks.kill_points import untimed
 from isotrain.encoders.tiny import build_tiny
-from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
-
-
-def finished(cfg):
-    """The rows of a run, and its scores."""
-    scores = run(cfg, "arm", show=show_run)
-    return read_records(folder_of(cfg, "arm") / "metrics.jsonl"), scores
+from tests.stopped_runs import differing, finished
 
 
 @pytest.mark.parametrize(
@@ -24,7 +17,7 @@ def finished(cfg):
 def test_the_loss_of_a_run_shorter_than_the_interval_is_logged(
     composed, small, tmp_path, steps, every, logged
 ):
-    rows, _ = finished(
+    _, rows, _ = finished(
         composed(
             *(*small, "task=rte", "metric=[]", f"output_dir={tmp_path}"),
             *("data.batch_size=16", f"trainer.max_steps={steps}"),
@@ -64,9 +57,8 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
     found = []
     for is_asked in (False, True):
         more = (f"training.test_untrained={is_asked}", f"output_dir={tmp_path / str(is_asked)}")
-        rows, scores = finished(composed(*overrides, *more))
-        found.append(([untimed(row) for row in rows], scores))
-    (plain, scores), (rows, scores_too) = found
+        found.append(finished(composed(*overrides, *more)))
+    (scores, plain, weights), (scores_too, rows, weights_too) = found
     (extra,) = [row for row in rows if row not in plain]
     assert [row for row in rows if row != extra] == plain
     assert extra["step"] == 0
@@ -74,6 +66,7 @@ def test_the_untrained_model_is_scored_on_test_where_it_is_asked_for(composed, s
         *("step", "test/accuracy", "test/loss", "test/scaled_loss", "test/n_rows")
     }
     assert scores == scores_too
+    assert differing(weights, weights_too) == []
 
 
 def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
@@ -104,5 +97,5 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
 def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):
     more = ("isotropy=mean", "objective=[istar]", "objective.istar.reference=epoch", "task=wic")
     more += ("+trainer.limit_val_batches=0", "trainer.max_steps=2", f"output_dir={tmp_path}")
-    rows, _ = finished(composed(*small, *more, "report=false", "trainer.log_every_n_steps=1"))
+    _, rows, _ = finished(composed(*small, *more, "report=false", "trainer.log_every_n_steps=1"))
     assert [row["step"] for row in rows if "train/istar" in row] == [0, 1]

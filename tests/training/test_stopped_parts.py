@@ -5,7 +5,7 @@ import json
 import pytest
 
 from isotrain.run import folder_of
-from tests.stopped_runs import fail, finished, stopped, terminate
+from tests.stopped_runs import assert_same_end, fail, finished, stopped, terminate
 
 MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "trainer.max_epochs=2")
 BI = ("task=rte", "task.form=bi", "pooling=mean")
@@ -31,6 +31,14 @@ CASES = {  # overrides, and the training batch at which the run is stopped
         11,
     ),
     "muon of LoRA": (*MUON, ACCUMULATED, "checkpoint.every_steps=3", "peft=lora", "peft.r=2", 11),
+    "LoRA in float64": (
+        *("task=wic", "peft=lora", "peft.r=2", "peft.dropout=0.1", "training.layer_decay=0.7"),
+        *("trainer.precision=64-true", "trainer.max_steps=8", "checkpoint.every_steps=3", 5),
+    ),
+    "scaled cosine": (
+        *("task=stsb", "task.form=bi", "pooling=mean", "task.scaled_cosine=true"),
+        *("training.head_lr_factor=10", "checkpoint.every_steps=3", 5),
+    ),
     "solved head": (
         *("task=wic", "training.solved_head=true", "isotropy=zca", "checkpoint.every_steps=3"),
         *("freezing=head_first", "freezing.share=0.4"),
@@ -105,11 +113,9 @@ FAILED = (
 def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatch, case):
     *overrides, at = CASES[case]
     line = (*small, "metric=[]", "cache_dir=null", *overrides)
-    *known, state = finished(composed(*line, f"output_dir={tmp_path / 'whole'}"))
+    whole = finished(composed(*line, f"output_dir={tmp_path / 'whole'}"))
     cfg = composed(*line, f"output_dir={tmp_path / 'stopped'}")
     stopped(cfg, monkeypatch, "training_step", at, fail if case in FAILED else terminate)
-    *again, weights = finished(cfg)
-    assert again == known
-    assert [name for name in state if not state[name].equal(weights[name])] == []
+    assert_same_end(finished(cfg), whole)
     if check := CHECKS.get(case):
-        check(known[1], state, folder_of(cfg, "arm"))
+        check(*whole[1:], folder_of(cfg, "arm"))

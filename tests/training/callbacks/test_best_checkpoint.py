@@ -15,7 +15,7 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.module import FineTuning
 from tests import stopped_runs
-from tests.stopped_runs import fail, stopped, terminate
+from tests.stopped_runs import differing, fail, stopped, terminate
 
 DEV = {0: 0.9, 3: 0.5, 6: 0.7, 9: 0.7, 12: 0.6, 15: 0.5, 18: 0.65, 21: 0.4, 24: 0.3}
 HELD = {0: 0.1, 3: 0.2, 6: 0.1, 9: 0.4, 14: 0.3, 17: 0.4, 20: 0.2, 22: 0.3}
@@ -54,11 +54,6 @@ def scripted(monkeypatch):
 def finished(cfg):
     _, rows, state = stopped_runs.finished(cfg, show=show_run)
     return read_result(folder_of(cfg, "arm")), rows, state
-
-
-def differing(one, two):
-    assert one.keys() == two.keys()
-    return [name for name in one if not torch.equal(one[name], two[name])]
 
 
 def evaluations(rows):
