@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.metric_table import PAGE, with_table
 from isotrain.geometry.cluster_pca import fit_cluster_pca
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
@@ -39,10 +40,7 @@ def test_a_metric_without_the_whole_head_has_no_words_and_costs_no_page(tmp_path
     assert set(readings.__wrapped__()) == {"whole"}
 
 
-def test_the_table_of_the_docs_is_made_of_them(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from metric_table import PAGE, with_table
-
+def test_the_table_of_the_docs_is_made_of_them():
     text = PAGE.read_text("utf-8")
     assert with_table(text) == text, "run python benchmarks/metric_table.py"
 

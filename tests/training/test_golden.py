@@ -5,25 +5,15 @@ with MKL_CBWR=COMPATIBLE, with it and ATEN_CPU_CAPABILITY=default, and with `thr
 differ by at most 3e-7 and measures by 2.7e-5 of their value. The bounds are ten times that.
 """
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.golden import regenerate
 
 
-@pytest.fixture
-def regenerate():
-    spec = importlib.util.spec_from_file_location("regenerate", GOLDEN / "regenerate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_twenty_steps(regenerate, write_fixture_data, tmp_path):
-    stored = json.loads((GOLDEN / "run20.json").read_text(encoding="utf-8"))
+def test_twenty_steps(write_fixture_data, tmp_path):
+    stored = json.loads(regenerate.FILE.read_text(encoding="utf-8"))
     assert len(stored["losses"]) == 20
     # metrics and n_rows × places, scores, share of one class, rows, what the layers did
     assert len(stored["last"]) == 4 * (3 * 3 + 2 * 2) + 4 + 3 + 4
