@@ -10,6 +10,13 @@ from isotrain.runs.files import read_records, read_result
 from tests.pages.small_run import write_run
 
 
+@pytest.fixture
+def logged(tmp_path):
+    """The record and the logged rows of a run."""
+    folder = write_run(tmp_path / "run", snapshots=False)
+    return read_result(folder), read_records(folder / "metrics.jsonl")
+
+
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
@@ -27,10 +34,9 @@ from tests.pages.small_run import write_run
         ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
     ],
 )
-def test_warnings(tmp_path, more, wanted):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    rows, plain = read_records(folder / "metrics.jsonl"), {"n_rows": {"dev": 5000}, "width": 64}
-    result = read_result(folder) | plain
+def test_warnings(logged, more, wanted):
+    result, rows = logged
+    result |= {"n_rows": {"dev": 5000}, "width": 64}
     assert not any(wanted in text for text in warnings(result, rows))
     assert any(wanted in text for text in warnings(result | more, rows))
 
@@ -55,10 +61,8 @@ def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spr
     assert len(told) == is_told, "the size of the batch comes first"
 
 
-def test_n_of_a_score_is_what_was_evaluated(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    rows = [*read_records(folder / "metrics.jsonl"), {"step": 40, "val/n_rows": 64}]
-    result = read_result(folder) | {"scores": {}}
+def test_n_of_a_score_is_what_was_evaluated(logged):
+    result, rows = logged[0] | {"scores": {}}, [*logged[1], {"step": 40, "val/n_rows": 64}]
     low, high = (100 * end for end in wilson(0.6, 64))
     wanted = f"(95 % CI {low:.1f} to {high:.1f}, N = 64)"
     assert wanted in answers(result, rows, {})[0].text
@@ -70,9 +74,8 @@ def test_n_of_a_score_is_what_was_evaluated(tmp_path):
 @pytest.mark.parametrize(
     ("level", "wanted"), [(0.5, "above"), (0.56, "not told apart from"), (0.7, "below")]
 )
-def test_a_score_is_compared_with_what_needs_no_model(tmp_path, level, wanted):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    result, rows = read_result(folder), read_records(folder / "metrics.jsonl")
+def test_a_score_is_compared_with_what_needs_no_model(logged, level, wanted):
+    result, rows = logged
     levels = {"test/accuracy": ("majority class", level)}
     assert (
         f", {wanted} the majority class ({100 * level:.1f})."
@@ -82,31 +85,30 @@ def test_a_score_is_compared_with_what_needs_no_model(tmp_path, level, wanted):
     assert ("The score is not above the majority class" in told) == (wanted != "above")
 
 
-def next_of(folder, rows, **more):
-    return " ".join(next_steps(read_result(folder) | more, rows, {}))
+def test_what_to_look_at_next_is_computed_from_the_record(logged):
+    result, rows = logged
 
+    def next_of(rows):
+        return " ".join(next_steps(result, rows, {}))
 
-def test_what_to_look_at_next_is_computed_from_the_record(tmp_path):
-    folder = write_run(tmp_path / "run", snapshots=False)
-    rows = read_records(folder / "metrics.jsonl")
-    plain = next_of(folder, rows)
+    plain = next_of(rows)
     assert "changed most, from" in plain
     assert plain.count("One run with one seed") == 1
     assert "overfits" not in plain
     worse = [{"step": 60, "val/loss": 2.0, "val/accuracy": 0.5}]
-    assert "Loss on dev rises from 0.600 (step 40) to 2" in next_of(folder, rows + worse)
+    assert "Loss on dev rises from 0.600 (step 40) to 2" in next_of(rows + worse)
     better = [{"step": 60, "val/loss": 2.0, "val/accuracy": 0.9}]
-    assert "overfits" not in next_of(folder, rows + better)
+    assert "overfits" not in next_of(rows + better)
     cone = [{**row, "isotropy/mean_cosine/layer_02/cls": 0.95} for row in rows if "val/loss" in row]
-    assert "nearly one direction (mean cosine 0.950)" in next_of(folder, cone)
+    assert "nearly one direction (mean cosine 0.950)" in next_of(cone)
     ends = {"isotropy/isoscore_corrected/pooled/before": 0.1}
     ends["isotropy/isoscore_corrected/pooled/after"] = 0.9
     only = [row | ends for row in rows if "val/loss" in row]
-    assert "makes its output isotropic, and its input has not" in next_of(folder, only)
+    assert "makes its output isotropic, and its input has not" in next_of(only)
     gap = [{**row, "val/pooled/queue_gap": 9.0} for row in rows if "val/loss" in row]
-    assert "frozen on embeddings unlike those of dev" in next_of(folder, gap)
+    assert "frozen on embeddings unlike those of dev" in next_of(gap)
     everything = [{**row, **ends} for row in cone] + gap + worse
-    assert len(next_steps(read_result(folder), everything, {})) == 4
+    assert len(next_steps(result, everything, {})) == 4
 
 
 @pytest.mark.parametrize("n", [1, 32, 640])

@@ -129,6 +129,10 @@ class FakeSearch(Fake):
         storage.engine.dispose()
         return trials
 
+    def states(self):
+        """How each of them stands."""
+        return [trial.state for trial in self.trials()]
+
     def parent(self, n_jobs: int = 1) -> subprocess.Popen[str]:
         """`run_search` in a process of its own."""
         named = f"Named({str(self.file)!r}, {self.overrides!r})"

@@ -1,5 +1,7 @@
 """The runs of a study before anything runs: configurations, folders, and refusals."""
 
+from dataclasses import replace
+
 import pytest
 
 from isotrain.config.compose import compose_run, plain, run_folder
@@ -69,12 +71,12 @@ def test_runs_that_wandb_logs_are_grouped_by_the_study(more, group, told):
 )
 def test_refusals_say_which_runs(changes, said):
     with pytest.raises(PlanError) as told:
-        plan_jobs(Study(**{**vars(STUDY), **changes}))
+        plan_jobs(replace(STUDY, **changes))
     assert said in str(told.value)
 
 
 def test_mistakes_of_all_runs_are_told_at_once_and_once():
-    wrong = Study(**{**vars(STUDY), "overrides": ("sede=1",), "tasks": {"rte": ("task=rt",)}})
+    wrong = replace(STUDY, overrides=("sede=1",), tasks={"rte": ("task=rt",)})
     with pytest.raises(PlanError) as told:
         plan_jobs(wrong, ["threads=null", "isotropy.removal.rho=2.5e"])
     lines = str(told.value).splitlines()
@@ -83,10 +85,9 @@ def test_mistakes_of_all_runs_are_told_at_once_and_once():
 
 
 def test_one_mistake_in_one_pair_names_the_pair():
-    study = Study(**{**vars(STUDY), "tasks": {"rte": ("task=rte",), "stsb": ("task=stsb",)}})
+    tasks = {name: (f"task={name}",) for name in ("rte", "stsb", "wic")}
     arms = {"none": ("pooling=cls",), "spans": ("pooling=spans",)}
-    study = Study(**{**vars(study), "tasks": {**study.tasks, "wic": ("task=wic",)}, "arms": arms})
-    jobs = plan_jobs(study)
+    jobs = plan_jobs(replace(STUDY, tasks=tasks, arms=arms))
     with pytest.raises(PlanError) as told:
         check_parts(jobs)
     lines = sorted(str(told.value).splitlines())

@@ -24,9 +24,13 @@ def without_page():
 
 
 @pytest.fixture
-def no_page(monkeypatch):
-    """Reports without their page, which takes a second to draw."""
-    monkeypatch.setattr("isotrain.pages.study_page.write_study_page", lambda folder, _: folder)
+def pages(monkeypatch):
+    """What reports would draw: a page takes a second."""
+    found = []
+    monkeypatch.setattr(
+        "isotrain.pages.study_page.write_study_page", lambda folder, result: found.append(result)
+    )
+    return found
 
 
 def written(fake, jobs):
@@ -92,11 +96,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
     ("kept", "command"),
     [("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
 )
-def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, command):
-    pages = []
-    monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
-    )
+def test_the_page_names_the_file_that_the_study_is_of(fake, pages, kept, command):
     jobs = fake.jobs()
     leave(jobs[0])
     fake.folder.mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, monkeypatch, kept, c
     assert (page.question != "") == (kept == "smoke")
 
 
-@pytest.mark.usefixtures("no_page")
+@pytest.mark.usefixtures("pages")
 def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
     """Two arms are run; then one of them is struck out of the study's file."""
     fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
@@ -135,7 +135,7 @@ def csv_lines(files):
     return list(csv.DictReader(files["table.csv"].decode().splitlines()))
 
 
-def test_the_command_of_the_page_plans_the_same_runs(fake, tmp_path, monkeypatch):
+def test_the_command_of_the_page_plans_the_same_runs(fake, pages, tmp_path, monkeypatch):
     own = tmp_path / "own conf"
     (own / "metric").mkdir(parents=True)
     (own / "metric" / "mine.yaml").write_text(
@@ -148,10 +148,6 @@ def test_the_command_of_the_page_plans_the_same_runs(fake, tmp_path, monkeypatch
         leave(job)
     fake.folder.mkdir(parents=True)
     write_identity(study, jobs, fake.folder, str(fake.file), given, str(own))
-    pages = []
-    monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, result: pages.append(result)
-    )
     write_report(study, jobs, fake.folder, given)
     allow, *words = shlex.split(pages[0].command)
     assert allow == "ISOTRAIN_ALLOW=mine"

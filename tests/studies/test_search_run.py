@@ -20,10 +20,6 @@ def tables(few):
     return [(few.folder / name).read_bytes() for name in TABLES]
 
 
-def states(few):
-    return [trial.state for trial in few.trials()]
-
-
 def test_every_trial_is_a_run_and_its_score_the_mean_over_seeds(few, capsys):
     few.says(seeds="[0, 2]", n_trials=2)
     assert few.run() == 0
@@ -68,7 +64,7 @@ def test_a_bad_trial_is_stopped_early_by_what_it_logs(few, monkeypatch):
     monkeypatch.setenv("PACE_S", "0.7")
     monkeypatch.setattr("isotrain.studies.search_run.LOOK_S", 0.05)
     assert few.run(n_trials=3) == 0
-    assert states(few) == [TrialState.COMPLETE] * 2 + [TrialState.PRUNED]
+    assert few.states() == [TrialState.COMPLETE] * 2 + [TrialState.PRUNED]
     last = few.trials()[-1]
     assert last.user_attrs["why"].startswith("below the median at evaluation 2: 0.7")
     assert last.user_attrs["why"].endswith(" at best")
@@ -85,7 +81,7 @@ def test_a_combination_that_cannot_run_is_a_failed_trial(few, monkeypatch, capsy
     plan = SimpleNamespace(check_command=isotrain.studies.search_plan.check_command)
     monkeypatch.setattr("isotrain.studies.search_plan.check_command", judged)
     assert few.run() == 1
-    assert states(few) == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE]
+    assert few.states() == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE]
     assert few.trials()[1].user_attrs["why"] == "cannot run: the middle cannot run"
     assert few.noted("start") == [DONE[0], DONE[2]]
 
@@ -97,7 +93,7 @@ def test_another_search_of_the_same_name_is_refused_and_loses_nothing(few):
         few.run()
     few.says(n_trials=2)
     assert few.run() == 0
-    assert states(few) == [TrialState.COMPLETE] * 2
+    assert few.states() == [TrialState.COMPLETE] * 2
 
 
 def test_a_damaged_storage_is_told(few):
@@ -149,7 +145,7 @@ def test_a_failure_is_a_failed_trial_with_its_reason_after_it_was_tried_once_mor
     monkeypatch.setenv("FAIL", DONE[1])
     assert few.run(n_trials=2) == 1
     assert few.noted("start") == [DONE[0], DONE[1], DONE[1]]
-    assert states(few) == [TrialState.COMPLETE, TrialState.FAIL]
+    assert few.states() == [TrialState.COMPLETE, TrialState.FAIL]
     assert few.trials()[1].user_attrs["why"] == (
         "trial-1-seed0: exit code 3; the reason | in words; also when it was tried once more"
     )
@@ -174,7 +170,7 @@ def test_a_run_that_was_killed_goes_on_and_its_trial_is_complete(few, monkeypatc
     monkeypatch.setenv("KILLED_ONCE", DONE[0])
     assert few.run(n_trials=1) == 0
     assert few.noted("start") == [DONE[0], DONE[0]]
-    assert states(few) == [TrialState.COMPLETE]
+    assert few.states() == [TrialState.COMPLETE]
 
 
 def test_trials_whose_values_are_bad_are_told_to_the_sampler_and_stop_no_search(
@@ -185,7 +181,7 @@ def test_trials_whose_values_are_bad_are_told_to_the_sampler_and_stop_no_search(
     monkeypatch.setenv("ALIKE", DONE[2])
     assert few.run() == 0
     assert few.noted("start") == DONE, "nothing is tried again"
-    assert states(few) == [TrialState.PRUNED] * 3 + [TrialState.COMPLETE]
+    assert few.states() == [TrialState.PRUNED] * 3 + [TrialState.COMPLETE]
     bad = [sum(trial.constraints.values()) > 0 for trial in few.trials()]
     assert bad == [True, True, True, False]
     table = (few.folder / "table.md").read_text()
@@ -205,7 +201,7 @@ def test_points_of_a_grid_whose_trial_failed_are_tried_again_by_a_later_call(
     few.says(space="{optimizer.lr: [0.001, 0.01, 0.1]}", sampler="grid", n_trials=3)
     monkeypatch.setenv("FAIL", DONE[1])
     assert few.run() == 1
-    assert states(few) == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE]
+    assert few.states() == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE]
     assert "3 of 3 points, 3 trials: 2 complete, 1 failed." in capsys.readouterr().out
     assert few.run() == 0
     assert "points whose trial failed, tried again: 1" in capsys.readouterr().out
@@ -237,8 +233,8 @@ def test_an_error_of_the_search_itself_is_raised_and_loses_no_trial(few, monkeyp
         patch.setattr("isotrain.studies.search_run._score", fails)
         with pytest.raises(KeyError, match="ours"):
             few.run(n_jobs)
-    assert set(states(few)) == {TrialState.RUNNING}
-    assert len(states(few)) <= n_jobs
+    assert set(few.states()) == {TrialState.RUNNING}
+    assert len(few.states()) <= n_jobs
     assert few.run(n_jobs) == 0
-    assert states(few) == [TrialState.COMPLETE] * 4
+    assert few.states() == [TrialState.COMPLETE] * 4
     assert sorted(few.noted("end")) == DONE, "what had finished is read"

@@ -10,10 +10,6 @@ pytestmark = pytest.mark.campaign
 DONE = [f"trial-{number}-seed0" for number in range(4)]
 
 
-def states(few):
-    return [trial.state for trial in few.trials()]
-
-
 def test_a_search_that_was_killed_gives_the_trials_of_one_that_was_not(
     few, monkeypatch, eventually, tmp_path
 ):
@@ -49,7 +45,7 @@ def test_no_trial_is_lost_or_doubled_by_a_kill(few, monkeypatch, eventually, kil
         os.kill(list(few.pids().values())[-1], signal.SIGKILL)
     few.release()
     assert few.run(2) == 0
-    assert states(few) == [TrialState.COMPLETE] * 4
+    assert few.states() == [TrialState.COMPLETE] * 4
     assert sorted(few.noted("end")) == DONE
     assert len(few.noted("start")) == 4 + kill_run
     assert len({trial.params["optimizer.lr"] for trial in few.trials()}) == 4
@@ -64,4 +60,4 @@ def test_a_run_that_is_stopped_from_outside_is_no_failed_trial(few, monkeypatch,
     printed, _ = parent.communicate(timeout=60)
     assert "stopped trial-0-seed0" in printed
     assert parent.returncode == 1
-    assert states(few) == [TrialState.RUNNING]
+    assert few.states() == [TrialState.RUNNING]
