@@ -43,6 +43,16 @@ def test_another_file_is_refused(tmp_path, text, message):
         read_predictions(tmp_path, "dev")
 
 
+def scaled_by_grid(test, dev):
+    """The log loss of test at the temperature that is the best of a grid on dev."""
+    (logits, labels), (dev_logits, dev_labels) = (
+        (torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in (test, dev)
+    )
+    grid = torch.cat([torch.zeros(1), torch.logspace(-3, 2, 2001)]).double()
+    losses = torch.stack([cross_entropy(b * dev_logits, dev_labels) for b in grid])
+    return float(cross_entropy(grid[losses.argmin()] * logits, labels))
+
+
 @pytest.mark.parametrize("task", ["wic", "stsb"])
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_path, task, select):
@@ -57,38 +67,21 @@ def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_p
     )
     scores = run(cfg, "none")
     folder = folder_of(cfg, "none")
-    for split, stage in (("dev", "val"), ("test", "test")):
-        found = read_predictions(folder, split)
-        n_rows = read_result(folder)["n_rows"][split]
-        if not n_rows:
-            assert found is None
-            continue
+    both = {split: read_predictions(folder, split) for split in ("dev", "test")}
+    for stage, (split, found) in zip(("val", "test"), both.items(), strict=True):
         assert found.index.tolist() == sorted(set(found.index))
-        assert len(found.index) == n_rows
-        expected = (
-            np.mean(found.label == found.prediction)
-            if task == "wic"
-            else spearmanr(found.label, found.prediction).statistic
-        )
-        name = "accuracy" if task == "wic" else "spearman"
-        assert scores[f"{stage}/{name}"] == pytest.approx(expected, abs=1e-6)
-        assert (found.logits is not None) == (task != "stsb")
-        if task != "stsb":
-            logits, labels = torch.from_numpy(found.logits), torch.from_numpy(found.label).long()
-            assert logits.argmax(1).tolist() == found.prediction.tolist()
-            loss = float(cross_entropy(logits, labels))
-            assert scores[f"{stage}/loss"] == pytest.approx(loss, abs=1e-5)
-
-
-def test_the_scaled_loss_of_test_is_that_of_the_temperature_of_dev(composed, small, tmp_path):
-    more = ("task=wic", f"output_dir={tmp_path}", "trainer.max_steps=6", "optimizer.lr=1e-2")
-    cfg = composed(*small, *more)
-    scores = run(cfg, "none")
-    found = [read_predictions(folder_of(cfg, "none"), split) for split in ("test", "dev")]
-    (test, labels), (dev, dev_labels) = (
-        (torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in found
-    )
-    grid = torch.cat([torch.zeros(1), torch.logspace(-3, 2, 2001)]).double()
-    losses = torch.stack([cross_entropy(b * dev, dev_labels) for b in grid])
-    expected = float(cross_entropy(grid[losses.argmin()] * test, labels))
-    assert scores["test/scaled_loss"] == pytest.approx(expected, abs=1e-3)
+        assert len(found.index) == read_result(folder)["n_rows"][split]
+        if task == "stsb":
+            expected = spearmanr(found.label, found.prediction).statistic
+            assert scores[f"{stage}/spearman"] == pytest.approx(expected, abs=1e-6)
+            assert found.logits is None
+            continue
+        accuracy = np.mean(found.label == found.prediction)
+        assert scores[f"{stage}/accuracy"] == pytest.approx(accuracy, abs=1e-6)
+        logits, labels = torch.from_numpy(found.logits), torch.from_numpy(found.label).long()
+        assert logits.argmax(1).tolist() == found.prediction.tolist()
+        loss = float(cross_entropy(logits, labels))
+        assert scores[f"{stage}/loss"] == pytest.approx(loss, abs=1e-5)
+    if task == "wic":
+        expected = scaled_by_grid(both["test"], both["dev"])
+        assert scores["test/scaled_loss"] == pytest.approx(expected, abs=1e-3)
