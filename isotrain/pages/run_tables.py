@@ -93,21 +93,17 @@ def outlier_tables(
 
 def counter_table(rows: Rows, end: float) -> Table:
     """Counters of isotropy layers and objectives, in training and at evaluations up to `end`."""
-    keys = {key for row in rows for key in row if is_counter(key)}
     lines = []
-    for key in sorted(keys):
+    for key in sorted({key for row in rows for key in row if key.count("/") == 2}):
         stage, part, name = key.split("/")
+        if stage not in ("val", "train"):
+            continue
         values = series(rows, key)
         last = at(values, end) if stage == "val" else values[-1][1]
         when = "evaluations" if stage == "val" else "training"
         ends = (number(values[0][1]), number(last))
         lines.append((f"{part}: {name}", when, *ends, COUNTERS.get(name, "")))
     return Table("Counters", ("", "logged in", "first", "last", "what it says"), lines)
-
-
-def is_counter(key: str) -> bool:
-    """Whether a logged key is a counter of a layer or objective."""
-    return key.count("/") == 2 and key.partition("/")[0] in ("val", "train")
 
 
 def config_table(content: Mapping[str, Any], caption: str) -> Table:

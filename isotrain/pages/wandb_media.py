@@ -19,7 +19,7 @@ from isotrain.pages.cloud_figures import maps
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import as_json, read_records, read_result
 from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, few, parse_key
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
 from isotrain.runs.table import Measured, table
@@ -137,7 +137,7 @@ def _lines(rows: Rows, metric: str, view: str) -> Any:
     points = [by_key[CurveKey(metric, name, view)] for name in names]
     return wandb.plot.line_series(
         [[step for step, _ in line] for line in points],
-        [[_or_none(value) for _, value in line] for line in points],
+        [as_json([value for _, value in line]) for line in points],
         keys=names,
         title=f"{metric}, {view}",
         xname="trainer/global_step",
@@ -146,14 +146,9 @@ def _lines(rows: Rows, metric: str, view: str) -> Any:
 
 def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
     for start in range(0, len(lines), MOST_LINES):
-        data = [[_or_none(value) for value in line] for line in lines[start : start + MOST_LINES]]
+        data = as_json(lines[start : start + MOST_LINES])
         name = "tables/isotropy" + (f"_{start // MOST_LINES + 1}" if start else "")
         yield name, wandb.Table(columns=list(Measured._fields), data=data)
-
-
-def _or_none(value: Any) -> Any:
-    """A value as accepted by a table."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _image(figure: Figure) -> Any:
