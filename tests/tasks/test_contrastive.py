@@ -40,23 +40,6 @@ def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, t
     assert any(key.startswith("model.encoder") for key in state)
 
 
-def test_the_objective_moves_the_weights_and_its_weight_counts(composed, small, tmp_path):
-    base = (*small, *SIMCSE, "task=text", f"output_dir={tmp_path}")
-    *_, start = trained(composed, *base, "trainer.max_steps=0")
-    found = [
-        trained(composed, *base, "trainer.max_steps=1", f"objective.simcse.weight={w}")
-        for w in (1.0, 2.0)
-    ]
-    one, two = (
-        next(row["train/loss"] for row in rows if "train/loss" in row) for _, rows, *_ in found
-    )
-    assert two == pytest.approx(2 * one, rel=1e-6)
-    assert one > 0
-    key = "model.encoder.model.encoder.layer.1.output.dense.weight"
-    for *_, state in found:
-        assert (start[key] - state[key]).abs().max() > 0
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_head(dtype):
     head = FirstPairCosine()

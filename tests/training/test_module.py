@@ -126,21 +126,6 @@ def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):
     assert logged["optim/learning_rate"].item() == pytest.approx(1e-3)
 
 
-def test_the_loss_is_the_task_plus_the_weighted_objectives(built):
-    experiment = built(
-        *TRAIN_ONLY,
-        "objective=[cosreg]",
-        "objective.cosreg.weight=0.25",
-        "trainer.max_steps=1",
-        "trainer.log_every_n_steps=1",
-    )
-    fit(experiment)
-    logged = experiment.trainer.logged_metrics
-    total = logged["train/task_loss"] + 0.25 * logged["train/cosreg"]
-    torch.testing.assert_close(logged["train/loss"], total)
-    assert logged["train/cosreg"] != 0
-
-
 def test_views_are_separate_passes(built):
     experiment = built(*TRAIN_ONLY, "trainer.max_steps=1")
     seen = []

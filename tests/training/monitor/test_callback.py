@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from isotrain.training.monitor.measurement import Measurement
-from tests.dev_rows import monitor_of, validated
+from tests.dev_rows import validated
 
 THREE = "metric=[isoscore,mean_cosine,partition]"
 
@@ -18,16 +17,6 @@ def test_one_row_is_counted_and_not_validated(built, n):
     assert values["isotropy/n_rows/pooled/after"] == n
     assert ("isotropy/isoscore/layer_00/cls" in values) == (n == 2)
     assert "isotropy/isoscore/layer_00/tokens" in values
-
-
-def test_a_metric_of_several_numbers_gets_a_key_for_each(built):
-    experiment = built("task=rte")
-    monitor_of(experiment).measure = Measurement(
-        {"pair": lambda x: {"one": x.sum().double(), "two": x.mean().double()}}
-    )
-    values = validated(experiment)
-    assert "isotropy/pair_one/layer_02/tokens" in values
-    assert "isotropy/pair_two/pooled/after" in values
 
 
 def test_without_a_layer_a_site_is_measured_once(built):
