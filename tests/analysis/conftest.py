@@ -23,6 +23,6 @@ def subject_of(tmp_path):
     """`subject_of(encoder, source, batch_size=…, …)`: rows go to a folder of the test."""
 
     def build(encoder, source=None, **changes):
-        return subject_on(encoder, source, tmp_path / "rows")._replace(**changes)
+        return subject_on(encoder, source, tmp_path / "rows", batch_size=4)._replace(**changes)
 
     return build

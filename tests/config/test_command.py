@@ -167,6 +167,10 @@ def test_what_hydra_takes_is_taken(overrides):
         (("seed=interval(0,1)",), ("seed=interval(0,1) cannot be read: a sweep needs values",)),
         (("seed=0,1", "sede=1"), ("no key sede",)),
         (("seed=choice(1,a)",), ("seed must be int, got 'a'",)),
+        *(
+            (("seed=0,1", text), (f"{text}: isotrain starts its runs itself",))
+            for text in ("hydra.sweep.dir=x", "hydra/sweeper=optuna")
+        ),
         (  # of a run beyond those that are judged whole
             ("data.batch_size=16,thirty", "seed=range(64)"),
             ("data.batch_size must be int, got 'thirty'; its default is data.batch_size=32",),

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.processes import printed_by
+from tests.processes import ROOT, printed_by
 
 pytestmark = pytest.mark.slow
 
@@ -90,4 +90,4 @@ def test_plain_sentence_transformers_give_the_cosines_of_the_run(elsewhere, isot
 
 def test_sentence_transformers_take_the_layer_of_isotrain_where_it_is_installed(elsewhere):
     place = elsewhere("isotropy=cluster_pca", "site=[tokens]")
-    printed_by("-c", "TRUSTED=True\n" + COMPARE, cwd=place)
+    printed_by("-c", "TRUSTED=True\n" + COMPARE, cwd=place, PYTHONPATH=str(ROOT))

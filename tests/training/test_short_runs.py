@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from isotrain.encoders.tiny import build_tiny
+from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
@@ -22,7 +23,8 @@ def test_the_loss_of_a_run_shorter_than_the_interval_is_logged(
             *(*small, "task=rte", "metric=[]", f"output_dir={tmp_path}"),
             *("data.batch_size=16", f"trainer.max_steps={steps}"),
             *(f"trainer.log_every_n_steps={every}", "report=false"),
-        )
+        ),
+        show=show_run,
     )
     assert [row["step"] for row in rows if "train/loss" in row] == logged
 
@@ -97,5 +99,6 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
 def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):
     more = ("isotropy=mean", "objective=[istar]", "objective.istar.reference=epoch", "task=wic")
     more += ("+trainer.limit_val_batches=0", "trainer.max_steps=2", f"output_dir={tmp_path}")
-    _, rows, _ = finished(composed(*small, *more, "report=false", "trainer.log_every_n_steps=1"))
+    cfg = composed(*small, *more, "report=false", "trainer.log_every_n_steps=1")
+    _, rows, _ = finished(cfg, show=show_run)
     assert [row["step"] for row in rows if "train/istar" in row] == [0, 1]

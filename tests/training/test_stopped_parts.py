@@ -33,7 +33,8 @@ CASES = {  # overrides, and the training batch at which the run is stopped
     "muon of LoRA": (*MUON, ACCUMULATED, "checkpoint.every_steps=3", "peft=lora", "peft.r=2", 11),
     "LoRA in float64": (
         *("task=wic", "peft=lora", "peft.r=2", "peft.dropout=0.1", "training.layer_decay=0.7"),
-        *("trainer.precision=64-true", "trainer.max_steps=8", "checkpoint.every_steps=3", 5),
+        *("trainer.precision=64-true", "trainer.max_steps=8", "checkpoint.every_steps=3"),
+        *("trainer.val_check_interval=6", 5),
     ),
     "scaled cosine": (
         *("task=stsb", "task.form=bi", "pooling=mean", "task.scaled_cosine=true"),

@@ -11,7 +11,7 @@ from isotrain.analysis.data_scale.examples import (
     unseen_shares,
 )
 from isotrain.analysis.data_scale.measure import Features, encoded, spans_of
-from isotrain.analysis.encode import hidden_states, tokenise
+from isotrain.analysis.encode import padded, tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
 from tests.analysis.runs import Rows
@@ -110,7 +110,7 @@ def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, encoder, s
     for row in range(10):
         text, start, stop = found.text_V[row], found.start_V[row], found.stop_V[row]
         batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
-        states = hidden_states(subject, batch.ids)[1][0]
+        states = encoder(padded([batch.ids[0]], 0), {}).hidden_states[1][0]
         of_word = [
             state
             for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
