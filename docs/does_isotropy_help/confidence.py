@@ -1,6 +1,6 @@
 """Prints confidence, temperature and log losses of WiC by method, for docs/does_isotropy_help.md.
 
-`python docs/does_isotropy_help/confidence.py DIR`, with DIR the unpacked finished_runs_wic.tar.xz.
+`python docs/does_isotropy_help/confidence.py DIR`, with DIR the unpacked finished_runs.tar.xz.
 Differences to `none` are paired by seed, with their 95 % CI over seeds (Student's t); of the
 temperature-scaled log loss on test also over seeds and examples (`row_interval`).
 """

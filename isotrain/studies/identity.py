@@ -93,8 +93,7 @@ def of_earlier_keys(
     Where nothing is on record that computes what any of them would, each has one finished run of
     its task, method and seed which no other study and no search has, and the overrides are those of
     `study.json`, if there is one. A record may lack keys or have more, but shared keys have equal
-    values (of a single record, except the path of a class that has moved). If some runs have no
-    such record or several, all stay as they are.
+    values. If some runs have no such record or several, all stay as they are.
 
     Returns:
         The runs, and a line that says which keys differ; empty where their own ids hold.
@@ -364,17 +363,13 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]
 
 
 def _fitting(job: Job, records: Sequence[Record]) -> list[tuple[Record, Mapping[str, str]]]:
-    """The records whose shared keys have the values of a run, each with the keys that differ.
-
-    Of a single record, the path of a class (`_target_`) may have another value: the class moved.
-    """
-    planned, single = _planned_keys(job), len(records) == 1
+    """The records whose shared keys have the values of a run, each with the keys that differ."""
+    planned = _planned_keys(job)
     found: list[tuple[Record, Mapping[str, str]]] = []
     for record in records:
         stored = _stored_keys(record)
         differing = _differing(stored, planned)
-        shared = (key for key in differing if key in stored and key in planned)
-        if all(single and key.endswith("_target_") for key in shared):
+        if not differing.keys() & stored.keys() & planned.keys():
             found.append((record, differing))
     return found
 
