@@ -78,9 +78,9 @@ def differences(
             )
         n_finished = _n_finished(kept.runs, Archive(folder))
         lines.append(
-            f"the folder {folder} belongs to another study {study.name}; take another name with "
-            f"--name NAME, or delete that folder (its runs, {n_finished} of them finished, are "
-            "elsewhere and stay)"
+            f"the folder {folder} belongs to another study {study.name}; give the overrides "
+            "that it was run with, take another name with --name NAME, or delete that folder (its "
+            f"runs, {n_finished} of them finished, are elsewhere and stay)"
         )
     return lines
 

@@ -80,7 +80,8 @@ def test_another_content_is_refused_with_the_keys_that_differ(written, changes, 
     with pytest.raises(PlanError) as told:
         check(replace(STUDY, **changes), more)
     assert said in str(told.value)
-    assert f"the folder {folder} belongs to another study one; take another name" in str(told.value)
+    said = f"the folder {folder} belongs to another study one; give the overrides that it was run"
+    assert said in str(told.value)
     assert (folder / "study.json").read_bytes() == before
 
 
