@@ -3,14 +3,26 @@
 transformers is imported when an encoder is loaded.
 """
 
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
 
 from isotrain.arguments import Bounds, checked
+from isotrain.console import say
 from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder, cut_after
 from isotrain.runs.files import sha256_of
+
+# What wrappers put before the names of weights: DataParallel, torch.compile,
+# sentence-transformers, PEFT, and the usual attributes of a Lightning module.
+WRAPPERS = {
+    *("module", "_orig_mod", "0", "auto_model", "base_model"),
+    *("model", "encoder", "backbone", "net"),
+}
+WITHIN = re.compile(r"\.(?:module|_orig_mod)(?=\.)")  # of a wrapped part
 
 
 class EncoderUnavailableError(OSError):
@@ -23,25 +35,37 @@ def load_encoder(
 ) -> TransformerEncoder:
     """Load the pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
 
-    `revision` pins a commit of the hub (not for a folder). Code from the hub is never run.
-    `n_blocks` truncates the encoder after that block; None keeps all.
+    Every weight but the pooler's comes from the checkpoint. The prefix of a known wrapper
+    (`WRAPPERS`) is removed from the names of weights, which is printed and recorded; a task head
+    is left out. `revision` pins a commit of the hub (not for a folder). Code from the hub or the
+    folder is never run. `n_blocks` truncates the encoder after that block; None keeps all.
 
     Raises:
         EncoderUnavailableError: neither on disk nor downloadable; the message says what to do.
-        ValueError: the tokenizer has no vocabulary, or no token to pad or end a sentence; the
-            encoder has fewer than `n_blocks` blocks.
+        ValueError: weights are missing or have no place in the model; the model needs code of its
+            own; the tokenizer has no vocabulary, or no token to pad or end a sentence; the encoder
+            has fewer than `n_blocks` blocks.
     """
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
-        model = AutoModel.from_pretrained(name, revision=revision, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, use_fast=True)
+        model, prefix = _load_model(name, revision)
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=revision, use_fast=True, trust_remote_code=False
+        )
     except OSError as error:
         raise EncoderUnavailableError(
             f"encoder {name!r} is neither on disk nor reachable on the hub; {WAYS_OUT}. What went "
             f"wrong: {error}"
+        ) from error
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"encoder {name!r} needs code that comes with it, which isotrain never runs; use an "
+            "encoder whose architecture transformers has"
         ) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise ValueError(
@@ -51,10 +75,99 @@ def load_encoder(
     complete(tokenizer)
     commit = revision or getattr(model.config, "_commit_hash", None)  # of the newest commit
     source_id = f"{name}@{commit}" if commit else name
+    if prefix:
+        source_id += f", without the prefix {prefix}"
+        say(f"{name}: the prefix {prefix} of its weights was removed")
     if n_blocks is not None:
         cut_after(model, n_blocks)
         source_id += f", cut after block {n_blocks}"
     return TransformerEncoder(model, tokenizer, source_id)
+
+
+def _load_model(name: str, revision: str | None) -> tuple[Any, str]:
+    """A model with every weight of its checkpoint, and the prefix removed from their names."""
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    options: dict[str, Any] = {"revision": revision, "dtype": torch.float32}
+    options |= {"trust_remote_code": False, "output_loading_info": True}
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it reports heads and poolers
+    try:
+        model, info = AutoModel.from_pretrained(name, **options)
+        wrong, prefix = wrong_weights(model, info), ""
+        if wrong:
+            prefix = likely_prefix(info["missing_keys"], info["unexpected_keys"])
+        if prefix and {*prefix.split(".")} <= WRAPPERS | {model.base_model_prefix}:
+            removed = {rf"\.{part}\.": "." for part in ("module", "_orig_mod")}
+            removed[f"^{re.escape(prefix)}\\."] = ""
+            model, info = AutoModel.from_pretrained(name, key_mapping=removed, **options)
+            model._weight_conversions = [  # which put the prefix back when the model is saved
+                conversion
+                for conversion in model._weight_conversions
+                if removed.keys().isdisjoint(conversion.source_patterns)
+            ]
+            wrong = wrong_weights(model, info)
+    finally:
+        logging.set_verbosity(level)
+    if wrong:
+        likely = f"; it names them with the prefix {prefix!r}, save it without" if prefix else ""
+        raise ValueError(f"encoder {name!r}: {wrong}{likely}")
+    return model, prefix
+
+
+def wrong_weights(model: Any, info: Mapping[str, Collection[str]]) -> str:
+    """What is wrong with loaded weights; empty if all but the pooler's are the checkpoint's.
+
+    Weights of a task head may be left over, those of other blocks or of a second encoder may not.
+
+    Args:
+        model: a base model of transformers.
+        info: what `output_loading_info` gives.
+    """
+    lost = sorted(name for name in info["missing_keys"] if "pooler" not in name.split("."))
+    if lost:
+        return f"the checkpoint lacks {len(lost)} weights of the model: {_three(lost)}"
+    parts = {name for name, _ in model.named_children()} - {"pooler"}
+    in_blocks = {name for name in model.state_dict() if re.search(r"\.\d+\.", name)}
+    extra = [
+        name
+        for name in sorted(info["unexpected_keys"])
+        if name.removeprefix(f"{model.base_model_prefix}.").split(".")[0] in parts
+        or not in_blocks.isdisjoint(_endings(name))
+    ]
+    if extra:
+        return (
+            f"{len(extra)} weights of the checkpoint have no place in the model of config.json: "
+            f"{_three(extra)}"
+        )
+    return ""
+
+
+def likely_prefix(missing: Collection[str], unexpected: Collection[str]) -> str:
+    """What most often stands before the names of missing weights; empty if nothing does.
+
+    >>> likely_prefix({"encoder.w"}, {"module.bert.encoder.w", "classifier.w"})
+    'module.bert'
+    """
+    found: Counter[str] = Counter()
+    for name in unexpected:
+        plain = WITHIN.sub("", name)
+        ending = next((ending for ending in _endings(plain) if ending in missing), None)
+        if ending is not None:
+            before, within = plain.removesuffix(ending), WITHIN.search(name)
+            found[before.strip(".") or (within[0].strip(".") if within else "")] += 1
+    return found.most_common(1)[0][0] if found else ""
+
+
+def _endings(name: str) -> list[str]:
+    """A name, and what is left of it without its first parts."""
+    parts = name.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
+
+
+def _three(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 @checked

@@ -40,7 +40,9 @@ def build_random_vectors(
     folder = packaged_folder() if vocabulary == MINILM else None
     name, commit = (vocabulary, revision) if folder is None else (str(folder), None)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=commit, use_fast=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=commit, use_fast=True, trust_remote_code=False
+        )
     except OSError as error:
         raise EncoderUnavailableError(
             f"the tokenizer of {vocabulary!r} is neither on disk nor reachable on the hub. Run "

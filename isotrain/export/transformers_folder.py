@@ -102,8 +102,10 @@ def check_transformers(folder: Path, rebuilt: Rebuilt, head: Affine | None) -> D
     Logits are compared, or without a head the states of all real tokens, as the encoder gave them
     before adapters were merged into it, and shifted where it has absorbed the layer.
     """
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model: Any = AutoModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model: Any = AutoModel.from_pretrained(
+        folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
     columns = [
         [text for part in parts for text in part] for parts in zip(*rebuilt.texts, strict=True)
     ]

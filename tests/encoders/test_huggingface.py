@@ -1,6 +1,7 @@
 """Encoders of the hub, of a folder and of the MiniLM package, with tokenizers made complete."""
 
 import hashlib
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 import transformers
 from hydra.utils import instantiate
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertModel, PreTrainedTokenizerFast
 
@@ -56,7 +58,8 @@ def test_a_revision_is_part_of_the_record(monkeypatch):
     def loader(part):
         def from_pretrained(name, **options):
             asked.append((name, options))
-            return part
+            info = {"missing_keys": set(), "unexpected_keys": set()}
+            return (part, info) if options.get("output_loading_info") else part
 
         return SimpleNamespace(from_pretrained=from_pretrained)
 
@@ -68,8 +71,103 @@ def test_a_revision_is_part_of_the_record(monkeypatch):
     assert [(name, options["revision"]) for name, options in asked] == [
         ("some/model", "abc123")
     ] * 2
-    assert all("trust_remote_code" not in options for _, options in asked)
+    assert all(options["trust_remote_code"] is False for _, options in asked)
     assert asked[0][1]["dtype"] == torch.float32
+
+
+# Weights that are not those of the model
+
+
+@pytest.fixture
+def renamed(save_family, tmp_path):
+    """`renamed(rename, more)`: a BERT's folder whose weights have other names, and more weights."""
+
+    def save(rename=str, more=None):
+        shutil.copytree(save_family("bert"), tmp_path, dirs_exist_ok=True)
+        weights = load_file(tmp_path / "model.safetensors")
+        named = {rename(name): x.clone() for name, x in weights.items() if rename(name)} | (
+            more or {}
+        )
+        save_file(named, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        return str(tmp_path)
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rename"),
+    [
+        ("module", "module.{}".format),
+        ("module.bert", "module._orig_mod.bert.{}".format),
+        ("0.auto_model", "0.auto_model.{}".format),
+        ("model.encoder.model", "model.encoder.model.{}".format),
+        ("_orig_mod", lambda name: name.replace("layer.1.", "layer.1._orig_mod.")),
+    ],
+)
+def test_the_prefix_of_a_wrapper_is_removed_and_said(renamed, loaded, capsys, prefix, rename):
+    encoder = load_encoder(folder := renamed(rename))
+    expected = loaded("bert").state_dict()
+    assert all(torch.equal(x, expected[name]) for name, x in encoder.state_dict().items())
+    assert encoder.source_id == f"{folder}, without the prefix {prefix}"
+    assert f"the prefix {prefix} of its weights was removed" in capsys.readouterr().out
+    encoder.model.save_pretrained(folder)  # under the names of the model
+    assert load_encoder(folder).source_id == folder
+
+
+def test_weights_of_a_task_head_are_left_out(renamed):
+    more = {"cls.predictions.dense.weight": torch.ones(2), "classifier.0.weight": torch.ones(2)}
+    folder = renamed("bert.{}".format, more)
+    assert load_encoder(folder).source_id == folder
+
+
+@pytest.mark.parametrize(
+    ("rename", "more", "said"),
+    [
+        (  # half of the blocks
+            lambda name: "" if "layer.1." in name else name,
+            {},
+            r"lacks 16 weights of the model: encoder\.layer\.1\..*, encoder.*, encoder.*, \.\.\.$",
+        ),
+        (
+            "student.{}".format,
+            {},
+            r"lacks .* weights .* with the prefix 'student', save it without",
+        ),
+        (
+            "roberta.{}".format,
+            {},
+            r"lacks .* weights .* with the prefix 'roberta', save it without",
+        ),
+        (  # of more blocks than the configuration has
+            str,
+            {"encoder.layer.2.output.dense.bias": torch.ones(16)},
+            r"1 weights of the checkpoint have no place .*: encoder\.layer\.2\.output\.dense",
+        ),
+        (  # of a second encoder
+            str,
+            {"ema.encoder.layer.1.output.dense.bias": torch.ones(16)},
+            r"have no place in the model of config\.json: ema\.encoder\.layer\.1",
+        ),
+    ],
+)
+def test_weights_that_are_not_the_models_are_an_error(renamed, rename, more, said):
+    with pytest.raises(ValueError, match=said):
+        load_encoder(renamed(rename, more))
+
+
+def test_code_of_a_folder_does_not_run(save_family, tmp_path, monkeypatch):
+    shutil.copytree(save_family("bert"), tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.C", "AutoModel": "code.M"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "code.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(
+        ValueError, match="needs code that comes with it, which isotrain never runs"
+    ):
+        load_encoder(str(tmp_path))
+    assert not (tmp_path / "ran").exists()
 
 
 # MiniLM from its package
