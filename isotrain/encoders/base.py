@@ -5,11 +5,13 @@ A = Q·B sequences, T tokens, L blocks, D hidden.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch import nn
 
 from isotrain.arguments import refuse_misspelt
+from isotrain.encoders.trial import only_after_blocks
 from isotrain.types import Batch, Edit, EncoderOutput
 
 
@@ -46,6 +48,11 @@ class Encoder(nn.Module, ABC):
     def n_blocks(self) -> int:
         """L."""
         return len(self.blocks)
+
+    @cached_property
+    def after_blocks(self) -> frozenset[str]:
+        """Names of the parameters that act after the blocks alone, such as a final norm's."""
+        return only_after_blocks(self)
 
     @abstractmethod
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:

@@ -149,18 +149,16 @@ def train_head_first(
 def levels(encoder: Encoder) -> dict[str, int]:
     """The level of each parameter by name: 0 = embeddings, l = block l, L + 1 = after block L.
 
-    Other parameters before the first block (the projection of ELECTRA) count as embeddings.
+    A parameter of several blocks counts to the lowest. One outside the blocks counts as embedding
+    (ELECTRA's projection, a table of relative positions), unless it acts after the blocks alone.
     """
-    of_embeddings = {id(p) for p in encoder.embeddings.parameters()}
-    of_blocks = {id(p): k for k, block in enumerate(encoder.blocks, 1) for p in block.parameters()}
-    level_of: dict[str, int] = {}
-    elsewhere = 0
-    for name, parameter in encoder.named_parameters():
-        if id(parameter) in of_blocks:
-            elsewhere = encoder.n_blocks + 1  # parameters come in the order of the forward pass
-        known = of_blocks.get(id(parameter), elsewhere)
-        level_of[name] = 0 if id(parameter) in of_embeddings else known
-    return level_of
+    blocks = reversed([*enumerate(encoder.blocks, 1)])
+    level_of = {id(p): k for k, block in blocks for p in block.parameters()}
+    after = encoder.after_blocks
+    return {
+        name: level_of.get(id(p), encoder.n_blocks + 1 if name in after else 0)
+        for name, p in encoder.named_parameters()
+    }
 
 
 def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:

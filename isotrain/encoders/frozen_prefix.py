@@ -4,6 +4,7 @@ A sequences of a batch, T tokens, N tokens of a group, D hidden.
 """
 
 import hashlib
+import json
 import os
 import sys
 import zlib
@@ -20,6 +21,7 @@ from isotrain.runs.files import make_inside
 from isotrain.types import Batch, Example
 
 GROUP = 64  # sequences computed together
+OF_NO_STATE = ("_name_or_path",)  # entries of a configuration that change no state: where it lies
 
 Compute = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Tensor]
 """Token and segment ids of some sequences to their states `[A, T, D]`."""
@@ -100,13 +102,15 @@ class FrozenPrefix:
 
 
 def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:
-    """Cache key of the states after block `level`, from weights, tokens and precision."""
-    digest = hashlib.sha256(f"{level} {precision} {GROUP} {type(encoder.model)}".encode())
+    """Cache key of the states after block `level`: model, configuration, tokens and precision."""
+    config = {k: v for k, v in encoder.model.config.to_dict().items() if k not in OF_NO_STATE}
+    model = f"{type(encoder.model)} {json.dumps(config, sort_keys=True, default=str)}"
+    digest = hashlib.sha256(f"{level} {precision} {GROUP} {model}".encode())
     level_of = levels(encoder)
-    for name, parameter in encoder.named_parameters():
-        if level_of[name] <= level:
-            digest.update(name.encode())
-            digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    below = [(n, x) for n, x in encoder.named_parameters() if level_of[n] <= level]
+    for name, tensor in [*below, *encoder.named_buffers()]:
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     for example in examples:
         digest.update(repr((example.input_ids, example.token_type_ids)).encode())
     return digest.hexdigest()[:32]

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,9 +16,16 @@ from torch.nn.utils.rnn import pad_sequence
 from isotrain.encoders.attention import Packing
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.last_block import read_tokens_only
+from isotrain.encoders.trial import (
+    ROUNDING,
+    apart,
+    as_it_was,
+    blocks_of,
+    check_states,
+    trial_ids,
+)
 from isotrain.types import Batch, Edit, EncoderOutput
 
-BLOCK_PATHS = ("encoder.layer", "transformer.layer", "encoder.layers", "layers", "h")
 # GPT and GPT-2 name their word and position tables differently.
 EMBEDDINGS = ("embeddings", "wte", "wpe", "embed_tokens", "tokens_embed", "positions_embed")
 POSITIONS = ("position_embeddings", "wpe", "positions_embed")
@@ -32,7 +38,11 @@ class TransformerEncoder(Encoder):
     edit after block k changes the input of the next block, not the recorded state. GPT-2's final
     norm is part of the encoder's output, but not of state L (in transformers it is). The model
     is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout off), must
-    be float32, and loses its pooler, which nothing here uses.
+    be float32, and loses its pooler, which nothing here uses. Gradient checkpointing is switched
+    off: a recomputed block would lack the edit after it.
+
+    A trial on a small padded batch compares the recorded states with those of transformers, and
+    those of a padded text with those of the text alone.
 
     Args:
         model: a transformers base model.
@@ -40,7 +50,8 @@ class TransformerEncoder(Encoder):
         source_id: origin of the weights, for the record of the run.
 
     Raises:
-        ValueError: no blocks or embeddings are found, or the weights are not float32.
+        ValueError: no blocks or embeddings are found, the weights are not float32, or the trial
+            shows other states.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, source_id: str) -> None:
@@ -50,10 +61,13 @@ class TransformerEncoder(Encoder):
                 f"training needs float32 weights, got {sorted(map(str, dtypes))}; load with "
                 "dtype=torch.float32"
             )
-        blocks = tuple(_blocks(model))
+        blocks = tuple(blocks_of(model))
         _embeddings(model)  # raises if there are none
         super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
         model.pooler = None  # type: ignore[assignment]
+        for part in model.modules():
+            if getattr(part, "gradient_checkpointing", False):
+                part.gradient_checkpointing = False  # type: ignore[assignment]
         self.model = model.train()
         self.blocks = blocks  # a tuple: not registered twice, so the state dict has each once
         tables = {
@@ -75,11 +89,12 @@ class TransformerEncoder(Encoder):
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
         self._packing: Packing | None = None  # of the batch, if it is packed
         self._states: list[Tensor] | None = None
+        self._n_tokens = 0  # T of the batch
         self._edits: Mapping[int, Edit] = {}
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
         for number, block in enumerate(self.blocks, start=1):
             block.register_forward_hook(partial(self._record_block, number))
-        self.is_causal = self._is_causal()
+        self._try()
 
     @property
     def embeddings(self) -> nn.Module:  # type: ignore[override]
@@ -106,7 +121,7 @@ class TransformerEncoder(Encoder):
             given["token_type_ids"] = batch.token_type_ids
         prefix = self.frozen_prefix if self.training else None
         prefix_ATD = None if prefix is None else prefix(batch)
-        self._states, self._edits = [], after_block
+        self._states, self._edits, self._n_tokens = [], after_block, length
         if self.packs_tokens and self.training:
             mask_AT = given.pop("attention_mask").bool()
             packing = Packing.by_length if mask_AT.is_cpu else Packing.of
@@ -125,6 +140,11 @@ class TransformerEncoder(Encoder):
         try:
             with replaced(forwards):
                 output = self.model(**given, **self._options)
+            if len(self._states) != self.n_blocks + 1:
+                raise RuntimeError(
+                    f"{len(self._states)} hidden states were seen, not {self.n_blocks + 1}: hooks "
+                    "do not run in a module compiled before them; compile the blocks one by one"
+                )
             return EncoderOutput(tuple(self._states), self._padded(output.last_hidden_state))
         finally:
             self._states, self._edits, self._packing = None, {}, None
@@ -148,20 +168,37 @@ class TransformerEncoder(Encoder):
             return self.model(**given, **self._options).last_hidden_state  # type: ignore[no-any-return]
 
     @torch.no_grad()
-    def _is_causal(self) -> bool:
-        """Whether the first token's state is independent of the second token."""
-        # Tested on the model itself: no configuration entry covers every architecture.
-        self.model.eval()
-        mask_AT = torch.ones(1, 2, dtype=torch.long)
-        outputs = [
-            self.model(
-                input_ids=torch.tensor([[0, token]]), attention_mask=mask_AT, **self._options
-            )
-            for token in (2, 3)
-        ]
-        self.model.train()
-        first, second = (output.last_hidden_state[0, 0] for output in outputs)
-        return torch.equal(first, second)
+    def _try(self) -> None:
+        """Check the recorded states on a padded batch; find out whether the model is causal."""
+        n_ids = self.model.get_input_embeddings().num_embeddings
+        special = getattr(self.tokenizer, "all_special_ids", ())
+        sequences = trial_ids(special, n_ids, self.max_positions)
+        pad = getattr(self.tokenizer, "pad_token_id", None) or 0
+
+        def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Any]:
+            segments = {"token_type_ids": torch.zeros_like(ids_AT)} if self._takes_segments else {}
+            return {"input_ids": ids_AT, "attention_mask": mask_AT, **segments, **self._options}
+
+        def run(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
+            self._states, self._n_tokens = [], ids_AT.shape[1]
+            try:
+                self.model(**given(ids_AT, mask_AT))
+                return self._states
+            finally:
+                self._states = None
+
+        def own(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
+            output = self.model(**given(ids_AT, mask_AT), output_hidden_states=True)
+            return output.hidden_states or ()
+
+        with as_it_was(self.model):
+            check_states(type(self.model).__name__, run, own, sequences, pad)
+            # No configuration entry says for every architecture whether it is causal.
+            ids_2T = torch.tensor([sequences[0], sequences[0]])
+            ids_2T[1, -1] = sequences[1][0]
+            output = self.model(**given(ids_2T, torch.ones_like(ids_2T)))
+            first, second = output.last_hidden_state[:, :1]
+            self.is_causal = apart(first, second) <= ROUNDING
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._states is not None:
@@ -171,18 +208,23 @@ class TransformerEncoder(Encoder):
         if self._states is None:
             return None
         several = isinstance(output, tuple | list)  # GPT returns a list, recent BERT a tensor
-        hidden_ATD = self._padded(output[0] if several else output)
+        whole = output[0] if several else output
+        hidden_ATD = self._padded(whole)
         self._states.append(hidden_ATD)
         if number not in self._edits:
             return None
         edited = self._edits[number](hidden_ATD)
         if self._packing is not None:
             edited = self._packing.packed(edited)[None]
+        elif whole.shape[1] > self._n_tokens:
+            edited = torch.cat([edited, whole[:, self._n_tokens :]], dim=1)
         return type(output)([edited, *output[1:]]) if several else edited
 
     def _padded(self, hidden: Tensor) -> Tensor:
-        """Unpack to `[A, T, D]`, if packed."""
-        return hidden if self._packing is None else self._packing.padded(hidden[0])
+        """Unpack to `[A, T, D]`, if packed; Longformer's own pads are cut off."""
+        if self._packing is not None:
+            return self._packing.padded(hidden[0])
+        return hidden[:, : self._n_tokens] if hidden.shape[1] > self._n_tokens else hidden
 
 
 def cut_after(model: Any, n_blocks: int) -> None:
@@ -194,7 +236,7 @@ def cut_after(model: Any, n_blocks: int) -> None:
     Raises:
         ValueError: the model has fewer blocks.
     """
-    blocks, config = _blocks(model), model.config
+    blocks, config = blocks_of(model), model.config
     if n_blocks > len(blocks):
         raise ValueError(
             f"encoder.n_blocks must be at most {len(blocks)} for this encoder, got {n_blocks}; "
@@ -226,23 +268,8 @@ def _first_position(table: nn.Embedding | None) -> int:
 def _embeddings(model: nn.Module) -> nn.Module:
     tables = [part for name, part in model.named_children() if name in EMBEDDINGS]
     if not tables:
-        raise _not_found(model, EMBEDDINGS)
+        raise ValueError(
+            f"{type(model).__name__} has none of {', '.join(EMBEDDINGS)}; isotrain needs to see "
+            "the embeddings of an encoder: use a model like BERT or GPT-2"
+        )
     return tables[0] if len(tables) == 1 else nn.ModuleList(tables)
-
-
-def _blocks(model: nn.Module) -> nn.ModuleList:
-    for path in BLOCK_PATHS:
-        try:
-            part = attrgetter(path)(model)
-        except AttributeError:
-            continue
-        if isinstance(part, nn.ModuleList):
-            return part
-    raise _not_found(model, BLOCK_PATHS)
-
-
-def _not_found(model: nn.Module, names: tuple[str, ...]) -> ValueError:
-    return ValueError(
-        f"{type(model).__name__} has none of {', '.join(names)}; isotrain needs to see the "
-        "embeddings and blocks of an encoder: use a model like BERT or GPT-2"
-    )

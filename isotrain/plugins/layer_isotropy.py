@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from isotrain.encoders.trial import LENGTHS, as_it_was, blocks_of, check_states
 from isotrain.geometry.rows import wide
 from isotrain.metrics.suite import named, needs
 from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.training.data import collate
-from isotrain.training.layer_statistics import evaluating
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Example, ModelOutput
@@ -86,6 +86,7 @@ class LayerIsotropy:
         self.batch_size, self.autocast = batch_size, autocast
         self.measure = Measurement(functions)
         self.reference: dict[str, Tensor] | None = None  # embeddings of each cloud
+        self._try()
 
     def __call__(self) -> dict[str, float]:
         """The current values, by key."""
@@ -99,29 +100,54 @@ class LayerIsotropy:
             values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in of_cloud.items()}
         return values
 
+    @torch.no_grad()
+    def _try(self) -> None:
+        """Check the states recorded for the first tokens of some examples, on a padded batch."""
+        backbone = backbone_of(self.model)
+        found = [example.input_ids[0] for example in self.examples]
+        sequences = [ids[:n] for ids, n in zip(found, LENGTHS, strict=False)]
+
+        def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Tensor]:
+            return self._inputs(backbone, ids_AT, mask_AT, torch.zeros_like(ids_AT))
+
+        with as_it_was(self.model), recorded(backbone) as states:
+
+            def run(ids_AT: Tensor, mask_AT: Tensor) -> list[Tensor]:
+                states.clear()
+                backbone(**given(ids_AT, mask_AT))
+                return [state_ATD[:, : ids_AT.shape[1]] for state_ATD in states]
+
+            def own(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
+                output = backbone(**given(ids_AT, mask_AT), output_hidden_states=True)
+                return output.hidden_states or ()
+
+            check_states(type(backbone).__name__, run, own, sequences, pad=0)
+
+    def _inputs(
+        self, backbone: nn.Module, ids_AT: Tensor, mask_AT: Tensor, segments_AT: Tensor
+    ) -> dict[str, Tensor]:
+        """Arguments of the model, on its device."""
+        device = next(backbone.parameters()).device
+        found = {"input_ids": ids_AT, "attention_mask": mask_AT}
+        found |= {"token_type_ids": segments_AT} if self.has_segments else {}
+        return {name: x.to(device) for name, x in found.items()}
+
     def _sample(self) -> CloudSampler:
         """The sampled embeddings; modes of the model and generators are restored."""
         sampler = CloudSampler(self.max_rows, self.views)
         backbone = backbone_of(self.model)
         device = next(backbone.parameters()).device
-        devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
         nothing = torch.zeros(0)
         by_length = sorted(self.examples, key=lambda example: len(example.input_ids[0]))
-        with (
-            evaluating(self.model),
-            torch.no_grad(),
-            torch.random.fork_rng(list(devices)),
-            recorded(backbone) as states,
-        ):
+        with torch.no_grad(), as_it_was(self.model), recorded(backbone) as states:
             for start in range(0, len(by_length), self.batch_size):
                 batch = collate(by_length[start : start + self.batch_size], pad_id=0).to(device)
-                segments = {"token_type_ids": batch.token_type_ids} if self.has_segments else {}
+                ids_AT, mask_AT = batch.input_ids, batch.attention_mask
                 states.clear()
                 with self.autocast():
-                    backbone(
-                        input_ids=batch.input_ids, attention_mask=batch.attention_mask, **segments
-                    )
-                sampler.offer(batch, ModelOutput(tuple(map(wide, states)), nothing, nothing))
+                    backbone(**self._inputs(backbone, ids_AT, mask_AT, batch.token_type_ids))
+                read = tuple(wide(state_ATD[:, : ids_AT.shape[1]]) for state_ATD in states)
+                sampler.offer(batch, ModelOutput(read, nothing, nothing))
         return sampler
 
 
@@ -131,7 +157,7 @@ def backbone_of(model: nn.Module) -> nn.Module:
     It may be inside a SentenceTransformer, a PEFT model, a user's module, or a wrapper.
 
     Raises:
-        ValueError: there is none, or its blocks are no single list, or tokens come before examples.
+        ValueError: there is none, or its blocks are no single list.
     """
     parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
     if (backbone := next(parts, None)) is None:
@@ -139,10 +165,10 @@ def backbone_of(model: nn.Module) -> nn.Module:
             f"hidden states are those of a transformers model, and {type(model).__name__} holds "
             "none; give a Trainer whose model is, or contains, a PreTrainedModel"
         )
-    if backbone.config.is_encoder_decoder or backbone.config.model_type == "xlnet":
+    if backbone.config.is_encoder_decoder:
         raise ValueError(
-            f"layers are measured block by block, one after the other, with the sequences first, "
-            f"which {type(backbone).__name__} has not; use a model like BERT or GPT-2"
+            f"layers are measured block by block, one after the other, which "
+            f"{type(backbone).__name__} has not; use a model like BERT or GPT-2"
         )
     return backbone.base_model
 
@@ -151,19 +177,13 @@ def backbone_of(model: nn.Module) -> nn.Module:
 def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
     """A list that receives the L+1 hidden states `[A, T, D]` of each forward pass in the block.
 
-    State 0 is the input of block 1, state l the output of block l. The blocks are the longest
-    `ModuleList` of the model. The hooks are removed at the end; `output_hidden_states=True` would
-    leave some on the model.
+    State 0 is the input of block 1, state l the output of block l. Modules that were compiled in
+    place run as they are, since hooks do not run in them. All is restored at the end.
 
     Raises:
-        ValueError: there is no such list.
+        ValueError: the model has no list of blocks.
     """
-    lists = [part for part in backbone.modules() if isinstance(part, nn.ModuleList)]
-    if not lists:
-        raise ValueError(
-            f"layers are measured block by block, and {type(backbone).__name__} has no ModuleList "
-            "of blocks; use a model like BERT or GPT-2"
-        )
+    blocks = blocks_of(backbone)
     states: list[Tensor] = []
 
     def enter(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -173,12 +193,16 @@ def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
     def leave(_block: nn.Module, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple | list) else output)
 
-    blocks = max(lists, key=len)
+    compiled = [(part, part._compiled_call_impl) for part in backbone.modules()]
     hooks = [blocks[0].register_forward_pre_hook(enter, with_kwargs=True)]
     hooks += [block.register_forward_hook(leave) for block in blocks]
     try:
+        for part, _ in compiled:
+            part._compiled_call_impl = None
         yield states
     finally:
+        for part, call in compiled:
+            part._compiled_call_impl = call
         for hook in hooks:
             hook.remove()
 

@@ -1,7 +1,8 @@
 """Shortcuts of a training step: which ones a run uses, and why not the others."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,13 @@ from isotrain.encoders.fast_dropout import draw_lanes, without_dropout
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.encoders.frozen_prefix import FrozenPrefix, prefix_key
 from isotrain.encoders.last_block import is_bert_like
+from isotrain.encoders.trial import apart, as_it_was, batch_of, dropping_nothing, most_apart
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.model.pooling import tokens_read
 from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
 from isotrain.training.freezing_schedule import stage_at
+from isotrain.types import Batch, EncoderOutput
 
 TAKEN = "taken"
 SLOW_BF16 = "this CPU is faster in float32"
@@ -48,11 +52,8 @@ def take_paths(
         paths["bf16"] = SLOW_BF16 if bf16_speedup() < 1 else TAKEN
         if paths["bf16"] == SLOW_BF16:
             rank_zero_warn(f"trainer.precision={cfg.trainer.precision}: {SLOW_BF16}; use 32-true")
-    if paths["dropout"] == TAKEN:
-        draw_lanes(encoder)
-    if takes_attention(encoder) and TAKEN in paths.values():
-        use_attention(encoder.model)
-    encoder.packs_tokens = paths["packing"] == TAKEN
+    if TAKEN in paths.values():
+        take_tried(paths, encoder, max(1, highest_prefix(cfg, model, objectives)))
     model.reads_all_tokens = paths["last_block"] != TAKEN
     if cfg.speed.compile:
         why = _measured(cfg, objectives) if encoder.n_blocks else "the encoder has no blocks"
@@ -60,6 +61,78 @@ def take_paths(
         for block in () if why else encoder.blocks:
             block.compile(dynamic=True)  # in place: parameter names are unchanged
     return paths
+
+
+def take_tried(paths: dict[str, str], encoder: Encoder, highest: int) -> None:
+    """Enable the shortcuts that give the states of the exact step in a trial; drop the others.
+
+    Args:
+        paths: `taken` or why not, by name; changed in place.
+        encoder: which still computes every step exactly.
+        highest: last block that a frozen prefix may end with.
+    """
+    batch = batch_of(encoder)
+    read_AT = tokens_read("first", batch)
+    exact = _trained(encoder, batch)
+
+    def agrees(output: EncoderOutput, first: int = 0) -> bool:
+        pairs = zip(output.hidden_states[first:], exact.hidden_states[first:], strict=True)
+        gaps = [apart(*pair, batch.attention_mask) for pair in (*pairs, (output.last, exact.last))]
+        return max(gaps) <= most_apart(exact.last)
+
+    def last_block_agrees() -> bool:
+        last = _trained(encoder, replace(batch, read_mask=read_AT)).last
+        return apart(last, exact.last, read_AT) <= most_apart(last)
+
+    def prefix_agrees() -> bool:
+        lengths = batch.attention_mask.sum(dim=1)
+        ids, types = (
+            [row[:n].tolist() for row, n in zip(x, lengths, strict=True)]
+            for x in (batch.input_ids, batch.token_type_ids)
+        )
+        for level in sorted({1, highest}):
+            with as_it_was(encoder):
+                states = encoder.states_after(level, ids, types)  # type: ignore[operator]
+            encoder.frozen_prefix = partial(lambda states_ATD, _: states_ATD, states)
+            encoder.frozen_prefix.level = level
+            try:
+                output = _trained(encoder, batch)
+            finally:
+                encoder.frozen_prefix = None
+            if not agrees(output, level):
+                return False
+        return True
+
+    def holds(path: str, agrees: Callable[[], bool]) -> bool:
+        if paths.get(path, TAKEN) == TAKEN:
+            try:
+                if agrees():
+                    return True
+                paths[path] = "its states differ from those of the exact step in a trial"
+            except Exception as error:  # of any kind, in an architecture that it was not made for
+                paths[path] = f"it failed in a trial ({type(error).__name__}: {error})"
+        return False
+
+    if paths["dropout"] == TAKEN:
+        draw_lanes(encoder)
+    if takes_attention(encoder):
+        implementation = encoder.model.config._attn_implementation
+        use_attention(encoder.model)
+        if not holds("attention", lambda: agrees(_trained(encoder, batch))):
+            encoder.model.set_attn_implementation(implementation)
+            why = paths["attention"]
+            paths |= {p: why for p in ("last_block", "packing") if paths[p] == TAKEN}
+    encoder.packs_tokens = paths["packing"] == TAKEN
+    encoder.packs_tokens = holds("packing", lambda: agrees(_trained(encoder, batch)))
+    holds("last_block", last_block_agrees)
+    holds("frozen_prefix", prefix_agrees)
+
+
+def _trained(encoder: Encoder, batch: Batch) -> EncoderOutput:
+    """The output of a training step without dropout."""
+    with dropping_nothing(encoder):
+        output: EncoderOutput = encoder(batch, {})
+    return output
 
 
 class Prefix(pl.Callback):

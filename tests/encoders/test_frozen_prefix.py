@@ -77,6 +77,22 @@ def test_a_damaged_group_is_computed_again(prefix, encoder, examples, tmp_path, 
     assert len(prefix.calls) > n_before
 
 
+def test_states_of_another_configuration_have_another_key(encoder, examples):
+    def key():
+        return prefix_key(encoder, 2, examples, "32-true")
+
+    keys = [key()]
+    encoder.model.config._name_or_path = "elsewhere"
+    assert key() == keys[0]
+    encoder.model.config.hidden_act = "relu"
+    keys.append(key())
+    encoder.model.embeddings.register_buffer("scale", torch.ones(1))
+    keys.append(key())
+    encoder.model.embeddings.scale += 1
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
+
+
 def test_a_state_is_the_same_bit_by_bit_in_any_order(prefix, encoder, examples, tmp_path):
     def states(order):
         for file in tmp_path.iterdir():

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
-from transformers import BertForSequenceClassification, GPT2Config, GPT2Model
+from transformers import AutoModel, BertForSequenceClassification, GPT2Config, GPT2Model
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.scatter_ratio import scatter_ratio
 from isotrain.metrics.self_similarity import self_similarity
 from isotrain.metrics.suite import suite
-from isotrain.plugins.layer_isotropy import backbone_of, recorded
+from isotrain.plugins.layer_isotropy import LayerIsotropy, backbone_of, recorded
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback
 from isotrain.runs.keys import parse_key
 
@@ -189,6 +190,32 @@ def test_a_causal_model_is_recorded_block_by_block():
         last = model(ids).last_hidden_state
     assert len(states) == 4
     assert torch.allclose(model.ln_f(states[3]), last)  # the final norm is no block
+
+
+def test_blocks_compiled_in_place_are_measured_as_they_are(bert, tokenizer, texts):
+    expected = LayerIsotropy(bert, texts, tokenizer)()
+    bert.eval()
+    bert.encoder.compile(backend="eager")
+    with torch.no_grad():
+        bert(**tokenizer(texts, padding=True, return_tensors="pt"))  # later hooks never run
+    call = bert.encoder._compiled_call_impl
+    assert LayerIsotropy(bert, texts, tokenizer)() == expected
+    assert bert.encoder._compiled_call_impl is call
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fnet", "depend on the pads of its batch in FNetModel"),
+        ("xlnet", "hidden state 0 of XLNetModel is not what its blocks show"),
+    ],
+)
+def test_states_that_are_not_those_of_transformers_are_refused(name, said, tokenizer, texts):
+    config = CONFIG_MAPPING[name](
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=3, num_attention_heads=1
+    )
+    with pytest.raises(ValueError, match=said):
+        LayerIsotropy(AutoModel.from_config(config), texts, tokenizer)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,13 @@ def test_without_decay_the_groups_are_four():
 
 
 def test_what_is_behind_the_last_block_counts_with_it():
+    class Normed(type(build_tiny(8, 1, 1))):
+        def forward(self, batch, after_block):
+            output = super().forward(batch, after_block)
+            return output._replace(last=self.norm(output.last))
+
     module = Whole()
+    module.encoder.__class__ = Normed
     module.encoder.norm = nn.LayerNorm(8)
     found = rates(parameter_groups(module, module.encoder, layer_decay=0.5), module)
     assert found["encoder.norm.weight"] == 1.0

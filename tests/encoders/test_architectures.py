@@ -1,0 +1,122 @@
+"""Architectures of transformers, tiny and random: no silent difference, or refused by name.
+
+For each: recorded states against transformers' own, a padded text against the text alone, the fast
+step against the exact one, and the states of frozen blocks before and after three steps.
+"""
+
+import pytest
+import torch
+from transformers import AutoModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from isotrain.encoders.attention import takes_attention
+from isotrain.encoders.freezing import freeze_first_n, set_trainable
+from isotrain.encoders.last_block import is_bert_like
+from isotrain.encoders.tiny import tiny_tokenizer
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.encoders.trial import apart, batch_of, dropping_nothing
+from isotrain.training.speed import TAKEN, take_tried
+
+TOKENIZER = tiny_tokenizer()
+SIZES = {
+    "vocab_size": len(TOKENIZER),
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "intermediate_size": 48,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "initializer_range": 0.3,  # large weights: every part of a block shows in its states
+}
+NO_DROPOUT = {  # of those that drop by a rate of the configuration, not by a module
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "attn_pdrop"), 0.0),
+}
+OWN = {
+    "longformer": {"attention_window": [16] * 3, **NO_DROPOUT},
+    **dict.fromkeys(("esm", "gpt_bigcode", "jina_embeddings_v3"), NO_DROPOUT),
+    "xmod": {"default_language": "en_XX", **NO_DROPOUT},
+    "deberta-v2": {
+        "relative_attention": True,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_buckets": 8,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "position_biased_input": False,
+    },
+    "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]},
+}
+ACCEPTED = """
+    bert camembert data2vec-text deberta deberta-v2 distilbert electra ernie gpt2 llama
+    longformer modernbert mpnet roberta roberta-prelayernorm xlm-roberta
+"""
+ACCEPTED_TOO = """
+    arcee apertus big_bird biogpt diffllama esm eurobert exaone4 gemma gemma2 gemma3_text
+    glm glm4 gpt_bigcode gte jina_embeddings_v3 megatron-bert minicpm3 ministral mistral
+    mobilebert modernbert-decoder nomic_bert olmo olmo2 olmo3 openai-gpt persimmon phi
+    phi3 qwen2 qwen3 rembert roc_bert smollm3 stablelm starcoder2 xlm-roberta-xl xmod
+"""
+REFUSED = {
+    "albert": "AlbertModel has 4 hidden states, and 6 are seen at its blocks",
+    "fnet": "depend on the pads of its batch in FNetModel",
+    "convbert": "depend on the pads of its batch in ConvBertModel",
+    "bart": "BartModel has none of embeddings",
+    "opt": "OPTModel has none of embeddings",
+}
+REFUSED_TOO = {
+    "bloom": "BloomModel has none of embeddings",
+    "flaubert": "hidden state 1 of FlaubertModel is not what its blocks show",
+    "nystromformer": "depend on the pads of its batch in NystromformerModel",
+}
+
+
+def model_of(name):
+    torch.manual_seed(0)
+    return AutoModel.from_config(CONFIG_MAPPING[name](**SIZES, **OWN.get(name, {})))
+
+
+def campaign(names):
+    return [pytest.param(name, marks=pytest.mark.campaign) for name in names]
+
+
+@pytest.mark.parametrize("name", [*ACCEPTED.split(), *campaign(ACCEPTED_TOO.split())])
+def test_an_architecture_differs_in_nothing(name):
+    encoder = TransformerEncoder(model_of(name), TOKENIZER, name)  # tries states and pads
+    batch = batch_of(encoder)
+    with dropping_nothing(encoder):
+        exact = encoder(batch, {})
+    paths = dict.fromkeys(("dropout", "last_block", "packing", "frozen_prefix"), TAKEN)
+    if not (takes_attention(encoder) and is_bert_like(encoder.blocks[-1])):
+        paths |= dict.fromkeys(("last_block", "packing", "frozen_prefix"), "for encoders like BERT")
+    take_tried(paths, encoder, highest=3)
+    with dropping_nothing(encoder):
+        fast = encoder(batch, {})
+    for one, other in zip((*fast[0], fast[1]), (*exact[0], exact[1]), strict=True):
+        assert apart(one, other, batch.attention_mask) < 1e-4
+
+    (trained,) = freeze_first_n(encoder, 1, n_blocks=2).values()
+    set_trainable(encoder, trained)
+    optimizer = torch.optim.AdamW([p for p in encoder.parameters() if p.requires_grad], lr=1e-2)
+    with torch.no_grad():
+        before = encoder.eval()(batch, {}).hidden_states
+    encoder.train()
+    for _ in range(3):
+        optimizer.zero_grad()
+        encoder(batch, {}).last.square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        after = encoder.eval()(batch, {}).hidden_states
+    assert [torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize(("name", "said"), REFUSED.items())
+def test_an_architecture_is_refused_by_name(name, said):
+    with pytest.raises(ValueError, match=said):
+        TransformerEncoder(model_of(name), TOKENIZER, name)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("name", "said"), REFUSED_TOO.items())
+def test_another_architecture_is_refused_by_name(name, said):
+    test_an_architecture_is_refused_by_name(name, said)

@@ -1,0 +1,135 @@
+"""Traits of an architecture are tried: what differs from transformers is dropped or refused."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    BertConfig,
+    BertModel,
+    FNetConfig,
+    RobertaPreLayerNormConfig,
+)
+
+from isotrain.encoders.freezing import freeze_first_n, levels, set_trainable
+from isotrain.encoders.tiny import tiny_tokenizer
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.encoders.trial import as_it_was, batch_of
+from isotrain.training.speed import TAKEN, take_tried
+
+TOKENIZER = tiny_tokenizer()
+SIZES = {
+    "vocab_size": len(TOKENIZER),
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+PATHS = ("dropout", "last_block", "packing", "frozen_prefix")
+
+
+def encoder_of(config, kind=AutoModel.from_config):
+    torch.manual_seed(0)
+    return TransformerEncoder(kind(config), TOKENIZER, "own")
+
+
+class Shifted(BertModel):
+    """A BERT that adds a vector to its second block's output."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.shift = nn.Parameter(torch.ones(16))
+        self.encoder.layer[1].output.register_forward_hook(lambda *of: of[2] + self.shift)
+
+
+def test_states_that_depend_on_pads_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"depend on the pads of its batch in FNetModel: state 1"):
+        encoder_of(FNetConfig(**SIZES, initializer_range=0.3))
+
+
+def test_blocks_that_run_several_times_are_refused_by_name():
+    with pytest.raises(ValueError, match="AlbertModel has 4 hidden states, and 6 are seen"):
+        encoder_of(AlbertConfig(**SIZES, embedding_size=8))
+
+
+def test_a_parameter_used_in_the_blocks_alone_counts_with_the_embeddings():
+    encoder = encoder_of(BertConfig(**SIZES), Shifted)
+    assert levels(encoder)["model.shift"] == 0
+    (trained,) = freeze_first_n(encoder, 1, n_blocks=2).values()
+    set_trainable(encoder, trained)
+    before = encoder.eval()(batch_of(encoder), {}).hidden_states
+    optimizer = torch.optim.SGD([p for p in encoder.parameters() if p.requires_grad], 1.0)
+    encoder.train()(batch_of(encoder), {}).last.square().sum().backward()
+    optimizer.step()
+    after = encoder.eval()(batch_of(encoder), {}).hidden_states
+    assert [torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [1, 1, 1, 0]
+
+
+def test_a_parameter_of_two_blocks_counts_to_the_lower_one():
+    encoder = encoder_of(BertConfig(**SIZES))
+    encoder.blocks[2].output.dense.weight = encoder.blocks[0].output.dense.weight
+    assert levels(encoder)["model.encoder.layer.0.output.dense.weight"] == 1
+
+
+def test_a_shortcut_that_skips_a_norm_is_dropped_and_the_step_is_exact():
+    config = RobertaPreLayerNormConfig(**SIZES, initializer_range=0.3)
+    exact, fast = (encoder_of(config) for _ in range(2))
+    paths = dict.fromkeys(PATHS, TAKEN)
+    take_tried(paths, fast, highest=2)
+    why = "its states differ from those of the exact step in a trial"
+    assert paths["last_block"] == why
+    batch = batch_of(fast)
+    fast.packs_tokens &= paths["packing"] == TAKEN
+    for one, other in zip(fast.eval()(batch, {}), exact.eval()(batch, {}), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_every_shortcut_of_bert_passes_its_trial():
+    encoder = encoder_of(BertConfig(**SIZES))
+    paths = dict.fromkeys(PATHS, TAKEN)
+    state = torch.random.get_rng_state()
+    take_tried(paths, encoder, highest=2)
+    assert set(paths.values()) == {TAKEN}
+    assert encoder.packs_tokens
+    assert encoder.frozen_prefix is None
+    assert all(part.training for part in encoder.modules())
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_trial_leaves_no_trace():
+    encoder = encoder_of(BertConfig(**SIZES))
+    model = encoder.model
+    hooks = {name: list(part._forward_hooks) for name, part in model.named_modules()}
+    rates = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
+    with as_it_was(model):
+        model(torch.ones(1, 4, dtype=torch.long), output_hidden_states=True)
+        torch.rand(3)
+    assert {name: list(part._forward_hooks) for name, part in model.named_modules()} == hooks
+    assert rates == [0.1] * len(rates)
+    assert model.training
+    pickle.dumps(encoder)  # transformers' own hooks cannot be
+    copy.deepcopy(encoder)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable")  # newer versions rename it
+def test_recomputed_blocks_keep_the_edit_after_them():
+    """Gradient checkpointing of a folder's configuration is off: the gradient is that without."""
+    gradients = []
+    for saves in (False, True):
+        torch.manual_seed(0)
+        model = BertModel(BertConfig(**SIZES, hidden_dropout_prob=0.0))
+        if saves:
+            model.gradient_checkpointing_enable()
+        encoder = TransformerEncoder(model, TOKENIZER, "own")
+        encoder.eval()  # no dropout of attention
+        for part in encoder.modules():
+            part.training = hasattr(part, "gradient_checkpointing")
+        encoder(batch_of(encoder), {1: lambda x: x * x}).last.square().sum().backward()
+        gradients.append(model.embeddings.word_embeddings.weight.grad)
+    assert torch.equal(*gradients)
