@@ -24,6 +24,14 @@ def with_a_tail(n: int, seed: int = 0) -> Tensor:
     return torch.randn(n, 16, generator=seeded(seed)) * scale_D + 1.5
 
 
+def with_a_flat_tail(n: int, d: int, seed: int = 0) -> Tensor:
+    """Float32 embeddings far from zero: six strong directions, and all others equally weak."""
+    scale_D = torch.ones(d)
+    scale_D[:6] = torch.tensor([8.0, 6.0, 4.0, 3.0, 2.5, 2.0])
+    axes_DD = torch.linalg.qr(normal(d, d, mean=0.0, dtype=torch.float32))[0]
+    return normal(n, d, seed=seed + 1, mean=0.0, dtype=torch.float32) * scale_D @ axes_DD + 0.3
+
+
 def uneven(n=60, d=6, seed=0, mean=0.5):
     return cloud(n, d, seed, mean, low=0.3, high=2.0)
 

@@ -125,15 +125,61 @@ def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tens
     return z_GSS / norm_G11.sqrt()
 
 
-def principal_root(x_1ND: Tensor, floor: Tensor, n_components: int) -> Tensor:
+def principal_root(
+    x_1ND: Tensor, floor: Tensor, n_components: int, axes_DR: Tensor | None = None
+) -> Tensor:
     """U diag((λ + floor)^−1/2) `[1, D, D]` of the leading directions, further columns 0.
 
     Columns are in falling order of λ, the largest entry of each positive; past the rank of X, 0.
+    With orthonormal `axes_DR`, U diag((λ + floor)^−1/2) Q with the Q of `rotation_towards`.
     """
     x_ND = x_1ND[0]
-    basis_DR = leading_directions(x_ND, n_components)
-    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    basis_DR = principal_directions(x_ND, n_components)
     value_R = (x_ND @ basis_DR).square().sum(dim=0) / (len(x_ND) - 1)
     factor_R = torch.where(value_R > 0, (value_R + floor).rsqrt(), 0.0)
-    root_DR = basis_DR * largest_1R.sign() * factor_R
+    root_DR = basis_DR * factor_R
+    if axes_DR is not None:
+        root_DR = root_DR @ rotation_towards(axes_DR, basis_DR)
     return torch.nn.functional.pad(root_DR, (0, len(root_DR) - n_components))[None]
+
+
+def principal_directions(centred_ND: Tensor, n_directions: int) -> Tensor:
+    """`leading_directions`, the largest entry of each positive."""
+    basis_DR = leading_directions(centred_ND, n_directions)
+    largest_1R = basis_DR.gather(0, basis_DR.abs().argmax(dim=0, keepdim=True))
+    return basis_DR * largest_1R.sign()
+
+
+def rotation_towards(axes_DR: Tensor, basis_DR: Tensor) -> Tensor:
+    """The rotation Q `[R, R]` that brings U·Q nearest to orthonormal axes (Procrustes).
+
+    The polar factor of Uᵀ·axes. Columns of U past its rank are 0, and so are those rows of Q.
+    """
+    rank = int(basis_DR.square().sum().round())
+    turn_SR = basis_DR[:, :rank].T @ axes_DR
+    if len(axes_DR) != axes_DR.shape[1]:  # else the rows are orthonormal already
+        turn_SR = _polar_factor(turn_SR)
+    return torch.nn.functional.pad(turn_SR, (0, 0, 0, basis_DR.shape[1] - rank))
+
+
+def followed_axes(centred_ND: Tensor, axes_DR: Tensor | None, n_components: int) -> Tensor:
+    """Orthonormal axes `[D, R]` of the leading directions U: U·Q, as near to `axes` as they can be.
+
+    Without axes, Q = 1. A cloud with fewer than R directions leaves the other axes in place, as
+    far as those directions allow.
+    """
+    basis_DR = principal_directions(centred_ND, n_components)
+    if axes_DR is None:
+        axes_DR, turn_RR = torch.eye(*basis_DR.shape).to(basis_DR), basis_DR.any(dim=0).diag()
+        turn_RR = turn_RR.to(basis_DR)
+    else:
+        turn_RR = rotation_towards(axes_DR, basis_DR)
+    idle_DR = axes_DR - axes_DR @ turn_RR.T @ turn_RR
+    idle_DR = idle_DR - basis_DR @ (basis_DR.T @ idle_DR)
+    return _polar_factor(basis_DR @ turn_RR + idle_DR)
+
+
+def _polar_factor(x_AB: Tensor) -> Tensor:
+    """The nearest matrix with orthonormal rows or columns."""
+    left, _, right = torch.linalg.svd(x_AB, full_matrices=False)
+    return left @ right

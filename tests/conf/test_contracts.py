@@ -15,6 +15,7 @@ from isotrain.objectives.base import Objective
 from isotrain.objectives.visreg import VISReg
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.training.data import collate
+from tests.clouds import with_a_flat_tail
 from tests.clouds import with_a_tail as cloud
 from tests.parts import CONF, TASKS, names
 
@@ -226,6 +227,28 @@ def test_evaluation_before_fit_raises(layer):
             layer.fit()
     else:
         assert torch.equal(layer(cloud(8)), cloud(8))
+
+
+@pytest.mark.parametrize("stats", ["queue", "batch"])
+@pytest.mark.parametrize("name", names("isotropy"))
+def test_a_step_later_an_embedding_is_where_it_was(name, stats, composed):
+    """An encoder that does not train; a head cannot learn from coordinates that jump."""
+    width = 128
+    made = Fed(instantiate(node_of(composed, "isotropy", name))(width=width))
+    x, probe = with_a_flat_tail(1400, width), with_a_flat_tail(256, width, seed=1)
+    if behind_one_map(made):
+        made.fit(x[:1024])
+    elif hasattr(made, "stats"):
+        made.stats = stats
+    for start in range(0, 1280, 128):
+        made.train().observe(x[start : start + 128])
+    outputs = []
+    for start in (1280, 1312):
+        made.train().observe(x[start : start + 32])
+        made.fit()
+        outputs.append((made(probe).detach(), made.eval()(probe).detach()))
+    for before, after in zip(*outputs, strict=True):
+        assert float(torch.cosine_similarity(before, after).mean()) >= 0.9
 
 
 # Objectives

@@ -1,5 +1,7 @@
 """ZCA, PCA, group and iterated whitening against NumPy and scikit-learn. N, D, R directions."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from isotrain.transforms.spectral_temper import SpectralTemper
 from isotrain.transforms.whitening import Whitening
 from isotrain.transforms.zca import ZCA
 from tests.clouds import correlated as cloud
+from tests.clouds import with_a_flat_tail
 
 light = settings(max_examples=25)
 
@@ -173,6 +176,51 @@ def test_the_gradient_runs_through_the_embeddings_and_their_mean(kind, options, 
     kind(8, stats="batch", **options)(x).backward(upstream)
     matrix_DD = matrix_of(kind, x.detach(), **options)
     torch.testing.assert_close(x.grad, (upstream - upstream.mean(dim=0)) @ matrix_DD.T)
+
+
+def followed(layer, x, size=32):
+    """The layer after it observed the embeddings, in batches."""
+    for part in x.split(size):
+        layer.observe(part)
+    return layer
+
+
+@pytest.mark.parametrize("r", [5, 12, 40])
+@pytest.mark.parametrize("n", [30, 200])
+def test_axes_that_follow_turn_the_coordinates_and_nothing_else(r, n):
+    x, former = cloud(n, 40, mean=2.0), cloud(300, 40, seed=1)
+    plain = Whitening(40, n_components=r, stats="batch").double()
+    layer = followed(deepcopy(plain), former)
+    y, expected = layer(x), plain(x)
+    assert not torch.allclose(y, expected, atol=0.1)
+    torch.testing.assert_close(y @ y.T, expected @ expected.T, atol=1e-8, rtol=0)
+    axes_DR = layer.axes_DR
+    torch.testing.assert_close(axes_DR.T @ axes_DR, torch.eye(r).double(), atol=1e-9, rtol=0)
+    # Nearest to the axes: Qᵀ·(Uᵀ·axes) is symmetric and has no negative eigenvalue.
+    plain_DS, turned_DR = (one.estimate(x).matrix_DD[:, :r] for one in (plain, layer))
+    plain_DS = plain_DS[:, plain_DS.any(dim=0)]
+    overlap_SR = (plain_DS / plain_DS.norm(dim=0)).T @ axes_DR
+    near_RR = (torch.linalg.pinv(plain_DS) @ turned_DR).T @ overlap_SR
+    torch.testing.assert_close(near_RR, near_RR.T, atol=1e-7, rtol=0)
+    assert float(torch.linalg.eigvalsh(near_RR).min()) > -1e-7
+
+
+@pytest.mark.parametrize("r", [8, 64])
+def test_one_step_of_axes_training_and_frozen_maps_agree(r):
+    """Of `observe`, `fit()`, and `fit(x)` before, after or without it."""
+    x, probe = with_a_flat_tail(2000, 64), with_a_flat_tail(100, 64, seed=1)
+    x[:, :2] *= 4.0  # a gap below the eighth direction
+    first = Whitening(64, n_components=r)
+    first.fit(x[:500])
+    outputs = [first.eval()(probe)]
+    first.train()
+    followed(first, x[500:])
+    outputs.append(first.train()(probe))
+    for known in ((), (x[:1000],)):
+        first.fit(*known)
+        outputs.append(first.eval()(probe))
+    for y in outputs[1:]:
+        assert float(torch.cosine_similarity(outputs[0], y).mean()) > 0.9
 
 
 # --- IterNorm ---------------------------------------------------------------------------------
