@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from isotrain.geometry.rows import wide
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
@@ -66,7 +67,8 @@ class FineTuning(pl.LightningModule):
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
-        self._of_step: dict[str, Any] = {}  # what a step has to log
+        self._of_window: dict[str, list[Tensor]] = {}  # of each micro-batch of a step, to average
+        self._of_step: dict[str, Any] = {}  # of a step as a whole
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
@@ -88,7 +90,8 @@ class FineTuning(pl.LightningModule):
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
 
         With several processes the task loss is weighted by this rank's share of the examples, and
-        objectives read the embeddings of all. Callbacks get the first output if it is due.
+        objectives read the embeddings of all. Callbacks get the first output if it is due. The
+        gradient of a step is that of the mean over its micro-batches, also where an epoch ends.
         """
         views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
         of_task = None
@@ -103,10 +106,18 @@ class FineTuning(pl.LightningModule):
         self.model.remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
-        self._of_step = logged | {"optim/learning_rate": self._learning_rate()}
+        self._note(logged)
+        self._of_step = {"optim/learning_rate": self._learning_rate()}
         step = self.trainer.global_step + 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
+        # Lightning divides by the micro-batches of a whole step.
+        whole = self.trainer.accumulate_grad_batches
+        loss = loss * (whole / self._window_size(batch_idx))
         return {"loss": loss} | ({"output": views[0].detach(), "step": step} if is_due else {})
+
+    def on_after_backward(self) -> None:
+        """Note the counters of a micro-batch's backward pass."""
+        self._note(self._gradient_counters())
 
     def configure_gradient_clipping(
         self,
@@ -126,7 +137,6 @@ class FineTuning(pl.LightningModule):
         self.guard.check(norm, self.trainer.global_step, self)
         if norm is not None:
             self._of_step["optim/gradient_norm"] = norm  # before clipping
-        self._of_step |= self._gradient_counters()
         if norm is not None and by_norm and gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, norm)
         if scaled or not by_norm:
@@ -135,17 +145,21 @@ class FineTuning(pl.LightningModule):
     def on_train_batch_end(self, *_: Any) -> None:
         """Once per optimizer step: log, and update queues and memories with all its micro-batches.
 
-        Only what Lightning then records is logged: a call takes tenths of a millisecond.
+        Losses and counters are means over the micro-batches. Only what Lightning then records is
+        logged: a call takes tenths of a millisecond.
         """
         trainer: Any = self.trainer
         if trainer.global_step <= self._observed_step:
             return
         self._observed_step = trainer.global_step
+        window, self._of_window = self._of_window, {}
         every = trainer.log_every_n_steps
         is_due = every and trainer.global_step % every == 0
         if is_due or trainer.should_stop or trainer.fast_dev_run:
-            self.log("train/loss", self._of_step.pop("train/loss"), prog_bar=True, batch_size=1)
-            self.log_dict(self._of_step, batch_size=1)
+            means = {name: _mean(values) for name, values in window.items()}
+            self.log("train/loss", means.pop("train/loss"), prog_bar=True, batch_size=1)
+            of_backward = {name: means.pop(name) for name in self._gradient_counters()}
+            self.log_dict(means | self._of_step | of_backward, batch_size=1)
         self.extra.observe()
         self.model.observe()
 
@@ -227,6 +241,16 @@ class FineTuning(pl.LightningModule):
         of_encoder = [group["lr"] for group in groups if not group["is_head"]]
         return float(max(of_encoder or [group["lr"] for group in groups]))
 
+    def _window_size(self, batch_idx: int) -> int:
+        """Micro-batches of the optimizer step of this one: fewer at the end of an epoch."""
+        whole = self.trainer.accumulate_grad_batches
+        first = batch_idx - batch_idx % whole
+        return int(min(whole, self.trainer.num_training_batches - first))
+
+    def _note(self, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            self._of_window.setdefault(name, []).append(value)
+
     def _task_loss(self, output: ModelOutput, batch: Batch) -> Tensor:
         return scalar(self.task.loss(output.logits, batch.labels), f"task={self.task.name}")
 
@@ -302,6 +326,11 @@ class FineTuning(pl.LightningModule):
             with self.trainer.precision_plugin.forward_context():
                 output = self.model(batch)
             yield batch, output
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    """Their mean; a single value as it is, whatever its type."""
+    return values[0] if len(values) == 1 else wide(torch.stack(values)).mean()
 
 
 def _averaged(values: dict[str, Tensor]) -> dict[str, Tensor]:

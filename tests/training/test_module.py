@@ -75,6 +75,44 @@ def test_observe_once_per_optimizer_step_with_every_row(
     assert model.recent.kept == {}
 
 
+@pytest.mark.parametrize(
+    ("accumulate", "limit", "windows"),
+    [(4, 1.0, (4, 1, 4, 1)), (3, 4, (3, 1, 3, 1)), (2, 1.0, (2, 2, 1, 2, 2)), (9, 1.0, (5, 5))],
+)
+def test_a_step_has_the_mean_gradient_and_loss_of_its_micro_batches(
+    built, accumulate, limit, windows
+):
+    """Nothing learns, so the gradients of the micro-batches are those of steps of one each."""
+
+    def steps_of(accumulate, n_steps):
+        experiment = built(
+            *TRAIN_ONLY,
+            *("encoder.dropout=0", "task.head_dropout=0", "optimizer.lr=0", "data.batch_size=20"),
+            *("objective=[cosreg]", "trainer.log_every_n_steps=1"),
+            *(
+                f"+trainer.limit_train_batches={limit}",
+                f"trainer.accumulate_grad_batches={accumulate}",
+            ),
+            *("trainer.max_epochs=2", f"trainer.max_steps={n_steps}"),
+        )
+        module, logged, gradients = experiment.module, [], []
+        module.log_dict = lambda values, **_: logged.append(dict(values))
+        module.log = lambda name, value, **_: name == "train/loss" and logged.append(value)
+        module.on_before_optimizer_step = lambda _: gradients.append(
+            torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+        )
+        fit(experiment)
+        losses, parts = logged[::2], logged[1::2]
+        return [
+            torch.cat([gradient, loss[None], part["train/cosreg"][None]])
+            for gradient, loss, part in zip(gradients, losses, parts, strict=True)
+        ]
+
+    ones = torch.stack(steps_of(1, sum(windows))).split(windows)
+    for found, one in zip(steps_of(accumulate, len(windows)), ones, strict=True):
+        torch.testing.assert_close(found, one.mean(dim=0), rtol=1e-4, atol=1e-6)
+
+
 def test_evaluating_more_often_does_not_change_training(built):
     """With equal clouds to fit, the weights depend on steps alone."""
 
