@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from isotrain.geometry.protected import Protection
 from isotrain.plugins.fit_layers import FitLayersCallback
@@ -65,6 +66,71 @@ def test_models_whose_blocks_cannot_be_read_one_by_one_are_refused():
     for model in (t5, xlnet):
         with pytest.raises(ValueError, match="use a model like BERT or GPT-2"):
             backbone_of(nn.Sequential(model))
+
+
+class Block(nn.Module):
+    """The last block of a BERT and an isotropy layer of its tokens."""
+
+    def __init__(self, block, width):
+        super().__init__()
+        self.block, self.layer = block, ZCA(width)
+
+    def forward(self, hidden, *args, **kwargs):
+        hidden = self.block(hidden, *args, **kwargs)
+        return self.layer(hidden.flatten(0, 1)).reshape(hidden.shape)
+
+
+def trained_with_checkpoints(folder, reentrant):
+    """The weights and layer statistics after steps of two micro-batches; None = nothing saved."""
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    class Saved(GradientCheckpointingLayer, Block):
+        """A block that transformers computes again in backward."""
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2}
+    sizes |= {"intermediate_size": 8, "num_attention_heads": 2}
+    model = BertForSequenceClassification(BertConfig(**sizes))
+    model.bert.encoder.layer[1] = Saved(model.bert.encoder.layer[1], 8)
+    ids = torch.randint(1, 20, (24, 5), generator=torch.Generator().manual_seed(1))
+    rows = [{"input_ids": one.tolist(), "labels": k % 2} for k, one in enumerate(ids)]
+    saves = {} if reentrant is None else {"use_reentrant": reentrant}
+    args = TrainingArguments(
+        str(folder),
+        max_steps=4,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
+        gradient_checkpointing=bool(saves),
+        gradient_checkpointing_kwargs=saves or None,
+        learning_rate=0.01,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    Trainer(model, args, train_dataset=rows, callbacks=[FitLayersCallback()]).train()
+    return model.state_dict()
+
+
+@pytest.mark.filterwarnings("default")  # those of the Trainer are not ours
+def test_what_backward_computes_again_counts_once(tmp_path):
+    plain = trained_with_checkpoints(tmp_path, None)
+    assert int(plain["bert.encoder.layer.1.layer.queue._extra_state"][0]) == 160
+    for reentrant in (False, True):
+        found = trained_with_checkpoints(tmp_path, reentrant)
+        assert found.keys() == plain.keys()
+        assert all(torch.equal(found[name], plain[name]) for name in plain), reentrant
+
+
+def test_a_pass_without_a_gradient_does_not_count():
+    layer, x = ZCA(4), torch.randn(12, 4, requires_grad=True)
+    callback = begun(nn.Sequential(layer))
+    with torch.no_grad():
+        layer(x)
+    checkpoint(layer, x, use_reentrant=True).sum().backward()
+    callback.on_step_end(None, None, GOES_ON)
+    assert int(layer.queue.n_filled) == 12
 
 
 class Small(nn.Module):
