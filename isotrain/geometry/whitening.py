@@ -182,4 +182,5 @@ def followed_axes(centred_ND: Tensor, axes_DR: Tensor | None, n_components: int)
 def _polar_factor(x_AB: Tensor) -> Tensor:
     """The nearest matrix with orthonormal rows or columns."""
     left, _, right = torch.linalg.svd(x_AB, full_matrices=False)
-    return left @ right
+    nearest_AB: Tensor = left @ right
+    return nearest_AB

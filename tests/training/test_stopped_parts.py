@@ -64,6 +64,10 @@ CASES = {  # overrides, and the training batch at which the run is stopped
         *("trainer.max_epochs=2", "trainer.log_every_n_steps=1", "trainer.val_check_interval=5"),
         *("checkpoint.every_steps=4", 15),
     ),
+    "whitening": (  # stopped in the last step of an epoch, which has two batches of five
+        *("task=wic", "isotropy=whitening", "isotropy.n_components=4", "trainer.max_epochs=2"),
+        *("trainer.accumulate_grad_batches=5", *EVERY_2, 12),
+    ),
     "every path": (*EVERY_PATH, 6),
     "warm-up, frozen": (*PROTECTED, "isotropy.eval_stats=frozen", 7),
     "warm-up, refit": (*PROTECTED, "isotropy.eval_stats=refit", 15),
