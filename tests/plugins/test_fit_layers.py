@@ -58,14 +58,12 @@ def test_what_it_would_do_wrong_is_refused(model, n_gpu, told):
         begun(model, n_gpu)
 
 
-def test_models_whose_blocks_cannot_be_read_one_by_one_are_refused():
-    from transformers import T5Config, T5Model, XLNetConfig, XLNetModel
+def test_an_encoder_decoder_is_refused():
+    from transformers import T5Config, T5Model
 
     t5 = T5Model(T5Config(vocab_size=8, d_model=4, d_kv=2, d_ff=4, num_layers=1, num_heads=1))
-    xlnet = XLNetModel(XLNetConfig(vocab_size=8, d_model=4, n_layer=1, n_head=1, d_inner=4))
-    for model in (t5, xlnet):
-        with pytest.raises(ValueError, match="use a model like BERT or GPT-2"):
-            backbone_of(nn.Sequential(model))
+    with pytest.raises(ValueError, match="use a model like BERT or GPT-2"):
+        backbone_of(nn.Sequential(t5))
 
 
 class Block(nn.Module):
