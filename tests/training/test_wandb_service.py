@@ -122,9 +122,80 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     assert time.monotonic() - started < TIMEOUT_S + SLACK_S
     record = wandb_record.newest(tmp_path)
     assert rows_of(record) == [1.0, 2.0, 3.0]
-    told = f"within 2 s; send the rest with: wandb sync {record.parent}"
+    told = f"within 2 s; send the rest with: wandb sync --include-online {record.parent}"
     out, err = capfd.readouterr()
     assert told in out or (how == "refuses" and "still be written to disk" in err)
+
+
+KILLED = """
+import os, sys, time
+from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.training.loggers.wandb_logger import build_wandb_logger
+logger = build_wandb_logger("project", None, save_dir=sys.argv[1], name="run")
+log = RecordLog(sys.argv[1] + "/metrics.jsonl", [logger])
+for step in range(400):
+    log.log_metrics({"a": step}, step)
+time.sleep(0.5)
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "synced_between", "ids"),
+    [
+        ("killed", False, ["abcd1234"]),
+        ("closed", True, ["abcd1234"]),
+        ("killed", True, ["abcd1234", "abcd1234-2"]),
+        ("online", False, ["abcd1234", "abcd1234-2"]),
+    ],
+)
+def test_a_run_resumed_offline_is_sent_once(
+    service, begin, tmp_path, monkeypatch, first, synced_between, ids
+):
+    def opened():
+        log = RecordLog(tmp_path / "metrics.jsonl", [logger := begin()])
+        lines = log.file.path.read_bytes().splitlines(keepends=True)[:350]  # of a checkpoint
+        log.resume(sum(map(len, lines)))
+        for step in range(len(lines), 500 if lines else 400):
+            log.log_metrics({"a": step}, step)
+        logger.close(failed=not lines)
+
+    def sync(*names):
+        command = [sys.executable, "-m", "wandb", "sync", *(names or ["--yes"])]
+        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, timeout=120)
+
+    (tmp_path / "wandb_id").write_text("abcd1234")
+    (tmp_path / "metrics.jsonl").touch()
+    monkeypatch.setenv("WANDB_MODE", "online" if first == "online" else "offline")
+    if first == "killed":
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
+    else:
+        opened()
+    if synced_between:
+        sync()
+    time.sleep(1.1)  # W&B names its folders by the second
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    opened()
+    for folder in sorted(tmp_path.glob("wandb/offline-run-*"), reverse=True):
+        sync(str(folder))
+    sync()
+    assert sorted(service.rows) == ids
+    for rows in service.rows.values():
+        steps = [row["trainer/global_step"] for row in rows.values()]
+        assert len(set(steps)) == len(steps)
+    assert steps == list(range(500)), "the last run is complete"
+
+
+def test_a_run_killed_before_it_has_caught_up_does_not_hide_what_was_logged(
+    service, begin, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
+    logger = begin()
+    logger.log_metrics({"a": 0}, 0)
+    assert not list(tmp_path.glob("wandb/*/*.synced"))
+    logger.close(failed=False)
+    assert len(list(tmp_path.glob("wandb/*/*.synced"))) == 1
 
 
 CHILD = """
