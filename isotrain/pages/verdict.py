@@ -1,7 +1,7 @@
 """Summary of a run: answers to a reader's questions, and what to look at next."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -51,15 +51,24 @@ def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Answe
     """How the score, the last layer's isotropy, and the isotropy layers changed."""
     curves, end = isotropy_series(rows), end_of(result, rows)
     found = [Answer("Did it learn the task?", _score(result, rows, end, levels))]
-    if shown := headline(result, measured(curves)):
-        top = last_layer(curves, shown[0])
-        if top is not None:
-            moved, ends = _change(curves, top, end), _ends(curves, top, end)
-            where = f"{view_titles(result)[top.view]}, last layer ({top.where})"
-            text = Markup("{}{} <code>{}</code> of {}: {}.")
-            text = text.format(moved and f"{moved}. ", label(top.metric), top.metric, where, ends)
-            found.append(Answer("Are its embeddings more isotropic?", text))
-        found += _around(curves, shown[0], end)
+    metrics = _of_isotropy(result, curves)
+    if tops := [top for metric in metrics if (top := last_layer(curves, metric))]:
+        pairs = {p.metric: (curves[p][0][1], at(curves[p], end.step)) for p in tops}
+        moved = _direction(pairs) if any(len(curves[p]) > 1 for p in tops) else Markup()
+        where = f" of {view_titles(result)[tops[0].view]}, last layer ({tops[0].where})"
+        text = Markup("{}. ").format(moved[:1].upper() + moved[1:]) if moved else Markup()
+        text += Markup("; ").join(
+            Markup("{} <code>{}</code>{}: {}").format(
+                label(top.metric),
+                top.metric,
+                where if top == tops[0] else "",
+                _ends(curves, top, end),
+            )
+            for top in tops
+        )
+        text += f"{_n(curves, tops[0])}."
+        found.append(Answer("Are its embeddings more isotropic?", text))
+    found += _around(curves, metrics, end)
     return found
 
 
@@ -84,12 +93,14 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
         text = "Embeddings of the last layer point in nearly one direction (mean cosine {}): "
         text += 'see where that begins in <a href="#values">all values</a>.'
         found.append(Markup(text).format(number(at(curves[cone], end.step))))
-    for site in sites_of(curves) if shown else ():
-        if _only_the_output(curves, shown[0], site, end):
-            text = "At {} the isotropy layer makes its output isotropic, and its input has not "
+    metrics = _of_isotropy(result, curves)
+    for site in sites_of(curves):
+        if only := [m for m in metrics if _only_the_output(curves, m, site, end)]:
+            text = "At {} the isotropy layer makes its output isotropic{}, and its input has not "
             text += "become so: the encoder below is as it was. Compare its "
             text += '<a href="#values">layers</a>.'
-            found.append(Markup(text).format(site))
+            by = Markup(" by {}").format(_codes(only)) if only != metrics else ""
+            found.append(Markup(text).format(site, by))
     if unlike_texts(result, rows):
         text = "An isotropy layer was frozen on embeddings unlike those of dev: see the "
         found.append(Markup(text + '<a href="#limitations">limitations</a>.'))
@@ -185,17 +196,43 @@ def last_layer(curves: Curves, metric: str) -> CurveKey | None:
     return CurveKey(metric, layers_of(own, view)[-1], view) if view else None
 
 
-def _change(curves: Curves, curve: CurveKey, end: End) -> str:
-    """Whether embeddings became more isotropic, for metrics with one isotropic value."""
-    goal, values = isotropic_value(curve.metric), curves[curve]
-    if goal is None or len(values) < 2:
-        return ""
-    before, after = (abs(value - goal) for value in (values[0][1], at(values, end.step)))
-    if math.isnan(before + after):
-        return ""
-    if abs(after - before) <= SOME * max(before, after):
-        return "About as isotropic"
-    return "More isotropic" if after < before else "Less isotropic"
+def _of_isotropy(result: Mapping[str, Any], curves: Curves) -> list[str]:
+    """The headline metrics with one isotropic value; without any, the first."""
+    shown = headline(result, measured(curves))
+    return [name for name in shown if isotropic_value(name) is not None] or shown[:1]
+
+
+def _direction(pairs: Mapping[str, tuple[float, float]]) -> Markup:
+    """Whether embeddings are more isotropic in the second of two clouds, by each metric.
+
+    Metrics without one isotropic value, or undefined in a cloud, do not count; none: empty.
+
+    >>> str(_direction({"isoscore": (0.1, 0.4), "mean_cosine": (0.5, 0.1)}))
+    'more isotropic'
+    >>> print(_direction({"isoscore": (0.1, 0.1), "mean_cosine": (0.1, 0.5)}).striptags())
+    the measures disagree: less isotropic by mean_cosine, about as isotropic by isoscore
+    """
+    found: dict[str, list[str]] = {"more isotropic": [], "less isotropic": []}
+    for metric, values in pairs.items():
+        goal = isotropic_value(metric)
+        if goal is None or not math.isfinite(sum(values)):
+            continue
+        before, after = (abs(value - goal) for value in values)
+        same = abs(after - before) <= SOME * max(before, after)
+        kind = "more isotropic" if after < before else "less isotropic"
+        found.setdefault("about as isotropic" if same else kind, []).append(metric)
+    texts = [
+        Markup("{} by {}").format(kind, _codes(metrics))
+        for kind, metrics in found.items()
+        if metrics
+    ]
+    if len(texts) < 2:
+        return Markup(next((kind for kind, metrics in found.items() if metrics), ""))
+    return Markup("the measures disagree: ") + Markup(", ").join(texts)
+
+
+def _codes(metrics: Iterable[str]) -> Markup:
+    return Markup(" and ").join(Markup("<code>{}</code>").format(metric) for metric in metrics)
 
 
 def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
@@ -221,29 +258,42 @@ def _most_changed(
     return max(ends.items(), key=lambda item: abs(item[1][1] - item[1][0]), default=None)
 
 
-def _around(curves: Curves, metric: str, end: End) -> list[Answer]:
+def _around(curves: Curves, metrics: Sequence[str], end: End) -> list[Answer]:
     """How isotropy layers change their input, or the head's input without a layer."""
-    layers, bare = [], []
-    for site in sites_of(p for p in curves if p.metric == metric):
-        before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
-        if before in curves:
-            ends = " → ".join(number(at(curves[p], end.step)) for p in (before, after))
-            layers.append(f"{site} {ends}{_n(curves, after)}")
-        else:
-            bare.append(f"{site} {_ends(curves, after, end)}")
+    layers: list[Markup] = []
+    bare: list[Markup] = []
+    for site in sites_of(p for p in curves if p.metric in metrics):
+        pairs, inputs, outputs = {}, {}, {}
+        for metric in metrics:
+            before, after = (CurveKey(metric, site, side) for side in ("before", "after"))
+            if before in curves:
+                pair = pairs[metric] = at(curves[before], end.step), at(curves[after], end.step)
+                inputs[metric] = " → ".join(map(number, pair))
+            elif after in curves:
+                outputs[metric] = _ends(curves, after, end)
+        for texts, values in ((layers, inputs), (bare, outputs)):
+            named = [
+                Markup("{} {}").format(_codes([metric]), value) if len(values) > 1 else value
+                for metric, value in values.items()
+            ]
+            moved = _direction(pairs) + ": " if len(values) > 1 and _direction(pairs) else ""
+            count = _n(curves, CurveKey(metrics[0], site, "after"))
+            if named:
+                text = Markup("{} {}{}{}").format(site, moved, Markup(", ").join(named), count)
+                texts.append(text)
     found = []
     if layers:
-        text = f"Input → output at {_at(end)}: {'; '.join(layers)}."
+        text = Markup("Input → output at {}: {}.").format(_at(end), Markup("; ").join(layers))
         found.append(Answer("What does the isotropy layer change?", text))
     if bare:
-        text = f"Without a layer that changes embeddings, at {'; '.join(bare)}."
-        found.append(Answer("What does the head read?", text))
+        text = Markup("Without a layer that changes embeddings, at {}.")
+        found.append(Answer("What does the head read?", text.format(Markup("; ").join(bare))))
     return found
 
 
 def _ends(curves: Curves, curve: CurveKey, end: End) -> str:
     (start, first), last = curves[curve][0], number(at(curves[curve], end.step))
-    return (f"{number(first)} → " if start != end.step else "") + last + _n(curves, curve)
+    return (f"{number(first)} → " if start != end.step else "") + last
 
 
 def _at(end: End) -> str:

@@ -73,8 +73,11 @@ def test_what_a_reader_sees_first(page):
         "2031-02-03 04:05 UTC+02:00",
         "Did it learn the task? Accuracy on test 55.0 (95 % CI 52.4 to 57.6, N = 1,400), "
         "below the majority class (60.0). On dev from 50.0 to 60.0, step 0 to step 40.",
-        f"of tokens, last layer (layer_02): {first:.3f} → {last:.3f} (N = 2,048).",
-        f"Input → output at step 40: pooled {before:.3f} → {after:.3f} (N = 640).",
+        f"of tokens, last layer (layer_02): {first:.3f} → {last:.3f}; ln I(W) (0 = isotropic) "
+        f"partition : −{10 * first:.2f} → −{10 * last:.2f} (N = 2,048).",
+        "The measures disagree: more isotropic by isoscore_corrected , less isotropic by partition",
+        "Input → output at step 40: pooled about as isotropic: isoscore_corrected "
+        f"{before:.3f} → {after:.3f}, partition −{10 * before:.2f} → −{10 * after:.2f} (N = 640).",
         "What to look at next The score is not above the majority class:",
         "read its 2 limitations . One run with one seed",
     ):
@@ -133,8 +136,8 @@ def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
     assert "CLS" not in page.text
     assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
     assert (
-        "What does the head read? Without a layer that changes embeddings, at layer_1 0."
-        in page.text
+        "What does the head read? Without a layer that changes embeddings, at layer_1 "
+        "isoscore_corrected 0." in page.text
     )
     assert "Shown: step 0." in page.text
 
@@ -162,7 +165,8 @@ def test_the_selected_weights_are_shown_everywhere(tmp_path):
     text = Page(write_report(folder).read_text(encoding="utf-8")).text
     assert "On dev from 50.0 to 55.0, step 0 to the kept weights (step 20)." in text
     before, after = (value(20, "pooled", side) for side in ("before", "after"))
-    assert f"at the kept weights (step 20): pooled {before:.3f} → {after:.3f} (N" in text
+    assert f"isoscore_corrected {before:.3f} → {after:.3f}, partition" in text
+    assert "Input → output at the kept weights (step 20): pooled" in text
     assert "Sites: kept weights (step 20) solid, step 0 dashed." in text
     assert "pooled: energy_kept evaluations 0.500 0.300" in text
     assert "The last evaluation here: kept weights (step 20)." in text

@@ -3,9 +3,11 @@
 import math
 
 import pytest
+from markupsafe import Markup
 
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.verdict import Z, answers, next_steps, wilson
+from isotrain.reporting.numbers import number
 from isotrain.runs.files import read_records, read_result
 from tests.pages.small_run import write_run
 
@@ -104,11 +106,58 @@ def test_what_to_look_at_next_is_computed_from_the_record(logged):
     ends = {"isotropy/isoscore_corrected/pooled/before": 0.1}
     ends["isotropy/isoscore_corrected/pooled/after"] = 0.9
     only = [row | ends for row in rows if "val/loss" in row]
-    assert "makes its output isotropic, and its input has not" in next_of(only)
+    by = " by <code>isoscore_corrected</code>"
+    assert f"makes its output isotropic{by}, and its input has not" in next_of(only)
     gap = [{**row, "val/pooled/queue_gap": 9.0} for row in rows if "val/loss" in row]
     assert "frozen on embeddings unlike those of dev" in next_of(gap)
     everything = [{**row, **ends} for row in cone] + gap + worse
     assert len(next_steps(result, everything, {})) == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        (
+            (0.1, 0.1),
+            (0.55, 0.11),
+            "the measures disagree: more isotropic by mean_cosine, about as ",
+        ),
+        ((0.2, 0.1), (0.55, 0.11), "more isotropic by mean_cosine, less isotropic by isoscore_c"),
+        (
+            (0.1, 0.6),
+            (0.55, 0.11),
+            "more isotropic: isoscore_corrected 0.100 → 0.600, mean_cosine 0",
+        ),
+        (
+            (0.1, 0.01),
+            (0.1, -0.5),
+            "less isotropic: isoscore_corrected 0.100 → 0.0100, mean_cosine 0",
+        ),
+    ],
+)
+def test_every_headline_metric_is_in_the_answers_on_isotropy(logged, first, second, wanted):
+    result, _ = logged
+    result |= {"headline": ["isoscore_corrected", "mean_cosine"]}
+
+    def cloud(place, values):
+        return {f"isotropy/{m}/{place}": v for m, v in zip(result["headline"], values, strict=True)}
+
+    sides = cloud("pooled/before", (first[0], second[0])) | cloud(
+        "pooled/after", (first[1], second[1])
+    )
+    rows = [
+        {"step": step, **sides, **cloud("layer_02/tokens", (first[at], second[at]))}
+        for at, step in enumerate((0, 40))
+    ]
+    texts = {a.question: Markup(a.text).striptags() for a in answers(result, rows, {})}
+    assert wanted in texts["What does the isotropy layer change?"]
+    assert wanted.partition(":")[0] in texts["Are its embeddings more isotropic?"].lower()
+    for question in ("What does the isotropy layer change?", "Are its embeddings more isotropic?"):
+        for ends in (first, second):
+            assert " → ".join(map(number, ends)) in texts[question]
+    told = " ".join(text.striptags() for text in next_steps(result, rows, {}))
+    by = "" if first[1] > 0.5 else " by mean_cosine"
+    assert (f"makes its output isotropic{by}, and" in told) == (abs(second[1]) < 0.2)
 
 
 @pytest.mark.parametrize("n", [1, 32, 640])

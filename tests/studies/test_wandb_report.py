@@ -55,7 +55,7 @@ def test_a_later_report_continues_the_same_run(folder):
     first = (folder / "wandb_id").read_text()
     send(folder, "my_study", {"project": "p"}, {})
     assert (folder / "wandb_id").read_text() == first
-    assert all(path.name.endswith(f"{first}.wandb") for path in kept(folder, ".wandb"))
+    assert {path.stem for path in folder.glob("wandb/*run-*/*.wandb")} == {f"run-{first}"}
 
 
 def test_whatever_goes_wrong_is_told_and_costs_nothing(folder, monkeypatch, capsys):
