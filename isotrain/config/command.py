@@ -18,11 +18,11 @@ from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import missing_keys, mistakes_in
-from isotrain.config.compose import RunJob, arm_mistakes, conf_folder, written
+from isotrain.config.compose import RunJob, arm_mistakes, conf_folder, without_hydra, written
 from isotrain.config.foreign import ForeignSource, file_mistakes
 from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
@@ -198,8 +198,7 @@ def _composer(
         if groups not in known:
             cfg = loader.load_configuration(root, list(groups), run_mode=RunMode.RUN)
             layer = str(cfg.hydra.runtime.choices.get("isotropy"))
-            with open_dict(cfg):
-                del cfg["hydra"]
+            cfg = without_hydra(cfg)
             content = OmegaConf.to_container(cfg, resolve=False)
             if config_dir is not None and (mistakes := file_mistakes(content)):
                 raise HydraException("\n".join(mistakes))

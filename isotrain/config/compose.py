@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from isotrain.config.schema import LOCATIONS, NOT_CONTENT, READS, RUN, RunConfig
+from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.runs.files import as_json, read_result, replace_text
 from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import DamagedError, misfit
@@ -34,7 +34,18 @@ def compose_run(overrides: Sequence[str]) -> DictConfig:
     is_package = folder.startswith("pkg://")
     start = initialize_config_module if is_package else initialize_config_dir
     with start(folder.removeprefix("pkg://"), version_base="1.3"):
-        return compose("train", list(overrides))
+        cfg = compose("train", list(overrides), return_hydra_config=True)
+    return without_hydra(cfg)
+
+
+def without_hydra(cfg: DictConfig) -> DictConfig:
+    """A composed configuration without Hydra's own part, with the chosen files as `names`."""
+    choices = cfg.hydra.runtime.choices
+    with open_dict(cfg):
+        del cfg["hydra"]
+        if "names" in cfg:  # of a run
+            cfg.names = {g: str(choices[g]) for g in NAMED if choices.get(g)} | dict(cfg.names)
+    return cfg
 
 
 def plain(cfg: DictConfig) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class RunConfig:
     logger: Any = field(default_factory=dict)
     source: Any = None
     experiment: Any = None
+    names: Any = field(default_factory=dict)
     init_from: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -205,8 +206,9 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "trainer.num_nodes": Bounds(1, 4096),
     "trainer.val_check_interval": Bounds(above=0),
 }
+NAMED = ("freezing", "isotropy", "optimizer", "peft")  # groups whose chosen file `names` has
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
-    *("cache_dir", "logger", "output_dir", "report", "rerun"),
+    *("cache_dir", "logger", "names", "output_dir", "report", "rerun"),
     *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
 )  # trainer.log_every_n_steps is content: it says which records metrics.jsonl has
 # Keys that may say only where data or weights are: for which target, and how they begin then.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from isotrain.config.names import method_name, methods, part_name
 from isotrain.encoders.on_disk import MINILM
 from isotrain.export.agreement import Agreement
 from isotrain.export.formats import Differences, Format
@@ -21,7 +22,7 @@ from isotrain.pages.verdict import accuracy_interval
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import is_share, number, score_number
 from isotrain.reporting.row_bootstrap import SCORES, row_interval
-from isotrain.resources.references import bibtex
+from isotrain.resources.references import bibtex, papers
 from isotrain.runs.files import read_records, replace_text
 from isotrain.runs.keys import COUNTS, SIDES, CurveKey
 from isotrain.runs.predictions import read_predictions
@@ -142,13 +143,12 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
         )
         for one in figures
     ]
-    layer = str(run.config["isotropy"]["_target_"]).split(".")[-2]
     return ModelCardData(
         language="en" if _is_ours(run.config) else None,  # all data sets of isotrain are English
         base_model=base_model(run.config),
         datasets=[str(one.hub_id) for one in data_sets] if known else None,
         metrics=sorted({one.name for one in figures}) or None,
-        tags=["isotrain", "isotropy", layer, task.name],
+        tags=["isotrain", "isotropy", part_name(run.config, "isotropy"), task.name],
         library_name=made.name,
         pipeline_tag=made.tag,
         model_name=f"{task.name}-{run.result.get('arm')}" if results else None,
@@ -170,16 +170,13 @@ def base_model(config: Mapping[str, Any]) -> str | None:
 def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:
     """BibTeX of encoder, adapters, layer, objectives, optimizer, freezing and data, if known."""
     is_minilm = config["encoder"]["_target_"] == MINILM
-    nodes = [config["isotropy"], *config["objective"].values()]
-    parts = [str(node["_target_"]).split(".")[-2] for node in nodes]
-    if parts[0].endswith("cluster_pca"):
-        one = config["isotropy"].get("n_clusters") == 1
-        parts[:1] = ["one_cluster"] if one else ["cluster_pca", "tuned_clusters"]
+    parts = [name for name, _ in methods(config)]
+    if papers().get(parts[0]) == papers()["cluster_pca"]:
+        one = config["isotropy"].get("n_clusters") == 1  # of a record without names
+        parts[:1] = ["one_cluster"] if one else [parts[0], "tuned_clusters"]
         assign = config["isotropy"].get("assign") or {}
         parts[:0] = ["gmm_clusters"] if assign.get("method") == "gmm" else []
-    adapter = str(config["peft"]["_target_"]).rpartition(".")[2]
-    parts += [str(config["optimizer"]["_target_"]).split(".")[-2]]
-    parts += [str(config["freezing"]["_target_"]).rpartition(".")[2]]
+    adapter, _ = method_name(config, "peft")
     names = [one.name for one in data_sets] if _is_published(config) else []
     return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])
 
@@ -199,6 +196,7 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     result, config, task = run.result, run.config, rebuilt.task
     sizes = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
     start = f", started from the run {config['init_from']}" if config.get("init_from") else ""
+    layer = part_name(config, "isotropy")
     objectives = ", ".join(map(_node, config["objective"].values())) or "the task's loss alone"
     rows = read_records(run.folder / "metrics.jsonl")
     limits = [*faults(result), *warnings(result, rows)]
@@ -234,7 +232,7 @@ On dev, before fine-tuning and with the exported weights.
 ## Training
 
 - data: {result["data"]}; examples: {sizes}
-- isotropy layer: {_node(config["isotropy"])} at {", ".join(config["site"])}
+- isotropy layer: {layer}, {_node(config["isotropy"])} at {", ".join(config["site"])}
 - objectives: {objectives}
 - optimizer steps: {result.get("steps")}
 - versions: {", ".join(f"{k} {v}" for k, v in result["environment"].items() if v)}

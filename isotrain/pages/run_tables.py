@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import dotted
+from isotrain.config.names import methods
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.pages.rows import Rows, Series, at, by_n, layers_of, series, sites_of
 from isotrain.reporting.numbers import number, size_range
@@ -115,14 +116,11 @@ def config_table(content: Mapping[str, Any], caption: str) -> Table:
 
 def sources(config: Mapping[str, Any]) -> list[str]:
     """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
-    modules = [
-        str(value).split(".")[-1 if key.startswith("freezing.") else -2]  # a function, a module
-        for key, value in dotted(config).items()
-        if key.endswith("_target_")
-        and key.startswith(("isotropy.", "objective.", "freezing.", "optimizer."))
-        and "." in str(value)
+    return [
+        f"{name}{' with changed keys' if is_changed else ''}: {work}"
+        for name, is_changed in dict.fromkeys(methods(config))
+        if (work := citation(name))
     ]
-    return [f"{m}: {work}" for m in dict.fromkeys(modules) if (work := citation(m))]
 
 
 def _two(

@@ -79,7 +79,7 @@ def write_runs(
         content = [
             {"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed}
             | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
-            for run, _, search in found
+            for run, _, search, _ in found
         ]
         print(json.dumps({"runs": content, "others": told}, indent=2))
     else:
@@ -121,7 +121,8 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
                 continue
             untrained = " (untrained)" if result.get("steps") == 0 else ""
             arm, seed = f"{result['arm']}{untrained}", int(result["seed"])
-            one = Found(run_of(result, folder, task, arm, seed), keys, search)
+            parts = result["config"].get("names") or {}
+            one = Found(run_of(result, folder, task, arm, seed), keys, search, parts)
         except DAMAGE as error:
             told.append(f"{name}: {damaged(error)}")
             continue

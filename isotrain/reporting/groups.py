@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
@@ -26,6 +27,7 @@ class Found(NamedTuple):
     run: Run
     keys: Mapping[str, str]
     search: str = ""  # of which it is a trial
+    names: Mapping[str, str] = MappingProxyType({})  # of its parts, by group
 
 
 def texts(config: Mapping[str, Any]) -> dict[str, str]:
@@ -63,23 +65,37 @@ def groups_markdown(found: Sequence[Found]) -> str:
     its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
     keys = differing(found)
+    parts = _named(found, keys)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for k, (run, *_) in enumerate(found):
         group = (run.task, run.arm, tuple(keys[k].items()), run.data)
         groups.setdefault(group, []).append(k)
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
     data_of: dict[str, set[str]] = {}
-    for task, _, own, data in groups:
+    for (task, _, own, data), members in groups.items():
         data_of.setdefault(task, set()).add(data)
-        for key, value in own:
+        for key, value in (dict(own) | parts[members[0]]).items():
             values.setdefault(task, {}).setdefault(key, set()).add(value)
     lines = []
     for (task, arm, own, data), members in sorted(groups.items()):
-        tells = _telling(dict(own), values.get(task, {}))
+        tells = _telling(dict(own) | parts[members[0]], values.get(task, {}))
         tells += [f"data={data}"] if len(data_of[task]) > 1 else []
         scored = _scored([found[k].run for k in members])
         lines.append((task, arm, *scored, ", ".join(tells)))
     return "\n".join(aligned([HEADING, *lines])) + "\n"
+
+
+def _named(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The configured names of parts in place of their classes, where classes or names differ."""
+    is_known = all(one.names for one in found)
+    return [
+        {
+            f"{g}._target_": name
+            for g, name in one.names.items()
+            if is_known or f"{g}._target_" in own
+        }
+        for one, own in zip(found, keys, strict=True)
+    ]
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -33,7 +33,7 @@ STATES = ("running", "finished", "failed", "interrupted")
 CONFIG = {  # what is read of it
     "task": PART,
     "encoder": (PART, None), "isotropy": (PART, None), "peft": (PART, None),
-    "freezing": (PART, None),
+    "freezing": (PART, None), "names": {REST: str},
     "objective": (PARTS, None), "metric": (PARTS, None), "logger": (PARTS, None),
     "trainer": {
         "max_epochs": (int, None), "max_steps": (int, None), "accumulate_grad_batches": COUNT,

@@ -1,0 +1,77 @@
+"""By which name a run's parts go: the file that was chosen, as `clip` of `isotropy=clip`.
+
+One class can be several methods: `mean`, `clip` and `cluster_pca` are all `ClusterPCA`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from isotrain.config.compose import dotted
+from isotrain.config.sweep import names, text_of
+
+BY_FUNCTION = ("freezing", "peft")  # groups of which one module has several parts
+
+
+def part_name(config: Mapping[str, Any], group: str) -> str:
+    """The configured name of a part; by its class in a record without names.
+
+    >>> part_name({"isotropy": {"_target_": "isotrain.transforms.zca.ZCA"}}, "isotropy")
+    'zca'
+    """
+    if name := (config.get("names") or {}).get(group):
+        return str(name)
+    parts = str((config.get(group) or {}).get("_target_", "")).split(".")
+    return parts[-1] if group in BY_FUNCTION or len(parts) < 2 else parts[-2]
+
+
+def method_name(config: Mapping[str, Any], group: str) -> tuple[str, bool]:
+    """The shipped name of what a part does, for its source, and whether keys were changed.
+
+    A file of one's own goes by the shipped one of the same class with the fewest other values.
+
+    >>> shipped = _keys("isotropy", "clip")
+    >>> nested = {"n_components": 5, "removal": {"mode": "clip"}}
+    >>> config = {"isotropy": shipped | nested, "names": {"isotropy": "mine"}}
+    >>> method_name(config, "isotropy")
+    ('clip', True)
+    """
+    name = part_name(config, group)
+    if not (config.get("names") or {}).get(group):
+        return name, False
+    own = dotted(config[group])
+    same = [n for n in names(group) if _keys(group, n).get("_target_") == own.get("_target_")]
+    if not same:
+        return name, False
+    if name not in same:
+        name = min(same, key=lambda n: len(_changed(_keys(group, n), own)))
+    return name, bool(_changed(_keys(group, name), own))
+
+
+def methods(config: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """`method_name` of the layer, freezing schedule and optimizer; objectives by their module."""
+    targets = [str(node.get("_target_")) for node in (config.get("objective") or {}).values()]
+    objectives = [(target.split(".")[-2], False) for target in targets if "." in target]
+    layer, *others = (method_name(config, group) for group in ("isotropy", "freezing", "optimizer"))
+    return [layer, *objectives, *others]
+
+
+def _changed(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
+    """The keys whose values differ; a shipped one that refers to another key equals any."""
+    return {
+        key
+        for key in {*shipped, *own}
+        if not str(shipped.get(key)).startswith("${") and shipped.get(key) != own.get(key)
+    }
+
+
+@cache
+def _keys(group: str, name: str) -> dict[str, Any]:
+    """The dotted keys of a shipped file, with those of the files that it builds on."""
+    content = yaml.safe_load(text_of(group, name)) or {}
+    found: dict[str, Any] = {}
+    for base in content.pop("defaults", ()):
+        found |= {} if base == "_self_" else _keys(group, base)
+    return found | dotted(content)

@@ -1,0 +1,92 @@
+"""The name that a part was chosen by, for every way to compose a run, and what it cites."""
+
+import shutil
+
+import pytest
+from omegaconf import OmegaConf
+
+from isotrain.config.command import check_command, check_jobs
+from isotrain.config.compose import (
+    RunJob,
+    compose_run,
+    conf_folder,
+    content_hash,
+    job_text,
+    parse_job,
+    plain,
+    recorded,
+)
+from isotrain.config.names import part_name
+from isotrain.export.card import citations
+from isotrain.pages.run_tables import sources
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+
+
+@pytest.fixture
+def own_folder(tmp_path):
+    """A --config-dir with copies of shipped files, and an experiment that chooses one."""
+    for group, name, copy in (("isotropy", "clip", "mine"), ("isotropy", "cluster_pca", "usual")):
+        (tmp_path / group).mkdir(exist_ok=True)
+        shutil.copy(f"{conf_folder()}/{group}/{name}.yaml", tmp_path / group / f"{copy}.yaml")
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\ndefaults: [{override /isotropy: mean}]\nseed: 3\n"
+    (tmp_path / "experiment" / "centred.yaml").write_text(text)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "cited"),
+    [
+        (["isotropy=clip"], "clip", []),
+        (["isotropy=anti_clip"], "anti_clip", []),
+        (["isotropy=mean"], "mean", ["mean: Mu & Viswanath 2018"]),
+        (["isotropy=cluster_pca"], "cluster_pca", ["cluster_pca: Rajaee & Pilehvar 2021"]),
+        (["isotropy=published"], "published", ["published: Rajaee & Pilehvar 2021"]),
+        (["isotropy=frozen_zca"], "frozen_zca", ["frozen_zca: Diera et al. 2024"]),
+        (
+            ["isotropy=mean", "isotropy.n_components=3", "optimizer=muon"],
+            "mean",
+            ["mean with changed keys: Mu & Viswanath 2018", "muon: Jordan et al. 2024"],
+        ),
+        (["isotropy=mine"], "mine", []),
+        (["isotropy=mine", "isotropy.n_components=7"], "mine", []),
+        (["isotropy=usual"], "usual", ["cluster_pca: Rajaee & Pilehvar 2021"]),
+        (["experiment=centred"], "mean", ["mean: Mu & Viswanath 2018"]),
+    ],
+)
+def test_a_part_goes_by_the_file_that_was_chosen(own_folder, overrides, name, cited):
+    cfg, mistakes = check_command(["task=wic", *overrides], own_folder)
+    assert not mistakes
+    config = recorded(cfg)
+    assert part_name(config, "isotropy") == name
+    assert sources(config) == cited
+    papers = " ".join(citations(config, "bert", ()))
+    assert ("rajaee" in papers) == any("Rajaee" in text for text in cited)
+    assert part_name(recorded(parse_job(job_text(RunJob(cfg, "arm"))).cfg), "isotropy") == name
+
+
+def test_names_are_known_from_python_sweeps_and_studies(tmp_path):
+    assert compose_run(["isotropy=clip", "peft=lora"]).names == {
+        **{"isotropy": "clip", "peft": "lora", "freezing": "none", "optimizer": "adamw"}
+    }
+    jobs, mistakes = check_jobs(["task=wic", "isotropy=clip,mean"], multirun=True)
+    assert not mistakes
+    assert [job.cfg.names.isotropy for job in jobs] == ["clip", "mean"]
+    file = tmp_path / "own.yaml"
+    arms = "arms: {none: [isotropy=none], a: [isotropy=clip], b: [isotropy=mean]}"
+    file.write_text(f"tasks: {{wic: [task=wic]}}\nbaseline: none\nseeds: [0, 1]\n{arms}\n")
+    planned = plan_jobs(load_study(str(file)), ["encoder=tiny", "source=demo"])
+    assert {job.arm: job.cfg.names.isotropy for job in planned} == {
+        **{"none": "none", "a": "clip", "b": "mean"}
+    }
+
+
+def test_a_name_changes_no_hash_and_old_records_go_by_class():
+    cfg = compose_run(["isotropy=clip"])
+    other = OmegaConf.merge(cfg, {"names": {"isotropy": "mine"}})
+    assert content_hash(cfg) == content_hash(other)
+    config = plain(cfg)
+    del config["names"]
+    assert part_name(config, "isotropy") == "cluster_pca"
+    assert sources(config) == ["cluster_pca: Rajaee & Pilehvar 2021"]
