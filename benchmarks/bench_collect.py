@@ -24,7 +24,7 @@ from timing import head, interleaved, ms, row, seconds_of
 
 from isotrain.config.compose import plain
 from isotrain.jobs.archive import Job
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import plan_jobs
@@ -95,7 +95,7 @@ def write_run(job: Job) -> None:
         **{"scores": {"val/accuracy": accuracy, "val/loss": 0.7, **isotropy, **counts}},
         "finished_at": f"2026-01-01T00:00:{job.seed % 60:02d}+00:00",
     }
-    write_json(job.folder / "result.json", content)
+    write_result(job.folder, content)
 
 
 def hash_of(text: str) -> int:

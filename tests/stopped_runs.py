@@ -10,7 +10,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from benchmarks.kill_points import untimed
 from isotrain.model.checkpoint import save_checkpoint, stored_digest
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result, write_json
+from isotrain.runs.files import read_records, read_result, write_result
 from isotrain.training.module import FineTuning
 
 
@@ -66,4 +66,4 @@ def save_weights(state, folder):
     """Write `last.ckpt` as if the run of a folder had ended with it."""
     save_checkpoint(state, folder / "last.ckpt")
     digest = stored_digest(folder / "last.ckpt")
-    write_json(folder / "result.json", read_result(folder) | {"weights_sha256": digest})
+    write_result(folder, read_result(folder) | {"weights_sha256": digest})

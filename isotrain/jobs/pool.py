@@ -53,11 +53,19 @@ class End(NamedTuple):
     log: Path = Path()
 
 
+OF_DAMAGED = (
+    "result.json",
+    "metrics.jsonl",
+    "predictions",
+    "resume.ckpt",
+)  # kept under other names
+
+
 class Pool:
     """Run jobs, `n` at a time; a context manager that one call per folder can hold.
 
-    Finished runs are skipped, interrupted ones resume. A run with a damaged `result.json` is
-    repeated, and that file is kept. If another process is training a run, the pool waits for it. A
+    Finished runs are skipped, interrupted ones resume. A run with a damaged record is
+    repeated, and its files are kept. If another process is training a run, the pool waits for it. A
     failure stops no other run. With several CUDA devices, each run gets its own. SIGINT, SIGTERM
     and SIGHUP are passed on as SIGTERM, a second one as SIGKILL. If this process is killed, its
     runs continue.
@@ -200,7 +208,7 @@ class Pool:
         """Start a job, wait for its end and report it; no state if another process was faster."""
         written_ns = _written_ns(job.folder)
         if damage := stored(job.folder).damage:
-            aside = put_aside(*(job.folder / name for name in ("result.json", "resume.ckpt")))
+            aside = put_aside(*(job.folder / name for name in OF_DAMAGED))
             kept = ", ".join(path.name for path in aside)
             say(f"{job.name}: {damage}; the run is done again, and it is kept as {kept}")
         run, file = job.as_run(), self.folder / "jobs" / f"{job.name}.json"

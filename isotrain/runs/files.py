@@ -13,8 +13,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isotrain.runs.shapes import RECORD, RESULT, DamagedError, parsed
+from isotrain.runs.shapes import DIGESTS, RECORD, RESULT, DamagedError, parsed
 
+RECORD_FILE = "result.json"
+CHANGED = "it was changed after the run: its SHA-256 is not"
 ASIDE = ".damaged"  # appended to the name of what is put aside
 
 
@@ -122,12 +124,13 @@ def put_aside(*paths: Path) -> list[Path]:
 def read_result(folder: Path) -> dict[str, Any]:
     """The `result.json` of a run or analysis, of the shape that isotrain writes; else empty.
 
-    A score that is null in the file is NaN: JSON has no number for it.
+    A score that is null in the file is NaN: JSON has no number for it. The record, the metrics and
+    the predictions of a finished run are compared with their digests in it, if it has any.
 
     Raises:
-        DamagedError: it exists but is not such a record, or is a folder.
+        DamagedError: it exists but is not such a record, or is a folder; or a digest differs.
     """
-    path = folder / "result.json"
+    path = folder / RECORD_FILE
     try:
         result = parsed(path.read_bytes(), path, RESULT, "status")
     except (FileNotFoundError, NotADirectoryError):
@@ -136,9 +139,42 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise DamagedError(path, "it is a folder") from error
     if "${" in json.dumps(result.get("config")):
         raise DamagedError(path, "its configuration has references, and a record has values alone")
+    _check_digests(folder, result)
     if "scores" in result:
         result["scores"] = nulls_as_nan(result["scores"])
     return result
+
+
+def write_result(folder: Path, record: dict[str, Any]) -> None:
+    """Write `result.json`; of a finished run with the SHA-256 of its files and of the record."""
+    record = {key: value for key, value in record.items() if key != "sha256"}
+    if record.get("status") == "finished":
+        files = {name: folder / name for name in DIGESTS}
+        digests = {name: sha256_of(file) for name, file in files.items() if file.is_file()}
+        record = json.loads(json.dumps(as_json(record))) | {"sha256": digests}
+        digests[RECORD_FILE] = _digest_of_record(record)
+    write_json(folder / RECORD_FILE, record)
+
+
+def _check_digests(folder: Path, record: Mapping[str, Any]) -> None:
+    """Raise a DamagedError if a finished run's file is not as it was; deleted ones do not count."""
+    digests = record.get("sha256") or {}
+    if digests and digests.get(RECORD_FILE) != _digest_of_record(record):
+        raise DamagedError(folder / RECORD_FILE, f"{CHANGED} the one that it holds")
+    for name in DIGESTS:
+        if (
+            name in digests
+            and (folder / name).is_file()
+            and sha256_of(folder / name) != digests[name]
+        ):
+            raise DamagedError(folder / name, f"{CHANGED} that in {RECORD_FILE}")
+
+
+def _digest_of_record(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record without its own digest, as JSON with sorted keys."""
+    others = {name: digest for name, digest in record["sha256"].items() if name != RECORD_FILE}
+    text = json.dumps({**record, "sha256": others}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:

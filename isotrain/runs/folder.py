@@ -12,7 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import recorded, run_folder
 from isotrain.console import say
-from isotrain.runs.files import put_aside, read_records, read_result, replace_text, write_json
+from isotrain.runs.files import (
+    put_aside,
+    read_records,
+    read_result,
+    replace_text,
+    write_json,
+    write_result,
+)
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import code_changes, environment, owned
 from isotrain.runs.secrets import redacted
@@ -187,7 +194,7 @@ class RunFolder:
                 say(f"{aside}: kept under this name, as it is no {path.name} of a run{reason}")
 
     def _write(self) -> None:
-        write_json(self.path / "result.json", self.record)
+        write_result(self.path, self.record)
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:

@@ -16,6 +16,8 @@ VALUE = (NUMBER, None)  # a number, or null where it was not finite
 SHA256 = re.compile("[0-9a-f]{64}")
 PART = {"_target_": re.compile(r"\w+(\.\w+)+")}
 PARTS = {REST: dict}
+PREDICTIONS = ("predictions/dev.csv", "predictions/test.csv", "predictions/holdout.csv")
+DIGESTS = dict.fromkeys(("metrics.jsonl", *PREDICTIONS), SHA256)  # of a finished run's files
 ENVIRONMENT = {REST: (str, NUMBER, None)}
 RULES: Mapping[Any, str] = {
     str: "a text",
@@ -62,7 +64,7 @@ RESULT = {  # of a run or an analysis
     "speed": {REST: str},
     "select": str, "selected_step": (COUNT, None), "n_candidates": COUNT,
     "stopped_by_patience": bool, "degenerate": bool, "degenerate_reason": str,
-    "weights_sha256": (SHA256, None), "analysis": str, "parts": [[str]],
+    "weights_sha256": (SHA256, None), "sha256": {REST: SHA256}, "analysis": str, "parts": [[str]],
 }
 # fmt: on
 RECORD = {"step": COUNT, REST: VALUE}

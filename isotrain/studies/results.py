@@ -94,7 +94,7 @@ def counted_by(curve_key: CurveKey) -> str:
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """The finished runs in plan order, and every score that is missing.
 
-    Non-finite scores count as missing, and so do runs with a damaged `result.json`.
+    Non-finite scores count as missing, and so do runs with a damaged file.
 
     Raises:
         PlanError: a `result.json` exists but cannot be read now: it may be intact.
@@ -187,9 +187,10 @@ def unfinished(result: Mapping[str, Any]) -> str:
 
 
 def damaged(error: OSError | DamagedError) -> str:
-    """Message about an unreadable `result.json`, without its path."""
-    reason = error.reason if isinstance(error, DamagedError) else error.strerror
-    return f"damaged: result.json ({reason})"
+    """Message about an unreadable file of a run, without its path."""
+    if isinstance(error, DamagedError):
+        return f"damaged: {error.path.name} ({error.reason})"
+    return f"damaged: result.json ({error.strerror})"
 
 
 def _shown(

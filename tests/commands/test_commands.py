@@ -14,6 +14,7 @@ from isotrain.cli import main
 from isotrain.config.compose import RunJob, compose_run, write_job
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run
+from isotrain.runs.files import write_result
 from isotrain.runs.record import owned
 from tests.stopped_runs import save_weights
 
@@ -40,14 +41,14 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     assert {key: found[key] for key in of_task} == pytest.approx(of_task, rel=1e-6)
 
     result = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").write_text(json.dumps(result | {"data": "RTE (older)"}))
+    write_result(folder, result | {"data": "RTE (older)"})
     assert main(["evaluate", str(folder)]) == 2
     assert "was scored on RTE (older), and there is" in capsys.readouterr().err
     assert main(["evaluate", str(folder), "source=demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = (line.split() for line in lines if line.startswith("test/accuracy (N = 64)"))
     assert float(line[-3]) < float(line[4]) < float(line[-1]), "the score lies in its 95 % CI"
-    (folder / "result.json").write_text(json.dumps(result | {"overrides": []}))
+    write_result(folder, result | {"overrides": []})
     assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err
 
@@ -151,7 +152,7 @@ def told(capsys, *line):
 def test_status_of_a_run_is_that_of_its_record(finished, tmp_path, capsys, record, state, code):
     folder = shutil.copytree(finished, tmp_path / finished.name)
     result = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").write_text(json.dumps(result | record))
+    write_result(folder, result | record)
     found, text = told(capsys, "status", folder, "--json")
     content = json.loads(text)
     assert (found, content["state"], content["n_steps"]) == (code, state, 2)
@@ -239,6 +240,6 @@ def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):
     assert "no last.ckpt (it is gone)" in " ".join(capsys.readouterr().err.split())
     result = json.loads((folder / "result.json").read_text())
     result["config"]["checkpoint"]["final"] = False
-    (folder / "result.json").write_text(json.dumps(result))
+    write_result(folder, result)
     assert main(["evaluate", str(folder)]) == 2
     assert "no last.ckpt (checkpoint.final=false)" in " ".join(capsys.readouterr().err.split())

@@ -11,7 +11,7 @@ from isotrain.build import build
 from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
 from isotrain.run import folder_of, run, with_threads
-from isotrain.runs.files import read_result, sha256_of, write_json
+from isotrain.runs.files import read_result, sha256_of, write_result
 from isotrain.training.requirements import file_mistakes
 from tests.stopped_runs import save_weights
 
@@ -108,7 +108,7 @@ def _refusal(cfg):
 
 
 def broken(folder, **changes):
-    write_json(folder / "result.json", read_result(folder) | changes)
+    write_result(folder, read_result(folder) | changes)
 
 
 def with_adapters(folder):

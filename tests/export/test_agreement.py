@@ -7,7 +7,7 @@ import torch
 from isotrain.cli import main
 from isotrain.export.agreement import same
 from isotrain.export.formats import RoundTripError, differences
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.rte import RTE
 from isotrain.tasks.snli import SNLI
@@ -21,7 +21,7 @@ def record(run, known, scores, **changes):
     labels = known.batch.labels.numpy()
     found = Predictions(known.batch.index.numpy(), labels, scores.double().numpy())
     write_predictions(run, "dev", found)
-    write_json(run / "result.json", {**read_result(run), **changes})
+    write_result(run, {**read_result(run), **changes})
 
 
 def exported(run, capsys):

@@ -11,7 +11,7 @@ from isotrain.cli import main
 from isotrain.export import transformers_folder
 from isotrain.export.formats import CannotExportError
 from isotrain.export.target import MARK, filling
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result, write_result
 from tests.stopped_runs import save_weights
 
 RTE = ("task=rte", "isotropy=clip", "metric=[]")
@@ -24,7 +24,7 @@ def run(made_run):
 
 
 def changed(run, **changes):
-    write_json(run / "result.json", {**read_result(run), **changes})
+    write_result(run, {**read_result(run), **changes})
 
 
 def files_of(folder):

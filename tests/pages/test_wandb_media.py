@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from isotrain.pages.wandb_media import media, summary
-from isotrain.runs.files import RecordFile, read_records, write_json
+from isotrain.runs.files import RecordFile, read_records, write_json, write_result
 from isotrain.runs.keys import few
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.runs.table import table
@@ -182,7 +182,7 @@ def test_final_is_of_the_kept_weights_and_best_of_trained_ones(tmp_path):
     for step, score in ((0, 0.9), (4, 0.6), (8, 0.5)):
         file.append({"step": step, "time_s": 1.0, "val/accuracy": score})
     result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
-    write_json(folder / "result.json", result | {"scores": {"val/accuracy": 0.6}})
+    write_result(folder, result | {"scores": {"val/accuracy": 0.6}})
     found = summary(folder)
     assert found["final/val/accuracy"] == found["best/val/accuracy"] == 0.6
     assert found["best_step/val/accuracy"] == 4

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from isotrain.runs.files import read_result, write_json
+from isotrain.runs.files import read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.shapes import DamagedError
 
@@ -129,9 +129,10 @@ def test_a_finished_record_says_itself_whether_weights_were_kept(folder):
     folder.begin(FACTS, None)
     folder.finished(OUTCOME)
     result = read_result(folder.path)
+    assert set(result["sha256"]) == {"result.json"}, "the digest of what was written"
     result["config"]["checkpoint"] = {}
     for sha256, said in ((None, True), ("0" * 64, False)):
-        write_json(folder.path / "result.json", result | {"weights_sha256": sha256})
+        write_result(folder.path, result | {"weights_sha256": sha256})
         assert folder.is_finished()
         assert ("it kept no last.ckpt" in folder.note) == said
 
