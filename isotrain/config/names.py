@@ -51,11 +51,14 @@ def method_name(config: Mapping[str, Any], group: str) -> tuple[str, bool]:
 
 
 def methods(config: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """`method_name` of the layer, freezing schedule and optimizer; objectives by their module."""
+    """`method_name` of layer, objectives, freezing schedule and optimizer; only a layer can vary.
+
+    Objectives go by their module: each has one of its own.
+    """
     targets = [str(node.get("_target_")) for node in (config.get("objective") or {}).values()]
     objectives = [(target.split(".")[-2], False) for target in targets if "." in target]
-    layer, *others = (method_name(config, group) for group in ("isotropy", "freezing", "optimizer"))
-    return [layer, *objectives, *others]
+    others = [(method_name(config, group)[0], False) for group in ("freezing", "optimizer")]
+    return [method_name(config, "isotropy"), *objectives, *others]
 
 
 def _changed(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:

@@ -78,7 +78,9 @@ def groups_markdown(found: Sequence[Found]) -> str:
             values.setdefault(task, {}).setdefault(key, set()).add(value)
     lines = []
     for (task, arm, own, data), members in sorted(groups.items()):
-        tells = _telling(dict(own) | parts[members[0]], values.get(task, {}))
+        tells = _telling(
+            dict(sorted({**dict(own), **parts[members[0]]}.items())), values.get(task, {})
+        )
         tells += [f"data={data}"] if len(data_of[task]) > 1 else []
         scored = _scored([found[k].run for k in members])
         lines.append((task, arm, *scored, ", ".join(tells)))

@@ -16,7 +16,8 @@ from isotrain.config.compose import (
     plain,
     recorded,
 )
-from isotrain.config.names import part_name
+from isotrain.config.names import method_name, part_name
+from isotrain.config.sweep import names
 from isotrain.export.card import citations
 from isotrain.pages.run_tables import sources
 from isotrain.studies.definition import load_study
@@ -45,7 +46,7 @@ def own_folder(tmp_path):
         (["isotropy=published"], "published", ["published: Rajaee & Pilehvar 2021"]),
         (["isotropy=frozen_zca"], "frozen_zca", ["frozen_zca: Diera et al. 2024"]),
         (
-            ["isotropy=mean", "isotropy.n_components=3", "optimizer=muon"],
+            ["isotropy=mean", "isotropy.n_components=3", "optimizer=muon", "optimizer.lr=0.1"],
             "mean",
             ["mean with changed keys: Mu & Viswanath 2018", "muon: Jordan et al. 2024"],
         ),
@@ -80,6 +81,14 @@ def test_names_are_known_from_python_sweeps_and_studies(tmp_path):
     assert {job.arm: job.cfg.names.isotropy for job in planned} == {
         **{"none": "none", "a": "clip", "b": "mean"}
     }
+
+
+@pytest.mark.parametrize("name", names("isotropy"))
+def test_a_shipped_file_is_found_unchanged_under_any_name(name):
+    config = plain(compose_run([f"isotropy={name}"]))
+    assert method_name(config, "isotropy") == (name, False)
+    config["names"]["isotropy"] = "mine"
+    assert method_name(config, "isotropy") == (name, False)
 
 
 def test_a_name_changes_no_hash_and_old_records_go_by_class():

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from isotrain.cli import main
-from isotrain.reporting.collect_command import find_runs
+from isotrain.reporting.collect_command import find_runs, write_runs
 from isotrain.reporting.groups import Found, differing, groups_markdown
 from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
@@ -27,6 +27,18 @@ def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
         **{"data": "demo", "finished_at": "2026-01-01"},
     }
     write_json(folder / "result.json", {**content, **more})
+
+
+def test_parts_go_by_the_name_that_was_chosen(tmp_path, capsys):
+    target = "isotrain.transforms.cluster_pca.ClusterPCA"
+    for arm, n in (("clip", 3), ("mean", 0)):
+        layer = {"isotropy": {"_target_": target, "n_components": n}, "names": {"isotropy": arm}}
+        leave(tmp_path / "wic" / f"{arm}-0", arm=arm, config=layer)
+    write_runs(tmp_path, tmp_path / "out")
+    told = [line[-1] for line in cells(capsys.readouterr().out)]
+    assert told == [
+        f"isotropy={a}, isotropy.n_components={n}" for a, n in (("clip", 3), ("mean", 0))
+    ]
 
 
 def cells(text):
