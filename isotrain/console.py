@@ -64,8 +64,8 @@ def reject(errors: str | Sequence[str]) -> int:
 
 
 def score_text(value: float) -> str:
-    """A score or loss as a command prints it."""
-    return f"{value:z.4f}".replace("-", "−")
+    """A score or loss as a command prints it; a dash where it is undefined."""
+    return "–" if value != value else f"{value:z.4f}".replace("-", "−")
 
 
 @contextmanager

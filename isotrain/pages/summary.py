@@ -156,10 +156,7 @@ def _isotropy_table(
                 cells.append("–")
                 continue
             ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
-            cells.append(
-                " → ".join("–" if x != x else score_text(x) for x in ends)
-                + (f" (null {null})" if null else "")
-            )
+            cells.append(" → ".join(map(score_text, ends)) + (f" (null {null})" if null else ""))
         table.add_row(*cells)
     return table
 

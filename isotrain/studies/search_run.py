@@ -258,7 +258,7 @@ def _score(trial: Trial, job: Job, plan: Plan) -> float:
 
     Raises:
         FailedError: the run has no score.
-        TrialPruned: its training diverged, or its predictions are collapsed.
+        TrialPruned: its predictions are collapsed, or its score is undefined.
     """
     result = stored(job.folder).result
     scores = result.get("scores")
@@ -268,10 +268,10 @@ def _score(trial: Trial, job: Job, plan: Plan) -> float:
     if score is None:
         there = ", ".join(key for key in scores if key.startswith("val/"))
         raise FailedError(f"{job.name} has no {plan.objective}; it has {there}")
-    if not math.isfinite(score):
-        raise _bad(trial, "diverged", f"{plan.objective} of {job.name} is not finite")
     if reason := result.get("degenerate_reason"):
         raise _bad(trial, "degenerate", f"{job.name}: {reason}")
+    if not math.isfinite(score):
+        raise _bad(trial, "undefined", f"{plan.objective} of {job.name} is not finite")
     return float(score)
 
 

@@ -37,7 +37,7 @@ NAMES = {
     TrialState.RUNNING: "not ended",
     TrialState.WAITING: "not begun",
 }
-BAD = ("degenerate", "diverged")  # endings caused by the values
+BAD = ("degenerate", "diverged", "undefined")  # endings caused by the values
 
 
 @contextmanager

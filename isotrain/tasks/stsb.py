@@ -81,13 +81,11 @@ class STSB(PairTask):
         return logits[:, 0].float()
 
     def metrics(self) -> Any:
-        """Spearman and Pearson correlation over all examples, in [−1, 1]."""
-        from torchmetrics import (  # here: the check of arguments need not wait
-            MetricCollection,
-            PearsonCorrCoef,
-            SpearmanCorrCoef,
-        )
+        """Spearman and Pearson correlation over all examples, in [−1, 1]; NaN if undefined."""
+        from torchmetrics import MetricCollection  # here: the check of arguments need not wait
+
+        from isotrain.tasks.correlation import Pearson, Spearman
 
         with warnings.catch_warnings():  # rank correlation has to keep every score: intended
             warnings.filterwarnings("ignore", message=".*will save all targets.*")
-            return MetricCollection({"spearman": SpearmanCorrCoef(), "pearson": PearsonCorrCoef()})
+            return MetricCollection({"spearman": Spearman(), "pearson": Pearson()})

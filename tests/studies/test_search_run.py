@@ -185,7 +185,7 @@ def test_trials_whose_values_are_bad_are_told_to_the_sampler_and_stop_no_search(
     bad = [sum(trial.constraints.values()) > 0 for trial in few.trials()]
     assert bad == [True, True, True, False]
     table = (few.folder / "table.md").read_text()
-    assert "4 of 4 trials: 1 complete, 1 degenerate, 2 diverged." in table
+    assert "4 of 4 trials: 1 complete, 1 degenerate, 1 diverged, 1 undefined." in table
     assert [trial.user_attrs.get("why", "") for trial in few.trials()] == [
         "trial-0-seed0: exit code 1; the loss is nan after 3 steps",
         "val/accuracy of trial-1-seed0 is not finite",

@@ -159,9 +159,9 @@ def _chosen(frames: Frames) -> pd.DataFrame:
 def _against_isotropy(frames: Frames) -> pd.DataFrame:
     """Dev scores against each isotropy measure, in long format."""
     found = _probes(frames)
-    if "dev" not in found:
-        return found.iloc[:0]
-    found = found[found["dev"].notna()]
+    found = found[found["dev"].notna()] if "dev" in found else found.iloc[:0]
+    if found.empty:
+        return found
     return pd.concat(
         found[found["task"] == task].assign(
             isotropy=found[measure], panel=f"{task}: {ISOTROPY[measure]} ({ideal} = isotropic)"
@@ -216,7 +216,7 @@ class LayerProbe(Analysis):
             notes=(
                 "N: train {n_train:,} ({n_held_out:,} held out to choose the penalty); chance "
                 "{chance:.3g}; {n_cut:,} sequences cut, {n_left_out:,} examples left out, whose "
-                "target was cut off. → the layer that train chooses; – : no gold.",
+                "target was cut off. → the layer that train chooses; – : no gold, or undefined.",
                 "Isotropy of the {n_rows:,} different training embeddings: IsoScore corrected for "
                 "finite samples (1 = isotropic); mean cosine (0); ln I(W) (0), which depends on N "
                 "and scale, beside the median of Gaussian embeddings of that N, width and size.",

@@ -19,7 +19,7 @@ PLACE = ["weights", "layer", "setting"]
 
 
 def _similar(frames: Frames) -> pd.DataFrame:
-    """Means over the test sets, then correlations of every set."""
+    """Means over the test sets, if every set has a value, then correlations of every set."""
     found = frames.of("similarity")
     if found.empty:
         return found
@@ -28,7 +28,8 @@ def _similar(frames: Frames) -> pd.DataFrame:
     if n_sets < 2:
         return found
     groups = tests.astype(dict.fromkeys(MEAN, float)).groupby(PLACE, sort=False)
-    means = groups[MEAN].mean()[groups.size() == n_sets].reset_index()
+    means = groups[MEAN].mean().where(groups[MEAN].count() == n_sets)
+    means = means[groups.size() == n_sets].reset_index()
     return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found])
 
 
@@ -39,8 +40,12 @@ def _at_a_glance(frames: Frames) -> pd.DataFrame:
         return found
     found = found[~found["set"].isin(set(PLACES) - {_main_set(frames)})]
     values = zip(found["spearman"], found["spearman_gain"], found["setting"], strict=True)
-    texts = [f"{v:.1f}" + (f" ({g:+.1f})" if s != NONE else "") for v, g, s in values]
+    texts = [None if pd.isna(v) else f"{v:.1f}{_gain(g, s)}" for v, g, s in values]
     return found.assign(text=texts)
+
+
+def _gain(gain: float | None, setting: str) -> str:
+    return "" if setting == NONE or pd.isna(gain) else f" ({gain:+.1f})"
 
 
 def _gained(frames: Frames) -> pd.DataFrame:

@@ -28,7 +28,8 @@ class CollapseMonitor(pl.Callback):
     predicted class) / (examples), in [1/C, 1]; the share of the most frequent label is
     `label_majority` in `result.json`; and `test/scaled_loss`, in [0, ∞), is the test log loss in
     nats after temperature scaling on dev. If labels are scores, `val/spread` = sd(predictions) /
-    sd(labels), in [0, ∞); it is absent if all labels are equal. Examples of all processes count.
+    sd(labels), in [0, ∞). Both measures are absent if all labels are equal: predictions can then be
+    as equal. Examples of all processes count.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,8 +56,8 @@ class CollapseMonitor(pl.Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the majority share or spread, and write dev predictions."""
         if self._seen:  # empty if evaluation is limited to 0 batches
-            key, value = self._collapse()
-            if not value.isnan():
+            if (found := self._collapse()) is not None:
+                key, value = found
                 pl_module.log(key, value.float().to(pl_module.device), sync_dist=True)
             self._write(trainer, "dev")
 
@@ -70,9 +71,12 @@ class CollapseMonitor(pl.Callback):
                 value = torch.tensor(loss, dtype=torch.float32)
                 pl_module.log("test/scaled_loss", value, rank_zero_only=True)
 
-    def _collapse(self) -> tuple[str, Tensor]:
-        """The key and value of dev, over all processes."""
-        if self._seen[0][1].is_floating_point():
+    def _collapse(self) -> tuple[str, Tensor] | None:
+        """The key and value of dev, over all processes; None if all labels are equal."""
+        label_N = all_gather(torch.cat([y_B for _, y_B, _ in self._seen]))
+        if bool((label_N == label_N[0]).all()):
+            return None
+        if label_N.is_floating_point():
             sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
             return SPREAD, spread(sum_over_processes(sums))
         return MAJORITY, majority_share(all_gather(torch.cat([p_B for *_, p_B in self._seen])))
@@ -129,9 +133,10 @@ def degenerate(scores: Mapping[str, float], monitor: str) -> str:
     """Why the predictions of a run count as collapsed; empty if they do not.
 
     Collapsed: at least 99 % of dev predictions are one class; predicted scores have a standard
-    deviation below 1 % of that of the labels; or the monitored score is NaN (the correlation of
-    constant predictions). A low score alone is not a collapse. Cosines in a narrow cone may be
-    that close and still correctly ranked, which the score then shows.
+    deviation below 1 % of that of the labels; or the monitored score is NaN. Where all labels are
+    equal, neither measure is there and no predictions count as collapsed: a correlation is
+    undefined because of the labels. A low score alone is not a collapse. Cosines in a narrow cone
+    may be that close and still correctly ranked, which the score then shows.
 
     >>> degenerate({"val/accuracy": 0.5, "val/predicted_majority_share": 1.0}, "val/accuracy")
     '100 % of the predictions on dev are one class'
@@ -146,4 +151,5 @@ def degenerate(scores: Mapping[str, float], monitor: str) -> str:
             f"{100 * ratio:.2g} % of that of the gold scores (cosines can be so within a narrow "
             "cone; a correlation ignores scale and may be high all the same)"
         )
-    return f"{monitor} is not a number" if math.isnan(scores.get(monitor, 0.0)) else ""
+    is_nan = math.isnan(scores.get(monitor, 0.0)) and {MAJORITY, SPREAD} & scores.keys()
+    return f"{monitor} is not a number" if is_nan else ""

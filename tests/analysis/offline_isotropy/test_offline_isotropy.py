@@ -1,5 +1,6 @@
 """The analysis as a whole: its records, tables, pictures, rules and published figures."""
 
+import math
 import os
 from itertools import product
 
@@ -9,6 +10,7 @@ from omegaconf import OmegaConf
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.published import beside, read_published
+from isotrain.analysis.types import Outcome
 from isotrain.config.compose import conf_folder
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis import runs
@@ -48,6 +50,17 @@ def test_every_setting_of_every_set_and_layer_is_recorded(whole):
         assert tuple(r["setting"] for r in clouds) == settings[1:]
     every = [r for r in whole.records if r["kind"] != "set left out"]
     assert {r["layer"] for r in every} == {0, 1, 2}
+
+
+def test_a_set_without_a_correlation_has_a_dash_and_no_mean(outcome):
+    """All gold scores of sts12 are equal: no mean is one over the other sets."""
+    undefined = dict.fromkeys(("spearman", "pearson", "spearman_gain"), math.nan)
+    records = [r | undefined if r.get("set") == "sts12" else r for r in outcome.records]
+    tables = {table.name: table for table in OfflineIsotropy(**SMALL).tables(Outcome(records, {}))}
+    for name in ("layers", "spearman"):
+        rows = {row[0]: row[2:] for row in tables[name].rows}
+        assert {*rows.get("sts12", [None]), *rows["mean of 2 test sets"]} == {None}
+        assert None not in rows["stsb"]
 
 
 def test_sst2_accuracy_has_its_n_and_interval(outcome):

@@ -56,6 +56,8 @@ def test_the_majority_share_is_that_of_a_loop(predicted):
         ({"val/spread": 0.0099}, "deviation is 0.99 % of that of the gold scores"),
         ({"val/spread": 0.5, "val/accuracy": math.nan}, "val/accuracy is not a number"),
         ({"val/spread": 0.0, "val/accuracy": math.nan}, "deviation is 0 % of"),
+        ({"val/spread": math.nan, "val/accuracy": math.nan}, "val/accuracy is not a number"),
+        ({"val/accuracy": math.nan}, ""),  # all labels are equal
         ({}, ""),  # nothing was evaluated
     ],
 )
@@ -110,6 +112,18 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
 
 def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeypatch):
     monkeypatch.setattr(STSB, "predictions", lambda self, logits: 0 * logits[:, 0])
-    with pytest.warns(UserWarning, match="variance|correlation"):
-        result, _ = result_of(composed(*base, "task=stsb"))
+    result, _ = result_of(composed(*base, "task=stsb"))
     assert result["degenerate"]
+    assert result["scores"]["val/spearman"] is None
+
+
+@pytest.mark.parametrize(("name", "label"), [("stsb", "score"), ("rte", "label")])
+def test_predictions_are_not_collapsed_where_all_labels_are_equal(
+    composed, base, write_fixture_data, tmp_path, name, label
+):
+    file = write_fixture_data(tmp_path / "data") / name / "dev.jsonl"
+    rows = [json.loads(line) | {label: 1} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result, _ = result_of(composed(*base, f"task={name}", f"source.root={tmp_path / 'data'}"))
+    assert (result["degenerate"], result["degenerate_reason"]) == (False, "")
+    assert not {"val/spread", "val/predicted_majority_share"} & result["scores"].keys()

@@ -1,0 +1,41 @@
+"""Correlations of predictions and labels that are NaN where they are undefined."""
+
+from typing import Any
+
+import torch
+import torchmetrics
+from torch import Tensor
+
+
+class _WithSpread(torchmetrics.Metric):
+    """A metric that is NaN unless both predictions and labels have two different values."""
+
+    least_2: Tensor  # of predictions, of labels
+    most_2: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_state("least_2", torch.full((2,), torch.inf), dist_reduce_fx="min")
+        self.add_state("most_2", torch.full((2,), -torch.inf), dist_reduce_fx="max")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Take a batch `[B]` of both."""
+        super().update(preds, target)  # type: ignore[safe-super]  # of a subclass
+        both = torch.stack([preds, target])
+        self.least_2 = torch.minimum(self.least_2, both.amin(1))
+        self.most_2 = torch.maximum(self.most_2, both.amax(1))
+
+    def compute(self) -> Tensor:
+        """The value over all batches and processes."""
+        if not bool((self.most_2 > self.least_2).all()):  # also without any example
+            return torch.full((), torch.nan, device=self.device)
+        value: Tensor = super().compute()  # type: ignore[safe-super]
+        return value
+
+
+class Spearman(_WithSpread, torchmetrics.SpearmanCorrCoef):
+    """Rank correlation, in [−1, 1]; ties share their mean rank."""
+
+
+class Pearson(_WithSpread, torchmetrics.PearsonCorrCoef):
+    """Linear correlation, in [−1, 1]."""
