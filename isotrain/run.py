@@ -21,6 +21,7 @@ from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint, stored_digest
 from isotrain.runs.files import put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
+from isotrain.runs.lost_input import lost_text
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import DamagedError
@@ -174,6 +175,8 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     if trains:
         print_phases(facts["phases"], facts["n_parameters"])
     print_changes(facts["data_changes"], facts["limited_evaluation"])
+    if lost := lost_text(facts["lost_input"]):
+        say(f"input: {lost}")
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")
 
@@ -185,7 +188,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "n_parameters": experiment.n_parameters,
         "phases": describe(experiment.plan, module, module.model.encoder, module.new_optimizer()),
         "n_rows": experiment.data.n_rows,
-        "left_out": experiment.module.task.left_out,
+        "lost_input": experiment.data.lost_input,
         "data_changes": experiment.data.changed,
         "limited_evaluation": experiment.data.limited,
         "label_majority": experiment.data.label_majority,

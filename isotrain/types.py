@@ -26,6 +26,7 @@ class Example:
     spans: list[list[tuple[int, int]]] | None  # Q × S half-open token spans
     label: float
     index: int  # index among the labelled examples of its split
+    lost: list[str] = field(default_factory=list)  # what encoding lost of it, see `encode_pairs`
 
 
 @dataclass  # not frozen: Lightning's precision plugins convert it field by field

@@ -94,7 +94,7 @@ def test_result(finished):
     result = json.loads((folder / "result.json").read_text())
     assert set(result) == {
         *("status", "arm", "seed", "search", "config", "overrides", "environment", "data"),
-        *("n_parameters", "phases", "n_rows", "left_out", "data_changes", "limited_evaluation"),
+        *("n_parameters", "phases", "n_rows", "lost_input", "data_changes", "limited_evaluation"),
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),

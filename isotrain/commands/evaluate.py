@@ -13,10 +13,12 @@ from isotrain.commands.worker import LOADING
 from isotrain.config.command import check_command
 from isotrain.config.compose import content_hash, key_of, read_job, written
 from isotrain.config.foreign import reference_mistakes
-from isotrain.console import spinner
+from isotrain.console import say, spinner
 from isotrain.jobs.stored import PlanError
 from isotrain.pages.summary import print_scores
+from isotrain.runs.files import as_json as with_nulls
 from isotrain.runs.files import trained_run
+from isotrain.runs.lost_input import lost_text
 
 CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
@@ -65,14 +67,18 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
             module, data, trainer = experiment.module, experiment.data, experiment.trainer
             load_weights(module, folder / "last.ckpt")
             module.selected_step = result["steps"]
+            lost = {split: of for split, of in data.lost_input.items() if split != "train"}
             scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
             if data.n_rows["test"]:
                 scores |= trainer.test(module, datamodule=data, verbose=False)[0]
         except (ValueError, RuntimeError, OSError) as error:
             raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
     if as_json:
-        print(json.dumps({"run": str(folder), "n_rows": data.n_rows, "scores": scores}, indent=2))
+        facts = {"n_rows": data.n_rows, "lost_input": lost, "scores": with_nulls(scores)}
+        print(json.dumps({"run": str(folder), **facts}, indent=2))
     else:
+        if told := lost_text(lost):
+            say(f"input: {told}")
         print_scores(str(folder), scores, data.n_rows)
     return 0
 

@@ -7,6 +7,7 @@ from isotrain.pages.readings import view_titles
 from isotrain.pages.rows import Rows, Series, at, by_n, end_of, isotropy_series, series
 from isotrain.reporting.numbers import number
 from isotrain.runs.keys import CurveKey
+from isotrain.runs.lost_input import lost_text
 from isotrain.studies.results import limited_text
 
 FEW_ROWS = 1000  # dev examples below which a warning is shown
@@ -54,6 +55,8 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     found += selection(result)
     if part := limited_text(result):
         found.append(f"Scores are of {part}: a fixed random subset (data.n_dev, data.n_test).")
+    if told := lost_text(result.get("lost_input", {})):
+        found.append(f"Input: {told}.")
     found += unlike_texts(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")

@@ -108,11 +108,11 @@ def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str
 
 
 def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
-    """Mixed versions and partial evaluations, with the runs of each; empty if there are none.
+    """Mixed versions and partial inputs, with the runs of each; empty if there are none.
 
-    Checked are the code over all runs, the revision of the data set within a task, and which
-    examples were scored. A single code version is reported too if it had uncommitted changes, as
-    it cannot be restored.
+    Checked are the code over all runs, the revision of the data set within a task, which examples
+    were scored, and what was lost of their texts. A single code version is reported too if it had
+    uncommitted changes, as it cannot be restored.
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
@@ -133,6 +133,8 @@ def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
             found[f"Mixed revisions of the data of {task}"] = data
     if limited := [run for run in runs if run.limited]:
         found["Scores of a fixed random subset"] = _versions(limited, lambda run: run.limited)
+    if lost := [run for run in runs if run.lost]:
+        found["Cut or left out of the input"] = _versions(lost, lambda run: run.lost)
     return found
 
 

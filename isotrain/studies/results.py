@@ -12,6 +12,7 @@ from isotrain.jobs.archive import Job
 from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
+from isotrain.runs.lost_input import lost_text
 from isotrain.runs.shapes import DamagedError
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
@@ -39,6 +40,7 @@ class Run(NamedTuple):
     select: str = ""  # last | best | holdout: which weights were scored
     n_candidates: int = 0  # checkpoints that the weights were selected from
     limited: str = ""  # the scored examples, if not all of a split
+    lost: str = ""  # what was cut or left out of the input
 
     @property
     def monitor(self) -> str:
@@ -148,6 +150,7 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: i
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
         limited=limited_text(result),
+        lost=lost_text(result.get("lost_input", {})),
     )
 
 

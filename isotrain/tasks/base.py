@@ -65,7 +65,7 @@ class Task(ABC):
         return kept
 
     def leave_out(self, what: str, n_rows: int) -> None:
-        """Count examples that are left out, for the record."""
+        """Count what is left out, by split and reason ("test: no gold"), for the record."""
         if n_rows:
             self.left_out[what] = n_rows
 

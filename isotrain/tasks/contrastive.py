@@ -74,7 +74,8 @@ class Contrastive(STSB):
         if rows and self.data_set.target in rows[0]:
             return super().encode(rows, tokenizer)
         texts = [tuple(row[name] for name in SENTENCES[: self.n_sequences]) for row in rows]
-        return encode_pairs(texts, [0.0] * len(rows), tokenizer, "bi", self.train_length)
+        labels, limit = [0.0] * len(rows), "task.train_length"
+        return encode_pairs(texts, labels, tokenizer, "bi", self.train_length, limit=limit)
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of a pair; no parameters."""

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from isotrain.config.schema import batches_of
 from isotrain.console import spinner
 from isotrain.model.distributed import of_all_processes
+from isotrain.runs.lost_input import lost_input
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.cache import encode_cached
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes, subset
@@ -231,6 +232,11 @@ class TaskData(pl.LightningDataModule):
     def n_rows(self) -> dict[str, int]:
         """Number of examples of each split."""
         return {split: len(examples) for split, examples in self.examples.items()}
+
+    @property
+    def lost_input(self) -> dict[str, Any]:
+        """What each split lost: texts cut, unknown tokens, examples left out; for the record."""
+        return lost_input(self.examples, self.task.left_out)
 
     @property
     def label_majority(self) -> dict[str, float]:

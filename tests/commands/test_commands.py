@@ -36,6 +36,8 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     capsys.readouterr()
     assert main(["evaluate", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
+    assert main(["evaluate", str(folder), "task.max_length=8"]) == 0
+    assert "input: 64 of 64 dev examples cut at task.max_length=8; " in capsys.readouterr().out
     of_task = {key: value for key, value in scores.items() if re.match(r"(val|test)/\w+$", key)}
     assert of_task
     assert {key: found[key] for key in of_task} == pytest.approx(of_task, rel=1e-6)

@@ -30,6 +30,13 @@ def test_scores_of_a_part_of_the_examples_say_so_in_every_table():
     assert told in " ".join(" ".join(mixed(some)).split())
 
 
+def test_what_was_lost_of_the_input_is_told():
+    told = "left out of test: 3,000 (no gold)"
+    some = [run._replace(lost=told) for run in runs()[:4]]
+    expected = [f"Cut or left out of the input: {told}: rte none 0–3"]
+    assert cautions(result([*some, *runs()[4:]])) == expected
+
+
 def test_what_no_difference_can_reach_is_told():
     """8 pairs by flips of signs: p is 1/128 at the least, and 7/128 is above 0.05."""
     seeds = range(8)

@@ -35,7 +35,7 @@ def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, t
     assert record["n_rows"]["dev"] == record["n_rows"]["test"] == 32
     names = ("wikitext-2" if "text" in name else "snli", "stsb")
     assert all(part in one for part, one in zip(names, record["data"].split("; "), strict=True))
-    assert record["left_out"]
+    assert record["lost_input"]["train"]["left_out"]
     assert any("isotropy/isoscore/pooled/after" in row for row in rows) == ("pooled" in str(more))
     assert any(key.startswith("model.encoder") for key in state)
 

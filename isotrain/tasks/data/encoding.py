@@ -1,5 +1,6 @@
 """Sentences as token ids: pairs in one sequence (`cross`), or each in its own (`bi`)."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,12 +17,14 @@ def encode_pairs(
     form: Form,
     max_length: int,
     spans: Sequence[tuple[Span, Span]] | None = None,
+    limit: str = "task.max_length",
 ) -> list[Example]:
     """One `Example` per pair, truncated to `max_length` tokens (the longer sentence first).
 
     In the bi form there may be any number of sentences, the same in each of `pairs`. `spans` are
     half-open character spans, one in each sentence; they become token spans: all tokens that
-    overlap the characters.
+    overlap the characters. `limit` is the key of `max_length`, for messages. An example notes what
+    it `lost`: text, part of a target word, every token that the tokenizer knows.
 
     Raises:
         ValueError: a span whose tokens were cut off; the row and a fix are named.
@@ -31,45 +34,79 @@ def encode_pairs(
     columns = [list(column) for column in zip(*pairs, strict=True)]
     is_cross = form == "cross"
     texts = [columns] if is_cross else [[column] for column in columns]
-    encoded = [
-        tokenizer(
+
+    def tokenised(text: list[list[str]], most: int) -> Any:
+        return tokenizer(
             *text,
             truncation=True,
-            max_length=max_length,
+            max_length=most,
             padding=False,
             return_token_type_ids=True,
             return_special_tokens_mask=True,
             return_offsets_mapping=spans is not None,
         )
-        for text in texts
-    ]
+
+    encoded = [tokenised(text, max_length) for text in texts]
+    uncut: list[dict[int, tuple[Any, int]]] = []  # of each sequence: whole texts, by the row cut
+    for text, kept in zip(texts, encoded, strict=True):
+        cut = [i for i, ids in enumerate(kept["input_ids"]) if len(ids) >= max_length]
+        whole: Any = None
+        if kept.is_fast:
+            cut = [i for i in cut if kept.encodings[i].overflowing]
+        if cut and (spans is not None or not kept.is_fast):
+            whole = tokenised([[column[i] for i in cut] for column in text], sys.maxsize)
+        rows = {i: (whole, k) for k, i in enumerate(cut)}
+        if not kept.is_fast:  # it does not say what it cut
+            rows = {i: at for i, at in rows.items() if len(whole["input_ids"][at[1]]) > max_length}
+        uncut.append(rows)
+    at_limit = f"at {limit}={max_length}"
     examples = []
     for i, label in enumerate(labels):
+        lost = [f"cut {at_limit}"] if any(i in rows for rows in uncut) else []
         token_spans = None
         if spans is not None:
             found: list[Span] = []
+            is_part = False
             for sentence, span in enumerate(spans[i]):
-                whole, text = (encoded[0], sentence) if is_cross else (encoded[sentence], 0)
-                tokens = _tokens_of(whole, i, text, span)
+                sequence, text_number = (0, sentence) if is_cross else (sentence, 0)
+                tokens = _tokens_of(encoded[sequence], i, text_number, span)
                 if not tokens:
                     raise ValueError(
                         f"row {i}: the target in sentence {sentence + 1} "
                         f"({pairs[i][sentence]!r}) is not among the max_length={max_length} "
-                        "tokens that are kept; raise task.max_length"
+                        f"tokens that are kept; raise {limit}"
                     )
                 found.append((tokens[0], tokens[-1] + 1))
+                if i in uncut[sequence]:
+                    every = _tokens_of(*uncut[sequence][i], text_number, span)
+                    is_part |= len(tokens) < len(every)
             token_spans = [found] if is_cross else [[span] for span in found]
+            lost += [f"with part of a target word cut {at_limit}"] if is_part else []
+        ids = [e["input_ids"][i] for e in encoded]
+        special = [e["special_tokens_mask"][i] for e in encoded]
+        if not _has_known_token(ids, special, tokenizer.unk_token_id):
+            lost.append("without a known token")
         examples.append(
             Example(
-                input_ids=[e["input_ids"][i] for e in encoded],
+                input_ids=ids,
                 token_type_ids=[e["token_type_ids"][i] for e in encoded],
-                special_mask=[e["special_tokens_mask"][i] for e in encoded],
+                special_mask=special,
                 spans=token_spans,
                 label=label,
                 index=i,
+                lost=lost,
             )
         )
     return examples
+
+
+def _has_known_token(ids: list[list[int]], special: list[list[int]], unknown: int | None) -> bool:
+    """Whether a token of the texts themselves is not the unknown one."""
+    return any(
+        not is_special and token != unknown
+        for sequence in zip(ids, special, strict=True)
+        for token, is_special in zip(*sequence, strict=True)
+    )
 
 
 def _tokens_of(encoded: Any, i: int, text: int, span: Span) -> list[int]:

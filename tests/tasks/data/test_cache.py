@@ -66,6 +66,7 @@ def ragged_examples(draw):
         spans=st.none() | st.lists(st.lists(ends, max_size=2), max_size=3),
         label=label,
         index=st.integers(0, 2**40),
+        lost=st.lists(st.text(max_size=3), max_size=2),
     )
     return draw(st.lists(example, min_size=1, max_size=4))
 

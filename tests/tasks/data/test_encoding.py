@@ -1,6 +1,11 @@
 """Sentences as token ids: forms, truncation, and spans that cover the target word."""
 
+from copy import deepcopy
+
 import pytest
+from tokenizers import Tokenizer, models
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast
 
 from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.tasks.wic import WiC
@@ -106,3 +111,61 @@ def test_a_span_that_was_cut_off_is_an_error(tokenizer, form, sentence):
         encode_pairs(
             [("bank", "bank"), pair], [0, 0], tokenizer, form, 16, [((0, 4), (0, 4)), spans]
         )
+
+
+CUT, PART = "cut at task.max_length=8", "with part of a target word cut at task.max_length=8"
+UNKNOWN = "without a known token"
+
+
+@pytest.mark.parametrize(
+    ("pair", "form", "lost"),
+    [
+        (("q z q", "z q"), "cross", []),  # 8 tokens: all of them fit
+        (("q z q z", "z q"), "cross", [CUT]),
+        (("q", "z q z q z q z"), "bi", [CUT]),  # the second alone
+        (("語 漢", "漢"), "cross", [UNKNOWN]),
+        (("漢 q", "漢"), "bi", []),
+        (("漢 " * 9, "漢"), "cross", [CUT, UNKNOWN]),
+        (("\u200b", "\u200b"), "bi", [UNKNOWN]),  # no token is left of either
+    ],
+)
+def test_an_example_knows_what_was_lost(tokenizer, pair, form, lost):
+    pairs = [("q", "z"), pair, ("q", "z")]
+    assert [e.lost for e in encode_pairs(pairs, [0] * 3, tokenizer, form, 8)] == [[], lost, []]
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_target_that_is_cut_in_part_is_counted(tokenizer, form, side):
+    """Of the six tokens of "qzqzqz" a sequence of eight keeps some."""
+    cutting = deepcopy(tokenizer)
+    cutting.truncation_side = side
+    n = 3 if form == "cross" else 1
+    texts = {"right": f"{'z ' * n}qzqzqz", "left": f"qzqzqz{' z' * n}"}
+    start = texts[side].index("qzqzqz")
+    pairs, spans = (
+        [(texts[side], "q"), ("qz", "q")],
+        [((start, start + 6), (0, 1)), ((0, 2), (0, 1))],
+    )
+    part, whole = encode_pairs(pairs, [0, 0], cutting, form, 8, spans)
+    assert (part.lost, whole.lost) == ([CUT, PART], [])
+    (first, stop) = part.spans[0][0]
+    assert 0 < stop - first < 6
+    beside = [
+        (("z " * 9 + "q", "q"), ((0, 1), (0, 1))),
+        (("q " * 9 + "z", "q"), ((18, 19), (0, 1))),
+    ]
+    pair, span = beside[side == "left"]
+    (cut,) = encode_pairs([pair], [0], cutting, form, 8, [span])
+    assert cut.lost == [CUT], "text beside the target"
+
+
+def test_a_tokenizer_without_an_unknown_token_knows_every_text(tokenizer):
+    of_bytes = Tokenizer(models.BPE({c: i for i, c in enumerate(ByteLevel.alphabet())}, []))
+    of_bytes.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    fast = PreTrainedTokenizerFast(tokenizer_object=of_bytes)
+    found = encode_pairs([("漢", "漢"), ("qzq", "q")], [0, 0], fast, "bi", 2, limit="task.most")
+    assert [e.lost for e in found] == [["cut at task.most=2"]] * 2
+    # the three bytes of one character: a token of the target is lost, and all have its offsets
+    (part,) = encode_pairs([("漢", "q")], [0], fast, "bi", 2, [((0, 1), (0, 1))])
+    assert part.lost[1] == "with part of a target word cut at task.max_length=2"
