@@ -100,6 +100,7 @@ def test_result(finished):
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),
         *("stopped_by_patience", "degenerate", "degenerate_reason", "timings_s", "speed"),
         "weights_sha256",
+        "sha256",
     }
     assert result["status"] == "finished"
     assert result["steps"] == 5

@@ -20,8 +20,9 @@ def record(run, known, scores, **changes):
     """Keep predictions as a run does, and change its record."""
     labels = known.batch.labels.numpy()
     found = Predictions(known.batch.index.numpy(), labels, scores.double().numpy())
+    result = {**read_result(run), **changes}
     write_predictions(run, "dev", found)
-    write_result(run, {**read_result(run), **changes})
+    write_result(run, result)
 
 
 def exported(run, capsys):
