@@ -142,7 +142,7 @@ def locate(jobs: Sequence[Job], archive: Archive) -> list[Job]:
 @cache
 def _read(path: Path, written_ns: int) -> Record | str | None:
     """The record of a file, or why it is damaged; None if it does not belong to a run."""
-    result, damage = stored(path.parent)
+    result, damage, _ = stored(path.parent)
     if damage:
         return damage
     if not result or "analysis" in result:

@@ -53,22 +53,14 @@ class End(NamedTuple):
     log: Path = Path()
 
 
-OF_DAMAGED = (
-    "result.json",
-    "metrics.jsonl",
-    "predictions",
-    "resume.ckpt",
-)  # kept under other names
-
-
 class Pool:
     """Run jobs, `n` at a time; a context manager that one call per folder can hold.
 
-    Finished runs are skipped, interrupted ones resume. A run with a damaged record is
-    repeated, and its files are kept. If another process is training a run, the pool waits for it. A
-    failure stops no other run. With several CUDA devices, each run gets its own. SIGINT, SIGTERM
-    and SIGHUP are passed on as SIGTERM, a second one as SIGKILL. If this process is killed, its
-    runs continue.
+    Finished runs are skipped, interrupted ones resume. A run with a damaged `result.json` is
+    repeated, and that file is kept; a finished one with a changed file fails. If another process is
+    training a run, the pool waits for it. A failure stops no other run. With several CUDA devices,
+    each run gets its own. SIGINT, SIGTERM and SIGHUP are passed on as SIGTERM, a second one as
+    SIGKILL. If this process is killed, its runs continue.
 
     Args:
         folder: of the plan; made.
@@ -207,10 +199,11 @@ class Pool:
     def _followed(self, job: Job, log: Path, lock: int, is_to_stop: Callable[[], bool]) -> End:
         """Start a job, wait for its end and report it; no state if another process was faster."""
         written_ns = _written_ns(job.folder)
-        if damage := stored(job.folder).damage:
-            aside = put_aside(*(job.folder / name for name in OF_DAMAGED))
+        record = stored(job.folder)
+        if record.damage and not record.is_changed:
+            aside = put_aside(*(job.folder / name for name in ("result.json", "resume.ckpt")))
             kept = ", ".join(path.name for path in aside)
-            say(f"{job.name}: {damage}; the run is done again, and it is kept as {kept}")
+            say(f"{job.name}: {record.damage}; the run is done again, and it is kept as {kept}")
         run, file = job.as_run(), self.folder / "jobs" / f"{job.name}.json"
         with device_for(run.cfg, self._devices, self.n > 1) as (environment, locks):
             process = start_job(run, file, log, self._backend, environment, (lock, *locks))

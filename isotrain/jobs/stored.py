@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.runs.files import read_result
-from isotrain.runs.shapes import COUNT, REST, DamagedError, parsed
+from isotrain.runs.shapes import COUNT, REST, ChangedError, DamagedError, parsed
 
 STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # in a plan's folder
 DATABASE = "study.db"  # likewise: the trials of a search
@@ -30,6 +30,7 @@ class Stored(NamedTuple):
 
     result: dict[str, Any]
     damage: str = ""  # which file, and why it is invalid
+    is_changed: bool = False  # a file of a finished run was changed: the run itself says so
 
     @property
     def is_finished(self) -> bool:
@@ -48,7 +49,7 @@ def stored(folder: Path) -> Stored:
     except OSError as error:
         raise cannot_be_read(folder / "result.json", error) from error
     except DamagedError as error:
-        return Stored({}, str(error))
+        return Stored({}, str(error), isinstance(error, ChangedError))
 
 
 def read_origin(path: Path) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isotrain.runs.shapes import DIGESTS, RECORD, RESULT, DamagedError, parsed
+from isotrain.runs.shapes import DIGESTS, RECORD, RESULT, ChangedError, DamagedError, parsed
 
 RECORD_FILE = "result.json"
 CHANGED = "it was changed after the run: its SHA-256 is not"
@@ -128,7 +128,8 @@ def read_result(folder: Path) -> dict[str, Any]:
     the predictions of a finished run are compared with their digests in it, if it has any.
 
     Raises:
-        DamagedError: it exists but is not such a record, or is a folder; or a digest differs.
+        DamagedError: it exists but is not such a record, or is a folder.
+        ChangedError: a digest differs.
     """
     path = folder / RECORD_FILE
     try:
@@ -157,17 +158,17 @@ def write_result(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _check_digests(folder: Path, record: Mapping[str, Any]) -> None:
-    """Raise a DamagedError if a finished run's file is not as it was; deleted ones do not count."""
+    """Raise a ChangedError if a finished run's file is not as it was; deleted ones do not count."""
     digests = record.get("sha256") or {}
     if digests and digests.get(RECORD_FILE) != _digest_of_record(record):
-        raise DamagedError(folder / RECORD_FILE, f"{CHANGED} the one that it holds")
+        raise ChangedError(folder / RECORD_FILE, f"{CHANGED} the one that it holds")
     for name in DIGESTS:
         if (
             name in digests
             and (folder / name).is_file()
             and sha256_of(folder / name) != digests[name]
         ):
-            raise DamagedError(folder / name, f"{CHANGED} that in {RECORD_FILE}")
+            raise ChangedError(folder / name, f"{CHANGED} that in {RECORD_FILE}")
 
 
 def _digest_of_record(record: Mapping[str, Any]) -> str:

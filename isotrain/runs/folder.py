@@ -23,7 +23,7 @@ from isotrain.runs.files import (
 from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.record import code_changes, environment, owned
 from isotrain.runs.secrets import redacted
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.shapes import ChangedError, DamagedError
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
     *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),
@@ -65,9 +65,15 @@ class RunFolder:
         return owned(self.path, Path(str(self.cfg.output_dir))) if self.is_first else nullcontext()
 
     def is_finished(self) -> bool:
-        """Whether the run has finished and `rerun` is off; sets `record` and `note`."""
+        """Whether the run has finished and `rerun` is off; sets `record` and `note`.
+
+        Raises:
+            ChangedError: it has, and a file of it was changed since.
+        """
+        if self.cfg.rerun:
+            return False
         result = _earlier(self.path)
-        if result.get("status") != "finished" or self.cfg.rerun:
+        if result.get("status") != "finished":
             return False
         if self.cfg.monitor.headline is not None:
             result["headline"] = self._headline(result["scores"])
@@ -187,6 +193,8 @@ class RunFolder:
         reasons = dict.fromkeys(wrong, "")
         try:
             read_result(self.path)
+        except ChangedError:  # of a run that is to be done again
+            pass
         except DamagedError as error:
             reasons[error.path] = f" ({error.reason})"
         for path, reason in reasons.items():
@@ -205,9 +213,12 @@ def may_resume(folder: Path, rerun: bool) -> bool:
 
 def _earlier(folder: Path) -> dict[str, Any]:
     """The record of an earlier attempt; empty where there is none, or a damaged one."""
-    with suppress(DamagedError):
+    try:
         return read_result(folder)
-    return {}
+    except ChangedError:
+        raise
+    except DamagedError:
+        return {}
 
 
 def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:

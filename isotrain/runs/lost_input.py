@@ -26,7 +26,9 @@ def lost_input(
         if counts := Counter(what for example in own for what in set(example.lost)):
             found[split] = {"examples": len(own), "lost": dict(sorted(counts.items()))}
     for what, n in left_out.items():
-        split, reason = what.split(": ", 1) if ": " in what else ("", what)
+        split, reason = (
+            what.split(": ", 1) if ": " in what else ("", what)
+        )  # of a task of one's own
         found.setdefault(split, {}).setdefault("left_out", {})[reason] = n
     return found
 

@@ -16,7 +16,7 @@ VALUE = (NUMBER, None)  # a number, or null where it was not finite
 SHA256 = re.compile("[0-9a-f]{64}")
 PART = {"_target_": re.compile(r"\w+(\.\w+)+")}
 PARTS = {REST: dict}
-PREDICTIONS = ("predictions/dev.csv", "predictions/test.csv", "predictions/holdout.csv")
+PREDICTIONS = ("predictions/dev.csv", "predictions/test.csv")
 DIGESTS = dict.fromkeys(("metrics.jsonl", *PREDICTIONS), SHA256)  # of a finished run's files
 ENVIRONMENT = {REST: (str, NUMBER, None)}
 RULES: Mapping[Any, str] = {
@@ -82,6 +82,10 @@ class DamagedError(ValueError):
             f"{path} is damaged ({self.reason}); move that file away and run the same command "
             "again, with rerun=true if that run had finished"
         )
+
+
+class ChangedError(DamagedError):
+    """A file of a finished run that is not what its digest says; the run is left as it is."""
 
 
 class StoredObject(dict[str, Any]):

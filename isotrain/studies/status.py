@@ -103,10 +103,12 @@ def status_of(
 
 def state_of(job: Job, folder: Path) -> State:
     """Progress of a run, from its folder and the plan's `folder`."""
-    record, damage = stored(job.folder)
+    record, damage, is_changed = stored(job.folder)
     log = folder / "logs" / f"{job.name}.log"  # locked as soon as a process starts
     own = record.get("status") != "finished" and (is_owned(job.folder) or is_locked(log))
     if damage:
+        if is_changed:
+            return State(job, "failed", reason=damage)
         return State(job, "running" if own else "waiting", reason=f"{damage}; it is done again")
     if not record:
         if own or not (code := _exit_code(log)):

@@ -7,7 +7,7 @@ import pytest
 
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.shapes import ChangedError, DamagedError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},
@@ -184,3 +184,21 @@ def test_scores_are_of_one_evaluation(folder):
         **{"isotropy/n_rows/pooled/after": 1.0, "isotropy/n_rows_not_finite/x": 63.0},
         **{"val/accuracy": 0.75, "test/accuracy": 0.5},
     }
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "predictions/test.csv"])
+def test_a_finished_run_with_a_changed_file_is_neither_read_nor_trained_again(folder, name):
+    folder.begin(FACTS, None)
+    (folder.path / name).parent.mkdir(exist_ok=True)
+    (folder.path / name).write_text('{"step": 1, "val/accuracy": 0.5}\n')
+    (folder.path / "last.ckpt").write_text("weights")
+    folder.finished(OUTCOME)
+    assert folder.is_finished()
+    (folder.path / name).write_text('{"step": 1, "val/accuracy": 0.6}\n')
+    with pytest.raises(ChangedError, match=f"{name} is damaged .it was changed after the run"):
+        folder.is_finished()
+    assert (folder.path / "last.ckpt").exists()
+    folder.cfg.rerun = True
+    assert not folder.is_finished()
+    folder.begin(FACTS, None)
+    assert not (folder.path / "last.ckpt").exists()
