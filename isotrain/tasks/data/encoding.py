@@ -84,8 +84,16 @@ def encode_pairs(
             lost += [f"with part of a target word cut {at_limit}"] if is_part else []
         ids = [e["input_ids"][i] for e in encoded]
         special = [e["special_tokens_mask"][i] for e in encoded]
-        if not _has_known_token(ids, special, tokenizer.unk_token_id):
-            lost.append("without a known token")
+        texts_of = ["".join(pairs[i])] if is_cross else pairs[i]
+        knows = [
+            _has_known_token(*x, tokenizer.unk_token_id) for x in zip(ids, special, strict=True)
+        ]
+        if any(text.strip() and not known for text, known in zip(texts_of, knows, strict=True)):
+            lost.append("without a known token in a text")
+        own_spans = zip(ids, token_spans or (), strict=False)
+        targets = [of[start:stop] for of, found in own_spans for start, stop in found]
+        if any({*target} == {tokenizer.unk_token_id} for target in targets):
+            lost.append("with a target word of unknown tokens")
         examples.append(
             Example(
                 input_ids=ids,
@@ -100,13 +108,10 @@ def encode_pairs(
     return examples
 
 
-def _has_known_token(ids: list[list[int]], special: list[list[int]], unknown: int | None) -> bool:
-    """Whether a token of the texts themselves is not the unknown one."""
-    return any(
-        not is_special and token != unknown
-        for sequence in zip(ids, special, strict=True)
-        for token, is_special in zip(*sequence, strict=True)
-    )
+def _has_known_token(ids: list[int], special: list[int], unknown: int | None) -> bool:
+    """Whether a token of the text itself is not the unknown one."""
+    pairs = zip(ids, special, strict=True)
+    return any(not is_special and token != unknown for token, is_special in pairs)
 
 
 def _tokens_of(encoded: Any, i: int, text: int, span: Span) -> list[int]:

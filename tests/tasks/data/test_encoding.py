@@ -114,7 +114,7 @@ def test_a_span_that_was_cut_off_is_an_error(tokenizer, form, sentence):
 
 
 CUT, PART = "cut at task.max_length=8", "with part of a target word cut at task.max_length=8"
-UNKNOWN = "without a known token"
+UNKNOWN = "without a known token in a text"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ UNKNOWN = "without a known token"
         (("q z q z", "z q"), "cross", [CUT]),
         (("q", "z q z q z q z"), "bi", [CUT]),  # the second alone
         (("語 漢", "漢"), "cross", [UNKNOWN]),
-        (("漢 q", "漢"), "bi", []),
+        (("漢 q", "漢"), "cross", []),
+        (("漢 q", "漢"), "bi", [UNKNOWN]),
+        (("q", ""), "bi", []),
         (("漢 " * 9, "漢"), "cross", [CUT, UNKNOWN]),
         (("\u200b", "\u200b"), "bi", [UNKNOWN]),  # no token is left of either
     ],
@@ -158,6 +160,13 @@ def test_a_target_that_is_cut_in_part_is_counted(tokenizer, form, side):
     pair, span = beside[side == "left"]
     (cut,) = encode_pairs([pair], [0], cutting, form, 8, [span])
     assert cut.lost == [CUT], "text beside the target"
+
+
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_a_target_of_unknown_tokens_is_counted(tokenizer, form):
+    spans = [((0, 1), (2, 3)), ((2, 3), (2, 3))]
+    found = encode_pairs([("漢 q", "q z"), ("漢 q", "q z")], [0, 0], tokenizer, form, 16, spans)
+    assert [e.lost for e in found] == [["with a target word of unknown tokens"], []]
 
 
 def test_a_tokenizer_without_an_unknown_token_knows_every_text(tokenizer):
