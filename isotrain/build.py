@@ -19,6 +19,8 @@ from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, set_trainable
 from isotrain.encoders.start import load_start, reinit_blocks
+from isotrain.encoders.transformer import TransformerEncoder
+from isotrain.encoders.trial import check_own
 from isotrain.geometry.rng import own_draws
 from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import IsotropicModel
@@ -183,6 +185,8 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
     encoder: Encoder = made(cfg.encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
+    if not isinstance(encoder, TransformerEncoder):
+        check_own(encoder)
     if start is not None:
         load_start(encoder, start)
     with own_draws(cfg.seed, "reinit_blocks"):

@@ -135,7 +135,8 @@ def _attend(
     scale: float,
 ) -> Tensor:
     """`[A, T, h, d]` of padded queries, keys and values."""
-    if dropout > 0 and query.is_cpu and isinstance(module.dropout, LaneDropout):
+    draws_lanes = isinstance(getattr(module, "dropout", None), LaneDropout)
+    if dropout > 0 and query.is_cpu and draws_lanes:
         scores = (query * scale) @ key.transpose(2, 3)
         if mask is not None:
             scores = scores.masked_fill_(~mask, float("-inf"))

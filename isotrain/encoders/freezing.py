@@ -154,6 +154,7 @@ def levels(encoder: Encoder) -> dict[str, int]:
     """
     blocks = reversed([*enumerate(encoder.blocks, 1)])
     level_of = {id(p): k for k, block in blocks for p in block.parameters()}
+    level_of |= {id(p): 0 for p in encoder.embeddings.parameters()}
     after = encoder.after_blocks
     return {
         name: level_of.get(id(p), encoder.n_blocks + 1 if name in after else 0)

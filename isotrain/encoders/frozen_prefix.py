@@ -110,7 +110,8 @@ def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precis
     below = [(n, x) for n, x in encoder.named_parameters() if level_of[n] <= level]
     for name, tensor in [*below, *encoder.named_buffers()]:
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
     for example in examples:
         digest.update(repr((example.input_ids, example.token_type_ids)).encode())
     return digest.hexdigest()[:32]

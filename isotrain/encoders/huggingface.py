@@ -14,6 +14,7 @@ from isotrain.arguments import Bounds, checked
 from isotrain.console import say
 from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder, cut_after
+from isotrain.encoders.trial import blocks_of
 from isotrain.runs.files import sha256_of
 
 # What wrappers put before the names of weights: DataParallel, torch.compile,
@@ -23,6 +24,8 @@ WRAPPERS = {
     *("model", "encoder", "backbone", "net"),
 }
 WITHIN = re.compile(r"\.(?:module|_orig_mod)(?=\.)")  # of a wrapped part
+# Buffers that older versions of transformers saved: masks and positions.
+OLD_BUFFERS = re.compile(r"(?:^|\.)(?:attn\.bias|masked_bias|position_ids|inv_freq)$")
 
 
 class EncoderUnavailableError(OSError):
@@ -91,6 +94,7 @@ def _load_model(name: str, revision: str | None) -> tuple[Any, str]:
 
     options: dict[str, Any] = {"revision": revision, "dtype": torch.float32}
     options |= {"trust_remote_code": False, "output_loading_info": True}
+    options["ignore_mismatched_sizes"] = True  # they are an error below, with their names
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it reports heads and poolers
     try:
@@ -110,16 +114,17 @@ def _load_model(name: str, revision: str | None) -> tuple[Any, str]:
             wrong = wrong_weights(model, info)
     finally:
         logging.set_verbosity(level)
+    vars(model.config).pop("auto_map", None)  # code of the folder, which an export would name
     if wrong:
         likely = f"; it names them with the prefix {prefix!r}, save it without" if prefix else ""
         raise ValueError(f"encoder {name!r}: {wrong}{likely}")
     return model, prefix
 
 
-def wrong_weights(model: Any, info: Mapping[str, Collection[str]]) -> str:
+def wrong_weights(model: Any, info: Mapping[str, Collection[Any]]) -> str:
     """What is wrong with loaded weights; empty if all but the pooler's are the checkpoint's.
 
-    Weights of a task head may be left over, those of other blocks or of a second encoder may not.
+    Weights of a task head may be left over, those of blocks or of a second encoder may not.
 
     Args:
         model: a base model of transformers.
@@ -128,13 +133,21 @@ def wrong_weights(model: Any, info: Mapping[str, Collection[str]]) -> str:
     lost = sorted(name for name in info["missing_keys"] if "pooler" not in name.split("."))
     if lost:
         return f"the checkpoint lacks {len(lost)} weights of the model: {_three(lost)}"
+    other = sorted(name for name, *_ in info["mismatched_keys"] if "pooler" not in name.split("."))
+    if other:
+        return f"{len(other)} weights have another shape than config.json says: {_three(other)}"
     parts = {name for name, _ in model.named_children()} - {"pooler"}
-    in_blocks = {name for name in model.state_dict() if re.search(r"\.\d+\.", name)}
+    blocks = blocks_of(model)
+    (path,) = (name for name, part in model.named_modules() if part is blocks)
+    in_a_block = re.compile(rf"(?:^|\.){re.escape(path)}\.\d+\.")
     extra = [
         name
         for name in sorted(info["unexpected_keys"])
-        if name.removeprefix(f"{model.base_model_prefix}.").split(".")[0] in parts
-        or not in_blocks.isdisjoint(_endings(name))
+        if not OLD_BUFFERS.search(name)
+        and (
+            name.removeprefix(f"{model.base_model_prefix}.").split(".")[0] in parts
+            or in_a_block.search(name)
+        )
     ]
     if extra:
         return (

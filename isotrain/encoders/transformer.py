@@ -18,11 +18,11 @@ from isotrain.encoders.base import Encoder
 from isotrain.encoders.last_block import read_tokens_only
 from isotrain.encoders.trial import (
     ROUNDING,
-    apart,
-    as_it_was,
     blocks_of,
     check_states,
-    trial_ids,
+    distance,
+    in_evaluation,
+    trial_sequences,
 )
 from isotrain.types import Batch, Edit, EncoderOutput
 
@@ -142,8 +142,8 @@ class TransformerEncoder(Encoder):
                 output = self.model(**given, **self._options)
             if len(self._states) != self.n_blocks + 1:
                 raise RuntimeError(
-                    f"{len(self._states)} hidden states were seen, not {self.n_blocks + 1}: hooks "
-                    "do not run in a module compiled before them; compile the blocks one by one"
+                    f"{len(self._states)} hidden states were seen, not {self.n_blocks + 1}; each "
+                    "block must run once in a forward pass, outside of any compiled module"
                 )
             return EncoderOutput(tuple(self._states), self._padded(output.last_hidden_state))
         finally:
@@ -171,8 +171,7 @@ class TransformerEncoder(Encoder):
     def _try(self) -> None:
         """Check the recorded states on a padded batch; find out whether the model is causal."""
         n_ids = self.model.get_input_embeddings().num_embeddings
-        special = getattr(self.tokenizer, "all_special_ids", ())
-        sequences = trial_ids(special, n_ids, self.max_positions)
+        sequences = trial_sequences(self.tokenizer, n_ids, self.max_positions)
         pad = getattr(self.tokenizer, "pad_token_id", None) or 0
 
         def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Any]:
@@ -191,14 +190,14 @@ class TransformerEncoder(Encoder):
             output = self.model(**given(ids_AT, mask_AT), output_hidden_states=True)
             return output.hidden_states or ()
 
-        with as_it_was(self.model):
-            check_states(type(self.model).__name__, run, own, sequences, pad)
+        with in_evaluation(self.model):
+            check_states(self.model, run, own, sequences, pad)
             # No configuration entry says for every architecture whether it is causal.
             ids_2T = torch.tensor([sequences[0], sequences[0]])
-            ids_2T[1, -1] = sequences[1][0]
+            ids_2T[1, -1] = (ids_2T[1, -1] + 1) % n_ids
             output = self.model(**given(ids_2T, torch.ones_like(ids_2T)))
             first, second = output.last_hidden_state[:, :1]
-            self.is_causal = apart(first, second) <= ROUNDING
+            self.is_causal = distance(first, second) <= ROUNDING
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._states is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from isotrain.encoders.trial import LENGTHS, as_it_was, blocks_of, check_states
+from isotrain.encoders.trial import blocks_of, check_states, in_evaluation, shortened
 from isotrain.geometry.rows import wide
 from isotrain.metrics.suite import named, needs
 from isotrain.runs.keys import VIEWS, CurveKey
@@ -102,15 +102,14 @@ class LayerIsotropy:
 
     @torch.no_grad()
     def _try(self) -> None:
-        """Check the states recorded for the first tokens of some examples, on a padded batch."""
+        """Check the states recorded for the first tokens of an example, on a padded batch."""
         backbone = backbone_of(self.model)
-        found = [example.input_ids[0] for example in self.examples]
-        sequences = [ids[:n] for ids, n in zip(found, LENGTHS, strict=False)]
+        longest = max((example.input_ids[0] for example in self.examples), key=len)
 
         def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Tensor]:
             return self._inputs(backbone, ids_AT, mask_AT, torch.zeros_like(ids_AT))
 
-        with as_it_was(self.model), recorded(backbone) as states:
+        with in_evaluation(self.model), recorded(backbone) as states:
 
             def run(ids_AT: Tensor, mask_AT: Tensor) -> list[Tensor]:
                 states.clear()
@@ -121,7 +120,7 @@ class LayerIsotropy:
                 output = backbone(**given(ids_AT, mask_AT), output_hidden_states=True)
                 return output.hidden_states or ()
 
-            check_states(type(backbone).__name__, run, own, sequences, pad=0)
+            check_states(backbone, run, own, shortened(longest), pad=0)
 
     def _inputs(
         self, backbone: nn.Module, ids_AT: Tensor, mask_AT: Tensor, segments_AT: Tensor
@@ -139,7 +138,7 @@ class LayerIsotropy:
         device = next(backbone.parameters()).device
         nothing = torch.zeros(0)
         by_length = sorted(self.examples, key=lambda example: len(example.input_ids[0]))
-        with torch.no_grad(), as_it_was(self.model), recorded(backbone) as states:
+        with torch.no_grad(), in_evaluation(self.model), recorded(backbone) as states:
             for start in range(0, len(by_length), self.batch_size):
                 batch = collate(by_length[start : start + self.batch_size], pad_id=0).to(device)
                 ids_AT, mask_AT = batch.input_ids, batch.attention_mask

@@ -19,7 +19,13 @@ from isotrain.encoders.fast_dropout import draw_lanes, without_dropout
 from isotrain.encoders.freezing import Plan, levels
 from isotrain.encoders.frozen_prefix import FrozenPrefix, prefix_key
 from isotrain.encoders.last_block import is_bert_like
-from isotrain.encoders.trial import apart, as_it_was, batch_of, dropping_nothing, most_apart
+from isotrain.encoders.trial import (
+    batch_of,
+    distance,
+    in_evaluation,
+    tolerance,
+    training_without_dropout,
+)
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import tokens_read
 from isotrain.objectives.base import Objective
@@ -77,12 +83,14 @@ def take_tried(paths: dict[str, str], encoder: Encoder, highest: int) -> None:
 
     def agrees(output: EncoderOutput, first: int = 0) -> bool:
         pairs = zip(output.hidden_states[first:], exact.hidden_states[first:], strict=True)
-        gaps = [apart(*pair, batch.attention_mask) for pair in (*pairs, (output.last, exact.last))]
-        return max(gaps) <= most_apart(exact.last)
+        gaps = [
+            distance(*pair, batch.attention_mask) for pair in (*pairs, (output.last, exact.last))
+        ]
+        return max(gaps) <= tolerance(exact.last)
 
     def last_block_agrees() -> bool:
         last = _trained(encoder, replace(batch, read_mask=read_AT)).last
-        return apart(last, exact.last, read_AT) <= most_apart(last)
+        return distance(last, exact.last, read_AT) <= tolerance(last)
 
     def prefix_agrees() -> bool:
         lengths = batch.attention_mask.sum(dim=1)
@@ -91,7 +99,7 @@ def take_tried(paths: dict[str, str], encoder: Encoder, highest: int) -> None:
             for x in (batch.input_ids, batch.token_type_ids)
         )
         for level in sorted({1, highest}):
-            with as_it_was(encoder):
+            with in_evaluation(encoder):
                 states = encoder.states_after(level, ids, types)  # type: ignore[operator]
             encoder.frozen_prefix = partial(lambda states_ATD, _: states_ATD, states)
             encoder.frozen_prefix.level = level
@@ -130,7 +138,7 @@ def take_tried(paths: dict[str, str], encoder: Encoder, highest: int) -> None:
 
 def _trained(encoder: Encoder, batch: Batch) -> EncoderOutput:
     """The output of a training step without dropout."""
-    with dropping_nothing(encoder):
+    with training_without_dropout(encoder):
         output: EncoderOutput = encoder(batch, {})
     return output
 

@@ -233,13 +233,22 @@ def test_evaluation_before_fit_raises(layer):
 @pytest.mark.parametrize("name", names("isotropy"))
 def test_a_step_later_an_embedding_is_where_it_was(name, stats, composed):
     """An encoder that does not train; a head cannot learn from coordinates that jump."""
-    width = 128
-    made = Fed(instantiate(node_of(composed, "isotropy", name))(width=width))
-    x, probe = with_a_flat_tail(1400, width), with_a_flat_tail(256, width, seed=1)
+    made = Fed(instantiate(node_of(composed, "isotropy", name))(width=128))
+    if not behind_one_map(made) and hasattr(made, "stats"):
+        made.stats = stats
+    check_step(made)
+
+
+def test_a_step_later_the_leading_whitened_coordinates_are_where_they_were(composed):
+    node = node_of(composed, "isotropy", "whitening")
+    check_step(instantiate(node)(width=128, n_components=6))  # as many as are strong
+
+
+def check_step(made):
+    """The output of one probe before and after one more step."""
+    x, probe = with_a_flat_tail(1400, 128), with_a_flat_tail(256, 128, seed=1)
     if behind_one_map(made):
         made.fit(x[:1024])
-    elif hasattr(made, "stats"):
-        made.stats = stats
     for start in range(0, 1280, 128):
         made.train().observe(x[start : start + 128])
     outputs = []

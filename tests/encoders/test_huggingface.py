@@ -58,7 +58,7 @@ def test_a_revision_is_part_of_the_record(monkeypatch):
     def loader(part):
         def from_pretrained(name, **options):
             asked.append((name, options))
-            info = {"missing_keys": set(), "unexpected_keys": set()}
+            info = dict.fromkeys(("missing_keys", "unexpected_keys", "mismatched_keys"), ())
             return (part, info) if options.get("output_loading_info") else part
 
         return SimpleNamespace(from_pretrained=from_pretrained)
@@ -114,8 +114,9 @@ def test_the_prefix_of_a_wrapper_is_removed_and_said(renamed, loaded, capsys, pr
     assert load_encoder(folder).source_id == folder
 
 
-def test_weights_of_a_task_head_are_left_out(renamed):
-    more = {"cls.predictions.dense.weight": torch.ones(2), "classifier.0.weight": torch.ones(2)}
+def test_weights_of_a_task_head_and_old_buffers_are_left_out(renamed):
+    names = ("cls.predictions.dense.weight", "classifier.0.weight")
+    more = {name: torch.ones(2) for name in (*names, "bert.encoder.layer.0.attn.masked_bias")}
     folder = renamed("bert.{}".format, more)
     assert load_encoder(folder).source_id == folder
 
@@ -143,6 +144,16 @@ def test_weights_of_a_task_head_are_left_out(renamed):
             {"encoder.layer.2.output.dense.bias": torch.ones(16)},
             r"1 weights of the checkpoint have no place .*: encoder\.layer\.2\.output\.dense",
         ),
+        (  # of an adapter that would be lost
+            str,
+            {"base_model.model.encoder.layer.1.output.dense.lora_A.weight": torch.ones(16)},
+            r"have no place in the model of config\.json: base_model\.",
+        ),
+        (  # of another shape
+            str,
+            {"encoder.layer.1.output.dense.bias": torch.ones(8)},
+            r"1 weights have another shape than config\.json says: encoder\.layer\.1\.output",
+        ),
         (  # of a second encoder
             str,
             {"ema.encoder.layer.1.output.dense.bias": torch.ones(16)},
@@ -168,6 +179,12 @@ def test_code_of_a_folder_does_not_run(save_family, tmp_path, monkeypatch):
     ):
         load_encoder(str(tmp_path))
     assert not (tmp_path / "ran").exists()
+    config |= {
+        "model_type": "bert"
+    }  # transformers has a class of that name: the code is not needed
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    load_encoder(str(tmp_path)).model.save_pretrained(tmp_path / "again")
+    assert "auto_map" not in (tmp_path / "again" / "config.json").read_text()
 
 
 # MiniLM from its package
