@@ -17,7 +17,7 @@ from isotrain.encoders.attention import Packing
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.last_block import read_tokens_only
 from isotrain.encoders.trial import (
-    ROUNDING,
+    TOLERANCE,
     blocks_of,
     check_states,
     distance,
@@ -197,7 +197,7 @@ class TransformerEncoder(Encoder):
             ids_2T[1, -1] = (ids_2T[1, -1] + 1) % n_ids
             output = self.model(**given(ids_2T, torch.ones_like(ids_2T)))
             first, second = output.last_hidden_state[:, :1]
-            self.is_causal = distance(first, second) <= ROUNDING
+            self.is_causal = distance(first, second) <= TOLERANCE / 100
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._states is not None:
