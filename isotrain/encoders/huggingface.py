@@ -54,7 +54,8 @@ def load_encoder(
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
     try:
-        model, prefix = _load_model(name, revision)
+        with torch.random.fork_rng([]):  # a pooler that is missing is drawn: a head would differ
+            model, prefix = _load_model(name, revision)
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=revision, use_fast=True, trust_remote_code=False
         )

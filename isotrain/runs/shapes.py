@@ -74,18 +74,22 @@ RECORD = {"step": COUNT, REST: VALUE}
 class DamagedError(ValueError):
     """A stored file that has been changed or damaged; `reason` says where, and why."""
 
+    fix = (
+        "move that file away and run the same command again, with rerun=true if that run had "
+        "finished"
+    )
+
     def __init__(self, path: Path | str, reason: str | Exception) -> None:
         is_told = isinstance(reason, str) or type(reason) is ValueError
         self.path = Path(path)
         self.reason = str(reason) if is_told else f"{type(reason).__name__}: {reason}"
-        super().__init__(
-            f"{path} is damaged ({self.reason}); move that file away and run the same command "
-            "again, with rerun=true if that run had finished"
-        )
+        super().__init__(f"{path} is damaged ({self.reason}); {self.fix}")
 
 
 class ChangedError(DamagedError):
     """A file of a finished run that is not what its digest says; the run is left as it is."""
+
+    fix = "put it back as it was, or train that run again with rerun=true"
 
 
 class StoredObject(dict[str, Any]):

@@ -105,10 +105,12 @@ def renamed(save_family, tmp_path):
     ],
 )
 def test_the_prefix_of_a_wrapper_is_removed_and_said(renamed, loaded, capsys, prefix, rename):
+    state = torch.random.get_rng_state()
     encoder = load_encoder(folder := renamed(rename))
     expected = loaded("bert").state_dict()
     assert all(torch.equal(x, expected[name]) for name, x in encoder.state_dict().items())
     assert encoder.source_id == f"{folder}, without the prefix {prefix}"
+    assert torch.equal(torch.random.get_rng_state(), state), "a head is drawn as without"
     assert f"the prefix {prefix} of its weights was removed" in capsys.readouterr().out
     encoder.model.save_pretrained(folder)  # under the names of the model
     assert load_encoder(folder).source_id == folder
