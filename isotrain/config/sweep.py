@@ -155,6 +155,17 @@ def read(group: str, name_or_path: str) -> Any:
     return content_of(text_of(group, name_or_path), name_or_path)
 
 
+def plan_name(name_or_path: str) -> str:
+    """The name of a study or search: of its file, or of the folder of a `study.yaml`, `search.yaml`.
+
+    >>> plan_name("smoke"), plan_name("mine.yaml"), plan_name("experiments/freezing/study.yaml")
+    ('smoke', 'mine', 'freezing')
+    """
+    path = Path(name_or_path)
+    is_in_folder = path.name in ("study.yaml", "search.yaml")
+    return path.resolve().parent.name if is_in_folder else path.stem
+
+
 def mistakes_of_every_run(content: dict[Any, Any]) -> list[str]:
     """Errors in the overrides and seeds of a file, which apply to every run."""
     mistakes, seeds = plan_mistakes(content), content.get("seeds", [0])

@@ -8,6 +8,7 @@ from typing import Any
 
 from isotrain.config.compose import key_of, plain
 from isotrain.config.schema import NOT_CONTENT
+from isotrain.config.sweep import plan_name
 from isotrain.config.targets import allowance
 from isotrain.console import drawing, say, spinner
 from isotrain.jobs.archive import Job
@@ -101,7 +102,7 @@ def _command(
 ) -> str:
     """The command that repeats the study."""
     file, own = str(recorded["file"]), recorded.get("config_dir")
-    named = [] if study.name in (file, Path(file).stem) else ["--name", study.name]
+    named = [] if study.name in (file, plan_name(file)) else ["--name", study.name]
     named += ["--config-dir", str(own)] if own else []
     pairs = {(job.task, job.arm): job.of_pair for job in jobs}
     configs = {f"{task}/{arm}": plain(cfg) for (task, arm), cfg in pairs.items()}

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite, prod
-from pathlib import Path
 from typing import Any
 
 from isotrain.config import sweep
@@ -46,8 +45,9 @@ class Study:
 def load_study(name_or_path: str, name: str | None = None) -> Study:
     """Load a study by its name in `conf/study`, or by the path of a yaml file.
 
-    Its arms are those of `arms`, then one per element of the product of `grid`. `name` replaces
-    the file's name: runs are shared by content, and the tables go to a folder of that name.
+    Its arms are those of `arms`, then one per element of the product of `grid`. Without
+    `name` it is called as its file or, if that is `study.yaml`, as the folder of the file; runs are
+    shared by content, and the tables go to a folder of that name.
 
     Raises:
         PlanError: an unknown name, an unreadable file, or errors in it.
@@ -57,17 +57,17 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise PlanError(f"--name {name} names a folder; use letters, digits, _ and .")
-    path = Path(name_or_path)
+    own = sweep.plan_name(name_or_path) if name is None else name
     try:
         content = sweep.read("study", name_or_path)
     except ValueError as error:
         raise PlanError(str(error)) from error
     if mistakes := _mistakes(content):
-        raise PlanError("\n".join(f"study {path.stem}: {mistake}" for mistake in mistakes))
+        raise PlanError("\n".join(f"study {own}: {mistake}" for mistake in mistakes))
     assert isinstance(content, dict)
     published = content.get("published", {})
     study = Study(
-        name=name or path.stem,
+        name=own,
         overrides=tuple(content.get("overrides", ())),
         tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
         arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}
@@ -80,7 +80,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         published_source=published.get("source", ""),
     )
     if too_many := refusal_of(study.n_runs, "runs"):
-        raise PlanError(f"study {path.stem}: {too_many}")
+        raise PlanError(f"study {own}: {too_many}")
     return study
 
 

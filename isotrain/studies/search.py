@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from isotrain.config import sweep
@@ -53,8 +52,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     >>> load_search("smoke_search").sampler
     'tpe'
     """
-    path = Path(name_or_path)
-    own = path.stem if name is None else name
+    own = sweep.plan_name(name_or_path) if name is None else name
     try:
         content = sweep.read("tune", name_or_path)
     except ValueError as error:
@@ -65,7 +63,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if not re.fullmatch(NAME, own):
         found.append(f"the name {own!r} must consist of letters, digits, _ and .")
     if found:
-        raise PlanError("\n".join(f"search {path.stem}: {mistake}" for mistake in found))
+        raise PlanError("\n".join(f"search {own}: {mistake}" for mistake in found))
     assert isinstance(content, dict)
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
     given |= {"name": own, "space": parameters(content["space"])}
@@ -73,7 +71,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if search.sampler == "grid":
         if endless := [p.key for p in search.space if p.every() is None]:
             raise PlanError(
-                f"search {path.stem}: a grid needs options or a step for {', '.join(endless)}; add "
+                f"search {own}: a grid needs options or a step for {', '.join(endless)}; add "
                 "step, or use sampler: tpe"
             )
         search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))

@@ -1,0 +1,260 @@
+"""Write the numbers in the READMEs of experiments from their `results.csv`.
+
+    python tools/readme_blocks.py [experiments/NAME/README.md ...]
+
+without a page: all of them. A block stands between two comments, within a line or around a table:
+
+    gains <!-- diff score=test/spearman method=mean task=pairs_all -->…<!-- / --> points
+
+What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t):
+
+- `mean`: mean ± half of its CI; `value`: the mean alone
+- `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI
+- `tasks`: that difference in TASK less that in MINUS, paired by seed
+- `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
+- `range`: least and largest run; `times`: the same as multiples of the mean of OF
+- `count`: runs; `collapsed`: runs with constant predictions
+
+Arguments: `score` (a column; `gain:` before it: less its value before training; `1-` before it: one
+less the value), `method`, `of`, `task`, `minus`, `methods`, `seeds` (`5-7`), `file` (another table
+beside the page). `;` joins several with commas, `/` with slashes; each begins with the arguments of
+the one before. A table is yaml, a cell the arguments of its row and of its column:
+
+    <!-- table
+    columns: {300 pairs: task=pairs_300, all pairs: task=pairs_all}
+    rows:
+      "`mean`": diff score=test/spearman method=mean
+      "epochs": ["=20", "=1.1"]
+    -->
+    <!-- / -->
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from isotrain.reporting.numbers import interval, minus, p_text, score_number, signed
+from isotrain.reporting.statistics import compare_paired, holm, summarize
+
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+BLOCK = re.compile(r"(<!-- (?!/)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
+KEYS = {"score", "method", "of", "task", "minus", "methods", "seeds", "file"}
+Args = dict[str, str]
+
+
+def main() -> None:
+    """Rewrite the pages; say which have changed."""
+    given = [Path(text) for text in sys.argv[1:]]
+    for page in given or sorted(EXPERIMENTS.glob("*/README.md")):
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text, page.parent)) != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page}: changed")
+
+
+def filled(text: str, folder: Path) -> str:
+    """A page with the content of its blocks computed."""
+
+    def block(found: re.Match[str]) -> str:
+        opening, spec, _, closing = found.groups()
+        try:
+            if spec.startswith("table\n"):
+                return f"{opening}\n\n{table(yaml.safe_load(spec[6:]), folder)}\n\n{closing}"
+            return f"{opening}{cell(spec, '', folder)}{closing}"
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{folder.name}: {error} in {' '.join(spec.split())}") from error
+
+    return BLOCK.sub(block, text)
+
+
+def table(content: dict[str, dict[str, str | list[str]]], folder: Path) -> str:
+    """A Markdown table."""
+    columns, rows = content["columns"], content["rows"]
+    lines = [["", *columns], ["---"] * (1 + len(columns))]
+    for title, row in rows.items():
+        cells = row if isinstance(row, list) else [row] * len(columns)
+        found = [cell(a, str(b), folder) for a, b in zip(cells, columns.values(), strict=True)]
+        lines.append([title, *found])
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+def cell(of_row: str, of_column: str, folder: Path) -> str:
+    """The text of a block or of a cell of a table; `=text` is the text itself."""
+    if of_row.startswith("="):
+        return of_row[1:]
+    words = f"{of_row} {of_column}" if of_column else of_row
+    if of_column and {";", "/"} & {*of_row.split()}:  # every part has the arguments of the column
+        words = re.sub(r" (?=[;/] |$)", f" {of_column} ", f"{of_row} ").strip()
+    texts, args, name = [], Args(), ""
+    for is_joint, group in groupby(words.split(), lambda word: word in (";", "/")):
+        part = list(group)
+        if is_joint:
+            texts.append(", " if part == [";"] else " / ")
+            continue
+        names = [word for word in part if "=" not in word]
+        args = args | dict(word.split("=", 1) for word in part if "=" in word)
+        name = names[0] if names else name
+        if len(names) > 1 or name not in SAYS:
+            raise ValueError(f"a block begins with one of {', '.join(SAYS)}")
+        if unknown := args.keys() - KEYS:
+            raise ValueError(f"no argument {', '.join(sorted(unknown))}")
+        texts.append(SAYS[name](args, folder))
+    return "".join(texts)
+
+
+@cache
+def read(file: Path) -> pd.DataFrame:
+    """A table of runs."""
+    return pd.read_csv(file, keep_default_na=False, na_values=[""])  # a method is called none
+
+
+@cache
+def baseline(folder: Path) -> str:
+    """The baseline of a study."""
+    return str(yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))["baseline"])
+
+
+def runs(args: Args, folder: Path, method: str, task: str | None = None) -> pd.DataFrame:
+    """The runs of a method in a task, by seed."""
+    of = read(folder / args.get("file", "results.csv"))
+    of = of[(of["method"] == method) & (of["task"] == (task or args["task"]))].set_index("seed")
+    if "seeds" in args:
+        first, _, last = args["seeds"].partition("-")
+        of = of[(of.index >= int(first)) & (of.index <= int(last or first))]
+    if of.empty:
+        raise ValueError(f"no runs of {method} in {task or args['task']}")
+    return of
+
+
+def values(args: Args, folder: Path, method: str = "", task: str | None = None) -> pd.Series:
+    """A score of each run of a method, by seed."""
+    of, score = runs(args, folder, method or args["method"], task), args["score"]
+    key = score.removeprefix("gain:").removeprefix("1-")
+    found = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
+    found = (1 - found if score.startswith("1-") else found).dropna()
+    if found.empty:
+        raise ValueError(f"no value of {key}")
+    return found
+
+
+def differences(args: Args, folder: Path, task: str | None = None) -> tuple[pd.Series, pd.Series]:
+    """The scores of a method and of what it is compared with, of the seeds of both."""
+    pair = [values(args, folder, name, task) for name in (args["method"], other(args, folder))]
+    both = pd.concat(pair, axis=1).dropna()
+    return both.iloc[:, 0], both.iloc[:, 1]
+
+
+def other(args: Args, folder: Path) -> str:
+    """The method that another is compared with."""
+    return args.get("of") or baseline(folder)
+
+
+def form(args: Args) -> str:
+    """The key by which a number is formatted: a genre of Spearman is a Spearman."""
+    key = args["score"].removeprefix("gain:").removeprefix("1-").removeprefix("before/")
+    return key if key.startswith("isotropy/") else "/".join(key.split("/")[:2])
+
+
+def plain(value: float, args: Args, scale: float = 0.0) -> str:
+    """A number: scores in points, isotropy with two decimals or two digits."""
+    key = form(args)
+    if not key.startswith("isotropy/"):
+        return score_number(value, key, scale)
+    if "/partition" in key:
+        return minus(f"{value:z.1f}")
+    text = f"{value:z.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
+    text = f"{value:.4f}" if 0.99 < abs(value) < 0.99995 else text
+    return minus(re.sub(r"^(-?)0\.", r"\1.", text))
+
+
+def mean(args: Args, folder: Path) -> str:
+    """Mean ± half of its CI."""
+    found = summarize(list(values(args, folder)))
+    if found.low is None or found.high is None:
+        return plain(found.mean, args)
+    half = (found.high - found.low) / 2
+    scale = max(abs(found.mean), half)
+    return f"{plain(found.mean, args, scale)} ± {plain(half, args, scale)}"
+
+
+def value(args: Args, folder: Path) -> str:
+    """The mean alone."""
+    return plain(float(values(args, folder).mean()), args)
+
+
+def with_interval(one: list[float], two: list[float], args: Args) -> str:
+    """A paired difference with its CI."""
+    found, key = compare_paired(one, two).difference, form(args)
+    scale = max(abs(x) for x in (found.mean, found.low, found.high) if x is not None)
+    return f"{signed(found.mean, key, scale)} {interval(found.low, found.high, key, scale)}".strip()
+
+
+def diff(args: Args, folder: Path) -> str:
+    """A paired difference with its CI."""
+    one, two = differences(args, folder)
+    return with_interval(list(one), list(two), args)
+
+
+def tasks(args: Args, folder: Path) -> str:
+    """The difference in one task less that in another, with its CI."""
+    each = [
+        one - two for one, two in (differences(args, folder, args[t]) for t in ("task", "minus"))
+    ]
+    both = pd.concat(each, axis=1).dropna()
+    return with_interval(list(both.iloc[:, 0]), list(both.iloc[:, 1]), args)
+
+
+def holm_p(args: Args, folder: Path) -> str:
+    """A Holm-corrected p."""
+    methods = args["methods"].split(",")
+    pairs = [differences(args | {"method": name}, folder) for name in methods]
+    found = holm([compare_paired(list(one), list(two)).p for one, two in pairs])
+    return p_text(found[methods.index(args["method"])])
+
+
+def extent(args: Args, folder: Path) -> str:
+    """The least and the largest run."""
+    found = values(args, folder)
+    return f"{plain(found.min(), args)} to {plain(found.max(), args)}"
+
+
+def times(args: Args, folder: Path) -> str:
+    """The least and the largest run as multiples of the mean of another method."""
+    found = values(args, folder) / values(args, folder, other(args, folder)).mean()
+    low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in (found.min(), found.max()))
+    return f"{low} to {high}"
+
+
+def count(args: Args, folder: Path) -> str:
+    """The number of runs."""
+    return str(len(runs(args, folder, args["method"])))
+
+
+def collapsed(args: Args, folder: Path) -> str:
+    """The number of runs with constant predictions."""
+    return str(int(runs(args, folder, args["method"])["collapsed"].sum()))
+
+
+SAYS: dict[str, Callable[[Args, Path], str]] = {
+    "mean": mean,
+    "value": value,
+    "diff": diff,
+    "tasks": tasks,
+    "holm": holm_p,
+    "range": extent,
+    "times": times,
+    "count": lambda args, folder: str(len(runs(args, folder, args["method"]))),
+    "collapsed": lambda args, folder: str(
+        int(runs(args, folder, args["method"])["collapsed"].sum())
+    ),
+}
+
+
+if __name__ == "__main__":
+    main()
