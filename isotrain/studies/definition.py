@@ -57,17 +57,17 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
     """
     if name is not None and not re.fullmatch(NAME, name):
         raise PlanError(f"--name {name} names a folder; use letters, digits, _ and .")
-    own = sweep.plan_name(name_or_path) if name is None else name
+    of_file = sweep.plan_name(name_or_path)
     try:
         content = sweep.read("study", name_or_path)
     except ValueError as error:
         raise PlanError(str(error)) from error
     if mistakes := _mistakes(content):
-        raise PlanError("\n".join(f"study {own}: {mistake}" for mistake in mistakes))
+        raise PlanError("\n".join(f"study {of_file}: {mistake}" for mistake in mistakes))
     assert isinstance(content, dict)
     published = content.get("published", {})
     study = Study(
-        name=own,
+        name=name or of_file,
         overrides=tuple(content.get("overrides", ())),
         tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
         arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}
@@ -80,7 +80,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         published_source=published.get("source", ""),
     )
     if too_many := refusal_of(study.n_runs, "runs"):
-        raise PlanError(f"study {own}: {too_many}")
+        raise PlanError(f"study {of_file}: {too_many}")
     return study
 
 

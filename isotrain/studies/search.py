@@ -52,7 +52,8 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     >>> load_search("smoke_search").sampler
     'tpe'
     """
-    own = sweep.plan_name(name_or_path) if name is None else name
+    of_file = sweep.plan_name(name_or_path)
+    own = of_file if name is None else name
     try:
         content = sweep.read("tune", name_or_path)
     except ValueError as error:
@@ -63,7 +64,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if not re.fullmatch(NAME, own):
         found.append(f"the name {own!r} must consist of letters, digits, _ and .")
     if found:
-        raise PlanError("\n".join(f"search {own}: {mistake}" for mistake in found))
+        raise PlanError("\n".join(f"search {of_file}: {mistake}" for mistake in found))
     assert isinstance(content, dict)
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
     given |= {"name": own, "space": parameters(content["space"])}
@@ -71,7 +72,7 @@ def load_search(name_or_path: str, n_trials: int | None = None, name: str | None
     if search.sampler == "grid":
         if endless := [p.key for p in search.space if p.every() is None]:
             raise PlanError(
-                f"search {own}: a grid needs options or a step for {', '.join(endless)}; add "
+                f"search {of_file}: a grid needs options or a step for {', '.join(endless)}; add "
                 "step, or use sampler: tpe"
             )
         search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))

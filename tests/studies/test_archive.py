@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +13,6 @@ from isotrain.tasks.wic import WiC
 from tests.processes import held
 
 ARMS = ("none", "mean")
-CUT = [  # what published_fine_tuning was run with on two cores, as its header says
-    *("encoder=minilm", "encoder.n_blocks=4", "optimizer.lr=2.5e-4"),
-    *("training.head_lr_factor=100", "trainer.precision=bf16-mixed"),
-]
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
@@ -134,69 +128,6 @@ def test_cancel_says_what_it_cannot_find(fake, data, monkeypatch, capsys):
     assert "rte-none-seed0.log; stop them" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    "suffix",
-    [
-        *("", "_rates", "_confirmed", "_scaled", "_depth", "_head_rates", "_own_embeddings"),
-        *("_own_embeddings_confirmed_wic", "_own_embeddings_confirmed", "_dose_response"),
-        *("_bias", "_cone", "_published_fine_tuning", "_untrained", "_own_embeddings_heads"),
-        *("_own_embeddings_dense", "_own_embeddings_projection", "_own_embeddings_distilled"),
-    ],
-)
-def test_the_archive_of_a_study_gives_the_table_that_docs_keep(
-    suffix, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])  # the page takes seconds
-    kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    other = ("_head", "_own", "_dose", "_published")  # studies not named as the page
-    name = suffix[1:] if suffix.startswith(other) else f"where_isotropy_pays{suffix}"
-    study = [name]
-    if (kept / f"{name}.yaml").exists():  # a study with layers of its own
-        monkeypatch.syspath_prepend(kept)
-        monkeypatch.setenv("ISOTRAIN_ALLOW", "shifts,added_gradient")
-        study = [str(kept / f"{name}.yaml"), "--config-dir", str(kept / "conf")]
-    parts = ("_heads", "_dense", "_projection", "_distilled")
-    more = {f"_own_embeddings{part}": ["_own_embeddings"] for part in parts}  # shared runs
-    more |= {"_dose_response": ["_own_embeddings"], "_cone": ["_depth"]}
-    for part in (suffix, *more.get(suffix, [])):
-        with tarfile.open(kept / f"finished_runs{part}.tar.xz") as archive:
-            archive.extractall(tmp_path, filter="data")
-    overrides = CUT if suffix == "_published_fine_tuning" else []
-    assert main(["report", *study, "source=local", f"output_dir={tmp_path}", *overrides]) == 0
-    assert "other keys" not in capsys.readouterr().err
-    table = tmp_path / "studies" / name / "table.csv"
-    assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("folder", "name", "suffix"),
-    [
-        ("does_isotropy_help", "does_isotropy_help", ""),
-        ("objectives", "objectives", ""),
-        ("objectives", "contrastive", "_contrastive"),
-        ("label_keeping", "label_keeping", ""),
-        ("label_keeping", "label_keeping_bi", "_bi"),
-        ("bf16", "bf16", ""),
-    ],
-)
-def test_the_archives_of_other_pages_give_their_tables(
-    folder, name, suffix, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
-    kept = Path(__file__).parents[2] / "docs" / folder
-    with tarfile.open(kept / f"finished_runs{suffix}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    for action in ("collect", "report"):  # of the runs alone, without their study's folder
-        assert main([action, str(tmp_path)]) == 0
-        assert " finished" in capsys.readouterr().out.partition("# Runs: ")[2].splitlines()[0]
-    assert main(["report", name, "source=local", f"output_dir={tmp_path}"]) == 0
-    assert "other keys" not in capsys.readouterr().err
-    table = tmp_path / "studies" / name / "table.csv"
-    assert table.read_bytes() == (kept / f"table{suffix}.csv").read_bytes()
-
-
 def test_runs_with_other_keys_are_not_taken_from_another_study(fake, data, capsys):
     """A record that lacks a key is of the study; one with another value of a key is not."""
     other = ["--name", "other", "+trainer.detect_anomaly=true", "source=local", *fake.overrides]
@@ -226,22 +157,20 @@ def test_tasks_that_differ_by_an_override_find_their_own_records(fake, data, cap
     assert (fake.folder / "runs.csv").read_bytes() == before
 
 
-def test_finished_runs_with_other_settings_are_told_of(tmp_path, capsys):
-    kept = Path(__file__).parents[2] / "docs" / "where_isotropy_pays"
-    with tarfile.open(kept / "finished_runs_confirmed.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    for study, given, words in (
-        ("where_isotropy_pays_confirmed", [], "source._target_ was "),
-        ("where_isotropy_pays_confirmed", ["source=local", "optimizer.lr=1"], "and is 1; give the"),
+def test_finished_runs_with_other_settings_are_told_of(fake, data, capsys):
+    (fake.folder / "study.json").unlink()
+    for given, words in (
+        ([], "source._target_ was "),
+        (["source=local", "optimizer.lr=1"], "optimizer.lr was "),
     ):
         for action, code in (("status", 0), ("report", 2)):
-            assert main([action, study, f"output_dir={tmp_path}", *given]) == code
+            assert main([action, str(fake.file), *fake.overrides, *given]) == code
             told = capsys.readouterr().err.splitlines()[0]
             assert told.startswith(
-                f"{tmp_path} holds 150 finished runs of these tasks, methods and seeds with other "
+                f"{fake.runs} holds 6 finished runs of these tasks, methods and seeds with other "
                 "settings: of "
             )
             assert words in told
             assert told.endswith("give the overrides that they were run with")
-    assert main(["status", study, f"output_dir={tmp_path}", "source=local"]) == 0
+    assert main(["status", str(fake.file), *fake.overrides, "source=local"]) == 0
     assert capsys.readouterr().err == ""

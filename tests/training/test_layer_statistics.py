@@ -262,7 +262,7 @@ def test_a_layer_that_reads_labels_gets_those_of_its_rows(built, eval_stats, poo
     ids=["stsb", "wic", "wic-gor"],
 )
 def test_a_mean_subtracted_from_the_start_is_another_bias_of_the_last_layer_norm(built, task):
-    """As docs/where_isotropy_pays.md says: the same training, and the same scored embeddings."""
+    """The same training, and the same scored embeddings."""
     line = (*task, "trainer.precision=64-true", *QUIET)
     layer = ("isotropy=mean", "isotropy.stats=start", "isotropy.eval_stats=refit")
     behind = built(*line, *layer, "trainer.max_steps=8")

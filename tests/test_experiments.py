@@ -1,0 +1,124 @@
+"""Experiments: their studies plan, their results are whole, their pages say what the results do."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from isotrain.studies.definition import load_study
+from isotrain.studies.plan import plan_jobs
+from tools.readme_blocks import BLOCK, filled
+
+FOLDER = Path(__file__).parents[1] / "experiments"
+STUDIES = sorted(file.parent.name for file in FOLDER.glob("*/study.yaml"))
+WITH_RESULTS = sorted(file.parent.name for file in FOLDER.glob("*/results.csv"))
+ALL = sorted(file.name for file in FOLDER.iterdir() if file.is_dir() and file.name[0] not in "._")
+OWN_LAYERS = {name for name in STUDIES if (FOLDER / name / "conf").is_dir()}
+EPOCHS = ("pairs_100", "pairs_300", "pairs_300_60_steps", "pairs_1000", "pairs_all")
+
+
+def study_of(name):
+    return load_study(str(FOLDER / name / "study.yaml"))
+
+
+def opening(name):
+    text = (FOLDER / name / "study.yaml").read_text("utf-8")
+    return re.match(r"(#.*\n)+", text)[0]
+
+
+def results(name):
+    return pd.read_csv(FOLDER / name / "results.csv", keep_default_na=False, na_values=[""])
+
+
+def page(name):
+    return (FOLDER / name / "README.md").read_text("utf-8")
+
+
+def test_there_is_enough_to_look_at():
+    assert len(STUDIES) >= 27
+    assert len(WITH_RESULTS) >= 24
+    assert len(OWN_LAYERS) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in OWN_LAYERS])
+def test_a_study_plans_for_a_small_encoder_and_local_data(name, data_dir):
+    whole = study_of(name)
+    study = replace(whole, seeds=whole.seeds[:1])
+    jobs = plan_jobs(study, ["encoder=minilm", "source=local", f"source.root={data_dir}"])
+    assert len(jobs) == len(study.tasks) * len(study.arms)
+    assert len({job.id for job in jobs}) == len(jobs)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_opens_with_its_question_command_and_prediction(name):
+    assert study_of(name).name == name
+    for part in ("Question:", "Device:", "Expected:", "isotrain run experiments/{}/study.yaml"):
+        assert part.format(name) in opening(name)
+    assert len(study_of(name).arms) >= 2
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_a_study_compares_can_be_shown_or_it_says_that_it_explores(name):
+    """At Holm's first step: by the smallest p value of n flips, or below 8 by what t asks for."""
+    study = study_of(name)
+    n, m = len(study.seeds), len(study.arms) - 1
+    in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
+    can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
+    assert can_show or "Exploratory" in opening(name)
+
+
+def test_small_sets_have_epochs_for_all_steps():
+    jobs = plan_jobs(
+        replace(study_of("where_isotropy_pays"), seeds=(3,)),
+        ["encoder=tiny", "encoder.n_blocks=2", "source=demo"],
+    )
+    planned = [(cfg.data.n_train, cfg.trainer) for cfg in (job.cfg for job in jobs)]
+    assert {n_train for n_train, _ in planned} == {100, 300, 1000, None}
+    for n_train, trainer in planned:
+        assert -(-(n_train or 3000) // 32) * trainer.max_epochs >= trainer.max_steps
+
+
+@pytest.mark.parametrize("name", WITH_RESULTS)
+def test_results_have_each_run_of_the_study_once(name):
+    study, table = study_of(name), results(name)
+    planned = {(t, a, s) for t in study.tasks for a in study.arms for s in study.seeds}
+    found = list(table[["task", "method", "seed"]].itertuples(index=False, name=None))
+    assert len(found) == len(set(found))
+    assert set(found) == planned
+    assert table["commit"].str.fullmatch(r"[0-9a-f]{7,}(\+\w+)?( > [0-9a-f]{7,})*").all()
+    scores = [key for key in table if key.split("/")[0] in ("val", "test")]
+    assert scores
+    shares = [key for key in scores if key.split("/")[1] in ("accuracy", "spearman", "pearson")]
+    assert table[shares].abs().max().max() <= 1
+
+
+@pytest.mark.parametrize("name", WITH_RESULTS)
+def test_the_numbers_of_a_page_are_those_of_its_results(name):
+    text = page(name)
+    assert filled(text, FOLDER / name) == text
+    assert len(BLOCK.findall(text)) >= 3
+    by_hand = BLOCK.sub("", text)
+    intervals = [line for line in by_hand.splitlines() if re.search(r"\[[+−][\d.]+, [+−]", line)]
+    assert all("isotrain report" in by_hand or ".py" in by_hand for _ in intervals), intervals
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_page_is_short_and_says_how_to_run_it(name):
+    text = page(name)
+    assert len(text.splitlines()) <= 80
+    plan = "study" if name in STUDIES else "search"
+    assert f"isotrain run experiments/{name}/{plan}.yaml" in text
+    if name in WITH_RESULTS:
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert 3 <= len(rows) <= 2 + 7  # one table: heading, rule and rows
+        assert len(re.findall(r"^\| -", text, re.MULTILINE)) == 1
+        assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 1
+
+
+def test_the_index_has_every_experiment():
+    index = (FOLDER / "README.md").read_text("utf-8")
+    assert all(f"]({name}/README.md)" in index for name in ALL)
