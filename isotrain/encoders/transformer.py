@@ -34,12 +34,13 @@ POSITIONS = ("position_embeddings", "wpe", "positions_embed")
 class TransformerEncoder(Encoder):
     """All L+1 hidden states of a transformers model, recorded at its blocks.
 
-    State 0 is the input of block 1 (the embedding output), state l the output of block l. An
-    edit after block k changes the input of the next block, not the recorded state. GPT-2's final
-    norm is part of the encoder's output, but not of state L (in transformers it is). The model
-    is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout off), must
-    be float32, and loses its pooler, which nothing here uses. Gradient checkpointing is switched
-    off: a recomputed block would lack the edit after it.
+    State 0 is the input of block 1 (the embedding output), state l the output of block l. An edit
+    after block k changes the input of the next block, not the recorded state. The hooks are its
+    own: whether those of transformers see an edit depends on which was registered first. GPT-2's
+    final norm is part of the encoder's output, but not of state L (in transformers it is). The
+    model is put in train mode (`from_pretrained` returns it in evaluation mode, with dropout off),
+    must be float32, and loses its pooler, which nothing here uses. Gradient checkpointing is
+    switched off: a recomputed block would lack the edit after it.
 
     A trial on a small padded batch compares the recorded states with those of transformers, and
     those of a padded text with those of the text alone.

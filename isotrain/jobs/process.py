@@ -29,7 +29,9 @@ JOB = "ISOTRAIN_JOB"  # in the environment of each job: its file, or its text wi
 STARTED = "isotrain: started "  # the first line of each attempt in a log
 LAST_LINES, TAIL_BYTES = 5, 65_536  # of a failed job's log: shown, read
 WORKER = "isotrain.commands.worker"
-PRELOADED = [  # by the warm server: what every run imports, and what most runs import late
+# By the warm server: what every run imports, and what most runs import late. Not `datasets`: its
+# pyarrow starts a thread when it is imported.
+PRELOADED = [
     *(WORKER, "isotrain.run", "transformers.models.bert.modeling_bert", "transformers.optimization")
 ]
 OF_SERVER = {  # environment of its imports: no thread pool, GPUs detected without CUDA

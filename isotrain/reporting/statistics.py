@@ -183,7 +183,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
-    """Share of the 2^n sign patterns with a sum at least as far from 0; ties within tolerance."""
+    """Share of the 2^n sign patterns with a sum at least as far from 0; ties within tolerance.
+
+    scipy's `permutation_test` counts ties up to 1e-14 only; accuracies are float32.
+    """
     reach = abs(math.fsum(differences)) - tolerance
     if reach <= 0:
         return 1.0

@@ -161,7 +161,10 @@ def _history(trial: FrozenTrial) -> list[int]:
 
 
 def enqueue_points(study: optuna.Study, plan: Plan) -> None:
-    """Queue the grid points without a trial, and those whose trials have all failed."""
+    """Queue the grid points without a trial, and those whose trials have all failed.
+
+    Optuna's `BruteForceSampler` may draw a point twice, and never tries a failed one again.
+    """
     good = [t for t in trials_of(study) if t.state != TrialState.FAIL]
     known = {_point_of(trial) for trial in good}
     failed = {_point_of(trial) for trial in trials_of(study)} - known

@@ -37,7 +37,7 @@ def slow_loss(x):
 
 
 def moved(queue, x, step):
-    """Queue and batch, which stands for all, after the batch has moved: decision 0016."""
+    """Queue and batch, which stands for all, after the batch has moved: docs/decisions/0016."""
     shift = step.mean(dim=0)
     times = (len(queue) + len(x)) / len(x)
     return torch.cat([queue + shift, x + shift + times * (step - shift)])
