@@ -7,11 +7,11 @@ import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from benchmarks.kill_points import untimed
 from isotrain.model.checkpoint import save_checkpoint, stored_digest
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records, read_result, write_result
 from isotrain.training.module import FineTuning
+from tools.kill_points import untimed
 
 
 def terminate(_module):

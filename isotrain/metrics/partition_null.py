@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
 
-TABLE = Path(__file__).with_suffix(".json")  # written by benchmarks/partition_null.py
+TABLE = Path(__file__).with_suffix(".json")  # written by tools/partition_null.py
 
 
 class Band(NamedTuple):
@@ -68,7 +68,7 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
         raise ValueError(
             f"the null band is known for N = {rows[0]:.0f} to {rows[-1]:.0f} and "
             f"D = {widths[0]:.0f} to {widths[-1]:.0f}, got N = {n}, D = {d}; measure fewer rows, "
-            "or extend the table with benchmarks/partition_null.py"
+            "or extend the table with tools/partition_null.py"
         )
     if not 0.0 <= rms_norm < math.inf:
         raise ValueError(f"an rms norm is finite and not negative, got {rms_norm}")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import kill_points
 from isotrain import cli
 from isotrain.model.checkpoint import save_checkpoint
 from tests.hostile.harness import TINY, draw, ended, judged
 from tests.stopped_runs import save_weights
+from tools import kill_points
 
 pytestmark = pytest.mark.campaign
 OF_RUNS = (

@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from benchmarks import kill_points
 from isotrain.runs.files import read_result
 from tests.hostile.harness import End, draw, ended, judged
 from tests.hostile.test_folders import OF_RUNS, harm, stop_after
+from tools import kill_points
 
 pytestmark = pytest.mark.campaign
 CONFIGURATIONS = list(kill_points.CONFIGURATIONS)

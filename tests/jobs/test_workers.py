@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kill_points import untimed
 from isotrain.config.compose import write_job
 from isotrain.jobs.archive import job_of
 from isotrain.jobs.pool import Pool
@@ -27,6 +26,7 @@ from isotrain.jobs.process import (
 from isotrain.run import folder_of
 from isotrain.runs.locks import is_locked, owner, take
 from tests.stopped_runs import assert_same_end
+from tools.kill_points import untimed
 
 LONG = ("trainer.max_epochs=200", "checkpoint.every_steps=1")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.metric_table import PAGE, with_table
 from isotrain.geometry.cluster_pca import fit_cluster_pca
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
@@ -15,6 +14,7 @@ from isotrain.pages.readings import part_reading, readings
 from isotrain.pages.run_tables import COUNTERS
 from isotrain.training.monitor.measurement import site_measures
 from isotrain.transforms.cut_tails import CutTails
+from tools.metric_table import PAGE, with_table
 
 ROOT = Path(__file__).parents[2]
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
@@ -42,7 +42,7 @@ def test_a_metric_without_the_whole_head_has_no_words_and_costs_no_page(tmp_path
 
 def test_the_table_of_the_docs_is_made_of_them():
     text = PAGE.read_text("utf-8")
-    assert with_table(text) == text, "run python benchmarks/metric_table.py"
+    assert with_table(text) == text, "run python tools/metric_table.py"
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from benchmarks.kill_points import untimed
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots
 from tests.stopped_runs import fail, stopped, terminate
+from tools.kill_points import untimed
 
 
 @pytest.fixture

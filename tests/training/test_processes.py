@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.kill_points import untimed
 from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots
 from tests.processes import train_on_ranks
+from tools.kill_points import untimed
 
 ROOT = Path(__file__).parents[2]
 MEASURES = (

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from benchmarks.kill_points import untimed
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import few
 from isotrain.training.loggers.jsonl import RecordLog
 from tests.training.monitor.test_sampling import Calls
+from tools.kill_points import untimed
 
 
 def test_rows_come_back_in_order_with_their_steps(tmp_path):

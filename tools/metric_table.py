@@ -1,4 +1,4 @@
-"""`python benchmarks/metric_table.py` writes the table of docs/metrics.md from conf/metric."""
+"""`python tools/metric_table.py` writes the table of docs/metrics.md from conf/metric."""
 
 from pathlib import Path
 

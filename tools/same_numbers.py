@@ -1,7 +1,7 @@
 """Run small configurations on an older commit and on this one, and compare every number bit by bit.
 
-    python benchmarks/same_numbers.py --old HEAD~3 --work ../old
-    python benchmarks/same_numbers.py --old HEAD~3 --work ../old --only zca minilm
+    python tools/same_numbers.py --old HEAD~3 --work ../old
+    python tools/same_numbers.py --old HEAD~3 --work ../old --only zca minilm
 
 For changes that move code and must not move numbers. The older commit is checked out below the
 work folder, in an environment of its own; both are kept, and so are its runs: a second call takes

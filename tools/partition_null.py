@@ -1,7 +1,7 @@
 """Writes the table of `partition_null`: ln I(W) of isotropic Gaussian clouds.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/partition_null.py            # about 7 minutes
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/partition_null.py --check    # about 3 minutes
+    OMP_NUM_THREADS=1 .venv/bin/python tools/partition_null.py            # about 7 minutes
+    OMP_NUM_THREADS=1 .venv/bin/python tools/partition_null.py --check    # about 3 minutes
 
 A cloud has iid N(0, rms²/D) entries. One eigenproblem serves every rms of a draw: with
 e = exp(rms·p) of the projections p at one rms, e² is that of twice the rms. The number of draws

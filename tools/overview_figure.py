@@ -3,7 +3,7 @@
     isotrain train task=stsb task.form=bi pooling=mean encoder=minilm source=local \
         trainer.max_epochs=1 trainer.val_check_interval=15 isotropy=none          # the first run
     isotrain train ... isotropy=cluster_pca                                       # the second
-    python benchmarks/overview_figure.py runs/stsb/none-* runs/stsb/cluster_pca-* docs/overview.png
+    python tools/overview_figure.py runs/stsb/none-* runs/stsb/cluster_pca-* docs/overview.png
 
 Reads `metrics.jsonl` and `result.json` of both folders. One colour scale; layer 0 is the embedding
 output. A run with an isotropy layer at `pooled` has the layer output as one more row on top.

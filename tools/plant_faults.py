@@ -1,7 +1,7 @@
 """Plant faults into the code that makes numbers, one at a time, and see whether the tests notice.
 
-    python benchmarks/plant_faults.py --n 30 --seed 0
-    python benchmarks/plant_faults.py --paths isotrain/objectives --n 10
+    python tools/plant_faults.py --n 30 --seed 0
+    python tools/plant_faults.py --paths isotrain/objectives --n 10
 
 A fault is a changed operator, comparison or constant, or a statement left out, drawn from the
 syntax trees of the modules below the given paths: modules in turn, then a kind, then a place. It is

@@ -1,7 +1,7 @@
 """Kill a run at random points, start it again, and compare: weights and rows bit by bit.
 
-    python benchmarks/kill_points.py --points 40
-    python benchmarks/kill_points.py --points 4 --only best    # configurations with these words
+    python tools/kill_points.py --points 40
+    python tools/kill_points.py --points 4 --only best    # configurations with these words
 
 Each point is one event of a run: a training batch, the moment after an optimizer step, an
 evaluation batch, the moments before and after a file is replaced, deleted or appended to. The
