@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import isotropy_series, layers_of, series
+from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import CurveKey
 
@@ -23,7 +23,7 @@ METRIC, VIEW = "mean_cosine", "mean"
 NAME = "mean cosine (0 = isotropic)"
 
 
-def isotropy(rows) -> tuple[list[float], list[str], np.ndarray]:
+def isotropy(rows: Rows) -> tuple[list[float], list[str], np.ndarray]:
     """Steps, names of layers, and the metric `[layers, steps]`; the layer output comes last."""
     by_key = isotropy_series(rows, METRIC)
     clouds = {name: CurveKey(METRIC, name, VIEW) for name in layers_of(by_key, VIEW)}

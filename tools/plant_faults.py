@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = [f"isotrain/{part}" for part in ("geometry", "transforms", "objectives", "metrics")]
@@ -51,7 +51,7 @@ class Fault(NamedTuple):
     end: int
 
 
-def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+def nodes(tree: ast.AST) -> Iterator[Any]:
     """What computes: neither annotations nor decorators, nor what is only said."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_params", "bases"):
@@ -65,29 +65,31 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 def changed(node: ast.AST) -> tuple[str, ast.AST] | None:
     """The kind of a fault and the node with it; None where none is known."""
-    new = deepcopy(node)
-    match node, new:
-        case ((ast.BinOp() | ast.AugAssign()), _) if type(node.op) in ARITHMETIC:
+    new: Any = deepcopy(node)
+    match node:
+        case ast.BinOp() | ast.AugAssign() if type(node.op) in ARITHMETIC:
             new.op = ARITHMETIC[type(node.op)]()
             return "operator", new
-        case ast.BoolOp(), ast.BoolOp():
+        case ast.BoolOp():
             new.op = LOGIC[type(node.op)]()
             return "comparison", new
-        case ast.Compare(), ast.Compare() if type(node.ops[0]) in COMPARISON:
+        case ast.Compare() if type(node.ops[0]) in COMPARISON:
             new.ops[0] = COMPARISON[type(node.ops[0])]()
             return "comparison", new
-        case ast.UnaryOp(op=ast.USub() | ast.Not()), _:
+        case ast.UnaryOp(op=ast.USub() | ast.Not()):
             return "operator", new.operand
-        case ast.Constant(value=bool()), ast.Constant():
-            new.value = not node.value
+        case ast.Constant(value=bool(value)):
+            new.value = not value
             return "constant", new
-        case ast.Constant(value=int() | float()), ast.Constant():
-            more = node.value + 1 if isinstance(node.value, int) else node.value * 1.1 or 0.1
-            new.value = more
+        case ast.Constant(value=int(value)):
+            new.value = value + 1
             return "constant", new
-        case ast.Expr(value=ast.Call()), _:
+        case ast.Constant(value=float(value)):
+            new.value = value * 1.1 or 0.1
+            return "constant", new
+        case ast.Expr(value=ast.Call()):
             return "left out", ast.Pass()
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]), _:
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]):
             return "left out", ast.Pass()
     return None
 

@@ -248,7 +248,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     tensors = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for file in sorted(folder.glob("snapshots/*.npz")):
         with np.load(file) as content:
             arrays |= {f"{file.name}/{name}": content[name] for name in content.files}
@@ -315,7 +315,7 @@ def prepare(side: Path) -> None:
     if not (side / ".venv/installed").exists():
         subprocess.run(["make", "--silent", "venv"], cwd=side, check=True)
     code = "import isotrain, isotrain.conf; print(isotrain.__file__, *isotrain.conf.__path__)"
-    command = [side / ".venv/bin/python", "-c", code]
+    command = [str(side / ".venv/bin/python"), "-c", code]
     found = subprocess.run(command, cwd="/", check=True, capture_output=True, text=True).stdout
     if not all(Path(path).is_relative_to(side) for path in found.split()):
         sys.exit(f"the environment of {side} has another isotrain: {found.strip()}")
