@@ -1,7 +1,7 @@
 """Draw `differences.png` of an experiment from its `results.csv`.
 
     python tools/experiment_picture.py experiments/NAME [--score test/accuracy] [--methods a,b,c]
-        [--tasks t,u] [--title "task=Title" ...]
+        [--tasks t,u] [--title "task=Title" ...] [--share-x]
 
 A panel for each task that has the score, a line for each method: its difference to the baseline of
 the study, paired by seed, with 95 % CI over seeds (Student's t) and a small mark for each seed.
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--methods", type=lambda text: text.split(","))
     parser.add_argument("--tasks", type=lambda text: text.split(","))
     parser.add_argument("--title", nargs="*", default=[])
+    parser.add_argument("--share-x", action="store_true", help="one scale for all panels")
     args = parser.parse_intermixed_args()
     table = pd.read_csv(args.folder / "results.csv", keep_default_na=False, na_values=[""])
     base = yaml.safe_load((args.folder / "study.yaml").read_text(encoding="utf-8"))["baseline"]
@@ -45,6 +46,7 @@ def main() -> None:
         *(1, len(tasks)),
         figsize=(2.2 + 2.6 * len(tasks), 1.1 + 0.3 * len(methods)),
         sharey=True,
+        sharex=args.share_x,
         squeeze=False,
         layout="constrained",
     )
