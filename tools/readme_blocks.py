@@ -12,13 +12,15 @@ What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t
 - `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI
 - `tasks`: that difference in TASK less that in MINUS, paired by seed
 - `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
+- `tost`: p of two one-sided t tests that METHOD equals OF within the margin of the study
 - `range`: least and largest run; `times`: the same as multiples of the mean of OF
 - `count`: runs; `collapsed`: runs with constant predictions
 
 Arguments: `score` (a column; `gain:` before it: less its value before training; `1-` before it: one
-less the value), `method`, `of`, `task`, `minus`, `methods`, `seeds` (`5-7`), `file` (another table
-beside the page). `;` joins several with commas, `/` with slashes; each begins with the arguments of
-the one before. A table is yaml, a cell the arguments of its row and of its column:
+less the value), `step` (`0`: that score before training), `method`, `of`, `task`, `minus`,
+`methods`, `seeds` (`5-7`), `file` (another table beside the page). `;` joins several with commas,
+`/` with slashes; each begins with the arguments of the one before. A table is yaml, a cell the
+arguments of its row and of its column, which counts where both give one:
 
     <!-- table
     columns: {300 pairs: task=pairs_300, all pairs: task=pairs_all}
@@ -44,7 +46,7 @@ from isotrain.reporting.statistics import compare_paired, holm, summarize
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 BLOCK = re.compile(r"(<!-- (?!/)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
-KEYS = {"score", "method", "of", "task", "minus", "methods", "seeds", "file"}
+KEYS = {"score", "step", "method", "of", "task", "minus", "methods", "seeds", "file"}
 Args = dict[str, str]
 
 
@@ -136,6 +138,7 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
     """A score of each run of a method, by seed."""
     of, score = runs(args, folder, method or args["method"], task), args["score"]
     key = score.removeprefix("gain:").removeprefix("1-")
+    key = f"before/{key}" if args.get("step") == "0" else key
     found = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
     found = (1 - found if score.startswith("1-") else found).dropna()
     if found.empty:
@@ -218,6 +221,25 @@ def holm_p(args: Args, folder: Path) -> str:
     return p_text(found[methods.index(args["method"])])
 
 
+def tost(args: Args, folder: Path) -> str:
+    """The p value of equivalence within the margin of the study."""
+    one, two = differences(args, folder)
+    return p_text(compare_paired(list(one), list(two), margin(args, folder)).p_equivalent)
+
+
+def margin(args: Args, folder: Path) -> float:
+    """The margin of the study; a share is of the CI end of the baseline's gain nearer to 0."""
+    study = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
+    if "margin" in study:
+        return float(study["margin"])
+    gain = summarize(
+        list(values(args | {"score": f"gain:{args['score']}"}, folder, baseline(folder)))
+    )
+    if gain.low is None or gain.high is None or gain.low <= 0 <= gain.high:
+        raise ValueError("the gain of the baseline may be 0")
+    return float(study["margin_share"] * min(abs(gain.low), abs(gain.high)))
+
+
 def extent(args: Args, folder: Path) -> str:
     """The least and the largest run."""
     found = values(args, folder)
@@ -247,6 +269,7 @@ SAYS: dict[str, Callable[[Args, Path], str]] = {
     "diff": diff,
     "tasks": tasks,
     "holm": holm_p,
+    "tost": tost,
     "range": extent,
     "times": times,
     "count": lambda args, folder: str(len(runs(args, folder, args["method"]))),
