@@ -1,14 +1,12 @@
-"""Draws frontier.png: isotropy of the encoder's own pooled embeddings against score; prints it too.
+"""Draw frontier.png: isotropy of the encoder's own embeddings against score; print the points.
 
-`python docs/where_isotropy_pays/frontier.py` in a clone; reads the tables of STUDIES, and those
-of CONFIRMED for the star.
+    python experiments/own_embeddings/frontier.py
 
-Isotropy: IsoScore and 1 - mean cosine on dev over those of none, of the encoder's output. Methods
-that subtract the mean have a hollow mark before and a filled one after the subtraction; a line
-joins them. Score: the difference to none in percent of what fine-tuning gains, on test in the
-picture. The bar of the study is at 10 and -20 %. A cross: at least one of the runs has collapsed.
-Power: of the one-sided paired t test that a method loses less than a fifth of the gain on dev, with
-ten seeds, if mean and SD of the difference are those seen.
+Isotropy: IsoScore and 1 - mean cosine on dev over those of none. Methods that subtract the mean
+have a hollow mark before the subtraction and a filled one after it. Score: the difference to none
+in percent of what fine-tuning gains, on test in the picture. Dashed: the criterion, 10 and -20 %.
+Bars: 95 % CI over seeds. Cross: at least one run collapsed. Power: of the one-sided paired t test
+with ten seeds that a method loses less than a fifth of the gain on dev, at the mean and SD seen.
 """
 
 from collections.abc import Sequence
@@ -22,6 +20,8 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from scipy.stats import nct, t
 
+from isotrain.reporting.statistics import summarize
+
 N_SEEDS = 10  # of a confirmation
 FOLDER = Path(__file__).parent
 STUDIES = ("own_embeddings", "dose_response")  # with the same none
@@ -34,7 +34,6 @@ TASKS = {  # score, pooled view, title
 MEASURES = {"isoscore_corrected": "IsoScore", "mean_cosine": "1 - mean cosine"}
 STAR = "mean_gor_0.3, fresh seeds"  # of CONFIRMED
 LAYERS = ("frozen_zca", "clip", "anti_clip", "spectral_temper", "zca_dense")
-LOSSES = ("gor", "istar", "uniformity", "visreg", "iso_grad", "zca_dense_gor")  # how names begin
 GROUPS = {  # color and mark
     "none": ("black", "o"),
     "layer, fixed or trained": ("C2", "s"),
@@ -47,32 +46,39 @@ GROUPS = {  # color and mark
 }
 
 
-def points(table: pd.DataFrame, task: str) -> pd.DataFrame:
+def read(studies: Sequence[str]) -> pd.DataFrame:
+    """The runs of some studies; shared ones once."""
+    files = [FOLDER.parent / name / "results.csv" for name in studies]
+    runs = pd.concat(pd.read_csv(file, keep_default_na=False, na_values=[""]) for file in files)
+    return runs.drop_duplicates(["task", "method", "seed"])
+
+
+def points(runs: pd.DataFrame, task: str) -> pd.DataFrame:
     """A row for each method: value, low and high of each measure and split; power."""
     score, view, _ = TASKS[task]
-    found = {}
+    own = runs[runs["task"] == task].set_index(["method", "seed"])
+    none, shown, found = own.loc["none"], {}, {}
+    is_centred = own.index.get_level_values("method").str.startswith("mean")
     for measure, name in MEASURES.items():
-        own = table.loc[f"isotropy/{measure}/layer_04/{view}"][["mean", "low", "high"]]
-        output = table.loc[f"isotropy/{measure}/pooled/after"][["mean", "low", "high"]]
-        before = own["mean"].copy()
-        own.update(output[output.index.str.startswith("mean")])
-        if measure == "mean_cosine":
-            own, before = 1 - own[["mean", "high", "low"]], 1 - before
-        found[f"{name} before"] = before / own["mean"]["none"]
-        for end, values in zip(("", " low", " high"), own.to_numpy().T, strict=True):
-            found[name + end] = pd.Series(values, own.index) / own["mean"]["none"]
+        before, after = (
+            1 - own[key] if measure == "mean_cosine" else own[key]
+            for key in (f"isotropy/{measure}/layer_04/{view}", f"isotropy/{measure}/pooled/after")
+        )
+        shown[f"{name} before"] = before / before["none"].mean()
+        shown[name] = after.where(is_centred, before) / before["none"].mean()
     for split in ("test", "val"):
-        scores = table.loc[f"{split}/{score}"]
-        gained = scores["mean"]["none"] - scores["mean"]["untrained"]
-        for end in ("", "_low", "_high"):
-            found[split + end.replace("_", " ")] = 100 * scores[f"difference{end}"] / gained
-    sd = 100 * scores["difference_sd"] / gained
-    noncentral = (found["val"] + 20) / (sd / N_SEEDS**0.5)
+        key = f"{split}/{score}"
+        gained = (none[key] - none[f"before/{key}"]).mean()
+        shown[split] = 100 * own[key].sub(none[key], level="seed") / gained
+    by_method = pd.DataFrame(shown).groupby("method", sort=False)
+    for name in shown:
+        of = by_method[name].apply(lambda x: pd.Series(summarize(list(x))._asdict())).unstack()
+        found |= {name: of["mean"], f"{name} low": of["low"], f"{name} high": of["high"]}
+    noncentral = (found["val"] + 20) / (by_method["val"].std() / N_SEEDS**0.5)
     power = nct.sf(t.ppf(0.95, N_SEEDS - 1), N_SEEDS - 1, noncentral)
-    found["power"] = pd.Series(power, scores.index)
-    found["collapsed"] = table.loc[f"test/{score}"]["collapsed"].notna()
-    methods = scores.index[scores["difference"].notna() | (scores.index == "none")]
-    return pd.DataFrame(found).loc[methods]
+    found["power"] = pd.Series(power, noncentral.index)
+    found["collapsed"] = own.groupby("method")["collapsed"].max()
+    return pd.DataFrame(found).astype(float).loc[own.index.unique("method")]
 
 
 def group(method: str) -> str:
@@ -81,29 +87,20 @@ def group(method: str) -> str:
         return {"mean": "mean subtracted", STAR: STAR}.get(method, "mean subtracted, isotropy loss")
     if method in LAYERS:
         return "layer, fixed or trained"
-    if method.startswith(LOSSES):
-        return "isotropy loss, weight < 0" if "_minus_" in method else "isotropy loss"
-    return {"none": "none", "muon": "Muon"}[method]
-
-
-def read(studies: Sequence[str]) -> pd.DataFrame:
-    """The rows of all runs in the tables of some studies."""
-    table = pd.concat(pd.read_csv(FOLDER / f"table_{name}.csv") for name in studies)
-    return table.query("runs == 'all'").drop_duplicates(["task", "score", "method"])
+    if "_minus_" in method:
+        return "isotropy loss, weight < 0"
+    return {"none": "none", "muon": "Muon"}.get(method, "isotropy loss")
 
 
 def main() -> None:
     """A column for each task, a row for each measure, a point for each method."""
-    table, confirmed = read(STUDIES), read(CONFIRMED)
+    runs, confirmed = read(STUDIES), read(CONFIRMED)
     figure, grid = plt.subplots(
         2, 3, sharey="col", sharex="row", figsize=(11, 8), layout="constrained"
     )
     for column, (task, (_, _, title)) in enumerate(TASKS.items()):
-        of_task, fresh = (
-            points(one[one["task"] == task].set_index(["score", "method"]), task)
-            for one in (table, confirmed)
-        )
-        of_task.loc[STAR] = fresh.loc["mean_gor_0.3"]
+        of_task = points(runs, task)
+        of_task.loc[STAR] = points(confirmed, task).loc["mean_gor_0.3"]
         shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
         print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
         of_task = of_task.fillna(0)
