@@ -68,6 +68,7 @@ def draw(axes: plt.Axes, own: pd.DataFrame, score: str, methods: list[str], base
     wide = own.pivot_table(score, "seed", "method")
     axes.axvline(0, color="gray", lw=0.8)
     axes.tick_params(labelsize=9)
+    axes.locator_params(axis="x", nbins=6)
     for place, method in enumerate(methods):
         if method not in wide:
             continue

@@ -8,7 +8,7 @@ without a page: all of them. A block stands between two comments, within a line 
 
 What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t):
 
-- `mean`: mean ± half of its CI; `value`: the mean alone
+- `mean`: mean ± half of its CI; `value`: the mean alone; `before`: that before training
 - `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI
 - `tasks`: that difference in TASK less that in MINUS, paired by seed
 - `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
@@ -17,10 +17,11 @@ What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t
 - `count`: runs; `collapsed`: runs with constant predictions
 
 Arguments: `score` (a column; `gain:` before it: less its value before training; `1-` before it: one
-less the value), `step` (`0`: that score before training), `method`, `of`, `task`, `minus`,
-`methods`, `seeds` (`5-7`), `file` (another table beside the page). `;` joins several with commas,
-`/` with slashes; each begins with the arguments of the one before. A table is yaml, a cell the
-arguments of its row and of its column, which counts where both give one:
+less the value), `step` (`0`: that score before training), `method`, `of`, `of_score` (of OF, if
+another than `score`), `task`, `minus`, `methods`, `seeds` (`5-7,9`), `file` (another table beside
+the page). `;` joins several with commas, `/` with slashes; each begins with the arguments of the one
+before. A table is yaml, a cell the arguments of its row and of its column, which counts where both
+give one:
 
     <!-- table
     columns: {300 pairs: task=pairs_300, all pairs: task=pairs_all}
@@ -46,7 +47,7 @@ from isotrain.reporting.statistics import compare_paired, holm, summarize
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 BLOCK = re.compile(r"(<!-- (?!/)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
-KEYS = {"score", "step", "method", "of", "task", "minus", "methods", "seeds", "file"}
+KEYS = {"score", "step", "method", "of", "of_score", "task", "minus", "methods", "seeds", "file"}
 Args = dict[str, str]
 
 
@@ -127,8 +128,9 @@ def runs(args: Args, folder: Path, method: str, task: str | None = None) -> pd.D
     of = read(folder / args.get("file", "results.csv"))
     of = of[(of["method"] == method) & (of["task"] == (task or args["task"]))].set_index("seed")
     if "seeds" in args:
-        first, _, last = args["seeds"].partition("-")
-        of = of[(of.index >= int(first)) & (of.index <= int(last or first))]
+        ends = [part.partition("-") for part in args["seeds"].split(",")]
+        seeds = {s for low, _, high in ends for s in range(int(low), int(high or low) + 1)}
+        of = of[of.index.isin(seeds)]
     if of.empty:
         raise ValueError(f"no runs of {method} in {task or args['task']}")
     return of
@@ -148,7 +150,8 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
 
 def differences(args: Args, folder: Path, task: str | None = None) -> tuple[pd.Series, pd.Series]:
     """The scores of a method and of what it is compared with, of the seeds of both."""
-    pair = [values(args, folder, name, task) for name in (args["method"], other(args, folder))]
+    of = args | {"score": args.get("of_score", args["score"])}
+    pair = values(args, folder, args["method"], task), values(of, folder, other(args, folder), task)
     both = pd.concat(pair, axis=1).dropna()
     return both.iloc[:, 0], both.iloc[:, 1]
 
@@ -189,6 +192,11 @@ def mean(args: Args, folder: Path) -> str:
 def value(args: Args, folder: Path) -> str:
     """The mean alone."""
     return plain(float(values(args, folder).mean()), args)
+
+
+def before(args: Args, folder: Path) -> str:
+    """The mean before training."""
+    return value(args | {"score": f"before/{args['score']}"}, folder)
 
 
 def with_interval(one: list[float], two: list[float], args: Args) -> str:
@@ -250,7 +258,7 @@ def times(args: Args, folder: Path) -> str:
     """The least and the largest run as multiples of the mean of another method."""
     found = values(args, folder) / values(args, folder, other(args, folder)).mean()
     low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in (found.min(), found.max()))
-    return f"{low} to {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def count(args: Args, folder: Path) -> str:
@@ -266,6 +274,7 @@ def collapsed(args: Args, folder: Path) -> str:
 SAYS: dict[str, Callable[[Args, Path], str]] = {
     "mean": mean,
     "value": value,
+    "before": before,
     "diff": diff,
     "tasks": tasks,
     "holm": holm_p,
