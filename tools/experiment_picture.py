@@ -19,6 +19,7 @@ import yaml
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from isotrain.reporting.statistics import compare_paired
 
@@ -63,7 +64,7 @@ def main() -> None:
     figure.savefig(args.folder / "differences.png", dpi=90)
 
 
-def draw(axes: plt.Axes, own: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
+def draw(axes: Axes, own: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
     """One panel."""
     wide = own.pivot_table(score, "seed", "method")
     axes.axvline(0, color="gray", lw=0.8)

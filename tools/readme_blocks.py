@@ -8,7 +8,7 @@ without a page: all of them. A block stands between two comments, within a line 
 
 What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t):
 
-- `mean`: mean ± half of its CI; `value`: the mean alone; `before`: that before training
+- `mean`: mean ± half of its CI; `value`: the mean alone
 - `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI
 - `tasks`: that difference in TASK less that in MINUS, paired by seed
 - `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
@@ -19,9 +19,9 @@ What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t
 Arguments: `score` (a column; `gain:` before it: less its value before training; `1-` before it: one
 less the value), `step` (`0`: that score before training), `method`, `of`, `of_score` (of OF, if
 another than `score`), `task`, `minus`, `methods`, `seeds` (`5-7,9`), `file` (another table beside
-the page). `;` joins several with commas, `/` with slashes; each begins with the arguments of the one
-before. A table is yaml, a cell the arguments of its row and of its column, which counts where both
-give one:
+the page). `;` joins several with commas, `/` with slashes; each begins with the arguments of the
+one before. A table is yaml, a cell the arguments of its row and of its column, which counts where
+both give one:
 
     <!-- table
     columns: {300 pairs: task=pairs_300, all pairs: task=pairs_all}
@@ -194,11 +194,6 @@ def value(args: Args, folder: Path) -> str:
     return plain(float(values(args, folder).mean()), args)
 
 
-def before(args: Args, folder: Path) -> str:
-    """The mean before training."""
-    return value(args | {"score": f"before/{args['score']}"}, folder)
-
-
 def with_interval(one: list[float], two: list[float], args: Args) -> str:
     """A paired difference with its CI."""
     found, key = compare_paired(one, two).difference, form(args)
@@ -214,10 +209,8 @@ def diff(args: Args, folder: Path) -> str:
 
 def tasks(args: Args, folder: Path) -> str:
     """The difference in one task less that in another, with its CI."""
-    each = [
-        one - two for one, two in (differences(args, folder, args[t]) for t in ("task", "minus"))
-    ]
-    both = pd.concat(each, axis=1).dropna()
+    pairs = [differences(args, folder, args[which]) for which in ("task", "minus")]
+    both = pd.concat([one - two for one, two in pairs], axis=1).dropna()
     return with_interval(list(both.iloc[:, 0]), list(both.iloc[:, 1]), args)
 
 
@@ -274,17 +267,14 @@ def collapsed(args: Args, folder: Path) -> str:
 SAYS: dict[str, Callable[[Args, Path], str]] = {
     "mean": mean,
     "value": value,
-    "before": before,
     "diff": diff,
     "tasks": tasks,
     "holm": holm_p,
     "tost": tost,
     "range": extent,
     "times": times,
-    "count": lambda args, folder: str(len(runs(args, folder, args["method"]))),
-    "collapsed": lambda args, folder: str(
-        int(runs(args, folder, args["method"])["collapsed"].sum())
-    ),
+    "count": count,
+    "collapsed": collapsed,
 }
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from isotrain.commands.targets import Named, resolve
 from isotrain.config.compose import recorded

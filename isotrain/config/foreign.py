@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException

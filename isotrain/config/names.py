@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from isotrain.config.compose import dotted
 from isotrain.config.sweep import names, text_of

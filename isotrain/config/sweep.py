@@ -156,7 +156,7 @@ def read(group: str, name_or_path: str) -> Any:
 
 
 def plan_name(name_or_path: str) -> str:
-    """The name of a study or search: of its file, or of the folder of a `study.yaml`, `search.yaml`.
+    """The name of a study or search: of its file, of `study.yaml` and `search.yaml` of the folder.
 
     >>> plan_name("smoke"), plan_name("mine.yaml"), plan_name("experiments/freezing/study.yaml")
     ('smoke', 'mine', 'freezing')
