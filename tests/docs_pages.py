@@ -1,4 +1,4 @@
-"""README and docs: their blocks, and the commands in them."""
+"""README, docs and pages of experiments: their blocks, and the commands in them."""
 
 import re
 import shlex
@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "experiments").rglob("*.md")),
+]
 RUN = re.compile(r"((?:init_from|from_run)=)?runs/\w+/\w+-0123456789")  # of somebody's own
 ACTIONS = ("run", "status", "report", "cancel")  # commands of studies and searches
 STARTS = {"isotrain ": [], "python train.py ": ["train"]}

@@ -1,4 +1,4 @@
-"""README and docs: links lead somewhere, commands are ones that run, examples work.
+"""Pages: links lead somewhere, commands are ones that run, examples work.
 
 Here commands are judged as they stand; `tests/test_docs_commands.py` runs them in a small form.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.config.command import ANALYZE, check_command
 from isotrain.config.sweep import check_sweep, names
-from tests.docs_pages import ACTIONS, PAGES, RUN, commands, fences, name_of
+from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of
 
 
 def anchors(page):
@@ -19,8 +19,8 @@ def anchors(page):
 
 
 def test_there_is_enough_to_look_at():
-    assert len(PAGES) >= 30
-    assert len(commands()) >= 40
+    assert len(PAGES) >= 60
+    assert len(commands()) >= 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -43,6 +43,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch):
         given = [text for text in rest if not text.startswith("-")]
         known = (*names("study"), *names("tune"))
         assert not given or given[0] in known or given[0].endswith(".yaml") or RUN.match(given[0])
+        assert not given or (ROOT / given[0]).is_file() == given[0].startswith("experiments/")
     elif command == "analyze" and rest[0] == "keys":
         assert len(rest) == 2
     elif command == "analyze" and rest[0] != "list":

@@ -1,4 +1,4 @@
-"""Every command of README and docs, run in a small form: its words, less those that make it long.
+"""Every command of the pages, run in a small form: its words, less those that make it long.
 
 The encoder is a random one, the data are 96 rows of the real layout, a run has two steps; folders
 of somebody's own runs are one small run. Commands that become one command so are run once. What is
@@ -8,13 +8,14 @@ the files of the page, by tests/test_extension.py; `isotrain demo` by tests/test
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from isotrain import cli
 from isotrain.config.compose import compose_run
-from isotrain.config.sweep import names
+from isotrain.config.sweep import names, plan_name
 from isotrain.run import run
 from tests.docs_pages import ACTIONS, ROOT, RUN, commands, fences
 
@@ -82,6 +83,7 @@ ONCE = {  # by what is run: the first place where it stands
 def folder(tmp_path_factory, data_dir):
     """Where commands are typed, with a finished run, a study and a search to be small."""
     place = tmp_path_factory.mktemp("commands")
+    (place / "experiments").symlink_to(ROOT / "experiments")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
@@ -174,9 +176,16 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
     for action, name, *options in several(group):
         keys = [text for text in options if "=" in text]
         here = ("encoder=tiny", "source=demo")  # a search looks for them before it is shown
-        if action == "run":
-            stem = name.removesuffix(".yaml")
-            assert stem in typed("run", name, "--list", *with_own(keys, here))
+        if name.startswith("experiments/"):
+            assert action == "run"
+            given = [text for text in options if text not in ("--jobs", "2")]
+            experiment = folder / Path(name).parent
+            with pytest.MonkeyPatch.context() as patch:  # layers of its own, as the page exports
+                patch.syspath_prepend(experiment)
+                patch.setenv("ISOTRAIN_ALLOW", ",".join(f.stem for f in experiment.glob("*.py")))
+                assert plan_name(name) in typed("run", name, "--list", *given)
+        elif action == "run":
+            assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))
         if name in shown and "--list" not in options:
             file = shorter(group, name, folder)
             told = typed(action, file, *with_own(options, TRAIN))

@@ -1,8 +1,12 @@
 """Draw two runs side by side: isotropy of every layer over training, and the score below.
 
-    isotrain train task=stsb task.form=bi pooling=mean encoder=minilm source=local \
-        trainer.max_epochs=1 trainer.val_check_interval=15 isotropy=none          # the first run
-    isotrain train ... isotropy=cluster_pca                                       # the second
+The picture of the README is of STS-B by cosine, MiniLM, seed 0, one epoch: mean cosine of 1,024
+mean-pooled sentence embeddings of dev, and Spearman on dev (1,500 pairs):
+
+    isotrain train task=stsb task.form=bi pooling=mean encoder=minilm source=local speed=exact \
+        isotropy=none trainer.max_epochs=1 trainer.val_check_interval=15 threads=1
+    isotrain train task=stsb task.form=bi pooling=mean encoder=minilm source=local speed=exact \
+        isotropy=cluster_pca trainer.max_epochs=1 trainer.val_check_interval=15 threads=1
     python tools/overview_figure.py runs/stsb/none-* runs/stsb/cluster_pca-* docs/overview.png
 
 Reads `metrics.jsonl` and `result.json` of both folders. One colour scale; layer 0 is the embedding

@@ -2,14 +2,16 @@
 
     python tools/readme_blocks.py [experiments/NAME/README.md ...]
 
-without a page: all of them. A block stands between two comments, within a line or around a table:
+without a page: all of them, their index and the README of the project. A block stands between two
+comments, within a line or around a table:
 
     gains <!-- diff score=test/spearman method=mean task=pairs_all -->…<!-- / --> points
 
 What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t):
 
 - `mean`: mean ± half of its CI; `value`: the mean alone
-- `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI
+- `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI;
+  `change`: without it
 - `tasks`: that difference in TASK less that in MINUS, paired by seed
 - `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
 - `tost`: p of two one-sided t tests that METHOD equals OF within the margin of the study
@@ -46,6 +48,11 @@ from isotrain.reporting.numbers import interval, minus, p_text, score_number, si
 from isotrain.reporting.statistics import compare_paired, holm, summarize
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+PAGES = [
+    EXPERIMENTS.parent / "README.md",
+    EXPERIMENTS / "README.md",
+    *sorted(EXPERIMENTS.glob("*/README.md")),
+]
 BLOCK = re.compile(r"(<!-- (?!/)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
 KEYS = {"score", "step", "method", "of", "of_score", "task", "minus", "methods", "seeds", "file"}
 Args = dict[str, str]
@@ -53,8 +60,7 @@ Args = dict[str, str]
 
 def main() -> None:
     """Rewrite the pages; say which have changed."""
-    given = [Path(text) for text in sys.argv[1:]]
-    for page in given or sorted(EXPERIMENTS.glob("*/README.md")):
+    for page in map(Path, sys.argv[1:] or PAGES):
         text = page.read_text(encoding="utf-8")
         if (new := filled(text, page.parent)) != text:
             page.write_text(new, encoding="utf-8")
@@ -207,6 +213,12 @@ def diff(args: Args, folder: Path) -> str:
     return with_interval(list(one), list(two), args)
 
 
+def change(args: Args, folder: Path) -> str:
+    """A paired difference, the mean alone."""
+    one, two = differences(args, folder)
+    return signed(float((one - two).mean()), form(args))
+
+
 def tasks(args: Args, folder: Path) -> str:
     """The difference in one task less that in another, with its CI."""
     pairs = [differences(args, folder, args[which]) for which in ("task", "minus")]
@@ -268,6 +280,7 @@ SAYS: dict[str, Callable[[Args, Path], str]] = {
     "mean": mean,
     "value": value,
     "diff": diff,
+    "change": change,
     "tasks": tasks,
     "holm": holm_p,
     "tost": tost,
