@@ -44,7 +44,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from isotrain.reporting.numbers import interval, minus, p_text, score_number, signed
+from isotrain.reporting.numbers import is_share, minus, p_text, score_number
 from isotrain.reporting.statistics import compare_paired, holm, summarize
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
@@ -173,16 +173,28 @@ def form(args: Args) -> str:
     return key if key.startswith("isotropy/") else "/".join(key.split("/")[:2])
 
 
-def plain(value: float, args: Args, scale: float = 0.0) -> str:
-    """A number: scores in points, isotropy with two decimals or two digits."""
+def plain(value: float, args: Args) -> str:
+    """A number: points with one decimal, losses with three, all else with two or one digit."""
     key = form(args)
-    if not key.startswith("isotropy/"):
-        return score_number(value, key, scale)
+    if key.endswith("loss"):
+        return short(f"{value:z.3f}")
+    if is_share(key):
+        return score_number(value, key)
     if "/partition" in key:
         return minus(f"{value:z.1f}")
     text = f"{value:z.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
-    text = f"{value:.4f}" if 0.99 < abs(value) < 0.99995 else text
+    return short(f"{value:.4f}" if 0.99 < abs(value) < 0.99995 else text)
+
+
+def short(text: str) -> str:
+    """A number without the zero before its point."""
     return minus(re.sub(r"^(-?)0\.", r"\1.", text))
+
+
+def signed(value: float, args: Args) -> str:
+    """A difference, with its sign."""
+    text = plain(value, args)
+    return f"+{text}" if value > 0 and re.search("[1-9]", text) else text
 
 
 def mean(args: Args, folder: Path) -> str:
@@ -190,9 +202,7 @@ def mean(args: Args, folder: Path) -> str:
     found = summarize(list(values(args, folder)))
     if found.low is None or found.high is None:
         return plain(found.mean, args)
-    half = (found.high - found.low) / 2
-    scale = max(abs(found.mean), half)
-    return f"{plain(found.mean, args, scale)} ± {plain(half, args, scale)}"
+    return f"{plain(found.mean, args)} ± {plain((found.high - found.low) / 2, args)}"
 
 
 def value(args: Args, folder: Path) -> str:
@@ -202,9 +212,11 @@ def value(args: Args, folder: Path) -> str:
 
 def with_interval(one: list[float], two: list[float], args: Args) -> str:
     """A paired difference with its CI."""
-    found, key = compare_paired(one, two).difference, form(args)
-    scale = max(abs(x) for x in (found.mean, found.low, found.high) if x is not None)
-    return f"{signed(found.mean, key, scale)} {interval(found.low, found.high, key, scale)}".strip()
+    found = compare_paired(one, two).difference
+    text = signed(found.mean, args)
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{signed(found.low, args)}, {signed(found.high, args)}]"
 
 
 def diff(args: Args, folder: Path) -> str:
@@ -216,7 +228,7 @@ def diff(args: Args, folder: Path) -> str:
 def change(args: Args, folder: Path) -> str:
     """A paired difference, the mean alone."""
     one, two = differences(args, folder)
-    return signed(float((one - two).mean()), form(args))
+    return signed(float((one - two).mean()), args)
 
 
 def tasks(args: Args, folder: Path) -> str:
