@@ -1,16 +1,22 @@
 """Draw `differences.png` of an experiment from its `results.csv`.
 
-    python tools/experiment_picture.py experiments/NAME [--score test/accuracy] [--methods a,b,c]
-        [--tasks t,u] [--title "task=Title" ...] [--share-x]
+    python tools/experiment_picture.py experiments/NAME ...
 
-A panel for each task that has the score, a line for each method: its difference to the baseline of
+What is drawn stands in the page of the experiment, above the picture; every key may be left out:
+
+    <!-- picture {tasks: {wic: WiC, stsb_bi: STS-B}, methods: [clip, istar], score: test/spearman,
+    share_x: true} -->
+
+A panel for each task (with its title), a line for each method: its difference to the baseline of
 the study, paired by seed, with 95 % CI over seeds (Student's t) and a small mark for each seed.
-Without `--score`: Spearman, else accuracy, on test if the study has it, else on dev. A method of
-which a run has constant predictions is drawn hollow.
+Without `score`: Spearman, else accuracy, on test if the study has it, else on dev. A method of
+which a run has constant predictions is drawn hollow. `share_x`: one scale for all panels.
 """
 
 import argparse
+import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,47 +30,56 @@ from matplotlib.axes import Axes
 from isotrain.reporting.statistics import compare_paired
 
 SCORES = ("test/spearman", "test/accuracy", "val/spearman", "val/accuracy")
+SPLITS = {"val": "dev", "test": "test"}
+SPEC = re.compile(r"<!-- picture(.*?)-->", re.DOTALL)
 
 
 def main() -> None:
-    """Draw the picture."""
+    """Draw the pictures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--score")
-    parser.add_argument("--methods", type=lambda text: text.split(","))
-    parser.add_argument("--tasks", type=lambda text: text.split(","))
-    parser.add_argument("--title", nargs="*", default=[])
-    parser.add_argument("--share-x", action="store_true", help="one scale for all panels")
-    args = parser.parse_intermixed_args()
-    table = pd.read_csv(args.folder / "results.csv", keep_default_na=False, na_values=[""])
-    base = yaml.safe_load((args.folder / "study.yaml").read_text(encoding="utf-8"))["baseline"]
-    tasks = args.tasks or list(table["task"].unique())
-    titles = dict(text.split("=", 1) for text in args.title)
-    methods = args.methods or [name for name in table["method"].unique() if name != base]
+    parser.add_argument("folders", type=Path, nargs="+")
+    for folder in parser.parse_args().folders:
+        spec = SPEC.search((folder / "README.md").read_text(encoding="utf-8"))
+        if not spec:
+            parser.error(
+                f"a page says what its picture shows; {folder}/README.md does not: add "
+                "<!-- picture {} --> above the picture"
+            )
+        draw(folder, yaml.safe_load(spec[1]) or {}, folder / "differences.png")
+
+
+def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
+    """Draw the picture of an experiment into a file."""
+    table = pd.read_csv(folder / "results.csv", keep_default_na=False, na_values=[""])
+    base = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))["baseline"]
+    tasks = spec.get("tasks") or {name: name for name in table["task"].unique()}
+    methods = spec.get("methods") or [name for name in table["method"].unique() if name != base]
     figure, panels = plt.subplots(
         *(1, len(tasks)),
         figsize=(2.2 + 2.6 * len(tasks), 1.1 + 0.3 * len(methods)),
         sharey=True,
-        sharex=args.share_x,
+        sharex=spec.get("share_x", False),
         squeeze=False,
         layout="constrained",
     )
-    for axes, task in zip(panels[0], tasks, strict=True):
+    for axes, (task, title) in zip(panels[0], tasks.items(), strict=True):
         own = table[table["task"] == task]
-        score = args.score or next(name for name in SCORES if name in own and own[name].any())
-        draw(axes, own, score, methods, base)
-        split, _, name = score.partition("/")
-        axes.set_title(titles.get(task, task), fontsize=10)
-        where = {"val": "dev"}.get(split, split)
-        axes.set_xlabel(f"{name.replace('/', ' ')} on {where} × 100, less {base}", fontsize=9)
+        score = spec.get("score") or next(key for key in SCORES if key in own and own[key].any())
+        draw_panel(axes, own, score, methods, base)
+        split, name, *genre = score.split("/")
+        words = {"spearman": "Spearman", "accuracy": "accuracy"}.get(name, name)
+        within = " within genres" if genre == ["within"] else "".join(f", {g}" for g in genre)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel(f"{words}{within} on {SPLITS[split]} × 100, less {base}", fontsize=9)
     panels[0][0].set_yticks(range(len(methods)), methods)
     panels[0][0].set_ylim(len(methods) - 0.5, -0.5)
-    figure.savefig(args.folder / "differences.png", dpi=90)
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
 
 
-def draw(axes: Axes, own: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
+def draw_panel(axes: Axes, own: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
     """One panel."""
     wide = own.pivot_table(score, "seed", "method")
     axes.axvline(0, color="gray", lw=0.8)

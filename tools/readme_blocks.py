@@ -53,7 +53,7 @@ PAGES = [
     EXPERIMENTS / "README.md",
     *sorted(EXPERIMENTS.glob("*/README.md")),
 ]
-BLOCK = re.compile(r"(<!-- (?!/)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (?!/|picture)(.*?) ?-->)(.*?)(<!-- / -->)", re.DOTALL)
 KEYS = {"score", "step", "method", "of", "of_score", "task", "minus", "methods", "seeds", "file"}
 Args = dict[str, str]
 
