@@ -139,7 +139,6 @@ def several(group):
         if words[0] in ACTIONS
         and len(words) > 1
         and not any(map(RUN.match, words))
-        and "output_dir=DIR" not in words  # of an archive: tests/studies/test_archive.py
         and (words[1] in names(group) or (words[1].endswith(".yaml") and group == "study"))
     }
     return sorted(found, key=lambda words: (ACTIONS.index(words[0]), words))
@@ -169,7 +168,7 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
     """As they are shipped they are listed, and so planned; the one with a report is run, cut short.
 
     `list FILE` has the file that stands in docs/studies.md. Runs of processes that fail, are
-    stopped and go on: tests/study, tests/tune.
+    stopped and go on: tests/studies.
     """
     (folder / "mine.yaml").write_text(fences(ROOT / "docs" / "studies.md", "yaml")[0])
     shown = {words[1] for words in several(group) if words[0] in ("status", "report")}
@@ -179,10 +178,12 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
         if name.startswith("experiments/"):
             assert action == "run"
             given = [text for text in options if text not in ("--jobs", "2")]
-            experiment = folder / Path(name).parent
-            with pytest.MonkeyPatch.context() as patch:  # layers of its own, as the page exports
-                patch.syspath_prepend(experiment)
-                patch.setenv("ISOTRAIN_ALLOW", ",".join(f.stem for f in experiment.glob("*.py")))
+            page = (folder / Path(name).with_name("README.md")).read_text()
+            exported = dict(re.findall(r"\b(PYTHONPATH|ISOTRAIN_ALLOW)=(\S+)", page))
+            with pytest.MonkeyPatch.context() as patch:
+                if exported:  # layers of its own
+                    patch.syspath_prepend(folder / exported["PYTHONPATH"])
+                    patch.setenv("ISOTRAIN_ALLOW", exported["ISOTRAIN_ALLOW"])
                 assert plan_name(name) in typed("run", name, "--list", *given)
         elif action == "run":
             assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))

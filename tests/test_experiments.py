@@ -9,18 +9,23 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from matplotlib.image import imread
 from scipy.stats import t
 
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import plan_jobs
-from tools.readme_blocks import BLOCK, filled
+from tools.experiment_picture import SPEC, draw
+from tools.readme_blocks import BLOCK, PAGES, filled
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 STUDIES = sorted(file.parent.name for file in FOLDER.glob("*/study.yaml"))
 WITH_RESULTS = sorted(file.parent.name for file in FOLDER.glob("*/results.csv"))
 ALL = sorted(file.name for file in FOLDER.iterdir() if file.is_dir() and file.name[0] not in "._")
+WITH_PICTURE = sorted(file.parent.name for file in FOLDER.glob("*/differences.png"))
 OWN_LAYERS = {name for name in STUDIES if (FOLDER / name / "conf").is_dir()}
-EPOCHS = ("pairs_100", "pairs_300", "pairs_300_60_steps", "pairs_1000", "pairs_all")
+
+INTERVAL = re.compile(r"\[[+−][\d.]+, [+−]?[\d.]+\]")
 
 
 def study_of(name):
@@ -61,7 +66,11 @@ def test_a_study_opens_with_its_question_command_and_prediction(name):
     assert study_of(name).name == name
     for part in ("Question:", "Device:", "Expected:", "isotrain run experiments/{}/study.yaml"):
         assert part.format(name) in opening(name)
-    assert len(study_of(name).arms) >= 2
+    study = study_of(name)
+    assert len(study.arms) >= 2
+    assert re.search(rf"\b{study.n_runs} runs", opening(name))
+    layers = [key for key in study.arms[study.baseline] if key.startswith("isotropy")]
+    assert layers in ([], ["isotropy=none"])
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -97,22 +106,41 @@ def test_results_have_each_run_of_the_study_once(name):
     assert scores
     shares = [key for key in scores if key.split("/")[1] in ("accuracy", "spearman", "pearson")]
     assert table[shares].abs().max().max() <= 1
+    for _, of_task in table.groupby("task"):
+        held = [key for key in scores if of_task[key].notna().any()]
+        assert {"val/loss"} < set(held)
+        has_collapsed = of_task["collapsed"] == 1  # which may leave a correlation undefined
+        assert of_task.loc[~has_collapsed, held].notna().all(axis=None)
 
 
-@pytest.mark.parametrize("name", WITH_RESULTS)
-def test_the_numbers_of_a_page_are_those_of_its_results(name):
-    text = page(name)
-    assert filled(text, FOLDER / name) == text
-    assert len(BLOCK.findall(text)) >= 3
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.parent.name)
+def test_the_numbers_of_a_page_are_those_of_the_results(file):
+    text = file.read_text("utf-8")
+    assert filled(text, file.parent) == text
+    assert len(BLOCK.findall(text)) >= 3 or file.parent.name not in WITH_RESULTS
     for line in BLOCK.sub("", text).splitlines():  # by hand: of examples, with its source
-        if re.search(r"\[[+−][\d.]+, [+−]", line):
+        if INTERVAL.search(line):
             assert "isotrain report" in line or ".py`" in line
+    in_tables = any(INTERVAL.search(spec) for _, spec, _, _ in BLOCK.findall(text))
+    assert not in_tables or "isotrain report" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_PICTURE)
+def test_a_picture_is_what_its_page_says(name, tmp_path):
+    spec = yaml.safe_load(SPEC.search(page(name))[1]) or {}
+    draw(FOLDER / name, spec, tmp_path / "again.png")
+    shipped = imread(FOLDER / name / "differences.png")
+    assert imread(tmp_path / "again.png").shape == shipped.shape
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_page_is_short_and_says_how_to_run_it(name):
     text = page(name)
     assert len(text.splitlines()) <= 80
+    shown = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    prose = [line for line in shown.splitlines() if not line.startswith("|")]
+    assert len(" ".join(prose).split()) <= 700
     plan = "study" if name in STUDIES else "search"
     assert f"isotrain run experiments/{name}/{plan}.yaml" in text
     if name in WITH_RESULTS:

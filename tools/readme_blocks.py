@@ -13,7 +13,8 @@ What it says, with scores in points (x 100) and 95 % CIs over seeds (Student's t
 - `diff`: METHOD less OF (default: the baseline of the study), paired by seed, with its CI;
   `change`: without it
 - `tasks`: that difference in TASK less that in MINUS, paired by seed
-- `holm`: exact sign-flip p of METHOD against OF, Holm-corrected over METHODS (`a,b,c`)
+- `holm`: p of METHOD against OF (exact sign-flip test from 8 pairs on, below the paired t test),
+  Holm-corrected over METHODS (`a,b,c`)
 - `tost`: p of two one-sided t tests that METHOD equals OF within the margin of the study
 - `range`: least and largest run; `times`: the same as multiples of the mean of OF
 - `count`: runs; `collapsed`: runs with constant predictions
@@ -34,8 +35,8 @@ both give one:
     <!-- / -->
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import groupby
@@ -60,7 +61,15 @@ Args = dict[str, str]
 
 def main() -> None:
     """Rewrite the pages; say which have changed."""
-    for page in map(Path, sys.argv[1:] or PAGES):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pages", type=Path, nargs="*", default=PAGES)
+    for page in parser.parse_args().pages:
+        if not page.is_file():
+            parser.error(
+                f"pages must be files, there is no {page}: give experiments/NAME/README.md"
+            )
         text = page.read_text(encoding="utf-8")
         if (new := filled(text, page.parent)) != text:
             page.write_text(new, encoding="utf-8")
@@ -145,6 +154,8 @@ def runs(args: Args, folder: Path, method: str, task: str | None = None) -> pd.D
 def values(args: Args, folder: Path, method: str = "", task: str | None = None) -> pd.Series:
     """A score of each run of a method, by seed."""
     of, score = runs(args, folder, method or args["method"], task), args["score"]
+    if score.startswith("gain:1-"):
+        raise ValueError("gain: is of a score, not of one less it; leave 1- out")
     key = score.removeprefix("gain:").removeprefix("1-")
     key = f"before/{key}" if args.get("step") == "0" else key
     found = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
@@ -157,9 +168,11 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
 def differences(args: Args, folder: Path, task: str | None = None) -> tuple[pd.Series, pd.Series]:
     """The scores of a method and of what it is compared with, of the seeds of both."""
     of = args | {"score": args.get("of_score", args["score"])}
-    pair = values(args, folder, args["method"], task), values(of, folder, other(args, folder), task)
-    both = pd.concat(pair, axis=1).dropna()
-    return both.iloc[:, 0], both.iloc[:, 1]
+    one = values(args, folder, args["method"], task)
+    two = values(of, folder, other(args, folder), task)
+    if set(one.index) != set(two.index):
+        raise ValueError("a paired difference needs the same seeds of both; choose them by seeds=")
+    return one, two.reindex(one.index)
 
 
 def other(args: Args, folder: Path) -> str:

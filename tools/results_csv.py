@@ -27,12 +27,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from isotrain.commands.targets import Named, resolve
-from isotrain.config.compose import recorded
+from isotrain.config.compose import recorded, without_locations
 from isotrain.jobs.archive import Archive, Job, locate, seeded
+from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import SIDES, last_layer, parse_key, shown_view
 from isotrain.runs.predictions import read_predictions
@@ -41,7 +43,15 @@ from isotrain.studies.results import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, 
 METRICS = ("isoscore_corrected", "mean_cosine", LESS_NULL)
 NOT_SCORES = ("n_rows", "spread", "predicted_majority_share")
 STSB = "isotrain.tasks.stsb.STSB"
-NO_PART_OF_THE_START = ("trainer", "optimizer", "schedule", "checkpoint", "training", "report")
+NO_PART_OF_THE_START = {  # keys that change nothing before the first step
+    *("optimizer", "schedule", "checkpoint", "report", "speed"),
+    *(f"trainer.{key}" for key in ("max_steps", "max_epochs", "gradient_clip_val")),
+    *(f"trainer.{key}" for key in ("val_check_interval", "check_val_every_n_epoch")),
+    *(f"trainer.{key}" for key in ("accumulate_grad_batches", "log_every_n_steps")),
+    *(f"training.{key}" for key in ("warmup_fraction", "head_lr_factor", "layer_decay")),
+    *("training.test_untrained", "training.select", "training.patience"),
+    *("training.objective_weight_as", "training.objective_weight_schedule"),
+}
 
 
 def main() -> None:
@@ -57,7 +67,10 @@ def main() -> None:
     args = parser.parse_intermixed_args()
     if not os.environ.get("ISOTRAIN_DATA_DIR"):
         print("ISOTRAIN_DATA_DIR is not set: no scores by genre of STS-B")
-    table = results(args.study, args.overrides, args.untrained, args.also, args.config_dir)
+    try:
+        table = results(args.study, args.overrides, args.untrained, args.also, args.config_dir)
+    except (PlanError, ValueError) as error:
+        parser.error(str(error))
     path = args.study.parent / "results.csv"
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     print(f"{path}: {len(table)} runs, {len(table.columns)} columns")
@@ -73,9 +86,11 @@ def results(
     """A row for each finished run of a study, in plan order."""
     starts = {}
     if untrained:
-        jobs, runs = finished(untrained, overrides)
+        jobs, runs = finished(untrained, overrides, config_dir)
         starts = {start_of(jobs[key(run)]): after(run) for run in runs}
     jobs, runs = finished(study, overrides, config_dir)
+    if untrained and (n := sum(start_of(jobs[key(run)]) not in starts for run in runs)):
+        print(f"{n} of {len(runs)} runs have no counterpart in {untrained}")
     rows = []
     for run in runs:
         result = read_result(run.folder)
@@ -116,9 +131,14 @@ def key(run: Run) -> tuple[str, str, int]:
 
 
 def start_of(job: Job) -> str:
-    """What a run computes before its first step, as text: encoder, data, layer and seed."""
-    content: dict[str, Any] = dict(recorded(seeded(job.cfg, job.seed)))
-    return json.dumps({k: v for k, v in content.items() if k not in NO_PART_OF_THE_START})
+    """What a run computes before its first step, as text: encoder, data, layer, head and seed."""
+    content = without_locations(recorded(seeded(job.cfg, job.seed)))
+    kept = {
+        name: value
+        for name, value in content.items()
+        if name not in NO_PART_OF_THE_START and name.split(".")[0] not in NO_PART_OF_THE_START
+    }
+    return json.dumps(kept, default=str, sort_keys=True)
 
 
 def at_step_0(run: Run) -> dict[str, float]:
@@ -154,8 +174,14 @@ def by_genre(run: Run, split: str) -> dict[str, float]:
     predictions = read_predictions(run.folder, split)
     if predictions is None or not file.is_file():
         return {}
-    lines = file.read_text(encoding="utf-8").splitlines()
-    genres = pd.Series([json.loads(line)["genre"] for line in lines])
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    scores = np.array([line["score"] for line in lines])[predictions.index] / 5
+    if not np.allclose(scores, predictions.label, atol=1e-6):
+        raise ValueError(
+            f"genres must be of the data that the run had, {file} has other scores than "
+            f"{run.folder}: set ISOTRAIN_DATA_DIR to that folder, or unset it"
+        )
+    genres = pd.Series([line["genre"] for line in lines])
     of = pd.DataFrame({"label": predictions.label, "prediction": predictions.prediction})
     groups = of.groupby(genres[predictions.index].to_numpy())
     found = {str(g): float(spearmanr(x["label"], x["prediction"])[0]) for g, x in groups}

@@ -8,9 +8,9 @@ Expected, written down before the first run: no layer changes the mean on test b
 at any size, and none has half of what the same layer gains in place while training.
 """
 
+import argparse
 import csv
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,4 +62,9 @@ def main(runs: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

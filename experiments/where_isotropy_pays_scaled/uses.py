@@ -25,10 +25,10 @@ above none and mean within 1 of it; training gains 3 to 10 points for none with 
 clip 1 to 6.
 """
 
+import argparse
 import csv
 import json
 import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -152,4 +152,10 @@ def main(runs: Path, data: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

@@ -55,9 +55,13 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
     >>> load_study("smoke").seeds
     (0, 1)
     """
-    if name is not None and not re.fullmatch(NAME, name):
-        raise PlanError(f"--name {name} names a folder; use letters, digits, _ and .")
     of_file = sweep.plan_name(name_or_path)
+    own = of_file if name is None else name
+    if not re.fullmatch(NAME, own):
+        raise PlanError(
+            f"the name of a study names a folder: letters, digits, _ and ., got {own!r}; give "
+            "another with --name"
+        )
     try:
         content = sweep.read("study", name_or_path)
     except ValueError as error:
@@ -67,7 +71,7 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
     assert isinstance(content, dict)
     published = content.get("published", {})
     study = Study(
-        name=name or of_file,
+        name=own,
         overrides=tuple(content.get("overrides", ())),
         tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
         arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}

@@ -124,7 +124,7 @@ def result(runs=None, study=None, at=PLACES, **more):
         "question": "Does isotropy help while fine-tuning?",
         "encoder": "minilm",
         "overrides": ("encoder=minilm", "threads=1"),
-        "command": "isotrain run does_isotropy_help --jobs 2",
+        "command": "isotrain run mine.yaml --jobs 2",
         "works": ("I-STAR: Rudman & Eickhoff 2024",),
     }
     return Result(**{"study": study, "runs": runs, "gaps": [], **given, **more})

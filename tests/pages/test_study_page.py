@@ -69,7 +69,7 @@ def test_sections_in_their_order(page):
     for wanted in (
         "isotropy=istar site=[tokens]",
         "encoder=minilm threads=1",
-        "isotrain run does_isotropy_help --jobs 2",
+        "isotrain run mine.yaml --jobs 2",
         "a difference beyond the margin, ±1.0 points",
         "Rudman & Eickhoff 2024",
         "CI over seeds and examples",

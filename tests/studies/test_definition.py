@@ -56,8 +56,19 @@ def test_margin_published_scores_and_another_name(tmp_path):
 
 @pytest.mark.parametrize("name", ["a/b", ""])
 def test_names_that_are_no_folder(tmp_path, name):
-    with pytest.raises(PlanError, match=r"--name .* names a folder"):
+    with pytest.raises(PlanError, match=rf"names a folder: .*, got '{name}'; give another"):
         load_study(write(tmp_path / "my.yaml"), name)
+
+
+def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):
+    for folder in ("heads", "my-heads"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "study.yaml")
+    monkeypatch.chdir(tmp_path / "heads")
+    assert load_study("study.yaml").name == load_study("../heads/study.yaml").name == "heads"
+    with pytest.raises(PlanError, match="got 'my-heads'; give another with --name"):
+        load_study("../my-heads/study.yaml")
+    assert load_study("../my-heads/study.yaml", "heads").name == "heads"
 
 
 @pytest.mark.parametrize(
