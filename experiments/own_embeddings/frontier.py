@@ -5,8 +5,7 @@
 Isotropy: IsoScore and 1 - mean cosine on dev over those of none. Methods that subtract the mean
 have a hollow mark before the subtraction and a filled one after it. Score: the difference to none
 in percent of what fine-tuning gains, on test in the picture. Dashed: the criterion, 10 and -20 %.
-Bars: 95 % CI over seeds. Cross: at least one run collapsed. Power: of the one-sided paired t test
-with ten seeds that a method loses less than a fifth of the gain on dev, at the mean and SD seen.
+Bars: 95 % CI over seeds. Cross: at least one run collapsed.
 """
 
 from collections.abc import Sequence
@@ -18,11 +17,9 @@ import pandas as pd
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
-from scipy.stats import nct, t
 
 from isotrain.reporting.statistics import summarize
 
-N_SEEDS = 10  # of a confirmation
 FOLDER = Path(__file__).parent
 STUDIES = ("own_embeddings", "dose_response")  # with the same none
 CONFIRMED = ("own_embeddings_confirmed", "own_embeddings_confirmed_wic")
@@ -54,10 +51,11 @@ def read(studies: Sequence[str]) -> pd.DataFrame:
 
 
 def points(runs: pd.DataFrame, task: str) -> pd.DataFrame:
-    """A row for each method: value, low and high of each measure and split; power."""
+    """A row for each method: value, low and high of each measure and split."""
     score, view, _ = TASKS[task]
     own = runs[runs["task"] == task].set_index(["method", "seed"])
-    none, shown, found = own.loc["none"], {}, {}
+    none, shown = own.loc["none"], {}
+    found: dict[str, pd.Series] = {}
     is_centred = own.index.get_level_values("method").str.startswith("mean")
     for measure, name in MEASURES.items():
         before, after = (
@@ -74,9 +72,6 @@ def points(runs: pd.DataFrame, task: str) -> pd.DataFrame:
     for name in shown:
         of = by_method[name].apply(lambda x: pd.Series(summarize(list(x))._asdict())).unstack()
         found |= {name: of["mean"], f"{name} low": of["low"], f"{name} high": of["high"]}
-    noncentral = (found["val"] + 20) / (by_method["val"].std() / N_SEEDS**0.5)
-    power = nct.sf(t.ppf(0.95, N_SEEDS - 1), N_SEEDS - 1, noncentral)
-    found["power"] = pd.Series(power, noncentral.index)
     found["collapsed"] = own.groupby("method")["collapsed"].max()
     return pd.DataFrame(found).astype(float).loc[own.index.unique("method")]
 
@@ -101,9 +96,8 @@ def main() -> None:
     for column, (task, (_, _, title)) in enumerate(TASKS.items()):
         of_task = points(runs, task)
         of_task.loc[STAR] = points(confirmed, task).loc["mean_gor_0.3"]
-        shown = [*MEASURES.values(), "test", "val", "val low", "val high", "power"]
+        shown = [*MEASURES.values(), "test", "val", "val low", "val high"]
         print(title, of_task[shown].round(2).to_string(), sep="\n", end="\n\n")
-        of_task = of_task.fillna(0)
         for axes, name in zip(grid[:, column], MEASURES.values(), strict=True):
             axes.axhline(-20, color="gray", lw=0.8, ls="--")
             axes.axvline(10, color="gray", lw=0.8, ls="--")
