@@ -1,6 +1,6 @@
 """Prints confidence, temperature and log losses of WiC by method.
 
-`python confidence.py RUNS`, with RUNS the output folder of the study: its predictions are read.
+`python confidence.py RUNS`, with RUNS the `output_dir` of the study, which has no runs of others.
 Differences to `none` are paired by seed, with their 95 % CI over seeds (Student's t); of the
 temperature-scaled log loss on test also over seeds and examples (`row_interval`).
 """
@@ -52,12 +52,31 @@ def values(folder: Path) -> tuple[dict[str, float], np.ndarray]:
     return found, scaled
 
 
-def main(folder: Path) -> None:
-    """A block of lines for each method."""
+def find_runs(folder: Path) -> dict[str, dict[int, Path]]:
+    """The run of each method and seed; an error if a method has none, or a seed several."""
     runs: dict[str, dict[int, Path]] = {name: {} for name in METHODS}
     for file in sorted(folder.glob("wic/*/result.json")):
         result = read_result(file.parent)
-        runs[result["arm"]][result["seed"]] = file.parent
+        name, seed = result["arm"], result["seed"]
+        if seed in runs.get(name, {}):
+            both = f"{runs[name][seed].name} and {file.parent.name}"
+            sys.exit(
+                f"a method has one run of a seed; {folder}/wic has two of {name}, seed {seed}: "
+                f"{both}; run the study with an output_dir of its own and give that"
+            )
+        if name in runs:
+            runs[name][seed] = file.parent
+    if missing := [name for name in METHODS if not runs[name]]:
+        sys.exit(
+            f"every method has runs; {folder}/wic has none of {', '.join(missing)}; "
+            "give the output_dir of the study, not its folder in studies/"
+        )
+    return runs
+
+
+def main(folder: Path) -> None:
+    """A block of lines for each method."""
+    runs = find_runs(folder)
     seeds = sorted(set.intersection(*map(set, runs.values())))
     found = {name: [values(runs[name][seed]) for seed in seeds] for name in METHODS}
     for name in METHODS:
