@@ -25,7 +25,7 @@ def test_there_is_enough_to_look_at():
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_files_and_headings(page):
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+    for target in re.findall(r'(?:\]\(|src=")([^)"]+)[)"]', page.read_text()):
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")

@@ -108,7 +108,7 @@ def test_a_table_has_a_cell_for_each_row_and_column_and_is_written_once(folder):
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("mean score=test/acuracy task=a method=none", "test/acuracy"),
+        ("mean score=test/acuracy task=a method=none", "no column .*nearest are test/accuracy"),
         (f"mean {SCORE} method=nothing", "no runs of nothing in a"),
         (f"average {SCORE} method=none", "begins with one of mean, value, diff"),
         (f"mean {SCORE} method=none seed=1", "no argument seed"),
@@ -117,6 +117,19 @@ def test_a_table_has_a_cell_for_each_row_and_column_and_is_written_once(folder):
 def test_what_a_block_cannot_say_is_an_error(folder, spec, told):
     with pytest.raises(ValueError, match=told):
         said(folder, spec)
+
+
+def test_a_block_without_an_end_is_an_error(folder):
+    with pytest.raises(ValueError, match="a block ends with <!-- / -->, one of mean does not"):
+        filled(f"x <!-- mean {SCORE} method=none --> y", folder)
+
+
+def test_a_paired_difference_is_of_the_same_seeds(folder):
+    table = pd.read_csv(folder / "results.csv", keep_default_na=False)
+    table[(table["method"] != "mean") | (table["seed"] != 2)].to_csv(folder / "fewer.csv")
+    with pytest.raises(ValueError, match="needs the same seeds of both"):
+        said(folder, f"diff {SCORE} method=mean file=fewer.csv")
+    assert said(folder, f"change {SCORE} method=mean seeds=0-1 file=fewer.csv") == "+2.5"
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +157,20 @@ def experiment(tmp_path_factory, data_dir):
         for job in plan_jobs(load_study(str(place / name / "study.yaml")), overrides):
             run(compose_run(job.overrides), job.arm, job.overrides)
     return place, overrides
+
+
+@pytest.mark.slow
+def test_results_are_whole_or_said_to_be_partial(experiment):
+    place, overrides = experiment
+    longer = place / "longer" / "study.yaml"
+    longer.parent.mkdir()
+    text = (place / "trained" / "study.yaml").read_text()
+    longer.write_text(text.replace("seeds: [4]", "seeds: [4, 5]"))
+    with pytest.raises(ValueError, match=r"4 of the 8 of .*, the first is few, none, seed 5"):
+        results(longer, overrides)
+    assert len(results(longer, overrides, is_partial=True)) == 4
+    with pytest.raises(ValueError, match="results are of finished runs; 8 of the 8"):
+        results(longer, [*overrides, "optimizer.lr=0.5"], is_partial=True)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from isotrain.runs.keys import CurveKey
 
 METRIC, VIEW = "mean_cosine", "mean"
 NAME = "mean cosine (0 = isotropic)"
+FONT = 12  # readable where the picture is 360 pixels wide
 
 
 def isotropy(rows: Rows) -> tuple[list[float], list[str], np.ndarray]:
@@ -47,7 +48,7 @@ def main() -> None:
     results = [read_result(folder) for folder in given.runs]
     maps = [isotropy(one) for one in rows]
     bounds = {"vmin": 0.0, "vmax": max(float(values.max()) for _, _, values in maps)}
-    figure = Figure(figsize=(8.6, 4.4), layout="constrained")
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
     axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[2.4, 1])
     untrained = 100 * series(rows[0], results[0]["monitor"])[0][1]
     for column, ((steps, names, values), result) in enumerate(zip(maps, results, strict=True)):
@@ -57,20 +58,25 @@ def main() -> None:
         if names[-1] == "layer output":
             axis.axhline(heights[-1] - 0.5, color="white", linewidth=2)
         else:
-            axis.text(np.mean(steps), len(names), "no layer", ha="center", va="center", fontsize=8)
-        axis.set_title(f"isotropy={result['arm']}")
+            axis.text(np.mean(steps), len(names), "no layer", ha="center", va="center", size=FONT)
+        axis.set_title(f"isotropy={result['arm']}", size=FONT)
         score = np.array(series(rows[column], result["monitor"]))
-        below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=3)
+        below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=4)
         below.axhline(untrained, color="0.5", linewidth=1, linestyle=":")
-        below.set_xlabel("optimizer step")
+        below.set_xlabel("step", size=FONT)
+        below.locator_params(nbins=4)
     longest = max((names for _, names, _ in maps), key=len)
-    labels = [name.replace("layer_", "layer ").replace(" 0", " ") for name in longest]
-    axes[0, 0].set_yticks(np.arange(len(labels)), labels, fontsize=8)
+    labels = [name.removeprefix("layer_0").removeprefix("layer ") for name in longest]
+    axes[0, 0].set_yticks(np.arange(len(labels)), labels)
+    axes[0, 0].set_ylabel("layer", size=FONT)
     name = results[0]["monitor"].partition("/")[2].replace("_", " ")
-    axes[1, 0].set_ylabel(f"dev {name} × 100", fontsize=8)
-    at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "fontsize": 7}
-    axes[1, 1].annotate("before fine-tuning", (0.99, untrained), color="0.4", **at)
-    figure.colorbar(image, ax=axes[0], pad=0.01).set_label(NAME, fontsize=8)
+    axes[1, 0].set_ylabel(f"dev {name.capitalize()}\n× 100", size=FONT)
+    at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "size": FONT - 1}
+    axes[1, 1].annotate("start, no layer", (0.99, untrained), color="0.4", **at)
+    bar = figure.colorbar(image, ax=axes[0], pad=0.01)
+    bar.set_label(NAME, size=FONT)
+    for one in (*axes.flat, bar.ax):
+        one.tick_params(labelsize=FONT - 1)
     figure.savefig(given.picture, dpi=160)
 
 

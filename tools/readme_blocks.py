@@ -38,6 +38,7 @@ both give one:
 import argparse
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -71,7 +72,11 @@ def main() -> None:
                 f"pages must be files, there is no {page}: give experiments/NAME/README.md"
             )
         text = page.read_text(encoding="utf-8")
-        if (new := filled(text, page.parent)) != text:
+        try:
+            new = filled(text, page.parent)
+        except ValueError as error:
+            parser.error(str(error))
+        if new != text:
             page.write_text(new, encoding="utf-8")
             print(f"{page}: changed")
 
@@ -86,8 +91,11 @@ def filled(text: str, folder: Path) -> str:
                 return f"{opening}\n\n{table(yaml.safe_load(spec[6:]), folder)}\n\n{closing}"
             return f"{opening}{cell(spec, '', folder)}{closing}"
         except (KeyError, ValueError) as error:
-            raise ValueError(f"{folder.name}: {error} in {' '.join(spec.split())}") from error
+            raise ValueError(f"{folder.name}: {error} in {' '.join(spec.split())}") from None
 
+    for word in re.findall(r"<!-- (\w+)", BLOCK.sub("", text)):
+        if word in (*SAYS, "table"):
+            raise ValueError(f"{folder.name}: a block ends with <!-- / -->, one of {word} does not")
     return BLOCK.sub(block, text)
 
 
@@ -158,6 +166,9 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
         raise ValueError("gain: is of a score, not of one less it; leave 1- out")
     key = score.removeprefix("gain:").removeprefix("1-")
     key = f"before/{key}" if args.get("step") == "0" else key
+    if key not in of:
+        near = get_close_matches(key, of.columns, 3, 0.4)
+        raise ValueError(f"no column {key}; the nearest are {', '.join(near) or 'none'}")
     found = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
     found = (1 - found if score.startswith("1-") else found).dropna()
     if found.empty:

@@ -1,7 +1,7 @@
 """Write `results.csv` of an experiment from the records of its runs: a row for each run.
 
     python tools/results_csv.py experiments/NAME/study.yaml [--untrained STUDY] [--also REGEX]
-        [--config-dir DIR] [OVERRIDE ...]
+        [--config-dir DIR] [--partial] [OVERRIDE ...]
 
 with the overrides that the study was run with (`source=local output_dir=RUNS`). Columns:
 
@@ -15,8 +15,8 @@ with the overrides that the study was run with (`source=local output_dir=RUNS`).
 - IsoScore (bias-corrected), mean cosine and ln I(W) less its null of the last layer in the pooled
   view, of its tokens, and of both sides of each isotropy layer; with `--also`, other isotropy keys.
 
-Six significant digits. A study with results of other studies (shared runs) finds them in the
-same output folder.
+Every run of the study must have finished, unless `--partial` is given; those that it shares with
+other studies are found in the same output folder. Six significant digits.
 """
 
 import argparse
@@ -64,11 +64,19 @@ def main() -> None:
     parser.add_argument("--untrained", type=Path)
     parser.add_argument("--also", default="$^")
     parser.add_argument("--config-dir")
+    parser.add_argument("--partial", action="store_true")
     args = parser.parse_intermixed_args()
     if not os.environ.get("ISOTRAIN_DATA_DIR"):
         print("ISOTRAIN_DATA_DIR is not set: no scores by genre of STS-B")
     try:
-        table = results(args.study, args.overrides, args.untrained, args.also, args.config_dir)
+        table = results(
+            args.study,
+            args.overrides,
+            args.untrained,
+            args.also,
+            args.config_dir,
+            is_partial=args.partial,
+        )
     except (PlanError, ValueError) as error:
         parser.error(str(error))
     path = args.study.parent / "results.csv"
@@ -82,13 +90,18 @@ def results(
     untrained: Path | None = None,
     also: str = "$^",
     config_dir: str | None = None,
+    is_partial: bool = False,
 ) -> pd.DataFrame:
-    """A row for each finished run of a study, in plan order."""
+    """A row for each finished run of a study, in plan order.
+
+    Raises:
+        ValueError: no run has finished, or some have not and `is_partial` is false.
+    """
     starts = {}
     if untrained:
-        jobs, runs = finished(untrained, overrides, config_dir)
+        jobs, runs = finished(untrained, overrides, config_dir, is_partial)
         starts = {start_of(jobs[key(run)]): after(run) for run in runs}
-    jobs, runs = finished(study, overrides, config_dir)
+    jobs, runs = finished(study, overrides, config_dir, is_partial)
     if untrained and (n := sum(start_of(jobs[key(run)]) not in starts for run in runs)):
         print(f"{n} of {len(runs)} runs have no counterpart in {untrained}")
     rows = []
@@ -115,13 +128,17 @@ def results(
 
 
 def finished(
-    study: Path, overrides: Sequence[str], config_dir: str | None = None
+    study: Path, overrides: Sequence[str], config_dir: str | None, is_partial: bool
 ) -> tuple[dict[tuple[str, str, int], Job], list[Run]]:
     """The planned runs of a study by task, method and seed; the finished ones."""
     given = resolve(Named(str(study), overrides, config_dir))
     runs, gaps = collect(locate(given.jobs, Archive(given.folder)))
-    if gaps:
-        print(f"{len(gaps)} of {len(given.jobs)} runs have no result; the first is {gaps[0]}")
+    if not runs or (gaps and not is_partial):
+        raise ValueError(
+            f"results are of finished runs; {len(gaps)} of the {len(given.jobs)} of {study} with "
+            f"these overrides are not below {given.folder.parents[1]}, the first is {gaps[0]}: run "
+            "them, give the overrides that they were run with, or --partial for the others"
+        )
     return {(job.task, job.arm, job.seed): job for job in given.jobs}, runs
 
 
