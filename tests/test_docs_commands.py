@@ -62,6 +62,7 @@ def small_form(words):
     """The words of a short command, RUN in place of a folder of somebody's own."""
     command, *rest = (RUN.sub(r"\1RUN", text) for text in words)
     if command == "train" and "--keys" not in rest:
+        rest = [text for text in rest if not text.startswith("data.n_train=")]  # there are fewer
         return [command, *with_own(rest, SWEEP if "-m" in rest else TRAIN)]
     if command == "analyze" and "=" in rest[0]:
         own = OF_ANALYSIS[rest[0].removeprefix("analysis=")]
