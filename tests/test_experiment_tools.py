@@ -160,8 +160,9 @@ def experiment(tmp_path_factory, data_dir):
 
 
 @pytest.mark.slow
-def test_results_are_whole_or_said_to_be_partial(experiment):
+def test_results_are_whole_or_said_to_be_partial(experiment, monkeypatch):
     place, overrides = experiment
+    monkeypatch.delenv("ISOTRAIN_DATA_DIR", raising=False)
     longer = place / "longer" / "study.yaml"
     longer.parent.mkdir()
     text = (place / "trained" / "study.yaml").read_text()
@@ -171,6 +172,18 @@ def test_results_are_whole_or_said_to_be_partial(experiment):
     assert len(results(longer, overrides, is_partial=True)) == 4
     with pytest.raises(ValueError, match="results are of finished runs; 8 of the 8"):
         results(longer, [*overrides, "optimizer.lr=0.5"], is_partial=True)
+
+
+@pytest.mark.slow
+def test_genres_of_other_data_are_an_error(experiment, monkeypatch):
+    place, overrides = experiment
+    study = place / "trained" / "study.yaml"
+    file = place / "data" / "stsb" / "test.jsonl"
+    other = shutil.copytree(place / "data", place / "other") / "stsb" / "test.jsonl"
+    other.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(place / "other"))
+    with pytest.raises(ValueError, match=r"genres must be of the data that the run had, .*test"):
+        results(study, overrides)
 
 
 @pytest.mark.slow

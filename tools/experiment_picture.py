@@ -65,9 +65,9 @@ def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
         layout="constrained",
     )
     for axes, (task, title) in zip(panels[0], tasks.items(), strict=True):
-        own = table[table["task"] == task]
-        score = spec.get("score") or next(key for key in SCORES if key in own and own[key].any())
-        draw_panel(axes, own, score, methods, base)
+        runs = table[table["task"] == task]
+        score = spec.get("score") or next(key for key in SCORES if key in runs and runs[key].any())
+        draw_panel(axes, runs, score, methods, base)
         split, name, *genre = score.split("/")
         words = {"spearman": "Spearman", "accuracy": "accuracy"}.get(name, name)
         within = " within genres" if genre == ["within"] else "".join(f", {g}" for g in genre)
@@ -79,9 +79,9 @@ def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
     plt.close(figure)
 
 
-def draw_panel(axes: Axes, own: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
+def draw_panel(axes: Axes, runs: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
     """One panel."""
-    wide = own.pivot_table(score, "seed", "method")
+    wide = runs.pivot_table(score, "seed", "method")
     axes.axvline(0, color="gray", lw=0.8)
     axes.tick_params(labelsize=9)
     axes.locator_params(axis="x", nbins=6)
@@ -90,12 +90,14 @@ def draw_panel(axes: Axes, own: pd.DataFrame, score: str, methods: list[str], ba
             continue
         pairs = wide[[method, base]].dropna()
         each = 100 * (pairs[method] - pairs[base])
-        found = compare_paired(list(100 * pairs[method]), list(100 * pairs[base])).difference
-        has_collapsed = bool(own.loc[own["method"] == method, "collapsed"].any())
+        difference = compare_paired(list(100 * pairs[method]), list(100 * pairs[base])).difference
+        has_collapsed = bool(runs.loc[runs["method"] == method, "collapsed"].any())
         axes.plot(each, np.full(len(each), place), "|", color="C0", alpha=0.5, ms=7)
-        if found.low is not None and found.high is not None:
-            axes.hlines(place, found.low, found.high, color="C0", lw=1.5)
-        axes.plot(found.mean, place, "o", color="C0", ms=5, mfc="white" if has_collapsed else "C0")
+        if difference.low is not None and difference.high is not None:
+            axes.hlines(place, difference.low, difference.high, color="C0", lw=1.5)
+        axes.plot(
+            difference.mean, place, "o", color="C0", ms=5, mfc="white" if has_collapsed else "C0"
+        )
 
 
 if __name__ == "__main__":

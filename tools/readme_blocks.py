@@ -84,8 +84,8 @@ def main() -> None:
 def filled(text: str, folder: Path) -> str:
     """A page with the content of its blocks computed."""
 
-    def block(found: re.Match[str]) -> str:
-        opening, spec, _, closing = found.groups()
+    def block(match: re.Match[str]) -> str:
+        opening, spec, _, closing = match.groups()
         try:
             if spec.startswith("table\n"):
                 return f"{opening}\n\n{table(yaml.safe_load(spec[6:]), folder)}\n\n{closing}"
@@ -105,8 +105,8 @@ def table(content: dict[str, dict[str, str | list[str]]], folder: Path) -> str:
     lines = [["", *columns], ["---"] * (1 + len(columns))]
     for title, row in rows.items():
         cells = row if isinstance(row, list) else [row] * len(columns)
-        found = [cell(a, str(b), folder) for a, b in zip(cells, columns.values(), strict=True)]
-        lines.append([title, *found])
+        texts = [cell(a, str(b), folder) for a, b in zip(cells, columns.values(), strict=True)]
+        lines.append([title, *texts])
     return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
 
 
@@ -169,11 +169,11 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
     if key not in of:
         near = get_close_matches(key, of.columns, 3, 0.4)
         raise ValueError(f"no column {key}; the nearest are {', '.join(near) or 'none'}")
-    found = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
-    found = (1 - found if score.startswith("1-") else found).dropna()
-    if found.empty:
+    scores = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
+    scores = (1 - scores if score.startswith("1-") else scores).dropna()
+    if scores.empty:
         raise ValueError(f"no value of {key}")
-    return found
+    return scores
 
 
 def differences(args: Args, folder: Path, task: str | None = None) -> tuple[pd.Series, pd.Series]:
@@ -223,10 +223,10 @@ def signed(value: float, args: Args) -> str:
 
 def mean(args: Args, folder: Path) -> str:
     """Mean ± half of its CI."""
-    found = summarize(list(values(args, folder)))
-    if found.low is None or found.high is None:
-        return plain(found.mean, args)
-    return f"{plain(found.mean, args)} ± {plain((found.high - found.low) / 2, args)}"
+    summary = summarize(list(values(args, folder)))
+    if summary.low is None or summary.high is None:
+        return plain(summary.mean, args)
+    return f"{plain(summary.mean, args)} ± {plain((summary.high - summary.low) / 2, args)}"
 
 
 def value(args: Args, folder: Path) -> str:
@@ -236,11 +236,11 @@ def value(args: Args, folder: Path) -> str:
 
 def with_interval(one: list[float], two: list[float], args: Args) -> str:
     """A paired difference with its CI."""
-    found = compare_paired(one, two).difference
-    text = signed(found.mean, args)
-    if found.low is None or found.high is None:
+    difference = compare_paired(one, two).difference
+    text = signed(difference.mean, args)
+    if difference.low is None or difference.high is None:
         return text
-    return f"{text} [{signed(found.low, args)}, {signed(found.high, args)}]"
+    return f"{text} [{signed(difference.low, args)}, {signed(difference.high, args)}]"
 
 
 def diff(args: Args, folder: Path) -> str:
@@ -266,8 +266,8 @@ def holm_p(args: Args, folder: Path) -> str:
     """A Holm-corrected p."""
     methods = args["methods"].split(",")
     pairs = [differences(args | {"method": name}, folder) for name in methods]
-    found = holm([compare_paired(list(one), list(two)).p for one, two in pairs])
-    return p_text(found[methods.index(args["method"])])
+    p = holm([compare_paired(list(one), list(two)).p for one, two in pairs])
+    return p_text(p[methods.index(args["method"])])
 
 
 def tost(args: Args, folder: Path) -> str:
@@ -291,14 +291,14 @@ def margin(args: Args, folder: Path) -> float:
 
 def extent(args: Args, folder: Path) -> str:
     """The least and the largest run."""
-    found = values(args, folder)
-    return f"{plain(found.min(), args)} to {plain(found.max(), args)}"
+    scores = values(args, folder)
+    return f"{plain(scores.min(), args)} to {plain(scores.max(), args)}"
 
 
 def times(args: Args, folder: Path) -> str:
     """The least and the largest run as multiples of the mean of another method."""
-    found = values(args, folder) / values(args, folder, other(args, folder)).mean()
-    low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in (found.min(), found.max()))
+    scores = values(args, folder) / values(args, folder, other(args, folder)).mean()
+    low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in (scores.min(), scores.max()))
     return low if low == high else f"{low} to {high}"
 
 

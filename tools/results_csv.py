@@ -107,7 +107,7 @@ def results(
     rows = []
     for run in runs:
         result = read_result(run.folder)
-        own = {
+        row = {
             "task": run.task,
             "method": run.arm,
             "seed": run.seed,
@@ -117,11 +117,11 @@ def results(
         }
         first = at_step_0(run)
         before = scores_of(first) | starts.get(start_of(jobs[key(run)]), {})
-        kept = isotropy_keys(run.scores, result["config"], also)
-        own |= {f"before/{name}": value for name, value in before.items()} | after(run)
-        own |= {f"before/{name}": first[name] for name in kept if name in first}
-        own |= {name: run.scores[name] for name in kept if name in run.scores}
-        rows.append(own)
+        keys = isotropy_keys(run.scores, result["config"], also)
+        row |= {f"before/{name}": value for name, value in before.items()} | after(run)
+        row |= {f"before/{name}": first[name] for name in keys if name in first}
+        row |= {name: run.scores[name] for name in keys if name in run.scores}
+        rows.append(row)
     table = pd.DataFrame(rows)
     named = [name for name in table if name.partition("/")[1]]
     return table[[name for name in table if name not in named] + sorted(named, key=position)]
@@ -131,15 +131,15 @@ def finished(
     study: Path, overrides: Sequence[str], config_dir: str | None, is_partial: bool
 ) -> tuple[dict[tuple[str, str, int], Job], list[Run]]:
     """The planned runs of a study by task, method and seed; the finished ones."""
-    given = resolve(Named(str(study), overrides, config_dir))
-    runs, gaps = collect(locate(given.jobs, Archive(given.folder)))
+    target = resolve(Named(str(study), overrides, config_dir))
+    runs, gaps = collect(locate(target.jobs, Archive(target.folder)))
     if not runs or (gaps and not is_partial):
         raise ValueError(
-            f"results are of finished runs; {len(gaps)} of the {len(given.jobs)} of {study} with "
-            f"these overrides are not below {given.folder.parents[1]}, the first is {gaps[0]}: run "
-            "them, give the overrides that they were run with, or --partial for the others"
+            f"results are of finished runs; {len(gaps)} of the {len(target.jobs)} of {study} with "
+            f"these overrides are not below {target.folder.parents[1]}, the first is {gaps[0]}; "
+            "run them, give the overrides that they had, or --partial for the others"
         )
-    return {(job.task, job.arm, job.seed): job for job in given.jobs}, runs
+    return {(job.task, job.arm, job.seed): job for job in target.jobs}, runs
 
 
 def key(run: Run) -> tuple[str, str, int]:
@@ -150,12 +150,12 @@ def key(run: Run) -> tuple[str, str, int]:
 def start_of(job: Job) -> str:
     """What a run computes before its first step, as text: encoder, data, layer, head and seed."""
     content = without_locations(recorded(seeded(job.cfg, job.seed)))
-    kept = {
+    start = {
         name: value
         for name, value in content.items()
         if name not in NO_PART_OF_THE_START and name.split(".")[0] not in NO_PART_OF_THE_START
     }
-    return json.dumps(kept, default=str, sort_keys=True)
+    return json.dumps(start, default=str, sort_keys=True)
 
 
 def at_step_0(run: Run) -> dict[str, float]:
@@ -176,13 +176,13 @@ def scores_of(record: Mapping[str, float]) -> dict[str, float]:
 
 def after(run: Run) -> dict[str, float]:
     """The scores of a finished run, on STS-B also by genre."""
-    found = scores_of(run.scores)
+    scores = scores_of(run.scores)
     if read_result(run.folder)["config"]["task"]["_target_"] == STSB:
         for stage, split in SPLITS.items():
-            found |= {
+            scores |= {
                 f"{stage}/spearman/{name}": value for name, value in by_genre(run, split).items()
             }
-    return found
+    return scores
 
 
 def by_genre(run: Run, split: str) -> dict[str, float]:
@@ -201,10 +201,10 @@ def by_genre(run: Run, split: str) -> dict[str, float]:
     genres = pd.Series([line["genre"] for line in lines])
     of = pd.DataFrame({"label": predictions.label, "prediction": predictions.prediction})
     groups = of.groupby(genres[predictions.index].to_numpy())
-    found = {str(g): float(spearmanr(x["label"], x["prediction"])[0]) for g, x in groups}
+    rho = {str(g): float(spearmanr(x["label"], x["prediction"])[0]) for g, x in groups}
     sizes = groups.size()
-    within = sum(found[str(genre)] * n for genre, n in sizes.items()) / sizes.sum()
-    return {**found, "within": float(within)}
+    within = sum(rho[str(genre)] * n for genre, n in sizes.items()) / sizes.sum()
+    return {**rho, "within": float(within)}
 
 
 def isotropy_keys(scores: Mapping[str, float], config: Mapping[str, Any], also: str) -> list[str]:
@@ -226,8 +226,8 @@ def isotropy_keys(scores: Mapping[str, float], config: Mapping[str, Any], also: 
 
 def position(name: str) -> tuple[bool, str, bool]:
     """Where a column stands: scores first, each after its value before training."""
-    own = name.removeprefix("before/")
-    return own.startswith("isotropy/"), own, own == name
+    column = name.removeprefix("before/")
+    return column.startswith("isotropy/"), column, column == name
 
 
 if __name__ == "__main__":
