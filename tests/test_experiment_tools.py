@@ -112,6 +112,8 @@ def test_a_table_has_a_cell_for_each_row_and_column_and_is_written_once(folder):
         (f"mean {SCORE} method=nothing", "no runs of nothing in a"),
         (f"average {SCORE} method=none", "begins with one of mean, value, diff"),
         (f"mean {SCORE} method=none seed=1", "no argument seed"),
+        (f"mean {SCORE} method=none step=9", "step=0 is the value before training"),
+        ("table\ncolumns: {A: task=a}\nrow: {x: =y}\n", "a table has columns and rows"),
     ],
 )
 def test_what_a_block_cannot_say_is_an_error(folder, spec, told):

@@ -25,6 +25,11 @@ ALL = sorted(file.name for file in FOLDER.iterdir() if file.is_dir() and file.na
 WITH_PICTURE = sorted(file.parent.name for file in FOLDER.glob("*/differences.png"))
 OWN_LAYERS = {name for name in STUDIES if (FOLDER / name / "conf").is_dir()}
 
+SECTIONS = ["Question", "Prediction and outcome", "Result", "What it does not show", "Run it"]
+STATUS = (
+    *("Confirmed on fresh seeds", "Prediction held", "Prediction failed", "Repeated"),
+    "Exploratory",
+)
 INTERVAL = re.compile(r"\[[+−][\d.]+, [+−]?[\d.]+\]")
 
 
@@ -144,6 +149,10 @@ def test_a_page_is_short_and_says_how_to_run_it(name):
     plan = "study" if name in STUDIES else "search"
     assert f"isotrain run experiments/{name}/{plan}.yaml" in text
     if name in WITH_RESULTS:
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
+        assert re.search(rf"^\*({'|'.join(STATUS)})", text, re.MULTILINE)
+        assert re.search(r"\b(hours?|minutes)\b", text)
+        assert all(commit[:7] in text for commit in results(name)["commit"].unique())
         rows = [line for line in text.splitlines() if line.startswith("|")]
         assert 3 <= len(rows) <= 2 + 7  # one table: heading, rule and rows
         assert len(re.findall(r"^\| -", text, re.MULTILINE)) == 1

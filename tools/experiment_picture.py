@@ -30,6 +30,7 @@ from matplotlib.axes import Axes
 from isotrain.reporting.statistics import compare_paired
 
 SCORES = ("test/spearman", "test/accuracy", "val/spearman", "val/accuracy")
+KEYS = ("tasks", "methods", "score", "share_x")
 SPLITS = {"val": "dev", "test": "test"}
 SPEC = re.compile(r"<!-- picture(.*?)-->", re.DOTALL)
 
@@ -47,7 +48,13 @@ def main() -> None:
                 f"a page says what its picture shows; {folder}/README.md does not: add "
                 "<!-- picture {} --> above the picture"
             )
-        draw(folder, yaml.safe_load(spec[1]) or {}, folder / "differences.png")
+        content = yaml.safe_load(spec[1]) or {}
+        if unknown := content.keys() - KEYS:
+            parser.error(
+                f"a picture has the keys {', '.join(KEYS)}; {folder}/README.md gives "
+                f"{', '.join(sorted(unknown))}: correct or remove it"
+            )
+        draw(folder, content, folder / "differences.png")
 
 
 def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:

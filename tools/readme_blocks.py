@@ -101,6 +101,8 @@ def filled(text: str, folder: Path) -> str:
 
 def table(content: dict[str, dict[str, str | list[str]]], folder: Path) -> str:
     """A Markdown table."""
+    if set(content) != {"columns", "rows"}:
+        raise ValueError(f"a table has columns and rows, it has {', '.join(content)}")
     columns, rows = content["columns"], content["rows"]
     lines = [["", *columns], ["---"] * (1 + len(columns))]
     for title, row in rows.items():
@@ -128,6 +130,8 @@ def cell(of_row: str, of_column: str, folder: Path) -> str:
         name = names[0] if names else name
         if len(names) > 1 or name not in SAYS:
             raise ValueError(f"a block begins with one of {', '.join(SAYS)}")
+        if args.get("step", "0") != "0":
+            raise ValueError("step=0 is the value before training; leave step out for the last")
         if unknown := args.keys() - KEYS:
             raise ValueError(f"no argument {', '.join(sorted(unknown))}")
         texts.append(SAYS[name](args, folder))

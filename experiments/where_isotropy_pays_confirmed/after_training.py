@@ -9,10 +9,11 @@ at any size, and none has half of what the same layer gains in place while train
 """
 
 import argparse
-import csv
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pandas as pd
 
 from isotrain.runs.files import read_result
 
@@ -54,11 +55,8 @@ def main(runs: Path, out: Path) -> None:
     evaluated = [file.parent for file in out.glob("stsb/*/result.json")]
     rows = [scores(folder, folder) for folder in folders]
     rows += [scores(f, Path(read_result(f)["init_from"]["path"])) for f in evaluated]
-    rows.sort(key=lambda row: (row["task"], row["method"], row["seed"]))
-    with (out / "after_training.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, rows[0])
-        table.writeheader()
-        table.writerows(rows)
+    table = pd.DataFrame(rows).sort_values(["task", "method", "seed"])
+    table.to_csv(out / "after_training.csv", index=False, float_format="%.6g", lineterminator="\n")
 
 
 if __name__ == "__main__":

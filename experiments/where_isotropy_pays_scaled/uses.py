@@ -26,7 +26,6 @@ clip 1 to 6.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
@@ -34,6 +33,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.stats import skew, spearmanr
 from sentence_transformers import SentenceTransformer
@@ -144,11 +144,8 @@ def main(runs: Path, data: Path, out: Path) -> None:
             folders.append(file.parent)
     with ProcessPoolExecutor(2) as pool:
         rows = list(pool.map(partial(measure, data=data, out=out), folders))
-    rows.sort(key=lambda row: (row["task"], row["method"], row["seed"]))
-    with (out / "uses.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, rows[0])
-        table.writeheader()
-        table.writerows(rows)
+    table = pd.DataFrame(rows).sort_values(["task", "method", "seed"])
+    table.to_csv(out / "uses.csv", index=False, float_format="%.6g", lineterminator="\n")
 
 
 if __name__ == "__main__":
