@@ -3,9 +3,9 @@
     python benchmarks/bench_collect.py
     python benchmarks/bench_collect.py --runs 200
 
-The runs are written, not trained: two tasks × five arms × seeds, each with a `result.json` of about
-100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for the
-curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds` calls of
+The runs are written, not trained: two tasks × five methods × seeds, each with a `result.json` of
+about 100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for
+the curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds`
 `isotrain collect` and `isotrain report`, with the interpreter's start in it, and how long
 reading and parsing alone take.
 """
@@ -29,7 +29,7 @@ from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import plan_jobs
 
-ARMS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
+METHODS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
 DATA = "demo-v1-seed0"
 N_DEV, N_EVALUATIONS = 638, 6
@@ -46,7 +46,7 @@ def main() -> None:
         file.write_text(
             "overrides: [encoder=tiny, source=demo]\n"
             "tasks: {wic: [task=wic], rte: [task=rte]}\n"
-            f"arms: {{{', '.join(f'{arm}: [isotropy={arm}]' for arm in ARMS)}}}\n"
+            f"methods: {{{', '.join(f'{method}: [isotropy={method}]' for method in METHODS)}}}\n"
             f"baseline: none\nseeds: {list(range(given.runs // 10))}\n"
         )
         jobs: list[Job] = []
@@ -73,7 +73,7 @@ def main() -> None:
 
 def write_run(job: Job) -> None:
     """A finished run as it stands on disk, drawn by its seed."""
-    generator = np.random.default_rng([job.seed, hash_of(job.task), hash_of(job.arm)])
+    generator = np.random.default_rng([job.seed, hash_of(job.task), hash_of(job.method)])
     places = [
         f"layer_{layer:02d}/{view}" for layer in range(13) for view in ("cls", "tokens", "mean")
     ] + ["pooled/before", "pooled/after"]
@@ -89,7 +89,7 @@ def write_run(job: Job) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (job.folder / "metrics.jsonl").write_text(text, encoding="utf-8")
     content = {
-        **{"status": "finished", "arm": job.arm, "seed": job.seed, "config": plain(job.cfg)},
+        **{"status": "finished", "method": job.method, "seed": job.seed, "config": plain(job.cfg)},
         **{"monitor": "val/accuracy", "n_rows": {"dev": N_DEV, "test": 0}, "data": DATA},
         **{"headline": METRICS[:2], "environment": {"git": "0a1b2c3d4e5f"}},
         **{"scores": {"val/accuracy": accuracy, "val/loss": 0.7, **isotropy, **counts}},

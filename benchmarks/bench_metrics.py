@@ -36,10 +36,10 @@ def cloud(n: int, d: int) -> torch.Tensor:
     return torch.randn(n, d, generator=generator) * torch.linspace(0.3, 1.0, d) + 0.2
 
 
-def line(what: str, times: Times, base: str, arm: str, wanted: str) -> None:
-    """How many times faster `arm` is than `base`, in the median of rounds."""
-    both = (f"{ms(times, name):,.1f}" for name in (base, arm))
-    row(what, *both, ratio(times, base, arm), wanted)
+def line(what: str, times: Times, base: str, method: str, wanted: str) -> None:
+    """How many times faster `method` is than `base`, in the median of rounds."""
+    both = (f"{ms(times, name):,.1f}" for name in (base, method))
+    row(what, *both, ratio(times, base, method), wanted)
 
 
 def two_eigenproblems_and_a_covariance(x: torch.Tensor) -> None:
@@ -87,12 +87,12 @@ def tables(arguments: argparse.Namespace) -> None:
     head(*columns)
     for rows, wanted in ((4096, "≥ 2.5"), (32, "≥ 20")):
         x = cloud(rows, 768)
-        arms = {
+        methods = {
             "package": lambda x=x: IsoScore(x.numpy()),
             "double": lambda x=x: isoscore(x),
             "mixed": lambda x=x: isoscore(x, precision="mixed"),
         }
-        seconds = interleaved(n, arms)
+        seconds = interleaved(n, methods)
         name = f"isoscore [{rows}, 768] float32, against IsoScore 2.0.1"
         line(name, seconds, "package", "double", wanted)
         if rows >= 768:
@@ -100,22 +100,22 @@ def tables(arguments: argparse.Namespace) -> None:
 
     x = cloud(4096, 768)
     x64 = x.double().numpy()
-    arms = {
+    methods = {
         "notebook": lambda: notebook_partition(x64),
         "double": lambda: partition(x),
         "mixed": lambda: partition(x, precision="mixed"),
     }
-    seconds = interleaved(n, arms)
+    seconds = interleaved(n, methods)
     name = "partition [4096, 768], against the notebook's form in float64"
     line(name, seconds, "notebook", "double", "≥ 1.8")
     line(f"{name}, precision=mixed", seconds, "notebook", "mixed", "≥ 3")
 
-    arms = {
+    methods = {
         "parts": lambda: two_eigenproblems_and_a_covariance(x),
         "suite": lambda: suite(x, OF_MOMENTS),
         "single": lambda: [find(name)(x) for name in OF_MOMENTS],
     }
-    seconds = interleaved(n, arms)
+    seconds = interleaved(n, methods)
     name = f"{len(OF_MOMENTS)} moment metrics [4096, 768], against 2 eigenproblems + covariance"
     line(f"{name}: suite", seconds, "parts", "suite", "≥ 0.77 (cost ≤ 1.3)")
     line(f"{name}: one by one", seconds, "parts", "single", "–")
@@ -124,20 +124,20 @@ def tables(arguments: argparse.Namespace) -> None:
     head("rows of 768", "moment suite, ms", "per 1,000 rows", "mean_cosine, ms")
     for rows in (12_500, 25_000, 50_000, 100_000):
         x = cloud(rows, 768)
-        arms = {"suite": lambda x=x: suite(x, OF_MOMENTS), "cosine": lambda x=x: mean_cosine(x)}
-        took = interleaved(5, arms)
+        methods = {"suite": lambda x=x: suite(x, OF_MOMENTS), "cosine": lambda x=x: mean_cosine(x)}
+        took = interleaved(5, methods)
         whole, cosine = ms(took, "suite"), ms(took, "cosine")
         row(f"{rows:,}", f"{whole:,.0f}", f"{1e3 * whole / rows:.2f}", f"{cosine:.0f}")
 
     x = cloud(20_000, 384)
     points = x.double().numpy()
 
-    arms = {
+    methods = {
         "theirs": lambda: MLE().fit(points, n_neighbors=100),
         "ours": lambda: lid(x, max_queries=4000),
         "whole": lambda: lid(x),
     }
-    seconds = interleaved(max(5, n // 2), arms)
+    seconds = interleaved(max(5, n // 2), methods)
     print()
     head(*columns)
     name = "lid [20000, 384], against scikit-dimension with every row"

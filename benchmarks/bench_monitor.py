@@ -49,10 +49,10 @@ def epoch(folder: Path, rounds: int) -> None:
     for task in ("rte", "wic"):
         plain = built(task, folder, "metric=[]", "+trainer.limit_val_batches=0")
         train = seconds_of(lambda run=plain: run.trainer.fit(run.module, datamodule=run.data))
-        arms = {"default": (), " ".join(LIGHT): LIGHT, "off": ("metric=[]",)}
+        methods = {"default": (), " ".join(LIGHT): LIGHT, "off": ("metric=[]",)}
         times = interleaved(
             rounds,
-            {name: partial(validate, built(task, folder, *own)) for name, own in arms.items()},
+            {name: partial(validate, built(task, folder, *own)) for name, own in methods.items()},
         )
         off = times.pop("off")
         print(f"{task}: epoch {train:.1f} s of training, validation {median(off):.2f} s")
@@ -67,12 +67,12 @@ def epoch(folder: Path, rounds: int) -> None:
 
 def many_rows(folder: Path, rounds: int) -> None:
     """Part b."""
-    arms = {}
+    methods = {}
     for name, metrics in (("on", HEADLINE), ("off", "metric=[]")):
         run = built("wic", folder, metrics, "monitor.max_rows=4096", "monitor.map_rows=0")
         run.data.examples["dev"] = run.data.examples["train"][:4096]
-        arms[name] = partial(validate, run)
-    times = interleaved(rounds, arms)
+        methods[name] = partial(validate, run)
+    times = interleaved(rounds, methods)
     print(
         "validation of 4,096 rows, every layer and view, headline metrics: "
         f"{median(times['off']):.1f} s without; on over off: {ratio(times, 'on', 'off')}"

@@ -148,8 +148,8 @@ def main() -> None:
         steps[name].append(of_steps)
         return whole
 
-    arms = {name: partial(measured, name) for name in contenders}
-    times = interleaved(given.rounds, arms, seconds=lambda arm: arm())  # type: ignore[arg-type, return-value]
+    methods = {name: partial(measured, name) for name in contenders}
+    times = interleaved(given.rounds, methods, seconds=lambda method: method())  # type: ignore[arg-type, return-value]
     setting(f"WiC, {given.rows} rows, {EPOCHS} epochs, processes of 2 threads", given.rounds)
     head("contender", "whole run, s", "training steps, s", "run / steps", "run / isotrain's run")
     for name, whole in times.items():

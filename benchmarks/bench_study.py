@@ -24,7 +24,7 @@ STUDY = """
 overrides: [encoder=tiny, source=demo, trainer.accelerator=cpu, trainer.max_steps=4,
             data.n_train=64, report=false]
 tasks: {rte: [task=rte]}
-arms: {none: [isotropy=none], mean: [isotropy=mean]}
+methods: {none: [isotropy=none], mean: [isotropy=mean]}
 baseline: none
 seeds: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 """

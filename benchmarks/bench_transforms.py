@@ -100,11 +100,11 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     )
     head("what", "scikit-learn, ms", "isotrain, ms", "times faster (quartiles)", "wanted")
     same_clusters = partial(loop, array, assignment)
-    arms = {
+    methods = {
         "k-means, fit and apply": (lambda: ours(**seeded()), theirs_whole),
         "fit and apply, clusters given": (lambda: ours(**given), same_clusters),
     }
-    for what, (mine, theirs) in arms.items():
+    for what, (mine, theirs) in methods.items():
         solvers = {name: partial(theirs, name) for name in ("full", "auto")}
         seconds = interleaved(rounds, {"ours": mine, **solvers})
         line(f"{what}; svd_solver=full", seconds, "full", "ours", "≥ 6")
@@ -183,7 +183,7 @@ def part_c(rounds: int, batches: int = 32) -> None:
         for name, model in models.items()
     }
     times = interleaved(rounds, steps)
-    print(f"\nRTE, MiniLM, batch 32, site=[pooled] but for the last, {rounds} steps an arm\n")
+    print(f"\nRTE, MiniLM, batch 32, site=[pooled] but for the last, {rounds} steps a method\n")
     head(
         "isotropy layer", "step, ms (median)", "over the same without (median of ratios, quartiles)"
     )

@@ -8,7 +8,7 @@ from isotrain.console import install, say, score_text
 from isotrain.pages.summary import FILES, print_layers
 from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
-ARMS = ("none", "frozen_zca")
+METHODS = ("none", "frozen_zca")
 SCORES = ("val/spearman", "test/spearman")
 FIXED = ("experiment", "task", "source", "isotropy", "trainer.devices")
 
@@ -21,12 +21,12 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
         if key in FIXED or key.startswith("isotropy."):
             like = "source=demo encoder=minilm" if key == "task" else "experiment=demo"
             if key.startswith("isotropy."):
-                like += f" isotropy={ARMS[1]}"
+                like += f" isotropy={METHODS[1]}"
             mistakes.append(f"{key} is fixed in the demo; use: isotrain train {like} {text}")
     if mistakes:
         return mistakes
-    for arm in ARMS:
-        cfg, found = check_command(_overrides(overrides, arm))
+    for method in METHODS:
+        cfg, found = check_command(_overrides(overrides, method))
         if cfg is not None and not found and not _is_replaceable(overrides):
             found += file_mistakes(cfg)
         mistakes += found
@@ -34,7 +34,7 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
 
 
 def demo(overrides: Sequence[str]) -> None:
-    """Run both arms, then print scores, the isotropy of every layer, and where the pages are.
+    """Run both methods, then print scores, the isotropy of every layer, and where the pages are.
 
     Without MiniLM the random encoder `tiny` takes its place, unless `overrides` choose one.
 
@@ -48,37 +48,37 @@ def demo(overrides: Sequence[str]) -> None:
     from isotrain.runs.record import CannotRunError
 
     fallback: list[str] = []
-    of_first = compose_run(_overrides(overrides, ARMS[0]))
+    of_first = compose_run(_overrides(overrides, METHODS[0]))
     if _is_replaceable(overrides) and encoder_mistakes(of_first):
         fallback = _without_minilm()
     scores, rows, folders = {}, {}, {}
 
-    def run_arm(arm: str) -> None:
-        used = _overrides(overrides, arm, fallback)
+    def run_method(method: str) -> None:
+        used = _overrides(overrides, method, fallback)
         cfg = compose_run(used)
-        scores[arm] = run(cfg, arm, used, show=show_run)
-        folders[arm] = folder_of(cfg, arm)
-        rows[arm] = read_records(folders[arm] / "metrics.jsonl")
+        scores[method] = run(cfg, method, used, show=show_run)
+        folders[method] = folder_of(cfg, method)
+        rows[method] = read_records(folders[method] / "metrics.jsonl")
 
-    for arm in ARMS:
+    for method in METHODS:
         try:
-            run_arm(arm)
+            run_method(method)
         except CannotRunError as error:
             unavailable = isinstance(error.__cause__, EncoderUnavailableError)
             if not (unavailable and _is_replaceable(overrides)):
                 raise
             fallback = _without_minilm()
-            run_arm(arm)
-    baseline = read_result(folders[ARMS[0]])
+            run_method(method)
+    baseline = read_result(folders[METHODS[0]])
     print_layers(rows, baseline)
     say(
         f"STS-B (generated, {baseline['n_rows']['train']:,} training pairs), one seed per method: "
         "a demonstration, not a comparison of methods."
     )
-    for arm in ARMS:
-        found = [f"{k} {score_text(scores[arm][k])}" for k in SCORES if k in scores[arm]]
-        drawn = next(file for name in FILES if (file := folders[arm] / name).is_file())
-        say(f"isotropy={arm}: {', '.join(found)}; page: {drawn}")
+    for method in METHODS:
+        found = [f"{k} {score_text(scores[method][k])}" for k in SCORES if k in scores[method]]
+        drawn = next(file for name in FILES if (file := folders[method] / name).is_file())
+        say(f"isotropy={method}: {', '.join(found)}; page: {drawn}")
 
 
 def _without_minilm() -> list[str]:
@@ -91,9 +91,9 @@ def _without_minilm() -> list[str]:
     return ["encoder=tiny", "encoder.n_blocks=2", "optimizer.lr=1e-3"]
 
 
-def _overrides(given: Sequence[str], arm: str, fallback: Sequence[str] = ()) -> list[str]:
+def _overrides(given: Sequence[str], method: str, fallback: Sequence[str] = ()) -> list[str]:
     """Overrides of a method: the user's win over the demo's, the method's over both."""
-    return ["experiment=demo", *fallback, *given, f"isotropy={arm}"]
+    return ["experiment=demo", *fallback, *given, f"isotropy={method}"]
 
 
 def _is_replaceable(overrides: Sequence[str]) -> bool:

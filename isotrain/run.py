@@ -38,7 +38,7 @@ Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder 
 
 def run(
     cfg: DictConfig,
-    arm: str,
+    method: str,
     overrides: Sequence[str] = (),
     search: str = "",
     data: str = "",
@@ -46,13 +46,13 @@ def run(
 ) -> dict[str, float]:
     """Train a run, or read it if finished; its final scores, such as `val/accuracy`.
 
-    The run folder, `folder_of(cfg, arm)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
+    The run folder, `folder_of(cfg, method)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
     `predictions/`, `result.json` and `last.ckpt`. An interrupted run resumes from
     `resume.ckpt`. Only rank 0 writes and returns scores.
 
     Args:
         cfg: the configuration.
-        arm: first part of the folder's name.
+        method: first part of the folder's name.
         overrides: the overrides behind `cfg`, for the record.
         search: name of the search if the run is a trial, for the record.
         data: planned data revision, if any.
@@ -80,7 +80,7 @@ def run(
                 f"the run was planned on {data}, and there is {current} now; give the command of "
                 "its study, search or sweep again, which plans it anew"
             )
-        folder = RunFolder(cfg, arm, current, overrides, search, process_rank() == 0)
+        folder = RunFolder(cfg, method, current, overrides, search, process_rank() == 0)
         if folder.is_finished():
             return _stored(folder, show)
         quiet()
@@ -129,10 +129,10 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return cfg
 
 
-def folder_of(cfg: DictConfig, arm: str) -> Path:
+def folder_of(cfg: DictConfig, method: str) -> Path:
     """The folder of a run, named by its content and current data revision."""
     cfg = with_threads(cfg)
-    return run_folder(cfg, arm, revision(cfg))
+    return run_folder(cfg, method, revision(cfg))
 
 
 def _stored(folder: RunFolder, show: Show) -> dict[str, float]:

@@ -38,14 +38,14 @@ def stopped(cfg, monkeypatch, method, at, reaction=terminate):
     with monkeypatch.context() as patch:
         patch.setattr(FineTuning, method, counted)
         with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "arm")
-    return folder_of(cfg, "arm")
+            run(cfg, "method")
+    return folder_of(cfg, "method")
 
 
 def finished(cfg, **options):
     """Scores, records without times, and final weights of a run."""
-    scores = run(cfg, "arm", **options)
-    folder = folder_of(cfg, "arm")
+    scores = run(cfg, "method", **options)
+    folder = folder_of(cfg, "method")
     rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 

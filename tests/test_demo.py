@@ -1,4 +1,4 @@
-"""`isotrain demo`: both arms, the fallback where MiniLM cannot be had, and its mistakes."""
+"""`isotrain demo`: both methods, the fallback where MiniLM cannot be had, and its mistakes."""
 
 from pathlib import Path
 
@@ -32,10 +32,10 @@ def test_without_the_extra_and_a_hub_the_demo_uses_tiny_and_says_so(monkeypatch,
     assert torch.get_num_threads() == threads
     printed = capsys.readouterr().out
     assert printed.count("using encoder=tiny") == 1
-    for arm in ("none", "frozen_zca"):
-        assert f"isotropy={arm}: val/spearman" in printed
-        (folder,) = tmp_path.glob(f"stsb/{arm}-*")
-        (line,) = (line for line in printed.splitlines() if line.startswith(f"isotropy={arm}:"))
+    for method in ("none", "frozen_zca"):
+        assert f"isotropy={method}: val/spearman" in printed
+        (folder,) = tmp_path.glob(f"stsb/{method}-*")
+        (line,) = (line for line in printed.splitlines() if line.startswith(f"isotropy={method}:"))
         curves = Path(line.partition("; page: ")[2])
         assert curves.parent == folder
         assert curves.suffix in (".html",)
@@ -64,7 +64,7 @@ def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
     assert told.out == ""
     assert told.err.startswith("isotrain: this cannot run\n  ")
     for said in ("no key sede; did you mean seed?", "at least 1", "layer_0", "pooling=spanz does"):
-        assert told.err.count(said) == 1, "once, not once for each arm"
+        assert told.err.count(said) == 1, "once, not once for each method"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def experiment(tmp_path_factory, data_dir):
         "overrides: [encoder=tiny, encoder.width=16, task=stsb, task.form=bi, pooling=mean, "
         "data.batch_size=8, report=false, trainer.accelerator=cpu, checkpoint.final=false, "
         "trainer.max_steps={}]\ntasks: {{few: [data.n_train=32], all: []}}\n"
-        "arms: {{none: [isotropy=none], mean: [isotropy=frozen_mean]}}\n"
+        "methods: {{none: [isotropy=none], mean: [isotropy=frozen_mean]}}\n"
         "baseline: none\nseeds: [4]\n"
     )
     overrides = ["source=local", f"source.root={data}", f"output_dir={place / 'runs'}"]
@@ -157,7 +157,7 @@ def experiment(tmp_path_factory, data_dir):
         (place / name).mkdir()
         (place / name / "study.yaml").write_text(study.format(steps))
         for job in plan_jobs(load_study(str(place / name / "study.yaml")), overrides):
-            run(compose_run(job.overrides), job.arm, job.overrides)
+            run(compose_run(job.overrides), job.method, job.overrides)
     return place, overrides
 
 
@@ -203,7 +203,7 @@ def test_a_row_has_the_scores_of_its_run_before_and_after(experiment, monkeypatc
         own = {
             r["config"]["trainer"]["max_steps"]: r
             for r in records
-            if r["arm"] == row["method"]
+            if r["method"] == row["method"]
             and (r["config"]["data"]["n_train"] == 32) == (row["task"] == "few")
         }
         assert row["steps"] == 3

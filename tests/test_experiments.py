@@ -62,7 +62,7 @@ def test_a_study_plans_for_a_small_encoder_and_local_data(name, data_dir):
     whole = study_of(name)
     study = replace(whole, seeds=whole.seeds[:1])
     jobs = plan_jobs(study, ["encoder=minilm", "source=local", f"source.root={data_dir}"])
-    assert len(jobs) == len(study.tasks) * len(study.arms)
+    assert len(jobs) == len(study.tasks) * len(study.methods)
     assert len({job.id for job in jobs}) == len(jobs)
 
 
@@ -72,9 +72,9 @@ def test_a_study_opens_with_its_question_command_and_prediction(name):
     for part in ("Question:", "Device:", "Expected:", "isotrain run experiments/{}/study.yaml"):
         assert part.format(name) in opening(name)
     study = study_of(name)
-    assert len(study.arms) >= 2
+    assert len(study.methods) >= 2
     assert re.search(rf"\b{study.n_runs} runs", opening(name))
-    layers = [key for key in study.arms[study.baseline] if key.startswith("isotropy")]
+    layers = [key for key in study.methods[study.baseline] if key.startswith("isotropy")]
     assert layers in ([], ["isotropy=none"])
 
 
@@ -82,7 +82,7 @@ def test_a_study_opens_with_its_question_command_and_prediction(name):
 def test_what_a_study_compares_can_be_shown_or_it_says_that_it_explores(name):
     """At Holm's first step: by the smallest p value of n flips, or below 8 by what t asks for."""
     study = study_of(name)
-    n, m = len(study.seeds), len(study.arms) - 1
+    n, m = len(study.seeds), len(study.methods) - 1
     in_sd = t.ppf(1 - 0.025 / m, n - 1) / n**0.5  # the least significant mean difference
     can_show = 2 ** (1 - n) * m <= 0.05 if n >= 8 else in_sd < 5
     assert can_show or "Exploratory" in opening(name)
@@ -102,7 +102,7 @@ def test_small_sets_have_epochs_for_all_steps():
 @pytest.mark.parametrize("name", WITH_RESULTS)
 def test_results_have_each_run_of_the_study_once(name):
     study, table = study_of(name), results(name)
-    planned = {(t, a, s) for t in study.tasks for a in study.arms for s in study.seeds}
+    planned = {(t, a, s) for t in study.tasks for a in study.methods for s in study.seeds}
     found = list(table[["task", "method", "seed"]].itertuples(index=False, name=None))
     assert len(found) == len(set(found))
     assert set(found) == planned

@@ -93,7 +93,7 @@ def test_result(finished):
     _, scores, folder = finished
     result = json.loads((folder / "result.json").read_text())
     assert set(result) == {
-        *("status", "arm", "seed", "search", "config", "overrides", "environment", "data"),
+        *("status", "method", "seed", "search", "config", "overrides", "environment", "data"),
         *("n_parameters", "phases", "n_rows", "lost_input", "data_changes", "limited_evaluation"),
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
@@ -301,10 +301,10 @@ def _printed(capsys):
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(of_rte, monkeypatch):
     base = ("trainer.max_steps=1", "metric=[]")
-    run(of_rte(*base), "arm")
+    run(of_rte(*base), "method")
     cfg = of_rte(*base, "rerun=true")
     stopped(cfg, monkeypatch, "validation_step", 1, fail)
-    folder = folder_of(cfg, "arm")
+    folder = folder_of(cfg, "method")
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     assert {path.name for path in folder.iterdir()} == {"config.yaml", "result.json", ".lock"}
 

@@ -13,7 +13,7 @@ HOMES = {"isotrain": "isotrain", "conf": "isotrain/conf"}  # in the checkout, an
 STUDY = """
 overrides: [encoder=tiny, encoder.width=16, source=demo, threads=1, trainer.max_steps=2]
 tasks: {wic: [task=wic]}
-arms: {none: [isotropy=none], clip: [isotropy=clip]}
+methods: {none: [isotropy=none], clip: [isotropy=clip]}
 baseline: none
 seeds: [0]
 """
@@ -62,7 +62,7 @@ def test_its_commands_run_in_any_folder(unpacked, tmp_path):
         if arguments[0] == "-c":
             assert Path(done.stdout.strip()).is_relative_to(unpacked)
     results = [json.loads(f.read_text()) for f in tmp_path.glob("runs/wic/*/result.json")]
-    assert sorted(result["arm"] for result in results) == ["clip", "none"]
+    assert sorted(result["method"] for result in results) == ["clip", "none"]
     assert all(result["status"] == "finished" for result in results)
     assert (tmp_path / "runs/studies/mine/study.html").is_file()
     assert len(list(tmp_path.glob("runs/analysis/contextuality/*/analysis.html"))) == 1

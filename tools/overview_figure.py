@@ -59,7 +59,7 @@ def main() -> None:
             axis.axhline(heights[-1] - 0.5, color="white", linewidth=2)
         else:
             axis.text(np.mean(steps), len(names), "no layer", ha="center", va="center", size=FONT)
-        axis.set_title(f"isotropy={result['arm']}", size=FONT)
+        axis.set_title(f"isotropy={result['method']}", size=FONT)
         score = np.array(series(rows[column], result["monitor"]))
         below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=4)
         below.axhline(untrained, color="0.5", linewidth=1, linestyle=":")

@@ -109,7 +109,7 @@ def results(
         result = read_result(run.folder)
         row = {
             "task": run.task,
-            "method": run.arm,
+            "method": run.method,
             "seed": run.seed,
             "steps": result["steps"],
             "commit": run.code,
@@ -139,12 +139,12 @@ def finished(
             f"these overrides are not below {target.folder.parents[1]}, the first is {gaps[0]}; "
             "run them, give the overrides that they had, or --partial for the others"
         )
-    return {(job.task, job.arm, job.seed): job for job in target.jobs}, runs
+    return {(job.task, job.method, job.seed): job for job in target.jobs}, runs
 
 
 def key(run: Run) -> tuple[str, str, int]:
     """Task, method and seed of a run."""
-    return run.task, run.arm, run.seed
+    return run.task, run.method, run.seed
 
 
 def start_of(job: Job) -> str:

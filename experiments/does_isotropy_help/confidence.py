@@ -57,7 +57,7 @@ def find_runs(folder: Path) -> dict[str, dict[int, Path]]:
     runs: dict[str, dict[int, Path]] = {name: {} for name in METHODS}
     for file in sorted(folder.glob("wic/*/result.json")):
         result = read_result(file.parent)
-        name, seed = result["arm"], result["seed"]
+        name, seed = result["method"], result["seed"]
         if seed in runs.get(name, {}):
             both = f"{runs[name][seed].name} and {file.parent.name}"
             sys.exit(

@@ -39,7 +39,7 @@ def scores(folder: Path, trained: Path) -> dict[str, object]:
     is_short = config["trainer"]["max_steps"] == 60
     return {
         "task": f"pairs_{config['data']['n_train'] or 'all'}{'_60_steps' if is_short else ''}",
-        "method": found["arm"],
+        "method": found["method"],
         "seed": found["seed"],
         **{name: found["scores"][name] for name in ("val/spearman", "test/spearman")},
     }

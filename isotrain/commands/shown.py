@@ -52,7 +52,7 @@ def look(given: Given, study: Any, n_jobs: int | None) -> Status:
     if given.kind == "run":
         return _look_at_run(given.folder)
     what = f"{given.kind} {given.folder.name}"
-    headings = ("task", "arm") if given.kind == "study" else ()
+    headings = ("task", "method") if given.kind == "study" else ()
     jobs = locate(given.jobs, archive := Archive(given.folder))
     return status_of(what, headings, jobs, given.folder, n_jobs, archive.damaged)
 
@@ -141,8 +141,8 @@ def preview(kind: str, named: Named) -> int:
 
 
 def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ()) -> list[str]:
-    """What a study would run: runs, shared overrides, and those of each task and arm."""
-    parts = (("task", study.tasks), ("arm", study.arms), ("seed", study.seeds))
+    """What a study would run: runs, shared overrides, and those of each task and method."""
+    parts = (("task", study.tasks), ("method", study.methods), ("seed", study.seeds))
     counts = [counted(len(own), name) for name, own in parts]
     lines = [
         f"study {study.name}: {' × '.join(counts)} = {counted(study.n_runs, 'run')}"
@@ -150,8 +150,10 @@ def study_lines(study: Study, question: str = "", overrides: Sequence[str] = ())
         f"every run: {_one_line(in_force((*SHARED, *study.overrides, *overrides)))}",
         *(f"task {task}: {_one_line(own)}" for task, own in study.tasks.items()),
     ]
-    for arm, own in study.arms.items():
-        lines.append(f"arm {arm}: {_one_line(own)}" + "; the baseline" * (arm == study.baseline))
+    for method, own in study.methods.items():
+        lines.append(
+            f"method {method}: {_one_line(own)}" + "; the baseline" * (method == study.baseline)
+        )
     lines.append(f"seeds: {listed(study.seeds)}")
     if study.margin is not None:
         lines.append(f"margin: {study.margin:g}")

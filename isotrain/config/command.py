@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import missing_keys, mistakes_in
-from isotrain.config.compose import RunJob, arm_mistakes, conf_folder, without_hydra, written
+from isotrain.config.compose import RunJob, conf_folder, method_mistakes, without_hydra, written
 from isotrain.config.foreign import ForeignSource, file_mistakes
 from isotrain.config.rules import twice
 from isotrain.config.schema import RUN, Schema
@@ -129,10 +129,10 @@ def check_jobs(
                 problem = f"{type(error).__name__}: {_first_line(error)}"
                 mistakes.append(f"this configuration cannot be read: {problem}")
         extra = [str(name) for name in cfg.get("objective") or ()]
-        arm = "-".join([layer] * (layer != "none" or not extra) + extra)
-        mistakes += arm_mistakes(arm)
+        method = "-".join([layer] * (layer != "none" or not extra) + extra)
+        mistakes += method_mistakes(method)
         given = [f"--config-dir={own}"] if own else []
-        jobs.append(RunJob(cfg, arm, given + [str(one.input_line) for one in job]))
+        jobs.append(RunJob(cfg, method, given + [str(one.input_line) for one in job]))
     return jobs, list(dict.fromkeys(mistakes))
 
 

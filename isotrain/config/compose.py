@@ -18,7 +18,7 @@ from isotrain.runs.shapes import DamagedError, misfit
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
-JOB = {"arm": str, "config": dict, "overrides": [str], "search": str, "planned_data": str}
+JOB = {"method": str, "config": dict, "overrides": [str], "search": str, "planned_data": str}
 
 
 def conf_folder() -> str:
@@ -95,20 +95,20 @@ class RunId(NamedTuple):
     """Identity of a run, from a plan or from its record."""
 
     task: str  # module of the task: `wic` of `isotrain.tasks.wic.WiC`
-    arm: str
+    method: str
     content: str  # hash of the keys without locations
     reads: str  # hash of the keys that decide which files are read, locations among them
 
     def folder(self, data: str) -> Path:
-        """`<task>/<arm>-<hash>` of the run that reads this revision of the data."""
-        return Path(self.task) / f"{self.arm}-{_hash([self.content, data])[:10]}"
+        """`<task>/<method>-<hash>` of the run that reads this revision of the data."""
+        return Path(self.task) / f"{self.method}-{_hash([self.content, data])[:10]}"
 
 
-def run_id(config: Mapping[str, Any], arm: str) -> RunId:
+def run_id(config: Mapping[str, Any], method: str) -> RunId:
     """The id of a run by its recorded configuration."""
     task = str(config["task"]["_target_"]).split(".")[-2]
     reads = [config.get(key) for key in READS]
-    return RunId(task, arm, _hash(without_locations(config)), _hash(reads))
+    return RunId(task, method, _hash(without_locations(config)), _hash(reads))
 
 
 def content_hash(cfg: DictConfig) -> str:
@@ -116,13 +116,13 @@ def content_hash(cfg: DictConfig) -> str:
     return _hash(without_locations(recorded(cfg)))
 
 
-def run_folder(cfg: DictConfig, arm: str, data: str) -> Path:
-    """`<output_dir>/<task>/<arm>-<hash>`, a hash of configuration and data (`revision`).
+def run_folder(cfg: DictConfig, method: str, data: str) -> Path:
+    """`<output_dir>/<task>/<method>-<hash>`, a hash of configuration and data (`revision`).
 
     `threads` must be a number: results depend on it.
     """
     assert cfg.threads is not None
-    return Path(str(cfg.output_dir)) / run_id(recorded(cfg), arm).folder(data)
+    return Path(str(cfg.output_dir)) / run_id(recorded(cfg), method).folder(data)
 
 
 def _hash(content: Any) -> str:
@@ -133,7 +133,7 @@ class RunJob(NamedTuple):
     """Arguments of `isotrain.run.run`."""
 
     cfg: DictConfig
-    arm: str
+    method: str
     overrides: Sequence[str] = ()  # of `isotrain train` that give this configuration, if known
     search: str = ""  # that the run is a trial of: it is chosen by its score, and no result
     data: str = ""  # revision of what it reads, as planned: the run refuses another; "" = any
@@ -148,7 +148,7 @@ def job_text(job: RunJob) -> str:
     """A job as one text, with references to the environment kept."""
     keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
     more = {"overrides": list(job.overrides), "search": job.search, "planned_data": job.data}
-    return json.dumps({"arm": job.arm, "config": keys, **more}, indent=2)
+    return json.dumps({"method": job.method, "config": keys, **more}, indent=2)
 
 
 def read_job(path: Path) -> RunJob:
@@ -171,19 +171,19 @@ def parse_job(text: str) -> RunJob:
     job = json.loads(text)
     if reason := misfit(job, JOB):
         raise ValueError(reason)
-    if mistakes := arm_mistakes(arm := job["arm"]):
+    if mistakes := method_mistakes(method := job["method"]):
         raise ValueError(*mistakes)
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(job["config"])))
     assert isinstance(cfg, DictConfig)
     more = (job.get(key) or "" for key in ("search", "planned_data"))
-    return RunJob(cfg, arm, job.get("overrides") or (), *more)
+    return RunJob(cfg, method, job.get("overrides") or (), *more)
 
 
-def arm_mistakes(arm: str) -> list[str]:
+def method_mistakes(method: str) -> list[str]:
     """Why a method name, built from its layer and losses, is not a valid folder name."""
-    if re.fullmatch(r"[\w.+=-]{1,150}", arm) and set(arm) != {"."}:
+    if re.fullmatch(r"[\w.+=-]{1,150}", method) and set(method) != {"."}:
         return []
-    return [f"arm names a folder: 1 to 150 letters, digits and _.+=-, got {arm[:80]!r}"]
+    return [f"method names a folder: 1 to 150 letters, digits and _.+=-, got {method[:80]!r}"]
 
 
 def key_of(override: str) -> str:

@@ -65,7 +65,7 @@ def plan_mistakes(content: Any) -> list[str]:
     parser = OverridesParser.create()
     for key, text, _ in texts(content):
         top, _, below = key.partition(".")
-        if top not in ("overrides", "tasks", "arms"):
+        if top not in ("overrides", "tasks", "methods"):
             found += file_mistakes({(below if top in ("grid", "space") else key).lstrip("+"): text})
             continue
         with suppress(HydraException):  # what cannot be read is rejected where it is composed

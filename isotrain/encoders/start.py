@@ -33,7 +33,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     if not given.exists():
         raise ValueError(
             f"{key}={run} does not exist; give the folder of a finished run, "
-            "runs/<task>/<arm>-<hash>, or its last.ckpt"
+            "runs/<task>/<method>-<hash>, or its last.ckpt"
         )
     folder = given if given.is_dir() else given.parent
     result = trained_run(folder, f"{key}={run}")

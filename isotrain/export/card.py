@@ -151,7 +151,7 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
         tags=["isotrain", "isotropy", part_name(run.config, "isotropy"), task.name],
         library_name=made.name,
         pipeline_tag=made.tag,
-        model_name=f"{task.name}-{run.result.get('arm')}" if results else None,
+        model_name=f"{task.name}-{run.result.get('method')}" if results else None,
         eval_results=results or None,
     )
 
@@ -206,7 +206,7 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     )
     entries = citations(config, rebuilt.network.config.model_type, task.data_sets)
     cited = "\n\n".join(entries) or "% none is known for this encoder and method"
-    return f"""# {task.name} · {result.get("arm")} · seed {result.get("seed")}
+    return f"""# {task.name} · {result.get("method")} · seed {result.get("seed")}
 
 {result.get("encoder")}, fine-tuned on `{task.name}` (form {task.form}) with isotrain{start}:
 {made.what}.

@@ -10,7 +10,7 @@ from isotrain.export.formats import CannotExportError, refusing
 from isotrain.runs.files import trained_run
 from isotrain.training.requirements import check
 
-WANTED = "give the folder of a finished run, runs/<task>/<arm>-<hash>"
+WANTED = "give the folder of a finished run, runs/<task>/<method>-<hash>"
 NEEDED = ("data", "monitor", "scores", "n_rows", "environment")
 
 

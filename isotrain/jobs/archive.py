@@ -20,15 +20,15 @@ class Job(NamedTuple):
     """A planned run: of a study, a sweep, or the trial of a search."""
 
     task: str
-    arm: str
+    method: str
     seed: int
     of_pair: DictConfig  # configuration with any seed, shared and immutable
     id: RunId
-    folder: Path  # `<output_dir>/<task>/<arm>` until its record or data revision is known
+    folder: Path  # `<output_dir>/<task>/<method>` until its record or data revision is known
     overrides: Sequence[str]
     rerun: bool = False
     data: str = ""  # planned data revision
-    label: str = ""  # its name, instead of `<task>-<arm>-seed<k>`
+    label: str = ""  # its name, instead of `<task>-<method>-seed<k>`
     search: str = ""  # that it is a trial of
 
     @property
@@ -39,7 +39,7 @@ class Job(NamedTuple):
     @property
     def name(self) -> str:
         """Its name, for log, job file and messages."""
-        return self.label or f"{self.task}-{self.arm}-seed{self.seed}"
+        return self.label or f"{self.task}-{self.method}-seed{self.seed}"
 
     def on_data(self, data: str) -> Job:
         """The job with its run folder for this revision of the data."""
@@ -47,14 +47,14 @@ class Job(NamedTuple):
 
     def as_run(self) -> RunJob:
         """The job as given to its process."""
-        return RunJob(self.cfg, self.arm, self.overrides, self.search, self.data)
+        return RunJob(self.cfg, self.method, self.overrides, self.search, self.data)
 
 
-def job_of(cfg: DictConfig, arm: str, overrides: Sequence[str], **more: Any) -> Job:
+def job_of(cfg: DictConfig, method: str, overrides: Sequence[str], **more: Any) -> Job:
     """The job of a configuration and its seed."""
-    own = run_id(recorded(cfg), arm)
-    folder = Path(str(cfg.output_dir)) / own.task / arm
-    return Job(own.task, arm, cfg.seed, cfg, own, folder, overrides, **more)
+    own = run_id(recorded(cfg), method)
+    folder = Path(str(cfg.output_dir)) / own.task / method
+    return Job(own.task, method, cfg.seed, cfg, own, folder, overrides, **more)
 
 
 def seeded(cfg: DictConfig, seed: int) -> DictConfig:
@@ -90,7 +90,7 @@ class Archive:
             if isinstance(found, str):
                 self.damaged.append(found)
             elif found is not None:
-                self._records.setdefault((found.id.arm, found.id.content), []).append(found)
+                self._records.setdefault((found.id.method, found.id.content), []).append(found)
 
     def of(self, run: RunId) -> list[Record]:
         """The records of a run: running ones first, then finished ones, then the newest.
@@ -98,7 +98,7 @@ class Archive:
         There are several if its data have changed. If any read its data where the run would read it
         now, the others belong to other runs: runs may differ in that alone.
         """
-        found = self._records.get((run.arm, run.content), [])
+        found = self._records.get((run.method, run.content), [])
         found = [one for one in found if one.id.reads == run.reads] or found
         return sorted(
             found,
@@ -111,9 +111,9 @@ class Archive:
         """All of them."""
         return [one for own in self._records.values() for one in own]
 
-    def state(self, arm: str, content: str) -> str:
+    def state(self, method: str, content: str) -> str:
         """`finished` or `begun` for a run of this method and content; else empty."""
-        found = self._records.get((arm, content), [])
+        found = self._records.get((method, content), [])
         return "finished" if any(one.is_finished for one in found) else "begun" if found else ""
 
 
@@ -148,7 +148,7 @@ def _read(path: Path, written_ns: int) -> Record | str | None:
     if not result or "analysis" in result:
         return None
     try:
-        own = run_id(result["config"], result["arm"])
+        own = run_id(result["config"], result["method"])
     except DamagedError as error:
         return str(error)
     when = str(result.get("finished_at", "")), written_ns

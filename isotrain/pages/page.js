@@ -8,7 +8,7 @@ document.addEventListener("click", (event) => {
 });
 unfold(location.hash.slice(1));
 
-// One layer, or one arm, stands out in every panel; controls of the same kind go together.
+// One layer, or one method, stands out in every panel; controls of the same kind go together.
 for (const control of document.querySelectorAll("[data-highlights]")) {
   const kind = control.dataset.highlights;
   control.addEventListener("input", () => {

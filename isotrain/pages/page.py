@@ -98,7 +98,7 @@ def inline(svg: str, name: str, description: str) -> Markup:
     """Convert an SVG document for inlining in a page that may have many.
 
     Ids are prefixed with `name`, so that they are unique; size and font adapt to the page. Lines
-    with the gid `layer-3` become `<g class="layer" data-layer="3">`, likewise those of `arm-3`.
+    with the gid `layer-3` become `<g class="layer" data-layer="3">`, likewise those of `method-3`.
     Coordinates are rounded to a tenth of a point.
 
     >>> print(inline('<?xml?><svg height="9pt"><g id="layer-3"/></svg>', "a", "<b>"))
@@ -106,7 +106,7 @@ def inline(svg: str, name: str, description: str) -> Markup:
     """
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'id="(layer|arm)-(\d+)"', r'class="\1" data-\1="\2"', svg)
+    svg = re.sub(r'id="(layer|method)-(\d+)"', r'class="\1" data-\1="\2"', svg)
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # nothing references a group
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r' font-family: [^;"]*;?| transform="rotate\(-0 [^"]*"', "", svg)

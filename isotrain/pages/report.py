@@ -86,7 +86,7 @@ def write_report(folder: Path) -> Path:
         has_isotropy=bool(curves),
     )
     if shown:
-        name = str(result.get("arm", folder.name))
+        name = str(result.get("method", folder.name))
         drawn.save(overview(rows, name, str(result.get("monitor")), shown), "overview")
     if shown and (top := last_layer(curves, shown[0])):
         drawn.save(heatmap(rows, top.metric, top.view), "heatmap")
@@ -107,7 +107,7 @@ def write_report(folder: Path) -> Path:
         Section("Repeat this run", repeat(folder, result), "repeat"),
     ]
     text = page(
-        f"{_task(result)} · {result.get('arm', folder.name)} · seed {result.get('seed')}",
+        f"{_task(result)} · {result.get('method', folder.name)} · seed {result.get('seed')}",
         _facts(folder, result),
         lead,
         [section._replace(is_folded=True) for section in sections],

@@ -125,7 +125,7 @@ def faults(result: Result) -> list[str]:
     if (lost := result.n_planned - len(runs)) > 0:
         found.append(f"{lost} of {result.n_planned} runs have no result.")
     if bad := [run for run in runs if run.degenerate]:
-        methods = _listed(list(dict.fromkeys(run.arm for run in bad)))
+        methods = _listed(list(dict.fromkeys(run.method for run in bad)))
         found.append(
             f"{len(bad)} of {counted(len(runs), 'run')} have collapsed predictions "
             f"(methods: {methods}). They count in all numbers unless said otherwise, and nothing "

@@ -38,7 +38,7 @@ class Look(NamedTuple):
     """Plot style of one method."""
 
     name: str
-    number: int  # of the method, as in `arm-3`
+    number: int  # of the method, as in `method-3`
     colour: str
     marker: str
     line: str
@@ -46,7 +46,7 @@ class Look(NamedTuple):
     @property
     def gid(self) -> str:
         """The id of its lines in a figure, by which a page highlights them."""
-        return f"arm-{self.number}"
+        return f"method-{self.number}"
 
     @property
     def path(self) -> str:
@@ -59,12 +59,12 @@ class Look(NamedTuple):
         return DASHES[self.line]
 
 
-def arm_looks(names: Sequence[str], baseline: str) -> dict[str, Look]:
+def method_looks(names: Sequence[str], baseline: str) -> dict[str, Look]:
     """Plot style of each method: the baseline grey and dashed, others coloured with markers.
 
     Up to 36 methods have distinct pairs of colour and marker.
 
-    >>> looks = arm_looks(["none", "project"], "none")
+    >>> looks = method_looks(["none", "project"], "none")
     >>> looks["none"].colour, looks["none"].line, looks["project"].marker
     ('#444444', '--', 's')
     """
@@ -152,8 +152,8 @@ def _draw_difference(
 
 def _paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
     """Method minus baseline for every shared seed."""
-    base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == baseline}
-    own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.arm == method}
+    base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == baseline}
+    own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == method}
     found = (own[seed] - base[seed] for seed in own if seed in base)
     return [value for value in found if math.isfinite(value)]
 
@@ -171,7 +171,7 @@ def against_isotropy(
         known = [
             (run.scores[curve_key.text], scale * run.scores[score], bool(run.degenerate))
             for run in runs
-            if run.arm == look.name
+            if run.method == look.name
             and math.isfinite(run.scores.get(curve_key.text, math.nan))
             and math.isfinite(run.scores.get(score, math.nan))
         ]

@@ -10,7 +10,7 @@ from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
-from isotrain.pages.study_figures import arm_looks
+from isotrain.pages.study_figures import method_looks
 from isotrain.pages.study_sections import (
     difference_section,
     layer_section,
@@ -31,7 +31,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Figures(folder / "figures")
     study = result.study
-    looks = arm_looks(list(study.arms), study.baseline)
+    looks = method_looks(list(study.methods), study.baseline)
     curves = isotropy_curves(result.runs, result.headline)
     found = [difference_section(drawn, result, looks)]
     of_isotropy = [
@@ -73,7 +73,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
 def _facts(result: Result) -> list[str]:
     """Sizes, encoder, code and the day of the last run."""
     study, runs = result.study, result.runs
-    sizes = (study.tasks, "task"), (study.arms, "method"), (study.seeds, "seed")
+    sizes = (study.tasks, "task"), (study.methods, "method"), (study.seeds, "seed")
     planned = " × ".join(counted(len(found), noun) for found, noun in sizes)
     done = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
     codes = ", ".join(dict.fromkeys(run.code for run in runs if run.code))
@@ -86,10 +86,10 @@ def _compared(result: Result) -> Section:
     study = result.study
     tables = [
         Table(title, ["name", "overrides"], [[name, " ".join(own)] for name, own in of.items()])
-        for title, of in (("Tasks", study.tasks), ("Methods", study.arms))
+        for title, of in (("Tasks", study.tasks), ("Methods", study.methods))
     ]
     body = piece("tables", found=tables)
-    if len(study.arms) > MOST_OPEN // 4:
+    if len(study.methods) > MOST_OPEN // 4:
         body = piece("folded", title="Tasks and methods with their overrides", body=body)
     texts = [f"Baseline: {study.baseline}. Seeds: {', '.join(map(str, study.seeds))}."]
     if result.overrides:

@@ -47,7 +47,7 @@ def difference_section(drawn: Figures, result: Result, looks: Looks) -> Section:
         empty += [task] if len(parts) == n_before else []
     body = Markup()
     if parts:
-        body += piece("arm_choice", looks=looks.values(), plain=True)
+        body += piece("method_choice", looks=looks.values(), plain=True)
         body += piece("grid", parts=parts, large=True)
     if empty:
         text = f"Nothing to compare with {study.baseline} on {', '.join(empty)}."
@@ -87,7 +87,7 @@ def scatter_section(drawn: Figures, result: Result, looks: Looks) -> Section | N
                 options.append((title, piece("grid", parts=parts, large=True)))
     if not options:
         return None
-    body = piece("arm_choice", looks=looks.values())
+    body = piece("method_choice", looks=looks.values())
     body += piece("chooser", key="scatter", text="Isotropy", options=options)
     note = (
         "Small points: runs, measured at the end on dev. Large ones: means of methods. Hollow: "
@@ -128,7 +128,7 @@ def layer_section(
         "site: input and output of the isotropy layer; a method without one has what the head "
         "reads."
     )
-    choice = piece("arm_choice", looks=looks.values())
+    choice = piece("method_choice", looks=looks.values())
     return Section("Isotropy by layer at the end", choice + body + piece("note", text=text))
 
 
@@ -155,7 +155,7 @@ def training_section(
     )
     if len({point.n for curve in curves for point in curve.points.values()}) > 1:
         text += " Where runs are missing or ended early, points are of fewer seeds."
-    choice = piece("arm_choice", looks=looks.values())
+    choice = piece("method_choice", looks=looks.values())
     return Section("Isotropy through training", choice + body + piece("note", text=text))
 
 

@@ -161,22 +161,26 @@ def _isotropy_table(
     return table
 
 
-def print_layers(arms: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]) -> None:
+def print_layers(
+    methods: Mapping[str, Sequence[dict[str, float]]], result: Mapping[str, Any]
+) -> None:
     """Headline isotropy of every layer at the end of each method, one table per metric."""
-    by_arm = {arm: isotropy_series(rows) for arm, rows in arms.items()}
-    curves = [p for p in next(iter(by_arm.values())) if p.view in VIEWS]
+    by_method = {method: isotropy_series(rows) for method, rows in methods.items()}
+    curves = [p for p in next(iter(by_method.values())) if p.view in VIEWS]
     views = [view for view in VIEWS if view in {p.view for p in curves}]
     layers = sorted({p.where for p in curves})
     for metric in headline(result, measured(curves))[:MOST_METRICS]:
         say(f"{label(metric)}, every layer, end of training")
         table = Table(**STYLE)
         table.add_column("layer")
-        columns = [(view, arm) for view in views for arm in by_arm]
-        for view, arm in columns:
-            n = by_arm[arm][CurveKey("n_rows", layers[0], view)][-1][1]
-            table.add_column(f"{view}\nN = {int(n):,}\n{arm}", justify="right")
+        columns = [(view, method) for view in views for method in by_method]
+        for view, method in columns:
+            n = by_method[method][CurveKey("n_rows", layers[0], view)][-1][1]
+            table.add_column(f"{view}\nN = {int(n):,}\n{method}", justify="right")
         for layer in layers:
-            found = [by_arm[arm].get(CurveKey(metric, layer, view)) for view, arm in columns]
+            found = [
+                by_method[method].get(CurveKey(metric, layer, view)) for view, method in columns
+            ]
             table.add_row(
                 layer, *(score_text(values[-1][1]) if values else "–" for values in found)
             )

@@ -77,7 +77,7 @@ def write_runs(
         raise PlanError(f"cannot write to {out} ({error.strerror or error}): give --out") from error
     if as_json:
         content = [
-            {"folder": str(run.folder), "task": run.task, "arm": run.arm, "seed": run.seed}
+            {"folder": str(run.folder), "task": run.task, "method": run.method, "seed": run.seed}
             | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
             for run, _, search, _ in found
         ]
@@ -91,7 +91,7 @@ def write_runs(
 class Collected(NamedTuple):
     """The runs below a folder."""
 
-    runs: list[Found]  # the finished ones, by task, arm and seed
+    runs: list[Found]  # the finished ones, by task, method and seed
     told: list[str]  # one line for every other run
     tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
@@ -120,13 +120,13 @@ def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
                 told.append(f"{name}: {_how_far(result, folder)}")
                 continue
             untrained = " (untrained)" if result.get("steps") == 0 else ""
-            arm, seed = f"{result['arm']}{untrained}", int(result["seed"])
+            method, seed = f"{result['method']}{untrained}", int(result["seed"])
             parts = result["config"].get("names") or {}
-            one = Found(run_of(result, folder, task, arm, seed), keys, search, parts)
+            one = Found(run_of(result, folder, task, method, seed), keys, search, parts)
         except DAMAGE as error:
             told.append(f"{name}: {damaged(error)}")
             continue
-        same = (task, arm, one.run.data, *sorted(keys.items()))
+        same = (task, method, one.run.data, *sorted(keys.items()))
         twin = found.get(same)
         if twin is not None:
             older, one = sorted((twin, one), key=lambda one: one.run.finished_at)

@@ -35,14 +35,14 @@ def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve
     ends: dict[Of, list[float]] = defaultdict(list)
     for run in runs:
         for (key, step), value in _values(run, metrics).items():
-            found[run.task, run.arm, key][step].append(value)
+            found[run.task, run.method, key][step].append(value)
         for text, value in run.scores.items():
             if (at := read_key(text)) and at.rows == DEV and at.metric in metrics:
-                ends[run.task, run.arm, at].append(value)
-    order = list(dict.fromkeys((run.task, run.arm) for run in runs))
+                ends[run.task, run.method, at].append(value)
+    order = list(dict.fromkeys((run.task, run.method) for run in runs))
     curves = []
     for of in sorted({*found, *ends}, key=lambda of: (order.index(of[:2]), of[2])):
-        own = [run for run in runs if (run.task, run.arm) == of[:2]]
+        own = [run for run in runs if (run.task, run.method) == of[:2]]
         points = {step: summarize(values) for step, values in sorted(found.get(of, {}).items())}
         n_rows = max(run.n_rows(of[2].text) or 0 for run in own)
         curves.append(Curve(*of, points, n_rows, summarize(ends[of]) if of in ends else None))

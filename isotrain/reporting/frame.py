@@ -121,12 +121,12 @@ def _rows(
     for task in study.tasks:
         of_task = [run for run in runs if run.task == task]
         aside = [run for run in left_out if run.task == task]
-        base = [run for run in of_task if run.arm == study.baseline]
-        starts: dict[str, dict[int, Any]] = {arm: {} for arm in study.arms}
+        base = [run for run in of_task if run.method == study.baseline]
+        starts: dict[str, dict[int, Any]] = {method: {} for method in study.methods}
         for run in of_task:
-            starts[run.arm][run.seed] = _at_step_0(run)
+            starts[run.method][run.seed] = _at_step_0(run)
         first = starts[study.baseline]
-        gone = sum(arm not in study.arms for arm in recorded.get(task, ()))
+        gone = sum(method not in study.methods for method in recorded.get(task, ()))
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             gain = _gain(score, base, first) if is_score(score) else NO_SEEDS
@@ -137,7 +137,7 @@ def _rows(
             )
             own = _methods(study, task, score, of_score, others, margin)
             lost = [gap for gap in gaps if gap.has_failed and gap.task == task]
-            failed = Counter(gap.arm for gap in lost if gap.score in ("", score))
+            failed = Counter(gap.method for gap in lost if gap.score in ("", score))
             empty = sum(not row.n and row.method != study.baseline for row in own)
             own = [
                 row._replace(failed=failed[row.method], gain=gain.mean if gain.n else None)
@@ -158,30 +158,30 @@ def _methods(
 ) -> list[Row]:
     """One row per method, before Holm's correction."""
     found = {
-        arm: {run.seed: run for run in runs if run.arm == arm and score in run.scores}
-        for arm in study.arms
+        method: {run.seed: run for run in runs if run.method == method and score in run.scores}
+        for method in study.methods
     }
     base = found[study.baseline]
     rows = []
-    for arm, by_seed in found.items():
-        own = list(by_seed.values()) or [run for run in left_out if run.arm == arm]
+    for method, by_seed in found.items():
+        own = list(by_seed.values()) or [run for run in left_out if run.method == method]
         if not own:
             continue
         examples = _numbers(run.shown[score] for run in own)
         about = summarize([run.scores[score] for run in own]) if by_seed else NO_SEEDS
-        row = Row(ALL, task, score, arm, examples, *about[:5], baseline=study.baseline)
+        row = Row(ALL, task, score, method, examples, *about[:5], baseline=study.baseline)
         if by_seed:
             row = row._replace(
                 best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
-                collapsed=_collapsed({study.baseline: list(base.values()), arm: own}),
-                published=study.published.get(task, {}).get(arm)
+                collapsed=_collapsed({study.baseline: list(base.values()), method: own}),
+                published=study.published.get(task, {}).get(method)
                 if any(score == run.monitor for run in own)
                 else None,
             )
             pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
             if is_score(score):  # not comparable on other examples
                 pairs = [pair for pair in pairs if len({r.shown.get(score) for r in pair}) == 1]
-            if arm != study.baseline and pairs:
+            if method != study.baseline and pairs:
                 row = _compared(row, pairs, None if row.collapsed else margin)
         rows.append(row)
     return rows
@@ -229,11 +229,13 @@ def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
     return found
 
 
-def _collapsed(arms: Mapping[str, Sequence[Run]]) -> str:
+def _collapsed(methods: Mapping[str, Sequence[Run]]) -> str:
     """Number of runs with collapsed predictions per method; empty if there are none."""
-    counts = {arm: sum(bool(run.degenerate) for run in own) for arm, own in arms.items()}
+    counts = {method: sum(bool(run.degenerate) for run in own) for method, own in methods.items()}
     told = " and ".join(
-        f"{n} of {len(arms[arm])} runs of method {arm}" for arm, n in counts.items() if n
+        f"{n} of {len(methods[method])} runs of method {method}"
+        for method, n in counts.items()
+        if n
     )
     return f"{told} collapsed" if told else ""
 
@@ -290,16 +292,16 @@ def _untrained(
 ) -> list[Row]:
     """Rows of step 0: the baseline, and methods whose layer changes its score."""
     found = {
-        arm: {seed: record[score] for seed, record in own.items() if score in record}
-        for arm, own in starts.items()
+        method: {seed: record[score] for seed, record in own.items() if score in record}
+        for method, own in starts.items()
     }
-    of_base = found[base[0].arm] if base else {}
+    of_base = found[base[0].method] if base else {}
     examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
-    for arm, own in found.items():
+    for method, own in found.items():
         is_base = own is of_base
         is_other = any(own[seed] != of_base[seed] for seed in own.keys() & of_base.keys())
         if own and (is_base or is_other):
-            name = UNTRAINED if is_base else f"{UNTRAINED}, {arm}"
+            name = UNTRAINED if is_base else f"{UNTRAINED}, {method}"
             about = summarize(list(own.values()))
             rows.append(Row(ALL, task, score, name, examples, *about[:5]))
     return rows

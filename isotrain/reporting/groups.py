@@ -68,7 +68,7 @@ def groups_markdown(found: Sequence[Found]) -> str:
     parts = _named(found, keys)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for k, (run, *_) in enumerate(found):
-        group = (run.task, run.arm, tuple(keys[k].items()), run.data)
+        group = (run.task, run.method, tuple(keys[k].items()), run.data)
         groups.setdefault(group, []).append(k)
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
     data_of: dict[str, set[str]] = {}
@@ -77,13 +77,13 @@ def groups_markdown(found: Sequence[Found]) -> str:
         for key, value in (dict(own) | parts[members[0]]).items():
             values.setdefault(task, {}).setdefault(key, set()).add(value)
     lines = []
-    for (task, arm, own, data), members in sorted(groups.items()):
+    for (task, method, own, data), members in sorted(groups.items()):
         tells = _telling(
             dict(sorted({**dict(own), **parts[members[0]]}.items())), values.get(task, {})
         )
         tells += [f"data={data}"] if len(data_of[task]) > 1 else []
         scored = _scored([found[k].run for k in members])
-        lines.append((task, arm, *scored, ", ".join(tells)))
+        lines.append((task, method, *scored, ", ".join(tells)))
     return "\n".join(aligned([HEADING, *lines])) + "\n"
 
 
@@ -157,4 +157,4 @@ def _row(runs: Sequence[Run], key: str) -> Row:
     own = [run for run in runs if key in run.scores]
     sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in own})
     about = summarize([run.scores[key] for run in own])[:5] if own else (0, math.nan)
-    return Row(ALL, runs[0].task, key, runs[0].arm, " or ".join(map(str, sizes)), *about)
+    return Row(ALL, runs[0].task, key, runs[0].method, " or ".join(map(str, sizes)), *about)

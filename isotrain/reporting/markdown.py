@@ -21,12 +21,12 @@ WIDTH = 120
 def markdown(result: Result) -> str:
     """Finished and planned runs; missing or mixed results; the tables; a legend."""
     study, runs = result.study, result.runs
-    sizes = f"{len(study.tasks)} × {len(study.arms)} × {len(study.seeds)}"
+    sizes = f"{len(study.tasks)} × {len(study.methods)} × {len(study.seeds)}"
     lines = [f"# Study {study.name}", ""]
     lines += [f"Tasks × methods × seeds: {sizes}; {len(runs)} of {result.n_planned} runs finished."]
     told = [f"every run: `{' '.join(result.overrides)}`"]
     told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items()]
-    told += [f"method {name}: `{' '.join(own)}`" for name, own in study.arms.items()]
+    told += [f"method {name}: `{' '.join(own)}`" for name, own in study.methods.items()]
     told.append(f"seeds: {', '.join(map(str, study.seeds))}")
     lines += ["", *bullets(told), ""]
     lines += _listed("Changed since the first run started", result.changes)

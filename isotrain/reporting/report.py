@@ -104,8 +104,8 @@ def _command(
     file, own = str(recorded["file"]), recorded.get("config_dir")
     named = [] if study.name in (file, plan_name(file)) else ["--name", study.name]
     named += ["--config-dir", str(own)] if own else []
-    pairs = {(job.task, job.arm): job.of_pair for job in jobs}
-    configs = {f"{task}/{arm}": plain(cfg) for (task, arm), cfg in pairs.items()}
+    pairs = {(job.task, job.method): job.of_pair for job in jobs}
+    configs = {f"{task}/{method}": plain(cfg) for (task, method), cfg in pairs.items()}
     words = [*allowance(configs), "isotrain", "run", file, *named, *redacted(overrides)]
     return shlex.join(words)
 

@@ -12,7 +12,7 @@ from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
-from isotrain.studies.identity import arms_on_record, changes, listed
+from isotrain.studies.identity import changes, listed, methods_on_record
 from isotrain.studies.results import Gap, Run, collect
 
 
@@ -51,14 +51,16 @@ class Result(NamedTuple):
 def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
     """Collect and compare the runs of a study; `folder` has its `study.json`."""
     runs, gaps = collect(jobs)
-    recorded = {task: arms_on_record(folder, task) for task in study.tasks} if runs else {}
+    recorded = {task: methods_on_record(folder, task) for task in study.tasks} if runs else {}
     rows = study_rows(study, runs, gaps, recorded)
     records = [
         read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
     ]
     first = read_result(runs[0].folder) if runs else {}
-    of_arms = {job.arm: job for job in reversed(jobs)}
-    works = [work for arm in study.arms for work in sources(plain(of_arms[arm].of_pair))]
+    of_methods = {job.method: job for job in reversed(jobs)}
+    works = [
+        work for method in study.methods for work in sources(plain(of_methods[method].of_pair))
+    ]
     return Result(
         *(study, runs, gaps, rows, len(jobs), changes(folder, study), _records(runs, jobs, folder)),
         works=list(dict.fromkeys(works)),
@@ -79,9 +81,11 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
         ("Failed, so that the numbers are of the other seeds", True),
         ("Not finished", False),
     ):
-        counts = Counter((g.task, g.arm, g.why) for g in gaps if g.has_failed == has_failed)
+        counts = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
         n_seeds = len(result.study.seeds)
-        told = [f"{t}, {arm}: {n} of {n_seeds} seeds {why}" for (t, arm, why), n in counts.items()]
+        told = [
+            f"{t}, {method}: {n} of {n_seeds} seeds {why}" for (t, method, why), n in counts.items()
+        ]
         texts += [f"{title}: {'; '.join(told)}"] if told else []
     runs = [run for run in result.runs if task in (None, run.task)]
     texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
@@ -94,7 +98,7 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
 def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str]:
     """Records that exist but are not shown: runs on other data revisions, damaged files."""
     archive = Archive(folder)
-    ids = {(job.task, job.arm, job.seed): job.id for job in jobs}
+    ids = {(job.task, job.method, job.seed): job.id for job in jobs}
     others: dict[str, list[Run]] = {}
     for run in runs:
         known = {one.data for one in archive.of(ids[run[:3]]) if one.is_finished} - {run.data}
@@ -117,7 +121,7 @@ def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
     {'Code with changes not committed (+)': ['0a1b+: rte none 0, 1']}
-    >>> mixtures([one, one._replace(arm="mean", code="2c3d")])
+    >>> mixtures([one, one._replace(method="mean", code="2c3d")])
     {'Mixed code (+ = with changes not committed)': ['0a1b+: rte none 0', '2c3d: rte mean 0']}
     """
     found = {}
@@ -148,6 +152,6 @@ def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
 
 def _where(runs: Sequence[Run]) -> str:
     """Description of some runs: task, method and seeds."""
-    by_arm = groupby(runs, lambda run: (run.task, run.arm))
-    seeds = ((arm, sorted({run.seed for run in own})) for arm, own in by_arm)
-    return "; ".join(f"{' '.join(arm)} {listed(own)}" for arm, own in seeds)
+    by_method = groupby(runs, lambda run: (run.task, run.method))
+    seeds = ((method, sorted({run.seed for run in own})) for method, own in by_method)
+    return "; ".join(f"{' '.join(method)} {listed(own)}" for method, own in seeds)

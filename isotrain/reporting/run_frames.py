@@ -60,5 +60,5 @@ def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
     """One line per run with its provenance, and further columns."""
     import pandas as pd
 
-    own = [(r.task, r.arm, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
+    own = [(r.task, r.method, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
     return pd.concat([pd.DataFrame(own, columns=OF_A_RUN), pd.DataFrame(list(more))], axis=1)

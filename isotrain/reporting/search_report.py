@@ -135,8 +135,8 @@ def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation 
         return [text, study_to_run]
     more = [*plan.folders, *(["--config-dir", plan.config_dir] if plan.config_dir else [])]
     return [
-        f"{text} To compare {', '.join(study_to_run.arms)}, on dev and test, over seeds that the "
-        "search has not used:",
+        f"{text} To compare {', '.join(study_to_run.methods)}, on dev and test, over seeds that "
+        "the search has not used:",
         "",
         f"    isotrain run {shlex.join([str(plan.folder / study_to_run.file), *more])}",
         "",

@@ -176,14 +176,14 @@ def collapsed_runs(runs: Iterable[Run]) -> list[str]:
     """Reasons for collapsed predictions, each with its runs.
 
     >>> one = Run("wic", "none", 0, {}, {}, "one class")
-    >>> collapsed_runs([one, one._replace(seed=3), one._replace(arm="clip")])
+    >>> collapsed_runs([one, one._replace(seed=3), one._replace(method="clip")])
     ['wic, none, seeds 0, 3; wic, clip, seeds 0: one class']
     """
     found: dict[str, dict[str, list[str]]] = {}
     for run in runs:
         if run.degenerate:
             methods = found.setdefault(run.degenerate, {})
-            methods.setdefault(f"{run.task}, {run.arm}", []).append(str(run.seed))
+            methods.setdefault(f"{run.task}, {run.method}", []).append(str(run.seed))
     return [
         "; ".join(f"{of}, seeds {', '.join(seeds)}" for of, seeds in methods.items()) + f": {why}"
         for why, methods in found.items()

@@ -188,7 +188,7 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
     if "checkpoint" not in (config := result.get("config", {})):
         raise ValueError(
             f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
-            "run, runs/<task>/<arm>-<hash>"
+            "run, runs/<task>/<method>-<hash>"
         )
     if result["status"] != "finished":
         raise ValueError(

@@ -35,7 +35,7 @@ EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 
 
 class RunFolder:
-    """`<output_dir>/<task>/<arm>-<hash>`: named here, created by `begin`.
+    """`<output_dir>/<task>/<method>-<hash>`: named here, created by `begin`.
 
     Arguments are those of `isotrain.run.run`. `revision` is that of the data; `is_first` is rank 0,
     the only one that writes.
@@ -44,15 +44,20 @@ class RunFolder:
     def __init__(
         self,
         cfg: DictConfig,
-        arm: str,
+        method: str,
         revision: str,
         overrides: Sequence[str] = (),
         search: str = "",
         is_first: bool = True,
     ) -> None:
-        self.cfg, self.arm, self.revision, self.overrides = cfg, arm, revision, list(overrides)
+        self.cfg, self.method, self.revision, self.overrides = (
+            cfg,
+            method,
+            revision,
+            list(overrides),
+        )
         self.search, self.is_first = search, is_first
-        self.path, self.now = run_folder(cfg, arm, revision), environment(cfg.threads)
+        self.path, self.now = run_folder(cfg, method, revision), environment(cfg.threads)
         self.record: dict[str, Any] = {}  # of this attempt, as `result.json` has it
         self.note = ""  # of a run that was finished before: what a reader should know
 
@@ -123,7 +128,7 @@ class RunFolder:
         earlier = {} if resumed_after is None else _earlier(self.path)
         self.record = {
             "status": "running",
-            "arm": self.arm,
+            "method": self.method,
             "seed": self.cfg.seed,
             "overrides": redacted(self.overrides),
             "search": self.search,

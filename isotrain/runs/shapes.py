@@ -50,7 +50,7 @@ CONFIG = {  # what is read of it
 }
 RESULT = {  # of a run or an analysis
     "status": STATES, "error": str, "finished_at": datetime,
-    "arm": re.compile(r"[\w.+=-]+"), "seed": COUNT, "overrides": [str], "search": str,
+    "method": re.compile(r"[\w.+=-]+"), "seed": COUNT, "overrides": [str], "search": str,
     "config": CONFIG, "data": str,
     "environment": ENVIRONMENT, "earlier_environments": [ENVIRONMENT],
     "resumed_after_step": (COUNT, None), "init_from": (PARTS, dict, None), "phases": [dict],

@@ -25,7 +25,7 @@ class Confirmation(NamedTuple):
 
     file: str
     yaml: str
-    arms: Sequence[str]  # the first is the baseline
+    methods: Sequence[str]  # the first is the baseline
     shows: Sequence[str]  # what each comparison can and cannot show, in sentences
 
 
@@ -55,15 +55,15 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
         )
     chosen = _best_of_each(plan, trials)
     if len(chosen) > 1:
-        arms = _different(plan, {name: trial.params for name, trial in chosen.items()})
+        methods = _different(plan, {name: trial.params for name, trial in chosen.items()})
         shows = _of_options(plan, trials, chosen)
     else:
         chosen, without = {"winner": best}, _without(plan, best.params)
-        arms = _different(plan, {"baseline": {}, "winner": best.params, **without})
-        if "winner" not in arms:
+        methods = _different(plan, {"baseline": {}, "winner": best.params, **without})
+        if "winner" not in methods:
             return NOTHING
-        shows = _of_ablations(arms)
-    if len(arms) < 2:
+        shows = _of_ablations(methods)
+    if len(methods) < 2:
         return NOTHING
     numbers = [trial.number for trial in chosen.values()]
     seeds = list(islice((k for k in count() if k not in plan.search.seeds), N_SEEDS))
@@ -82,14 +82,14 @@ def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | st
         *(f"# Shows:    {line}" for line in shows),
         f"overrides: {json.dumps([text for text in plan.overrides if text not in left_out])}",
         f"tasks: {{{json.dumps(plan.task)}: {json.dumps(task)}}}",
-        "arms:",
-        *(f"  {json.dumps(arm)}: {json.dumps(own)}" for arm, own in arms.items()),
-        f"baseline: {json.dumps(next(iter(arms)))} # that each other arm is compared with",
+        "methods:",
+        *(f"  {json.dumps(method)}: {json.dumps(own)}" for method, own in methods.items()),
+        f"baseline: {json.dumps(next(iter(methods)))} # that each other method is compared with",
         f"seeds: {seeds} # none of the search",
     ]
     if plan.search.margin is not None:
         lines.append(f"margin: {plan.search.margin} # of the search's file: closer counts as equal")
-    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(arms), shows)
+    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(methods), shows)
 
 
 def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
@@ -122,11 +122,11 @@ def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Val
     return found
 
 
-def _different(plan: Plan, arms: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
+def _different(plan: Plan, methods: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
     """Overrides of the methods that can run and do not duplicate an earlier one."""
     found: dict[str, list[str]] = {}
     known = set()
-    for name, values in arms.items():
+    for name, values in methods.items():
         jobs, _ = trial_jobs(plan, values)
         if jobs and jobs[0].id not in known:
             known.add(jobs[0].id)
@@ -145,21 +145,21 @@ def _of_options(
         n_complete = sum(trial.state == TrialState.COMPLETE for trial in own)
         parts.append(f"{name} {n_complete} of {len(own)}")
     return [
-        f"Each arm is the best of its complete trials: {', '.join(parts)}.",
+        f"Each method is the best of its complete trials: {', '.join(parts)}.",
         f"A difference is between options of {key} as each was tuned: the other searched keys have "
-        "the values that were best for it, and may differ between the arms.",
+        "the values that were best for it, and may differ between the methods.",
     ]
 
 
-def _of_ablations(arms: Mapping[str, object]) -> list[str]:
+def _of_ablations(methods: Mapping[str, object]) -> list[str]:
     """What the baseline, the best trial and its ablations show."""
     lines = []
-    if "baseline" in arms:
+    if "baseline" in methods:
         lines.append(
             "winner - baseline: what all values of the search do together, beside the untuned "
             "configuration; not which of them does it."
         )
-    if without := [name for name in arms if name.startswith("without_")]:
+    if without := [name for name in methods if name.startswith("without_")]:
         lines += [
             f"{', '.join(without)}: the winner with that key at its default. What it lacks beside "
             "the winner is what the key does; beside the baseline it shows what the others do.",

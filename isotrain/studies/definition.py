@@ -1,4 +1,4 @@
-"""Read and validate a study: tasks × arms × seeds in one yaml file."""
+"""Read and validate a study: tasks × methods × seeds in one yaml file."""
 
 import json
 import re
@@ -16,19 +16,19 @@ from isotrain.config.signatures import nearest
 from isotrain.config.sweep import NAME
 from isotrain.jobs.stored import PlanError
 
-NEEDED = ("tasks", "arms", "baseline", "seeds")
+NEEDED = ("tasks", "methods", "baseline", "seeds")
 KEY = r"\+{0,2}[A-Za-z_][\w/]*(\.\w+)*"  # of an override with a value
 KEYS = ("overrides", *NEEDED[:2], "grid", *NEEDED[2:], "margin", "margin_share", "published")
 
 
 @dataclass(frozen=True)
 class Study:
-    """All tasks × arms × seeds; `tasks` and `arms` map names to overrides."""
+    """All tasks × methods × seeds; `tasks` and `methods` map names to overrides."""
 
     name: str
     overrides: tuple[str, ...]  # of every run
     tasks: Mapping[str, tuple[str, ...]]
-    arms: Mapping[str, tuple[str, ...]]
+    methods: Mapping[str, tuple[str, ...]]
     baseline: str  # the method that the others are compared with
     seeds: tuple[int, ...]
     margin: float | None = None  # equivalence margin in units of the score
@@ -38,14 +38,14 @@ class Study:
 
     @property
     def n_runs(self) -> int:
-        """Number of runs, over tasks, arms and seeds."""
-        return len(self.tasks) * len(self.arms) * len(self.seeds)
+        """Number of runs, over tasks, methods and seeds."""
+        return len(self.tasks) * len(self.methods) * len(self.seeds)
 
 
 def load_study(name_or_path: str, name: str | None = None) -> Study:
     """Load a study by its name in `conf/study`, or by the path of a yaml file.
 
-    Its arms are those of `arms`, then one per element of the product of `grid`. Without
+    Its methods are those of `methods`, then one per element of the product of `grid`. Without
     `name` it is called as its file or, if that is `study.yaml`, as the folder of the file; runs are
     shared by content, and the tables go to a folder of that name.
 
@@ -74,8 +74,10 @@ def load_study(name_or_path: str, name: str | None = None) -> Study:
         name=own,
         overrides=tuple(content.get("overrides", ())),
         tasks={task: tuple(overrides) for task, overrides in content["tasks"].items()},
-        arms={arm: tuple(overrides) for arm, overrides in content.get("arms", {}).items()}
-        | dict(grid_arms(content.get("grid", {}))),
+        methods={
+            method: tuple(overrides) for method, overrides in content.get("methods", {}).items()
+        }
+        | dict(grid_methods(content.get("grid", {}))),
         baseline=content["baseline"],
         seeds=tuple(content["seeds"]),
         margin=content.get("margin"),
@@ -106,25 +108,25 @@ def question_of(text: str) -> str:
     return " ".join(found[1].replace("\n#", " ").split()) if found else ""
 
 
-def grid_arms(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Name and overrides of each arm of a grid; the last key varies fastest.
+def grid_methods(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Name and overrides of each method of a grid; the last key varies fastest.
 
     A name joins the leaf of each key and its value by `_`; for a key without a dot, such as
     `isotropy` or `site`, only the value is used.
 
-    >>> grid_arms({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
+    >>> grid_methods({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
     ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.removal.strength=0.5'))
     """
-    arms = []
+    methods = []
     for values in product(*grid.values()) if grid else ():
         pairs = list(zip(grid, values, strict=True))
         name = "_".join(_name_of(key, value) for key, value in pairs)
-        arms.append((name, tuple(f"{key}={written(value)}" for key, value in pairs)))
-    return arms
+        methods.append((name, tuple(f"{key}={written(value)}" for key, value in pairs)))
+    return methods
 
 
 def _name_of(key: str, value: Any) -> str:
-    """The part of an arm's name that comes from one key."""
+    """The part of a method's name that comes from one key."""
     items = value if isinstance(value, list) else [value]
     plain = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in items)
     text = "_".join(re.sub(r"^-", "minus_", item) for item in plain)
@@ -144,18 +146,22 @@ def grid_mistakes(grid: Any) -> list[str]:
         elif not isinstance(values, list) or not values:
             mistakes.append(f"grid.{key} must be a list of values such as [1, 2], got {values!r}")
         elif key.lstrip("+") == "seed":
-            mistakes.append("grid.seed is what seeds says: every arm has every seed; leave it out")
+            mistakes.append(
+                "grid.seed is what seeds says: every method has every seed; leave it out"
+            )
         else:
             try:
                 written(values)
             except ValueError as error:
                 mistakes.append(f"grid.{key}: {error}")
-    if not mistakes and (too_many := refusal_of(prod(map(len, grid.values())), "arms of a grid")):
+    if not mistakes and (
+        too_many := refusal_of(prod(map(len, grid.values())), "methods of a grid")
+    ):
         return [too_many]
-    counts = Counter(name for name, _ in grid_arms(grid)) if not mistakes else {}
+    counts = Counter(name for name, _ in grid_methods(grid)) if not mistakes else {}
     return mistakes or [
-        f"grid makes {n} arms with the name {name}; give a value once, and write arms that differ "
-        "in other signs than letters, digits and . under arms, with names of yours"
+        f"grid makes {n} methods with the name {name}; give a value once, and write methods that "
+        "differ in other signs than letters, digits and . under methods, with names of yours"
         for name, n in counts.items()
         if n > 1
     ]
@@ -166,30 +172,36 @@ def _mistakes(content: Any) -> list[str]:
     if not isinstance(content, dict):
         return [f"a study has the keys {', '.join(KEYS)}"]
     mistakes = [f"no key {key}; {nearest(str(key), KEYS)}" for key in content if key not in KEYS]
-    needed = [key for key in NEEDED if key != "arms" or "grid" not in content]
+    needed = [key for key in NEEDED if key != "methods" or "grid" not in content]
     mistakes += [f"{key} is missing" for key in needed if key not in content]
     mistakes += sweep.mistakes_of_every_run(content)
-    for key in ("tasks", "arms"):
+    for key in ("tasks", "methods"):
         if key in content:
             mistakes += _group_mistakes(key, content[key])
-    arms = content.get("arms", {})
-    if not isinstance(arms, dict):
+    methods = content.get("methods", {})
+    if not isinstance(methods, dict):
         return mistakes
     if "grid" in content:
         mistakes += (found := grid_mistakes(content["grid"]))
-        made = [] if found else [name for name, _ in grid_arms(content["grid"])]
-        twice = [name for name in made if name in arms]
-        mistakes += [f"arms.{name} is an arm that grid makes, too; rename it" for name in twice]
-        arms = dict.fromkeys([*arms, *made])
-    if arms and "baseline" in content and content["baseline"] not in [*arms]:  # may be unhashable
-        hint = nearest(str(content["baseline"]), [str(arm) for arm in arms], "the arms are")
-        mistakes.append(f"baseline={content['baseline']} is not one of the arms; {hint}")
+        made = [] if found else [name for name, _ in grid_methods(content["grid"])]
+        twice = [name for name in made if name in methods]
+        mistakes += [
+            f"methods.{name} is a method that grid makes, too; rename it" for name in twice
+        ]
+        methods = dict.fromkeys([*methods, *made])
+    if (
+        methods and "baseline" in content and content["baseline"] not in [*methods]
+    ):  # may be unhashable
+        hint = nearest(
+            str(content["baseline"]), [str(method) for method in methods], "the methods are"
+        )
+        mistakes.append(f"baseline={content['baseline']} is not one of the methods; {hint}")
     if "margin" in content:
         mistakes += margin_mistakes(content["margin"])
     if "margin_share" in content:
         mistakes += _share_mistakes(content)
     if "published" in content:
-        mistakes += _published_mistakes(content["published"], content.get("tasks") or {}, arms)
+        mistakes += _published_mistakes(content["published"], content.get("tasks") or {}, methods)
     return mistakes
 
 
@@ -233,12 +245,14 @@ def _group_mistakes(key: str, group: Any) -> list[str]:
 
 
 def _published_mistakes(
-    content: Any, tasks: Mapping[str, object], arms: Mapping[str, object]
+    content: Any, tasks: Mapping[str, object], methods: Mapping[str, object]
 ) -> list[str]:
-    """Errors in published scores, by task and arm."""
+    """Errors in published scores, by task and method."""
     try:
         by_task, source = content["tasks"], content["source"]
-        scores = {(task, arm): by_task[task][arm] for task in by_task for arm in by_task[task]}
+        scores = {
+            (task, method): by_task[task][method] for task in by_task for method in by_task[task]
+        }
         sound = bool(str(source or "").strip()) and all(map(_is_number, scores.values()))
     except (TypeError, KeyError):
         sound = False
@@ -248,13 +262,13 @@ def _published_mistakes(
             f"scores in the units of the table; got {content!r}"
         ]
     mistakes = []
-    for task, arm in scores:
+    for task, method in scores:
         if task not in tasks:
             hint = nearest(str(task), list(tasks))
             mistakes.append(f"published.tasks.{task} is not one of the tasks; {hint}")
-        if arm not in arms:
-            hint = nearest(str(arm), list(arms))
-            mistakes.append(f"published.tasks.{task}.{arm} is not one of the arms; {hint}")
+        if method not in methods:
+            hint = nearest(str(method), list(methods))
+            mistakes.append(f"published.tasks.{task}.{method} is not one of the methods; {hint}")
     return mistakes
 
 

@@ -1,6 +1,6 @@
 """`study.json` in a study's folder: its identity, so that no other study uses the folder.
 
-It keeps every task, arm and seed that was ever planned there, and a history: a list of the study's
+It keeps every task, method and seed ever planned there, and a history: a list of the study's
 definitions, the present one last, each with the number of runs on record when it came, and of those
 that had finished by then. A choice made after results were there shows.
 """
@@ -21,7 +21,7 @@ from isotrain.runs.secrets import redacted
 from isotrain.studies.definition import Study
 
 ABSENT = "absent"
-KINDS = ("tasks", "arms", "seeds")
+KINDS = ("tasks", "methods", "seeds")
 # Of a study: its margin, baseline and the names of its parts, and the runs before it.
 Definition = dict[str, Any]
 MOST = 3  # names and keys listed of each kind
@@ -30,7 +30,7 @@ MOST = 3  # names and keys listed of each kind
 class _Kept(NamedTuple):
     """Content of a `study.json`."""
 
-    runs: Mapping[str, Any] = MappingProxyType({})  # by `<task>-<arm>`: keys, content by seed
+    runs: Mapping[str, Any] = MappingProxyType({})  # by `<task>-<method>`: keys, content by seed
     history: tuple[Definition, ...] = ()
     overrides: Sequence[str] = ()  # of the last call's command line
 
@@ -52,8 +52,8 @@ def differences(
 ) -> list[str]:
     """What a study of the same name computes otherwise in a folder, in lines; empty if nothing.
 
-    That is: a task and arm of the same names with another content, another baseline, or not one
-    task and arm in common. What is new there is welcome, and so is what is left out now, and data
+    That is: a task and method of the same names with another content, another baseline, or not one
+    task and method in common. What is new there is welcome, so is what is left out now, and data
     or weights in another folder.
     """
     kept = _read(folder)
@@ -116,9 +116,9 @@ def of_earlier_keys(
     found: dict[tuple[str, str, int], list[Record]] = {}
     for record in archive.records:
         if record.is_finished and not record.search and record.id.content not in taken:
-            key = record.id.task, record.id.arm, record.seed
+            key = record.id.task, record.id.method, record.seed
             found.setdefault(key, []).append(record)
-    own = [found.get((job.id.task, job.arm, job.seed), []) for job in jobs]
+    own = [found.get((job.id.task, job.method, job.seed), []) for job in jobs]
     keys, chosen = dict[str, None](), list[Job]()
     for job, records in zip(jobs, own, strict=True):
         fit = _fitting(job, records) if records else []
@@ -158,7 +158,7 @@ def write_identity(
     overrides: Sequence[str],
     config_dir: str | None = None,
 ) -> None:
-    """Write `study.json`, with what it had of other tasks and arms, and of earlier definitions.
+    """Write `study.json`, with what it had of other tasks and methods, and of earlier definitions.
 
     Runs that were planned but never started do not count as an earlier definition.
     """
@@ -185,7 +185,7 @@ def write_identity(
 def changes(folder: Path, study: Study) -> list[str]:
     """A line for each change of the study since its first run started; empty without any.
 
-    Margins before, tasks, arms and seeds that were added, with the number of runs that had finished
+    Margins before; tasks, methods and seeds added, with the number of runs that had finished
     by then, and those that are left out now. A study that was never run in `folder` has none.
     """
     kept, archive = _read(folder), Archive(folder)
@@ -195,11 +195,11 @@ def changes(folder: Path, study: Study) -> list[str]:
     def has_finished(kind: str, name: Any) -> bool:
         runs = {}
         for pair, run in kept.runs.items():
-            task, _, arm = pair.partition("-")
+            task, _, method = pair.partition("-")
             seeds = {
                 seed: content
                 for seed, content in run["seeds"].items()
-                if {"tasks": task, "arms": arm, "seeds": seed}[kind] == str(name)
+                if {"tasks": task, "methods": method, "seeds": seed}[kind] == str(name)
             }
             runs[pair] = {"seeds": seeds}
         return _n_finished(runs, archive) > 0
@@ -207,8 +207,8 @@ def changes(folder: Path, study: Study) -> list[str]:
     return in_words(_history(kept, kept.runs, study, folder), has_finished)
 
 
-def arms_on_record(folder: Path, task: str) -> list[str]:
-    """Every arm of a task, the baseline among them, of which a run was planned here and finished.
+def methods_on_record(folder: Path, task: str) -> list[str]:
+    """Every method of a task, the baseline too, of which a run was planned here and finished.
 
     Those that the study has left out since are among them. Empty without a `study.json`.
     """
@@ -238,7 +238,7 @@ def is_of(known: Definition, study: Study) -> bool:
 def in_words(history: Sequence[Definition], has_finished: Callable[[str, Any], bool]) -> list[str]:
     """A line for each change of a history that its present definition does not show.
 
-    `has_finished` says of a kind (`tasks`, `arms` or `seeds`) and a name of that kind whether a
+    `has_finished` says of a kind (`tasks`, `methods` or `seeds`) and a name of that kind whether a
     run of it is on record that finished.
     """
     first, now = history[0], history[-1]
@@ -321,7 +321,7 @@ def _n_finished(runs: Mapping[str, Any], archive: Archive, state: str = "finishe
 
 
 def _read(folder: Path) -> _Kept:
-    """What `study.json` has, each task and arm with all its keys."""
+    """What `study.json` has, each task and method with all its keys."""
     content = read_origin(folder / STUDY)
     if content is None:
         return _Kept()
@@ -333,10 +333,10 @@ def _read(folder: Path) -> _Kept:
 
 
 def _pairs(jobs: Sequence[Job]) -> dict[str, list[Job]]:
-    """The jobs of every task and arm; what differs between seeds is no part of the identity."""
+    """The jobs of every task and method; what differs between seeds is no part of the identity."""
     pairs: dict[str, list[Job]] = {}
     for job in jobs:
-        pairs.setdefault(f"{job.task}-{job.arm}", []).append(job)
+        pairs.setdefault(f"{job.task}-{job.method}", []).append(job)
     return pairs
 
 

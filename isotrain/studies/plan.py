@@ -21,40 +21,40 @@ SHARED = ("threads=1",)  # scores depend on the number of threads: fixed unless 
 def plan_jobs(
     study: Study, overrides: Sequence[str] = (), config_dir: str | None = None
 ) -> list[Job]:
-    """Every run of a study, by task, arm and seed; nothing is written.
+    """Every run of a study, by task, method and seed; nothing is written.
 
     A run is configured by `threads=1`, the study's overrides, those of its task, those of its
-    arm, and `overrides`; later ones win. `config_dir` holds user config groups. If W&B logs and no
+    method, and `overrides`; later ones win. `config_dir` holds user groups. If W&B logs and no
     group is given, runs are grouped by the study's name.
 
     Raises:
-        PlanError: the errors of all runs at once, each with the task and arm that has it; two
+        PlanError: the errors of all runs at once, each with the task and method that has it; two
             runs that would compute the same; runs with different output folders.
 
     >>> from isotrain.studies.definition import load_study
     >>> [job.name for job in plan_jobs(load_study("smoke"))][:2]
     ['rte-none-seed0', 'rte-none-seed1']
     """
-    pairs = [(task, arm) for task in study.tasks for arm in study.arms]
+    pairs = [(task, method) for task in study.tasks for method in study.methods]
     found: dict[str, list[tuple[str, str]]] = {}
     configs: dict[tuple[str, str], tuple[DictConfig, list[str]]] = {}
-    for task, arm in pairs:
-        own = [*SHARED, *study.overrides, *study.tasks[task], *study.arms[arm], *overrides]
+    for task, method in pairs:
+        own = [*SHARED, *study.overrides, *study.tasks[task], *study.methods[method], *overrides]
         cfg, mistakes = check_command(own, config_dir)
         if cfg is not None:
             mistakes = [*mistakes, *mistakes_of_one_of_several(cfg, "study")]
-            configs[task, arm] = cfg, [*own, *_grouped(cfg, study.name)]
+            configs[task, method] = cfg, [*own, *_grouped(cfg, study.name)]
         for mistake in mistakes:
-            found.setdefault(mistake, []).append((task, arm))
+            found.setdefault(mistake, []).append((task, method))
     _reject(found, pairs)
     jobs = []
-    for (task, arm), (cfg, own) in configs.items():
+    for (task, method), (cfg, own) in configs.items():
         own_cfg = seeded(cfg, 0)
         for seed in study.seeds:
             own_cfg.seed = seed
-            own_id = run_id(recorded(own_cfg), arm)
-            folder = Path(str(cfg.output_dir)) / own_id.task / arm
-            jobs.append(Job(task, arm, seed, cfg, own_id, folder, [*own, f"seed={seed}"]))
+            own_id = run_id(recorded(own_cfg), method)
+            folder = Path(str(cfg.output_dir)) / own_id.task / method
+            jobs.append(Job(task, method, seed, cfg, own_id, folder, [*own, f"seed={seed}"]))
     _reject_equal_runs(jobs)
     if len(folders := sorted({str(cfg.output_dir) for cfg, _ in configs.values()})) > 1:
         raise PlanError(f"output_dir must be one for all runs of a study, got {folders}")
@@ -65,10 +65,10 @@ def check_parts(jobs: Sequence[Job]) -> list[Job]:
     """Import and validate the parts of the runs, which takes seconds; the runs with their folders.
 
     Raises:
-        PlanError: the errors of all runs at once, each with the task and arm that has it.
+        PlanError: the errors of all runs at once, each with the task and method that has it.
     """
-    found, named = judge_parts(jobs, lambda job: (job.task, job.arm))
-    _reject(found, list(dict.fromkeys((job.task, job.arm) for job in jobs)))
+    found, named = judge_parts(jobs, lambda job: (job.task, job.method))
+    _reject(found, list(dict.fromkeys((job.task, job.method) for job in jobs)))
     return named
 
 
@@ -146,19 +146,19 @@ def _reject(
 
 def _where(wrong: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]) -> str:
     """The runs that have an error, described as briefly as possible."""
-    tasks, arms = {task for task, _ in wrong}, {arm for _, arm in wrong}
+    tasks, methods = {task for task, _ in wrong}, {method for _, method in wrong}
     if len(wrong) == len(pairs):
         return "all runs"
-    if wrong == [pair for pair in pairs if pair[1] in arms] and len(arms) == 1:
-        return f"arm {wrong[0][1]}"
+    if wrong == [pair for pair in pairs if pair[1] in methods] and len(methods) == 1:
+        return f"method {wrong[0][1]}"
     if wrong == [pair for pair in pairs if pair[0] in tasks] and len(tasks) == 1:
         return f"task {wrong[0][0]}"
-    return ", ".join(f"{task}-{arm}" for task, arm in wrong)
+    return ", ".join(f"{task}-{method}" for task, method in wrong)
 
 
 def _reject_equal_runs(jobs: Sequence[Job]) -> None:
     of_one_seed = [job for job in jobs if job.seed == jobs[0].seed]  # the same for every seed
-    if twins := equal_runs((f"{job.task}-{job.arm}", job.id) for job in of_one_seed):
+    if twins := equal_runs((f"{job.task}-{job.method}", job.id) for job in of_one_seed):
         raise PlanError(
             "\n".join(
                 f"{twin} and {name} would compute the same; a later override may undo what makes "

@@ -27,7 +27,7 @@ class Run(NamedTuple):
     """The scores of one finished run."""
 
     task: str
-    arm: str
+    method: str
     seed: int
     scores: Mapping[str, float]  # every finite one
     shown: Mapping[str, int]  # keys shown in tables, the monitored one first, with N
@@ -74,14 +74,14 @@ class Gap(NamedTuple):
     """A run without scores, or without one score."""
 
     task: str
-    arm: str
+    method: str
     seed: int
     why: str
     has_failed: bool = False  # because of what it computes, not just unfinished
     score: str = ""  # the missing one; "" for all
 
     def __str__(self) -> str:
-        return f"{self.task}, {self.arm}, seed {self.seed}: {self.why}"
+        return f"{self.task}, {self.method}, seed {self.seed}: {self.why}"
 
 
 read_key = cache(parse_key)  # a thousand runs share a thousand keys
@@ -103,7 +103,7 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """
     runs, gaps = [], []
     for job in jobs:
-        of = (job.task, job.arm, job.seed)
+        of = (job.task, job.method, job.seed)
         try:
             result = read_result(job.folder)
             if not result:
@@ -135,12 +135,12 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
     return ""
 
 
-def run_of(result: Mapping[str, Any], folder: Path, task: str, arm: str, seed: int) -> Run:
+def run_of(result: Mapping[str, Any], folder: Path, task: str, method: str, seed: int) -> Run:
     """The finished run of a `result.json`; raises one of `DAMAGE` if it was changed."""
     scores = finite(result["scores"])
     sizes = {split: int(n) for split, n in result["n_rows"].items()}
     return Run(
-        *(task, arm, seed, scores, _shown(result, scores, sizes)),
+        *(task, method, seed, scores, _shown(result, scores, sizes)),
         degenerate=str(result.get("degenerate_reason", "")),
         folder=folder,
         code=_code(result),

@@ -89,7 +89,7 @@ def status_of(
 
     Args:
         what: such as "study smoke".
-        headings: task and arm of a study, whose runs are numbered by seed; empty for a sweep.
+        headings: task and method of a study, whose runs are numbered by seed; empty for a sweep.
         jobs: its runs.
         folder: of the plan.
         n_jobs: runs at a time if no call is running; None = 1.
@@ -139,7 +139,7 @@ def status_table(
     is_at_work: bool = True,
     damaged: Sequence[str] = (),
 ) -> Status:
-    """One row per task and arm with the seeds in each state; reasons and time left below.
+    """One row per task and method with the seeds in each state; reasons and time left below.
 
     Up to `n_jobs` runs at a time.
     """

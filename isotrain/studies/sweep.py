@@ -30,12 +30,12 @@ def plan_sweep(overrides: Sequence[str], config_dir: str | None = None) -> list[
     swept = swept_keys(overrides)
     jobs = []
     runs, _ = check_jobs([*SHARED, *overrides], config_dir, multirun=True)
-    for number, (cfg, arm, own, *_) in enumerate(runs):
+    for number, (cfg, method, own, *_) in enumerate(runs):
         if cfg.threads is None:
             cfg.threads = 1
         values = [text for text in own if key_of(text) in swept]
         name = "-".join([str(number), *(re.sub(r"\W+", "_", v).strip("_") for v in values)])[:MOST]
-        jobs.append(job_of(cfg, arm, own, label=name, rerun=cfg.rerun))
+        jobs.append(job_of(cfg, method, own, label=name, rerun=cfg.rerun))
     return jobs
 
 

@@ -260,26 +260,26 @@ def test_the_comments_of_the_main_file_list_the_options():
     assert seen >= 8
 
 
-def arms_of(command):
+def methods_of(command):
     """The override lists that a command line of an experiment file asks for, sweeps expanded."""
     words = [word for word in command.split() if "=" in word]
     choices = [
         [f"{key}={value}" for value in ([text] if text.startswith("[") else text.split(","))]
         for key, _, text in (word.partition("=") for word in words)
     ]
-    return [list(arm) for arm in itertools.product(*choices)]
+    return [list(method) for method in itertools.product(*choices)]
 
 
 def test_the_command_of_every_experiment_composes_and_builds_its_layers(composed):
-    n_arms = 0
+    n_methods = 0
     for file in (CONF / "experiment").glob("*.yaml"):
         line = next(li for li in file.read_text("utf-8").splitlines() if "Command:" in li)
         command = line.split("Command:")[1]
         if "train.py" not in command:
             continue
-        for arm in arms_of(command):
-            cfg = composed(*arm)
+        for method in methods_of(command):
+            cfg = composed(*method)
             check(cfg)
             assert instantiate(cfg.isotropy)(width=16) is not None
-            n_arms += 1
-    assert n_arms >= 4
+            n_methods += 1
+    assert n_methods >= 4

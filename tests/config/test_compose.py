@@ -39,24 +39,24 @@ def data_folder(monkeypatch):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "/data")
 
 
-def with_job(tmp_path, *overrides, arm="some-arm"):
+def with_job(tmp_path, *overrides, method="some-method"):
     cfg = compose_run([*BASE, *overrides])
     path = tmp_path / "job.json"
-    write_job(RunJob(cfg, arm, overrides), path)
+    write_job(RunJob(cfg, method, overrides), path)
     return cfg, path
 
 
 @pytest.mark.parametrize("overrides", RUNS)
 def test_a_job_file_is_the_same_run_of_the_same_types(tmp_path, overrides):
     cfg, path = with_job(tmp_path, *overrides)
-    found, arm, known, search, _ = read_job(path)
-    assert (arm, search) == ("some-arm", "")
+    found, method, known, search, _ = read_job(path)
+    assert (method, search) == ("some-method", "")
     assert list(known) == list(overrides)
     assert plain(found) == plain(cfg)
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
     assert content_hash(found) == content_hash(cfg)
     if cfg.threads is not None:
-        assert run_folder(found, arm, "") == run_folder(cfg, arm, "")
+        assert run_folder(found, method, "") == run_folder(cfg, method, "")
     assert type(found.rows) is TokenRows
     assert OmegaConf.get_type(found) is OmegaConf.get_type(cfg)
     for key, wrong in (("seed", "x"), ("rows", "x"), ("data.batching", "x"), ("site", 3)):
@@ -103,12 +103,12 @@ def test_any_text_goes_through_a_job_file(tmp_path_factory, text):
     assert plain(found) == plain(cfg)
 
 
-@pytest.mark.parametrize("arm", ["../elsewhere", "a/b", "..", ".", "", "a b", "a\n", 1, None])
-def test_a_job_names_a_folder_of_its_own(tmp_path, arm):
+@pytest.mark.parametrize("method", ["../elsewhere", "a/b", "..", ".", "", "a b", "a\n", 1, None])
+def test_a_job_names_a_folder_of_its_own(tmp_path, method):
     path = with_job(tmp_path)[1]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": arm}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"method": method}))
     with pytest.raises(
-        ValueError, match=r"neither the job of a study .*arm (names a folder|must be)"
+        ValueError, match=r"neither the job of a study .*method (names a folder|must be)"
     ):
         read_job(path)
 
@@ -154,25 +154,25 @@ def test_every_key_changes_the_hash_but_those_of_logging_and_place():
 def test_a_location_is_told_apart_and_named_by_its_digest(base, key, is_named):
     one, other = (compose_run([*BASE, *base, f"{key}={place}"]) for place in ("/a", "/b"))
     assert (content_hash(one) != content_hash(other)) == is_named
-    first, second = run_id(recorded(one), "arm"), run_id(recorded(other), "arm")
+    first, second = run_id(recorded(one), "method"), run_id(recorded(other), "method")
     assert first.reads != second.reads
     assert first.folder("v1") == second.folder("v1") or is_named
     assert first.folder("v1") != first.folder("v2")
 
 
 @pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
-def test_the_folder_of_a_run_is_named_by_task_arm_and_hash(task, name):
+def test_the_folder_of_a_run_is_named_by_task_method_and_hash(task, name):
     cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine"])
-    folder = run_folder(cfg, "an_arm", "v1")
-    assert re.fullmatch(f"/place/of mine/{name}/an_arm-[0-9a-f]{{10}}", folder.as_posix())
+    folder = run_folder(cfg, "an_method", "v1")
+    assert re.fullmatch(f"/place/of mine/{name}/an_method-[0-9a-f]{{10}}", folder.as_posix())
     assert not folder.exists()
 
 
 @pytest.mark.parametrize(
     "content",
-    [None, "", "no json", "[]", "{}", '{"arm": "a"}']
+    [None, "", "no json", "[]", "{}", '{"method": "a"}']
     + [
-        json.dumps({"arm": "a", "config": {"seed": 0}} | wrong)
+        json.dumps({"method": "a", "config": {"seed": 0}} | wrong)
         for wrong in ({"overrides": 2.5}, {"overrides": [1]}, {"search": [1]}, {"planned_data": 1})
     ],
 )
@@ -187,7 +187,7 @@ def test_what_is_no_job_is_told(tmp_path, content):
 def test_the_record_of_a_run_is_a_job(tmp_path):
     """`isotrain run result.json` repeats it; older records do not know their overrides."""
     cfg = compose_run(BASE)
-    record = {"arm": "none", "config": plain(cfg), "status": "finished"}
+    record = {"method": "none", "config": plain(cfg), "status": "finished"}
     (tmp_path / "result.json").write_text(json.dumps(record))
-    found, arm, known, *_ = read_job(tmp_path / "result.json")
-    assert (plain(found), arm, list(known)) == (plain(cfg), "none", [])
+    found, method, known, *_ = read_job(tmp_path / "result.json")
+    assert (plain(found), method, list(known)) == (plain(cfg), "none", [])

@@ -42,7 +42,7 @@ def test_a_file_names_no_folder_to_write_to_and_reads_nothing_but_ours(text):
         assert "give it on the command line" in mistake
     is_of_environment = text in REFERENCES
     assert bool(file_mistakes({"source": {"root": text}})) is is_of_environment
-    plan = {"overrides": [f"output_dir='{text}'"], "arms": {"a": [f"+logger={{x: '{text}'}}"]}}
+    plan = {"overrides": [f"output_dir='{text}'"], "methods": {"a": [f"+logger={{x: '{text}'}}"]}}
     assert len(plan_mistakes(plan)) == 2
     assert len(plan_mistakes({"grid": {"cache_dir": [text]}, "space": {"+x": [text]}})) == 2
 
@@ -80,7 +80,10 @@ def test_a_part_of_a_package_of_the_user_reads_what_it_likes(monkeypatch):
         ("hydra: {job: {env_set: {A: b}}}", "hydra is set by isotrain itself"),
         ("hydra: {job_logging: {handlers: {}}}", "hydra is set by isotrain itself"),
         ("metric: {../x: {function: {_target_: isotrain.x}}}", "metric has the name '../x'; use"),
-        ("objective: {../x: {_target_: isotrain.objectives.cosreg.CosReg}}", "arm names a folder"),
+        (
+            "objective: {../x: {_target_: isotrain.objectives.cosreg.CosReg}}",
+            "method names a folder",
+        ),
         ("defaults: [{override /isotropy: ../isotropy/none}]", "defaults are its options"),
         ("defaults: [{override /isotropy: '${oc.env:HOME}'}]", "a file may refer to keys, and to"),
         ("defaults: [//tmp/x]", "defaults are its options"),
@@ -154,13 +157,13 @@ def test_a_sweep_has_an_end(values):
 
 
 SEARCH = {"overrides": [*BASE], "n_trials": 3, "sampler": "grid"}
-STUDY = {"tasks": {"wic": ["task=wic"]}, "arms": {"a": []}, "baseline": "a", "seeds": [0]}
+STUDY = {"tasks": {"wic": ["task=wic"]}, "methods": {"a": []}, "baseline": "a", "seeds": [0]}
 
 
 @pytest.mark.parametrize(
     ("load", "content", "said"),
     [
-        (load_study, STUDY | {"grid": {"optimizer.lr": [*range(9000)]}}, "9,000 arms of a grid"),
+        (load_study, STUDY | {"grid": {"optimizer.lr": [*range(9000)]}}, "9,000 methods of a grid"),
         (load_study, STUDY | {"seeds": [*range(9000)]}, "9,000 runs"),
         (load_study, STUDY | {"seeds": [99999999999999]}, "whole numbers from 0 to 4294967295"),
         (load_study, STUDY | {"overrides": ["cache_dir=/x"]}, "cache_dir=/x: a file names"),

@@ -64,7 +64,7 @@ def test_a_part_goes_by_the_file_that_was_chosen(own_folder, overrides, name, ci
     assert sources(config) == cited
     papers = " ".join(citations(config, "bert", ()))
     assert ("rajaee" in papers) == any("Rajaee" in text for text in cited)
-    assert part_name(recorded(parse_job(job_text(RunJob(cfg, "arm"))).cfg), "isotropy") == name
+    assert part_name(recorded(parse_job(job_text(RunJob(cfg, "method"))).cfg), "isotropy") == name
 
 
 def test_names_are_known_from_python_sweeps_and_studies(tmp_path):
@@ -75,10 +75,10 @@ def test_names_are_known_from_python_sweeps_and_studies(tmp_path):
     assert not mistakes
     assert [job.cfg.names.isotropy for job in jobs] == ["clip", "mean"]
     file = tmp_path / "own.yaml"
-    arms = "arms: {none: [isotropy=none], a: [isotropy=clip], b: [isotropy=mean]}"
-    file.write_text(f"tasks: {{wic: [task=wic]}}\nbaseline: none\nseeds: [0, 1]\n{arms}\n")
+    methods = "methods: {none: [isotropy=none], a: [isotropy=clip], b: [isotropy=mean]}"
+    file.write_text(f"tasks: {{wic: [task=wic]}}\nbaseline: none\nseeds: [0, 1]\n{methods}\n")
     planned = plan_jobs(load_study(str(file)), ["encoder=tiny", "source=demo"])
-    assert {job.arm: job.cfg.names.isotropy for job in planned} == {
+    assert {job.method: job.cfg.names.isotropy for job in planned} == {
         **{"none": "none", "a": "clip", "b": "mean"}
     }
 

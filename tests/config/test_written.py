@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from isotrain.config.compose import written
 from isotrain.config.sweep import with_sweeps
-from isotrain.studies.definition import grid_arms
+from isotrain.studies.definition import grid_methods
 from isotrain.studies.space import overrides_of, parameters
 
 TEXTS = st.text(
@@ -84,6 +84,6 @@ def test_sweeps_grids_and_spaces_write_alike(tmp_path, value):
     (tmp_path / "sweep").mkdir()
     OmegaConf.save({"a.b": [value]}, tmp_path / "sweep" / "mine.yaml")
     assert with_sweeps(["sweep=mine"], True, str(tmp_path)) == [text]
-    assert [overrides for _, overrides in grid_arms({"a.b": [value]})] == [(text,)]
+    assert [overrides for _, overrides in grid_methods({"a.b": [value]})] == [(text,)]
     (option, _) = parameters({"a.b": [value, 1]})[0].options
     assert overrides_of({"a.b": option}) == [text]

@@ -200,7 +200,7 @@ def record(cfg):
     OmegaConf.resolve(cfg)
     return {
         "status": "finished",
-        "arm": "made",
+        "method": "made",
         "seed": 0,
         "config": plain(cfg),
         "data": data_revision(cfg),

@@ -94,7 +94,7 @@ OUT = ("ELSEWHERE", "../elsewhere/new", "out/../../elsewhere/new", "out/${oc.env
        "${source.root}", "${rows}/x")  # fmt: skip
 SHARED = ", ".join(f"'{text}'" for text in (*TINY, "checkpoint.final=false"))
 STUDY = f"overrides: [{SHARED}, MORE]\n" + (
-    "tasks: {wic: [task=wic]}\narms: {none: [isotropy=none]}\nbaseline: none\nseeds: [0]\n"
+    "tasks: {wic: [task=wic]}\nmethods: {none: [isotropy=none]}\nbaseline: none\nseeds: [0]\n"
 )
 SEARCH = f"overrides: [{SHARED}, task=wic, MORE]\nsampler: grid\nn_trials: 3\n"
 PLANS = {  # files of studies and searches
@@ -103,7 +103,7 @@ PLANS = {  # files of studies and searches
     "cast": STUDY.replace("MORE", "'output_dir=str(ELSEWHERE/new)'"),
     "dict": STUDY.replace("MORE", "'+logger={x: {version: ELSEWHERE/x}}'"),
     "cache": STUDY.replace("MORE", "cache_dir=ELSEWHERE/new"),
-    "arm": STUDY.replace("MORE", "output_dir=out").replace("isotropy=none", "cache_dir=/x/new"),
+    "method": STUDY.replace("MORE", "output_dir=out").replace("isotropy=none", "cache_dir=/x/new"),
     "names": STUDY.replace("MORE", "output_dir=out").replace("none:", "'../../elsewhere':"),
     "seed": STUDY.replace("MORE", "output_dir=out").replace("[0]", "[99999999999999]"),
     "secret": STUDY.replace("MORE", "output_dir=out, 'init_from=${oc.env:COMPANY}'"),
@@ -122,7 +122,7 @@ PLANS = {  # files of studies and searches
 RECORDS = {  # of a result.json, what is changed
     **{f"out {out}": {"config": {"output_dir": out}} for out in OUT},
     "cache": {"config": {"cache_dir": "ELSEWHERE/new"}},
-    **{arm[:9]: {"arm": arm} for arm in ("..", "../../elsewhere/x", "x" * 5000, "")},
+    **{method[:9]: {"method": method} for method in ("..", "../../elsewhere/x", "x" * 5000, "")},
     "target": {"config": {"encoder": {"_target_": "taken.run"}}},
     "logger": {"config": {"logger": {"x": {"_target_": "taken.run", "version": "/x"}}}},
     "overrides": {"overrides": ["--config-dir=ELSEWHERE", "output_dir=ELSEWHERE/new"]},

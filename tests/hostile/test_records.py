@@ -37,7 +37,7 @@ SHARED += ("../../*/*/result.json", "../../*/*/metrics.jsonl", "../../.cache/*.j
 LOOKS = ("status", "report", "collect", "cancel", "run")
 STUDY = """overrides: [OVERRIDES]
 tasks: {wic: [task=wic]}
-arms: {none: [isotropy=none], clip: [isotropy=clip]}
+methods: {none: [isotropy=none], clip: [isotropy=clip]}
 baseline: none
 seeds: [0]
 """

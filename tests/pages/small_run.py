@@ -86,7 +86,7 @@ def write_run(
             write_snapshot(folder, step, arrays(step, places))
     result = {
         "status": status,
-        "arm": "cluster_pca",
+        "method": "cluster_pca",
         "seed": 3,
         "monitor": "val/accuracy",
         "headline": ["isoscore_corrected", "partition"],

@@ -1,4 +1,4 @@
-"""The result of a study as 2 tasks × 4 arms × 8 seeds leave it, small enough for tests."""
+"""The result of a study as 2 tasks × 4 methods × 8 seeds leave it, small enough for tests."""
 
 import math
 from pathlib import Path
@@ -29,17 +29,17 @@ SPREAD = {"none": 0.006, "project": 0.010, "protect_labels": 0.002, "istar": 0.0
 LIFT = {"none": 0.0, "project": 0.02, "protect_labels": 0.15, "istar": 0.25}
 
 
-def isotropy(curve_key, arm, share=1.0):
-    """What a cloud of an arm has, `share` of the way through training."""
+def isotropy(curve_key, method, share=1.0):
+    """What a cloud of a method has, `share` of the way through training."""
     depth = int(curve_key.where[-2:]) / 6 if curve_key.where.startswith("layer") else 1.0  # of 6
-    lift = LIFT.get(arm, 0.1) * depth * share
-    if curve_key.view == "after" and arm != "none":
+    lift = LIFT.get(method, 0.1) * depth * share
+    if curve_key.view == "after" and method != "none":
         lift += 0.4
     value = 0.12 + 0.1 * depth + lift
     return value if curve_key.metric == METRICS[0] else 0.6 - value
 
 
-def runs_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), at=PLACES):
+def runs_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), at=PLACES):
     rng = np.random.default_rng(0)
     found = []
     for task in tasks:
@@ -47,23 +47,23 @@ def runs_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), at=PLACES):
         last = max(key.where for key in PLACES if key.view == "tokens")
         clouds = [(last, "tokens"), ("pooled", "before"), ("pooled", "after")]
         shown = {f"val/{name}": sizes[0], f"test/{name}": sizes[1]}
-        for arm in arms:
+        for method in methods:
             for seed in seeds:
                 shared = 0.008 * math.sin(5 * seed + level)
-                effect = EFFECT.get(arm, -0.01) * (1 if task == "wic" else 0.2)
-                noise = rng.normal(0, SPREAD.get(arm, 0.01), 2)
+                effect = EFFECT.get(method, -0.01) * (1 if task == "wic" else 0.2)
+                noise = rng.normal(0, SPREAD.get(method, 0.01), 2)
                 score = level + shared + effect + noise
                 values = {f"val/{name}": score[0], f"test/{name}": score[1] - 0.01}
                 for curve_key in at:
-                    if curve_key.view != "before" or arm != "none":
-                        values[curve_key.text] = isotropy(curve_key, arm) + rng.normal(0, 0.01)
+                    if curve_key.view != "before" or method != "none":
+                        values[curve_key.text] = isotropy(curve_key, method) + rng.normal(0, 0.01)
                         values[counted_by(curve_key)] = 2048
                 keys = [CurveKey(METRICS[0], *cloud).text for cloud in clouds]
                 found.append(
                     Run(
-                        *(task, arm, seed, {key: float(v) for key, v in values.items()}),
+                        *(task, method, seed, {key: float(v) for key, v in values.items()}),
                         {**shown, **dict.fromkeys((k for k in keys if k in values), 2048)},
-                        folder=Path(f"{task}/{arm}-0123456789"),
+                        folder=Path(f"{task}/{method}-0123456789"),
                         code="1784da9",
                         finished_at=f"2031-02-0{1 + seed % 8}T04:05:06",
                         sizes={"dev": sizes[0], "test": sizes[1]},
@@ -72,12 +72,12 @@ def runs_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), at=PLACES):
     return found
 
 
-def study_of(tasks=TASKS, arms=tuple(EFFECT), seeds=range(8), margin=0.01, **more):
+def study_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), margin=0.01, **more):
     return Study(
         name="does_isotropy_help",
         overrides=(),
         tasks={task: (f"task={task}",) for task in tasks},
-        arms={arm: (f"isotropy={arm}", "site=[tokens]") for arm in arms},
+        methods={method: (f"isotropy={method}", "site=[tokens]") for method in methods},
         baseline="none",
         seeds=tuple(seeds),
         margin=margin,
@@ -95,22 +95,22 @@ def rows_of(runs, study):
     ]
 
 
-def curves_of(tasks=TASKS, arms=tuple(EFFECT), n=8, at=PLACES, steps=(0, 85, 170)):
+def curves_of(tasks=TASKS, methods=tuple(EFFECT), n=8, at=PLACES, steps=(0, 85, 170)):
     found = []
     for task in tasks:
-        for arm in arms:
+        for method in methods:
             for curve_key in at:
-                if curve_key.view == "before" and arm == "none":
+                if curve_key.view == "before" and method == "none":
                     continue
                 if curve_key.metric != METRICS[0] and task != "wic":
                     continue  # one task is enough of it: figures take time
                 points = {}
                 for step in steps:
-                    mean, half = isotropy(curve_key, arm, step / steps[-1]), 0.002 + step / 2e4
+                    mean, half = isotropy(curve_key, method, step / steps[-1]), 0.002 + step / 2e4
                     ends = (mean - half, mean + half) if n > 1 else (None, None)
                     points[step] = Summary(n, mean, 0.01, *ends, None)
                 n_rows = {"cls": 638, "mean": 638}.get(curve_key.view, 2048)
-                found.append(Curve(task, arm, curve_key, points, n_rows, points[steps[-1]]))
+                found.append(Curve(task, method, curve_key, points, n_rows, points[steps[-1]]))
     return found
 
 

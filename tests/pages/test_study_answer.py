@@ -29,12 +29,12 @@ def base(key=KEY, task="wic", n=8):
     return Row("all", task, key, "none", "1400", n, 0.6, 0.02, baseline="none")
 
 
-def content(*rows, arms=("a", "b", "c"), tasks=("wic",), runs=(), n_planned=0, **more):
+def content(*rows, methods=("a", "b", "c"), tasks=("wic",), runs=(), n_planned=0, **more):
     study = Study(
         name="s",
         overrides=(),
         tasks=dict.fromkeys(tasks, ()),
-        arms=dict.fromkeys(("none", *arms), ()),
+        methods=dict.fromkeys(("none", *methods), ()),
         baseline="none",
         seeds=more.pop("seeds", tuple(range(8))),
         published_source=more.pop("published_source", ""),
@@ -59,23 +59,23 @@ def test_verdicts(given, wanted):
     assert verdict(given) == wanted
 
 
-def test_the_summary_names_every_arm_with_its_tasks():
+def test_the_summary_names_every_method_with_its_tasks():
     rows = []
     for task, effect in (("wic", 0.03), ("stsb", -0.03)):
         rows += [base(task=task), row("a", effect, 0.01, task=task), row("b", task=task)]
         rows += [row("c", 0.0, 0.9, task=task, p_tost=0.01), row("d", 0.0, None, task=task)]
-    found = content(*rows, arms=("a", "b", "c", "d"), tasks=("wic", "stsb"))
+    found = content(*rows, methods=("a", "b", "c", "d"), tasks=("wic", "stsb"))
     assert summary(found) == (
         "Higher score than the baseline none: a (wic). Lower: a (stsb). The same within ±1.0 "
         "points: c (wic, stsb). Undecided: b (wic, stsb). Not tested: d (wic, stsb)."
     )
-    one = content(base(), row("b"), arms=("b",))
+    one = content(base(), row("b"), methods=("b",))
     assert summary(one) == (
         "No method is shown to score higher or lower than the baseline none. Undecided: b."
     )
 
 
-def test_each_arm_comes_with_its_numbers_the_largest_difference_first():
+def test_each_method_comes_with_its_numbers_the_largest_difference_first():
     rows = [
         base(),
         row("a", -0.01, 0.02),
@@ -84,7 +84,7 @@ def test_each_arm_comes_with_its_numbers_the_largest_difference_first():
         row("d", 0.004, 0.6, seeds_needed=37),
         row("e", 0.003, 0.6, seeds_needed=7),
     ]
-    (answer,) = task_answers(content(*rows, arms="abcde"))
+    (answer,) = task_answers(content(*rows, methods="abcde"))
     assert answer.title == "wic: accuracy on test, N = 1,400, n = 8 seeds, baseline none 60.0"
     assert answer.items == [
         "Lower: b −3.0 [−4.0, −2.0], p < .001; a −1.0 [−2.0, 0.0], p = .020.",
@@ -113,7 +113,7 @@ def test_what_takes_something_back_from_a_difference():
         (base()._replace(method="a", difference=0.0, pairs=8), "0.0 on every seed"),
     ],
 )
-def test_why_an_arm_is_not_tested(found, reason):
+def test_why_a_method_is_not_tested(found, reason):
     (answer,) = task_answers(content(base(), found, row("b")))
     assert answer.items[-1] == f"Not tested: a ({reason})."
 
@@ -175,7 +175,7 @@ def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted
 
 @pytest.fixture
 def runs():
-    return [Run("wic", arm, 0, {KEY: 0.6}, {}) for arm in ("none", "a")]
+    return [Run("wic", method, 0, {KEY: 0.6}, {}) for method in ("none", "a")]
 
 
 @pytest.mark.parametrize("p_holm", [0.001, 0.9, None])
@@ -183,7 +183,7 @@ def test_nothing_is_claimed_beside_degenerate_runs(p_holm):
     said = "8 of 8 runs of method none collapsed"
     of_score = row("a", 0.03, p_holm, p_tost=0.001)._replace(collapsed=said)
     of_place = row("a", 0.2, 0.001, key=PLACE)._replace(collapsed=said)
-    found = content(base(), of_score, base(PLACE), of_place, arms=("a",))
+    found = content(base(), of_score, base(PLACE), of_place, methods=("a",))
     assert verdict(of_score) == verdict(of_place) == "no claim"
     assert summary(found) == (
         "Nothing can be said of any method against the baseline none: that takes at least two "

@@ -18,18 +18,18 @@ const choose = (list, value) => {
 };
 function use() {
   const seen = {};
-  const arms = all("[data-highlights=arm]");
-  seen.arms = [...arms[0].options].map((option) => option.textContent);
-  choose(arms[1], "2");
-  seen.together = arms.map((list) => list.value);
-  seen.chosen = [...new Set(all("svg .arm.chosen").map((line) => line.dataset.arm))];
-  seen.panels = all(".panel svg").filter((panel) => panel.querySelector(".arm")).length;
-  seen.withChosen = all(".panel svg").filter((panel) => panel.querySelector(".arm.chosen")).length;
-  seen.dimmed = all("svg .arm.dim").length;
-  seen.lines = all("svg .arm").length;
+  const methods = all("[data-highlights=method]");
+  seen.methods = [...methods[0].options].map((option) => option.textContent);
+  choose(methods[1], "2");
+  seen.together = methods.map((list) => list.value);
+  seen.chosen = [...new Set(all("svg .method.chosen").map((line) => line.dataset.method))];
+  seen.panels = all(".panel svg").filter((panel) => panel.querySelector(".method")).length;
+  seen.withChosen = all(".panel svg").filter((p) => p.querySelector(".method.chosen")).length;
+  seen.dimmed = all("svg .method.dim").length;
+  seen.lines = all("svg .method").length;
   document.getAnimations().forEach((fading) => fading.finish());
   seen.faint = Number(getComputedStyle(document.querySelector("svg .dim")).opacity);
-  choose(arms[0], "-1");
+  choose(methods[0], "-1");
   seen.dimmedAfter = all(".dim").length;
 
   const list = document.querySelector("[data-shows]"), parts = all("[data-part]");
@@ -80,8 +80,8 @@ def test_it_loads_without_an_error_and_without_a_request(seen):
     assert (seen["faults"], seen["requests"], seen["images"]) == ([], [], 0)
 
 
-def test_an_arm_stands_out_in_every_panel_by_any_of_the_lists(seen):
-    assert seen["arms"] == ["all", *EFFECT]
+def test_a_method_stands_out_in_every_panel_by_any_of_the_lists(seen):
+    assert seen["methods"] == ["all", *EFFECT]
     assert set(seen["together"]) == {"2"}
     assert len(seen["together"]) == 4  # differences, scatter, layers, training
     assert seen["chosen"] == ["2"]

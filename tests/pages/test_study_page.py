@@ -28,13 +28,13 @@ def page(folder):
     return Page((folder / "study.html").read_text(encoding="utf-8"))
 
 
-def small(tmp_path, arms=tuple(EFFECT), seeds=range(3), change=lambda run: run, **more):
+def small(tmp_path, methods=tuple(EFFECT), seeds=range(3), change=lambda run: run, **more):
     """The page of one task; `more` is of the study or of the result."""
     of_study = {
         key: more.pop(key) for key in ("margin", "published", "published_source") if key in more
     }
-    runs = [change(run) for run in runs_of(WIC, arms, seeds)]
-    study = study_of(WIC, arms, seeds, **of_study)
+    runs = [change(run) for run in runs_of(WIC, methods, seeds)]
+    study = study_of(WIC, methods, seeds, **of_study)
     if "name" in more:
         study = replace(study, name=more.pop("name"))
     path = write_study_page(tmp_path / "study", result(runs, study, **{"headline": (), **more}))
@@ -98,14 +98,14 @@ def test_figures_are_files_too(folder):
             names.append(f"site_{task}_{metric}_pooled")
     assert found == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
     svg = (folder / "figures" / "layers_wic_mean_cosine_cls.svg").read_text(encoding="utf-8")
-    assert "protect_labels" in svg  # outside of the page a figure names its arms
+    assert "protect_labels" in svg  # outside of the page a figure names its methods
 
 
 def test_hostile_texts_stay_texts(tmp_path):
     given = {"name": HOSTILE, "question": HOSTILE, "encoder": HOSTILE, "command": HOSTILE}
     given |= {"overrides": (HOSTILE,), "works": (HOSTILE,), "changes": (HOSTILE,)}
     given |= {"gaps": [Gap("wic", HOSTILE, 0, "not run")]}
-    page = small(tmp_path, arms=("none", HOSTILE, "$x$"), **given)
+    page = small(tmp_path, methods=("none", HOSTILE, "$x$"), **given)
     assert "img" not in page.tags
     assert page.tags.count("script") == 1
     assert page.text.count(HOSTILE) >= 10
@@ -123,18 +123,18 @@ def test_collapsed_predictions_are_marked_and_the_table_comes_without_them_too(t
     assert page.text.count("wic, istar, seeds 1: all of one class") == 1
 
 
-def test_thirty_arms_with_long_names_and_no_finite_score(tmp_path):
-    arms = ("none", *(f"arm_{k}_{'long' * 12}" for k in range(29)))
+def test_thirty_methods_with_long_names_and_no_finite_score(tmp_path):
+    methods = ("none", *(f"method_{k}_{'long' * 12}" for k in range(29)))
 
     def lost(run):
         return run._replace(scores={})
 
     page = small(
         tmp_path,
-        arms=arms,
+        methods=methods,
         seeds=[0],
         change=lost,
-        gaps=[Gap("wic", arm, 0, "not run") for arm in arms * 2],
+        gaps=[Gap("wic", method, 0, "not run") for method in methods * 2],
     )
     assert "Nothing to compare with none on wic." in page.text
     assert "All 60 that are missing" in page.text

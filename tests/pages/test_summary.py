@@ -147,7 +147,7 @@ def test_every_score_of_an_evaluation_and_no_counter(capsys):
     assert named == ["test/f1/macro", "val/accuracy", "val/top-1"]
 
 
-def test_layers_of_two_arms_side_by_side(capsys):
+def test_layers_of_two_methods_side_by_side(capsys):
     print_layers({"none": ROWS, "cluster_pca": [logged(0, 0.1), logged(2, 0.75)]}, RESULT)
     lines = capsys.readouterr().out.splitlines()
     assert sum("every layer, end of training" in line for line in lines) == 2  # of the headline

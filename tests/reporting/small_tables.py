@@ -1,4 +1,4 @@
-"""Runs of two tasks and two arms, and the tables that are written of them."""
+"""Runs of two tasks and two methods, and the tables that are written of them."""
 
 from isotrain.reporting.frame import study_rows
 from isotrain.reporting.latex import latex
@@ -12,17 +12,17 @@ STUDY = Study(
     name="50%_{odd}",
     overrides=(),
     tasks={"rte": ("task=rte",), "wic": ("task=wic",)},
-    arms={"none": ("isotropy=none",), "protect_labels_1.0": ("isotropy=protect_labels",)},
+    methods={"none": ("isotropy=none",), "protect_labels_1.0": ("isotropy=protect_labels",)},
     baseline="none",
     seeds=(0, 1, 2, 3),
     margin=0.02,
     published={"rte": {"none": 0.6, "protect_labels_1.0": 0.58}},
     published_source="Some & Other 2020, table 3",
 )
-NONE, ARM = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62]
+NONE, METHOD = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62]
 
 
-def runs(none=NONE, arm=ARM, **made):
+def runs(none=NONE, method=METHOD, **made):
     return [
         Run(
             *(task, name, seed, {"val/accuracy": value, "val/loss": 0.5, LAYER: -value, COUNT: 64}),
@@ -31,7 +31,7 @@ def runs(none=NONE, arm=ARM, **made):
             **made,
         )
         for task in STUDY.tasks
-        for name, values in (("none", none), ("protect_labels_1.0", arm))
+        for name, values in (("none", none), ("protect_labels_1.0", method))
         for seed, value in enumerate(values)
     ]
 

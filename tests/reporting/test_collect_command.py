@@ -15,7 +15,7 @@ from isotrain.runs.files import write_json
 from isotrain.studies.results import Run
 
 
-def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
+def leave(folder, method="none", seed=0, accuracy=0.5, **more):
     """A finished run as it stands on disk."""
     config = {"seed": seed, "task": {"form": "cross", "seed": seed}, "output_dir": str(folder)}
     config |= more.pop("config", {})
@@ -23,7 +23,7 @@ def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
     folder.mkdir(parents=True)
     content = {
         **{"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 0}},
-        **{"scores": {"val/accuracy": accuracy}, "arm": arm, "seed": seed, "config": config},
+        **{"scores": {"val/accuracy": accuracy}, "method": method, "seed": seed, "config": config},
         **{"data": "demo", "finished_at": "2026-01-01"},
     }
     write_json(folder / "result.json", {**content, **more})
@@ -31,9 +31,9 @@ def leave(folder, arm="none", seed=0, accuracy=0.5, **more):
 
 def test_parts_go_by_the_name_that_was_chosen(tmp_path, capsys):
     target = "isotrain.transforms.cluster_pca.ClusterPCA"
-    for arm, n in (("clip", 3), ("mean", 0)):
-        layer = {"isotropy": {"_target_": target, "n_components": n}, "names": {"isotropy": arm}}
-        leave(tmp_path / "wic" / f"{arm}-0", arm=arm, config=layer)
+    for method, n in (("clip", 3), ("mean", 0)):
+        layer = {"isotropy": {"_target_": target, "n_components": n}, "names": {"isotropy": method}}
+        leave(tmp_path / "wic" / f"{method}-0", method=method, config=layer)
     write_runs(tmp_path, tmp_path / "out")
     told = [line[-1] for line in cells(capsys.readouterr().out)]
     assert told == [
@@ -52,8 +52,8 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         leave(runs / "wic" / f"none-{seed}", seed=seed, accuracy=0.6 + 0.01 * seed)
         bi = {"task": {"form": "bi", "seed": seed}}
         leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
-    leave(runs / "wic" / "zca-0", arm="zca", accuracy=0.65)
-    leave(runs / "wic" / "zca-1", arm="zca", accuracy=0.45, steps=0)
+    leave(runs / "wic" / "zca-0", method="zca", accuracy=0.65)
+    leave(runs / "wic" / "zca-1", method="zca", accuracy=0.45, steps=0)
     assert main(["collect", str(runs)]) == 0
     out = runs / "collected"
     text = (out / "groups.md").read_text()

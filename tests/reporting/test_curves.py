@@ -1,4 +1,4 @@
-"""Isotropy through training over the seeds of an arm, and the content of a study's page."""
+"""Isotropy through training over the seeds of a method, and the content of a study's page."""
 
 import json
 
@@ -10,12 +10,12 @@ from isotrain.studies.results import Run
 AFTER = CurveKey("isoscore", "pooled", "after")
 
 
-def run(folder, seed, rows, arm="none"):
-    folder = folder / f"{arm}-{seed}"
+def run(folder, seed, rows, method="none"):
+    folder = folder / f"{method}-{seed}"
     folder.mkdir()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     counts = {AFTER._replace(metric="n_rows").text: 64.0}
-    return Run("wic", arm, seed, counts, {}, folder=folder)
+    return Run("wic", method, seed, counts, {}, folder=folder)
 
 
 def test_a_point_is_the_mean_over_the_seeds_at_its_step(tmp_path):

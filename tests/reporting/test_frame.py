@@ -28,7 +28,7 @@ STUDY = Study(
     name="s",
     overrides=(),
     tasks={"rte": ("task=rte",)},
-    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",), "zca": ("isotropy=zca",)},
+    methods={"none": ("isotropy=none",), "mean": ("isotropy=mean",), "zca": ("isotropy=zca",)},
     baseline="none",
     seeds=tuple(range(10)),
     margin=0.02,
@@ -43,8 +43,8 @@ def methods(*args):
 
 def runs(none=NONE, mean=MEAN, zca=(), key="val/accuracy"):
     return [
-        Run("rte", arm, seed, {key: value}, {key: 277})
-        for arm, values in (("none", none), ("mean", mean), ("zca", zca))
+        Run("rte", method, seed, {key: value}, {key: 277})
+        for method, values in (("none", none), ("mean", mean), ("zca", zca))
         for seed, value in enumerate(values)
         if value is not None
     ]
@@ -80,7 +80,7 @@ def test_the_numbers_are_those_of_scipy():
     )
 
 
-def test_pairs_use_only_seeds_that_both_arms_have():
+def test_pairs_use_only_seeds_that_both_methods_have():
     found = runs(none=[0.60, None, 0.59, 0.62], mean=[0.61, 0.66, 0.63, None])
     _, row = methods(STUDY, found)
     assert (row.n, row.pairs) == (3, 2)
@@ -104,17 +104,17 @@ def test_margin_and_point_are_of_scores_alone(key, has_margin, has_point):
 
 @pytest.fixture
 def predicted(tmp_path):
-    """Runs of two arms and three seeds that kept what they predicted for 200 rows of dev."""
+    """Runs of two methods and three seeds that kept what they predicted for 200 rows of dev."""
     generator = np.random.default_rng(1)
     label = generator.integers(0, 2, 200).astype(float)
     found = []
-    for arm, right in (("none", 0.6), ("mean", 0.75)):
+    for method, right in (("none", 0.6), ("mean", 0.75)):
         for seed in range(3):
             guess = np.where(generator.random(200) < right, label, 1 - label)
-            folder = tmp_path / f"{arm}{seed}"
+            folder = tmp_path / f"{method}{seed}"
             write_predictions(folder, "dev", Predictions(np.arange(200), label, guess))
             score = {"val/accuracy": float((guess == label).mean())}
-            found.append(Run("rte", arm, seed, score, {"val/accuracy": 200}, folder=folder))
+            found.append(Run("rte", method, seed, score, {"val/accuracy": 200}, folder=folder))
     return found
 
 
@@ -169,30 +169,30 @@ def test_why_there_is_no_interval_over_rows(predicted, tmp_path, what, reason):
     assert str(tmp_path) not in row.why_no_both
 
 
-def test_arms_that_were_left_out_after_they_were_run_still_count():
+def test_methods_that_were_left_out_after_they_were_run_still_count():
     recorded = {"rte": ["none", "mean", "zca", "old", "older"], "wic": ["another"]}
     found = {line.method: line for line in methods(STUDY, runs(zca=ZCA), (), recorded)}
-    p = {arm: found[arm].p for arm in ("mean", "zca")}
+    p = {method: found[method].p for method in ("mean", "zca")}
     assert found["zca"].p_holm == pytest.approx(4 * p["zca"])
     assert found["mean"].p_holm == pytest.approx(min(1, max(3 * p["mean"], 4 * p["zca"])))
     assert {line.comparisons for line in found.values()} == {4}
 
 
-@pytest.mark.parametrize("arm", ["none", "mean"])
-def test_four_pairs_and_degenerate_runs_give_no_seeds_for_a_point_and_no_equivalence(arm):
+@pytest.mark.parametrize("method", ["none", "mean"])
+def test_four_pairs_and_degenerate_runs_give_no_seeds_for_a_point_and_no_equivalence(method):
     five = runs([*NONE, 0.61], [*MEAN, 0.60], zca=ZCA)
-    broken = [r._replace(degenerate="one class") if r[1:3] == (arm, 2) else r for r in five]
+    broken = [r._replace(degenerate="one class") if r[1:3] == (method, 2) else r for r in five]
     base, mean, zca = methods(STUDY, broken)
     (before,) = (line for line in methods(STUDY, five) if line.method == "mean")
     assert (before.collapsed, before.seeds_needed is None) == ("", False)
     assert (mean.seeds_needed, mean.p_tost) == (None, None)
     assert mean.difference == before.difference
-    assert mean.collapsed == f"1 of 5 runs of method {arm} collapsed"
-    assert bool(base.collapsed) == bool(zca.collapsed) == (arm == "none")
+    assert mean.collapsed == f"1 of 5 runs of method {method} collapsed"
+    assert bool(base.collapsed) == bool(zca.collapsed) == (method == "none")
     assert zca.seeds_needed is None  # of four pairs
 
 
-def test_failed_seeds_are_counted_for_their_arm_and_score():
+def test_failed_seeds_are_counted_for_their_method_and_score():
     gaps = [
         Gap("rte", "mean", 4, "failed (NonFiniteError)", True),
         Gap("rte", "mean", 5, "failed (OSError)", True),
@@ -230,7 +230,7 @@ def log_step_0(run, **scores):
 def begun(predicted):
     """The same, with what the runs of the baseline logged at step 0: 10 to 11 points less."""
     for run in predicted:
-        if run.arm == "none":
+        if run.method == "none":
             start = run.scores["val/accuracy"] - 0.1 - 0.005 * run.seed
             log_step_0(run, **{"val/accuracy": start, "val/loss": 0.7})
     return predicted
@@ -258,7 +258,10 @@ def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
     assert mean.margin == pytest.approx(0.5 * min(low, high))
     tested = [
         run._replace(
-            scores={**run.scores, "test/accuracy": 0.4 + 0.1 * run.seed**2 * (run.arm == "mean")},
+            scores={
+                **run.scores,
+                "test/accuracy": 0.4 + 0.1 * run.seed**2 * (run.method == "mean"),
+            },
             shown={**run.shown, "test/accuracy": 9},
         )
         for run in begun
@@ -288,7 +291,7 @@ def test_a_loss_gains_where_it_falls(predicted, start, is_known):
     """And says nothing of shares where fine-tuning raises it."""
     for run in predicted:
         run.scores["test/loss"], run.shown["test/loss"] = 0.7 + 0.001 * run.seed, 9
-        run.scores["test/loss"] -= 0.04 * (run.arm == "mean")
+        run.scores["test/loss"] -= 0.04 * (run.method == "mean")
         log_step_0(run, **{"test/loss": start})
     rows = [row for row in methods(STUDY, predicted) if row.score == "test/loss"]
     assert {row.gain is not None for row in rows} == {is_known}

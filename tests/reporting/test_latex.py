@@ -48,10 +48,12 @@ def test_latex_is_balanced_and_every_line_has_its_columns(found):
 @pytest.mark.parametrize("name", ["mean", "long_names_" * 5])
 def test_latex_compiles_no_wider_than_the_text(tmp_path, name):
     found = [
-        run._replace(select="best", n_candidates=12, arm="none" if run.arm == "none" else name)
+        run._replace(
+            select="best", n_candidates=12, method="none" if run.method == "none" else name
+        )
         for run in one_degenerate()
     ]
-    study = replace(STUDY, arms={"none": (), name: ()})
+    study = replace(STUDY, methods={"none": (), name: ()})
     (tmp_path / "t.tex").write_text(DOCUMENT % tex(found, study, lost()), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-draftmode", "t.tex"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

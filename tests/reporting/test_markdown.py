@@ -88,7 +88,7 @@ def test_why_there_is_no_ci_over_examples_stands_below_the_table():
 
 
 def test_a_method_whose_predictions_are_all_collapsed_has_a_row_without_them():
-    found = [r._replace(degenerate="x") if r.arm != "none" else r for r in runs()]
+    found = [r._replace(degenerate="x") if r.method != "none" else r for r in runs()]
     part = text(found).split("### accuracy on dev, N = 277, without collapsed predictions")[1]
     line = columns(next(line for line in part.splitlines() if line.startswith("| protect")))
     assert line[:3] == ["protect_labels_1.0", "0", ""]

@@ -41,13 +41,19 @@ def test_what_no_difference_can_reach_is_told():
     """8 pairs by flips of signs: p is 1/128 at the least, and 7/128 is above 0.05."""
     seeds = range(8)
     none = [0.6 + 0.01 * (k % 3) for k in seeds]
-    arms = {"none": (), **{f"a{k}": () for k in range(7)}}
-    for n_arms, is_told in ((6, False), (7, True)):
-        own = dict(list(arms.items())[: n_arms + 1])
-        study = replace(STUDY, arms=own, seeds=tuple(seeds), published={})
+    methods = {"none": (), **{f"a{k}": () for k in range(7)}}
+    for n_methods, is_told in ((6, False), (7, True)):
+        own = dict(list(methods.items())[: n_methods + 1])
+        study = replace(STUDY, methods=own, seeds=tuple(seeds), published={})
         found = [
-            Run("rte", arm, k, {"val/accuracy": none[k] + (arm != "none") * (0.1 + 0.01 * k)}, {})
-            for arm in own
+            Run(
+                "rte",
+                method,
+                k,
+                {"val/accuracy": none[k] + (method != "none") * (0.1 + 0.01 * k)},
+                {},
+            )
+            for method in own
             for k in seeds
         ]
         found = [run._replace(shown={"val/accuracy": 277}) for run in found]
@@ -65,5 +71,5 @@ def test_scores_that_selected_their_weights_say_so():
         assert "monitored score is the best of its evaluations" in " ".join(shown.split())
         assert "nothing is the best of several" not in shown
     assert "nothing is the best of several" in text(runs())
-    mixed = [run._replace(select="last") if run.arm == "none" else run for run in chosen]
+    mixed = [run._replace(select="last") if run.method == "none" else run for run in chosen]
     assert "best of 7 evaluations of each run of protect_labels_1.0" in text(mixed)

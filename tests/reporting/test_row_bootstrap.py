@@ -51,13 +51,13 @@ def test_pearson_of_cosines_that_lie_close_together():
     assert found[0, 0] == pytest.approx(stats.pearsonr(*rows).statistic, abs=1e-9)
 
 
-def two_arms(rng, n_seeds, n_rows, row=0.3, seed=0.1, noise=0.5, shift=0.2):
+def two_methods(rng, n_seeds, n_rows, row=0.3, seed=0.1, noise=0.5, shift=0.2):
     """Right or wrong by a threshold on effects of rows, seeds and both; and the true difference.
 
-    Rows have an effect that both arms share and one of their own; a run has one of its own.
+    Rows have an effect that both methods share and one of their own; a run has one of its own.
     """
     shared = rng.normal(0, 1, n_rows)
-    arms = [
+    methods = [
         0.5
         + place
         + shared
@@ -70,33 +70,33 @@ def two_arms(rng, n_seeds, n_rows, row=0.3, seed=0.1, noise=0.5, shift=0.2):
     spread = math.sqrt(1 + row**2 + seed**2 + noise**2)
     truth = stats.norm.cdf((0.5 + shift) / spread) - stats.norm.cdf(0.5 / spread)
     label_N = rng.integers(0, 2, n_rows)
-    return *(np.where(right_SN, label_N, 1 - label_N) for right_SN in arms), label_N, truth
+    return *(np.where(right_SN, label_N, 1 - label_N) for right_SN in methods), label_N, truth
 
 
 def two_cosines(rng, n_seeds, n_rows, row=0.3, seed=0.15):
-    """Predictions of a normal label by arms of which one has less noise; the true difference.
+    """Predictions of a normal label by methods of which one has less noise; the true difference.
 
     The noise of a run is 0.5 or 0.6 times e^(seed·normal), so the mean over seeds is a quadrature.
     """
     label_N = rng.normal(0, 1, n_rows)
     shared_N = label_N + rng.normal(0, 0.5, n_rows)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    arms, truths = [], []
+    methods, truths = [], []
     for noise in (0.5, 0.6):
         own = shared_N + rng.normal(0, row, n_rows)
         scale_S1 = noise * np.exp(seed * rng.normal(0, 1, (n_seeds, 1)))
-        arms.append(own + scale_S1 * rng.normal(0, 1, (n_seeds, n_rows)))
+        methods.append(own + scale_S1 * rng.normal(0, 1, (n_seeds, n_rows)))
         r = 1 / np.sqrt(1.25 + row**2 + (noise * np.exp(seed * nodes)) ** 2)
         truths.append(weights @ (6 / np.pi * np.arcsin(r / 2)) / weights.sum())
-    return *arms, label_N, truths[0] - truths[1]
+    return *methods, label_N, truths[0] - truths[1]
 
 
 def test_accuracy_has_a_closed_form():
     """What the bootstrap estimates is, for a mean over rows, their covariance over N."""
     rng = np.random.default_rng(2)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, 4, 600, row=0.6, seed=0.06, noise=0.5)
-    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
-    x_SN = (arm_SN == label_N).astype(float) - (base_SN == label_N)
+    method_SN, base_SN, label_N, _ = two_methods(rng, 4, 600, row=0.6, seed=0.06, noise=0.5)
+    found = row_interval(method_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
+    x_SN = (method_SN == label_N).astype(float) - (base_SN == label_N)
     covariance_SS = np.cov(x_SN) / 600
     of_rows = (covariance_SS.sum() - np.trace(covariance_SS)) / 12
     of_seeds = x_SN.mean(axis=1).var(ddof=1) / 4
@@ -112,21 +112,21 @@ def test_accuracy_has_a_closed_form():
 @pytest.mark.parametrize("n_rows", [12, 400])
 def test_one_seed_has_the_interval_of_its_rows(n_rows):
     rng = np.random.default_rng(1)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, 1, n_rows)
-    x_N = (arm_SN[0] == label_N).astype(float) - (base_SN[0] == label_N)
+    method_SN, base_SN, label_N, _ = two_methods(rng, 1, n_rows)
+    x_N = (method_SN[0] == label_N).astype(float) - (base_SN[0] == label_N)
     reference = stats.ttest_1samp(x_N, 0).confidence_interval()
-    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
+    found = row_interval(method_SN, base_SN, label_N, ACCURACY, n_resamples=8000)
     assert (found.low, found.high) == pytest.approx(reference, abs=0.015 * np.ptp(reference))
     assert (found.n_rows, found.n_seeds) == (n_rows, 1)
-    assert row_interval(arm_SN[0], base_SN[0], label_N, ACCURACY, n_resamples=8000) == found
+    assert row_interval(method_SN[0], base_SN[0], label_N, ACCURACY, n_resamples=8000) == found
 
 
 def test_equal_scores_of_other_rows_count_as_one_seed():
     """Three runs each right on 30 other rows: their spread is 0 by chance, not their error."""
     label_N = np.ones(90)
-    arm_SN = np.kron(np.eye(3), np.ones(30))
-    found = row_interval(arm_SN, np.zeros((3, 90)), label_N, ACCURACY, n_resamples=8000)
-    reference = stats.ttest_1samp(arm_SN[0], 0).confidence_interval()
+    method_SN = np.kron(np.eye(3), np.ones(30))
+    found = row_interval(method_SN, np.zeros((3, 90)), label_N, ACCURACY, n_resamples=8000)
+    reference = stats.ttest_1samp(method_SN[0], 0).confidence_interval()
     assert (found.low, found.high) == pytest.approx(reference, abs=0.03 * np.ptp(reference))
 
 
@@ -134,9 +134,9 @@ def test_equal_scores_of_other_rows_count_as_one_seed():
 @given(st.integers(0, 10**6), st.integers(2, 6), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_it_is_never_shorter_than_the_t_interval_over_the_same_seeds(seed, n_seeds, row, spread):
     rng = np.random.default_rng(seed)
-    arm_SN, base_SN, label_N, _ = two_arms(rng, n_seeds, 80, row, spread)
-    found = row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=100)
-    scores = [(values_SN == label_N).mean(axis=1).tolist() for values_SN in (arm_SN, base_SN)]
+    method_SN, base_SN, label_N, _ = two_methods(rng, n_seeds, 80, row, spread)
+    found = row_interval(method_SN, base_SN, label_N, ACCURACY, n_resamples=100)
+    scores = [(values_SN == label_N).mean(axis=1).tolist() for values_SN in (method_SN, base_SN)]
     over_seeds = compare_paired(*scores).difference
     assert found.mean == pytest.approx(over_seeds.mean, abs=1e-12)
     if over_seeds.low is not None:
@@ -145,10 +145,10 @@ def test_it_is_never_shorter_than_the_t_interval_over_the_same_seeds(seed, n_see
 
 
 def test_same_digits_by_seed_block_and_dtype(monkeypatch):
-    arm_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(5), 3, 101)
-    arm_SN, base_SN, label_N = (np.float32(values) for values in (arm_SN, base_SN, label_N))
-    found = row_interval(arm_SN, base_SN, label_N, SPEARMAN, n_resamples=150)
-    wide = [values.astype(np.float64) for values in (arm_SN, base_SN, label_N)]
+    method_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(5), 3, 101)
+    method_SN, base_SN, label_N = (np.float32(values) for values in (method_SN, base_SN, label_N))
+    found = row_interval(method_SN, base_SN, label_N, SPEARMAN, n_resamples=150)
+    wide = [values.astype(np.float64) for values in (method_SN, base_SN, label_N)]
     assert row_interval(*wide, SPEARMAN, n_resamples=150) == found
     assert row_interval(*wide, SPEARMAN, n_resamples=150, seed=1) != found
     monkeypatch.setattr(row_bootstrap, "BLOCK", 707)  # seven resamples a time
@@ -156,17 +156,19 @@ def test_same_digits_by_seed_block_and_dtype(monkeypatch):
 
 
 def lonely(n_different):
-    """Two arms of 500 rows where all but a few predictions of one run are equal."""
-    arm_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(7), 2, 500)
-    arm_SN[1, n_different:] = 0.0
-    return arm_SN, base_SN, label_N
+    """Two methods of 500 rows where all but a few predictions of one run are equal."""
+    method_SN, base_SN, label_N, _ = two_cosines(np.random.default_rng(7), 2, 500)
+    method_SN[1, n_different:] = 0.0
+    return method_SN, base_SN, label_N
 
 
 def test_resamples_without_a_rank_order_are_counted():
     """A resample has none of 6 of 500 rows in e⁻⁶ = 0.25 % of the cases: 10 of 4,000."""
-    arm_SN, base_SN, label_N = lonely(6)
+    method_SN, base_SN, label_N = lonely(6)
     for first in (0, 1):  # with the other seed, and alone
-        found = row_interval(arm_SN[first:], base_SN[first:], label_N, SPEARMAN, n_resamples=4000)
+        found = row_interval(
+            method_SN[first:], base_SN[first:], label_N, SPEARMAN, n_resamples=4000
+        )
         assert 2 <= found.n_undefined <= 24
         assert found.low < found.mean < found.high
 
@@ -180,17 +182,17 @@ def test_a_score_that_hangs_on_few_rows_is_refused(score):
 
 
 def test_refused_arguments():
-    arm_SN, base_SN, label_N, _ = two_arms(np.random.default_rng(9), 3, 20)
+    method_SN, base_SN, label_N, _ = two_methods(np.random.default_rng(9), 3, 20)
     with pytest.raises(ValueError, match=r"got \(3, 20\), \(2, 20\) and \(20,\); keep the seeds"):
-        row_interval(arm_SN, base_SN[:2], label_N, ACCURACY)
+        row_interval(method_SN, base_SN[:2], label_N, ACCURACY)
     with pytest.raises(ValueError, match=r"a label each, .* and \(19,\)"):
-        row_interval(arm_SN, base_SN, label_N[:-1], ACCURACY)
+        row_interval(method_SN, base_SN, label_N[:-1], ACCURACY)
     with pytest.raises(ValueError, match="two examples or more"):
-        row_interval(arm_SN[:, :1], base_SN[:, :1], label_N[:1], ACCURACY)
+        row_interval(method_SN[:, :1], base_SN[:, :1], label_N[:1], ACCURACY)
     with pytest.raises(ValueError, match="must be finite"):
-        row_interval(np.where(arm_SN > 0, np.nan, 0), base_SN, label_N, ACCURACY)
+        row_interval(np.where(method_SN > 0, np.nan, 0), base_SN, label_N, ACCURACY)
     with pytest.raises(ValueError, match="n_resamples must be at least 100, got 99"):
-        row_interval(arm_SN, base_SN, label_N, ACCURACY, n_resamples=99)
+        row_interval(method_SN, base_SN, label_N, ACCURACY, n_resamples=99)
 
 
 def test_only_runs_of_the_same_rows_are_stacked():
@@ -228,7 +230,7 @@ def test_it_covers_the_difference_of_accuracies_for_new_rows_and_seeds(effects, 
     rng = np.random.default_rng(n_seeds)
     covered = []
     for number in range(1500):
-        *arms, truth = two_arms(rng, n_seeds, 300, **effects)
-        found = row_interval(*arms, ACCURACY, n_resamples=100, seed=number)
+        *methods, truth = two_methods(rng, n_seeds, 300, **effects)
+        found = row_interval(*methods, ACCURACY, n_resamples=100, seed=number)
         covered.append(found.low <= truth <= found.high)
     assert 0.93 < np.mean(covered) < (0.985 if n_seeds == 3 else 0.975)

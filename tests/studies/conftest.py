@@ -160,7 +160,7 @@ def fake_of(kind, name, text, tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A study of one task, two arms and three seeds, and the script that plays its runs."""
+    """A study of one task, two methods and three seeds, and the script that plays its runs."""
     return fake_of(FakeStudy, "three", STUDY, tmp_path, monkeypatch)
 
 

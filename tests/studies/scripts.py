@@ -7,7 +7,7 @@ from isotrain.runs.files import write_json
 STUDY = """
 overrides: [encoder=tiny, source=demo]
 tasks: {rte: [task=rte]}
-arms: {none: [isotropy=none], mean: [isotropy=mean]}
+methods: {none: [isotropy=none], mean: [isotropy=mean]}
 baseline: none
 seeds: [0, 1, 2]
 """
@@ -59,7 +59,7 @@ def digits(of):
 def folder_of(job):
     name = digits([digits(content(job["config"])), os.environ.get("DATA", "demo-v1-seed0")])[:10]
     task = job["config"]["task"]["_target_"].split(".")[-2]
-    return Path(job["config"]["output_dir"]) / task / f"{job['arm']}-{name}"
+    return Path(job["config"]["output_dir"]) / task / f"{job['method']}-{name}"
 """
 )
 # Plays a run: notes what it does, logs evaluations, and leaves a result. In a search, accuracy is
@@ -84,7 +84,7 @@ def wait_for(condition):
 
 signal.signal(signal.SIGTERM, stop if "STUBBORN" not in os.environ else signal.SIG_IGN)
 job, name, journal = read_job(), Path(sys.argv[1]).stem, Path(os.environ["JOURNAL"])
-cfg, arm, seed, folder = job["config"], job["arm"], job["config"]["seed"], folder_of(job)
+cfg, method, seed, folder = job["config"], job["method"], job["config"]["seed"], folder_of(job)
 assert os.environ["OMP_NUM_THREADS"] == str(cfg["threads"])
 folder.mkdir(parents=True, exist_ok=True)
 note("start")
@@ -107,10 +107,10 @@ if is_in("KILLED_ONCE") and not once.exists():
     os.kill(os.getpid(), signal.SIGKILL)
 if is_in("DIVERGE"):
     record = {"status": "failed", "error": "NonFiniteError: the loss is nan after 3 steps"}
-    (folder / "result.json").write_text(json.dumps({**record, "arm": arm, "config": cfg}))
+    (folder / "result.json").write_text(json.dumps({**record, "method": method, "config": cfg}))
     print("the loss is nan after 3 steps")
     sys.exit(1)
-accuracy = 0.5 + 0.01 * seed**2 + (0.1 + 0.002 * seed if arm == "mean" else 0.0)
+accuracy = 0.5 + 0.01 * seed**2 + (0.1 + 0.002 * seed if method == "mean" else 0.0)
 if job["search"]:
     accuracy = 0.9 - 0.1 * abs(math.log10(cfg["optimizer"]["lr"]) + 3) - 0.01 * seed
 isotropy = {
@@ -133,7 +133,7 @@ with open(folder / "metrics.jsonl", "w") as rows:
         time.sleep(float(os.environ.get("PACE_S", 0)))
 (folder / "result.json").write_text(json.dumps({
     "status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 1000, "test": 500},
-    "arm": arm, "seed": seed, "config": cfg, "data": os.environ.get("DATA", "demo-v1-seed0"),
+    "method": method, "seed": seed, "config": cfg, "data": os.environ.get("DATA", "demo-v1-seed0"),
     "environment": {"git": os.environ.get("CODE", "0a1b2c3d4e5f"), "isotrain": "0.1.0"},
     "finished_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
     "headline": ["isoscore"], "degenerate_reason": "all one class" if is_in("ALIKE") else "",
@@ -147,8 +147,8 @@ note("end")
 
 def leave(job, **more):
     """A finished run, as little of one as there may be; `more` replaces parts of its record."""
-    scores = {"val/accuracy": 0.5 + 0.1 * job.seed + 0.001 * job.seed**2 * (job.arm == "mean")}
+    scores = {"val/accuracy": 0.5 + 0.1 * job.seed + 0.001 * job.seed**2 * (job.method == "mean")}
     whole = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}
-    whole |= {"arm": job.arm, "config": recorded(job.cfg), "data": "demo-v1-seed0"}
+    whole |= {"method": job.method, "config": recorded(job.cfg), "data": "demo-v1-seed0"}
     job.folder.mkdir(parents=True, exist_ok=True)
     write_json(job.folder / "result.json", {**whole, "scores": scores, **more})

@@ -12,7 +12,7 @@ from isotrain.tasks.rte import RTE
 from isotrain.tasks.wic import WiC
 from tests.processes import held
 
-ARMS = ("none", "mean")
+METHODS = ("none", "mean")
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
@@ -114,7 +114,9 @@ def test_no_plan_mixes_runs_on_several_folders_of_data(
         file.write("\n")
     overrides = [*fake.overrides, "source=local", f"source.root={other}"]
     monkeypatch.setenv("DATA", LocalSource(str(other)).revision_of(RTE.data_set))
-    monkeypatch.setenv("FAIL", ",".join(f"rte-{arm}-seed{k}" for arm in ARMS for k in (1, 2)))
+    monkeypatch.setenv(
+        "FAIL", ",".join(f"rte-{method}-seed{k}" for method in METHODS for k in (1, 2))
+    )
     assert run_study(str(fake.file), overrides, 3, fake.backend) == 1
     capsys.readouterr()
     main(["status", str(fake.file), *overrides])

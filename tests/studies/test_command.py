@@ -166,22 +166,22 @@ def test_a_file_is_shown_before_it_is_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(
         "# Question: where?\noverrides: [encoder=tiny, source=demo]\n"
-        "tasks: {rte: [task=rte], wic: [task=wic]}\narms: {none: [isotropy=none]}\n"
+        "tasks: {rte: [task=rte], wic: [task=wic]}\nmethods: {none: [isotropy=none]}\n"
         "grid: {isotropy: [clip, mean], site: [[pooled], [tokens]]}\n"
         "baseline: none\nseeds: [0, 1, 2, 5]\nmargin: 0.02\n"
     )
     line = ["run", "mine.yaml", "--list", "data.batch_size=8", "encoder=tiny"]
     assert main(line) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "study mine: 2 tasks × 5 arms × 4 seeds = 40 runs; where?",
+        "study mine: 2 tasks × 5 methods × 4 seeds = 40 runs; where?",
         "every run: threads=1 encoder=tiny source=demo data.batch_size=8",
         "task rte: task=rte",
         "task wic: task=wic",
-        "arm none: isotropy=none; the baseline",
-        "arm clip_pooled: isotropy=clip 'site=[pooled]'",
-        "arm clip_tokens: isotropy=clip 'site=[tokens]'",
-        "arm mean_pooled: isotropy=mean 'site=[pooled]'",
-        "arm mean_tokens: isotropy=mean 'site=[tokens]'",
+        "method none: isotropy=none; the baseline",
+        "method clip_pooled: isotropy=clip 'site=[pooled]'",
+        "method clip_tokens: isotropy=clip 'site=[tokens]'",
+        "method mean_pooled: isotropy=mean 'site=[pooled]'",
+        "method mean_tokens: isotropy=mean 'site=[tokens]'",
         "seeds: 0–2, 5",
         "margin: 0.02",
     ]

@@ -8,7 +8,7 @@ import pytest
 from isotrain.config.sweep import names
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import (
-    grid_arms,
+    grid_methods,
     grid_mistakes,
     load_study,
 )
@@ -17,7 +17,7 @@ from isotrain.studies.plan import plan_jobs
 CONF = Path(__file__).parents[2] / "conf" / "study"
 RIGHT = {
     "tasks": "{rte: [task=rte]}",
-    "arms": "{none: [isotropy=none], mean: [isotropy=mean]}",
+    "methods": "{none: [isotropy=none], mean: [isotropy=mean]}",
     "baseline": "none",
     "seeds": "[0, 1]",
 }
@@ -28,7 +28,7 @@ def test_each_file_plans_and_opens_with_question_command_and_expectation(name, m
     monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
     study = load_study(name)
     jobs = plan_jobs(study)
-    assert len(jobs) == len(study.tasks) * len(study.arms) * len(study.seeds)
+    assert len(jobs) == len(study.tasks) * len(study.methods) * len(study.seeds)
     opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text(encoding="utf-8"))
     for part in ("Question:", f"Command:  isotrain run {name}", "Device:", "Expected:"):
         assert part in opening[0]
@@ -74,21 +74,24 @@ def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"arm": "{}"}, "no key arm; did you mean arms?"),
+        ({"method": "{}"}, "no key method; did you mean methods?"),
         ({"seeds": None}, "seeds is missing"),
-        ({"baseline": "nome"}, "baseline=nome is not one of the arms; did you mean none?"),
+        ({"baseline": "nome"}, "baseline=nome is not one of the methods; did you mean none?"),
         (
-            {"arms": "{none: [], off: []}"},
-            "arms has the name False; use letters, digits, _ and . (yaml reads off, on,",
+            {"methods": "{none: [], off: []}"},
+            "methods has the name False; use letters, digits, _ and . (yaml reads off, on,",
         ),
-        ({"arms": "{none: [], a/b: []}"}, "arms has the name 'a/b'"),
-        ({"arms": "{none: isotropy=none}"}, "arms.none must be a list of overrides"),
+        ({"methods": "{none: [], a/b: []}"}, "methods has the name 'a/b'"),
+        ({"methods": "{none: isotropy=none}"}, "methods.none must be a list of overrides"),
         ({"tasks": "{}"}, "tasks must map at least one name"),
         ({"seeds": "3"}, "seeds must be different whole numbers"),
         ({"overrides": "encoder=tiny"}, "overrides must be a list"),
         ({"tasks": "{rte: [site=[tokens]]}"}, "cannot be read: while parsing"),
-        ({"arms": None, "grid": "{isotropy: [mean]}"}, "baseline=none is not one of the arms"),
-        ({"grid": "{isotropy: [mean, none]}"}, "arms.none is an arm that grid makes, too"),
+        (
+            {"methods": None, "grid": "{isotropy: [mean]}"},
+            "baseline=none is not one of the methods",
+        ),
+        ({"grid": "{isotropy: [mean, none]}"}, "methods.none is a method that grid makes, too"),
         ({"grid": "{isotropy: mean}"}, "grid.isotropy must be a list of values"),
         ({"margin": "0"}, "margin is the largest difference that counts as none"),
         ({"margin": "a point"}, "got 'a point'"),
@@ -102,7 +105,7 @@ def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):
         ),
         (
             {"published": "{tasks: {rte: {meen: 0.6}}, source: x}"},
-            "published.tasks.rte.meen is not one of the arms; did you mean mean?",
+            "published.tasks.rte.meen is not one of the methods; did you mean mean?",
         ),
         (
             {"published": "{tasks: {rte: {none: high}}, source: x}"},
@@ -117,29 +120,29 @@ def test_what_is_wrong_in_a_file(tmp_path, change, said):
 
 def test_every_mistake_at_once(tmp_path):
     with pytest.raises(PlanError) as told:
-        load_study(write(tmp_path / "my.yaml", seeds="[]", baseline="x", arm="1"))
+        load_study(write(tmp_path / "my.yaml", seeds="[]", baseline="x", method="1"))
     assert len(str(told.value).splitlines()) == 3
     assert all(line.startswith("study my: ") for line in str(told.value).splitlines())
     with pytest.raises(PlanError) as told:
-        load_study(write(tmp_path / "my.yaml", arms=None))
-    assert str(told.value) == "study my: arms is missing"  # and nothing of its baseline
+        load_study(write(tmp_path / "my.yaml", methods=None))
+    assert str(told.value) == "study my: methods is missing"  # and nothing of its baseline
 
 
 def test_the_product_with_the_last_key_changing_first():
-    arms = grid_arms(
+    methods = grid_methods(
         {
             "isotropy": ["cluster_pca"],
             "site": [["pooled"], ["tokens", "layer_3"]],
             "isotropy.removal.strength": [0.5, 1.0],
         }
     )
-    assert [name for name, _ in arms] == [
+    assert [name for name, _ in methods] == [
         "cluster_pca_pooled_strength_0.5",
         "cluster_pca_pooled_strength_1.0",
         "cluster_pca_tokens_layer_3_strength_0.5",
         "cluster_pca_tokens_layer_3_strength_1.0",
     ]
-    assert arms[2][1] == (
+    assert methods[2][1] == (
         "isotropy=cluster_pca",
         "site=[tokens,layer_3]",
         "isotropy.removal.strength=0.5",
@@ -158,7 +161,7 @@ def test_the_product_with_the_last_key_changing_first():
 )
 def test_names(key, value, name):
     assert grid_mistakes({key: [value]}) == []
-    assert [own for own, _ in grid_arms({key: [value]})] == [name]
+    assert [own for own, _ in grid_methods({key: [value]})] == [name]
 
 
 @pytest.mark.parametrize(
@@ -169,8 +172,8 @@ def test_names(key, value, name):
         ({"rows": "all"}, "grid.rows must be a list of values such as [1, 2], got 'all'"),
         ({"seed": [0, 1]}, "grid.seed is what seeds says"),
         ({"isotropy": [{"a": 1}]}, "grid.isotropy: {'a': 1} is no value that an override can give"),
-        ({"x.y": [1, 1]}, "grid makes 2 arms with the name y_1; give a value once"),
-        ({"x.y": ["a/b", "a-b"]}, "grid makes 2 arms with the name y_a_b"),
+        ({"x.y": [1, 1]}, "grid makes 2 methods with the name y_1; give a value once"),
+        ({"x.y": ["a/b", "a-b"]}, "grid makes 2 methods with the name y_a_b"),
     ],
 )
 def test_mistakes(grid, said):

@@ -10,14 +10,14 @@ from isotrain.commands.plans import run_study
 from isotrain.config.compose import recorded
 from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import Study
-from isotrain.studies.identity import arms_on_record, changes, check_identity, write_identity
+from isotrain.studies.identity import changes, check_identity, methods_on_record, write_identity
 from isotrain.studies.plan import plan_jobs
 
 STUDY = Study(
     name="one",
     overrides=("encoder=tiny", "source=demo"),
     tasks={"rte": ("task=rte",), "wic": ("task=wic",)},
-    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    methods={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
     baseline="none",
     seeds=(0, 1),
 )
@@ -49,7 +49,7 @@ def written(tmp_path, jobs):
     [
         ({}, ()),
         ({"seeds": (0, 1, 2)}, ()),
-        ({"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}, ()),
+        ({"methods": {**STUDY.methods, "clip": ("isotropy=clip",)}}, ()),
         ({"tasks": {"rte": ("task=rte",)}}, ()),
         ({}, ("checkpoint.every_steps=7", "report=false", "monitor.map_rows=0")),
     ],
@@ -64,7 +64,11 @@ def test_what_is_added_or_computes_the_same_is_welcome(written, changes, more):
     [
         ({}, ["data.batch_size=8"], "rte-none, rte-mean, wic-none, and 1 more: data.batch_size"),
         ({}, ["data.batch_size=8"], "data.batch_size was 32 and is 8\n"),
-        ({"arms": {**STUDY.arms, "mean": ("isotropy=clip",)}}, [], "rte-mean, wic-mean: isotropy."),
+        (
+            {"methods": {**STUDY.methods, "mean": ("isotropy=clip",)}},
+            [],
+            "rte-mean, wic-mean: isotropy.",
+        ),
         ({"tasks": {**STUDY.tasks, "wic": ("task=wic", "task.form=bi")}}, [], "cross and is bi"),
         ({"baseline": "mean"}, [], "baseline was none and is mean\n"),
         (
@@ -137,7 +141,7 @@ def finish(written):
     def call(status="finished", **changed):
         study = replace(STUDY, **changed)
         jobs = [
-            job._replace(folder=folder.parents[1] / "x" / f"{job.task}-{job.arm}-{job.seed}")
+            job._replace(folder=folder.parents[1] / "x" / f"{job.task}-{job.method}-{job.seed}")
             for job in plan_jobs(study)
         ]
         check_identity(study, jobs, folder, [])
@@ -148,7 +152,7 @@ def finish(written):
         for job in jobs if status else ():
             job.folder.mkdir(parents=True, exist_ok=True)
             if not (job.folder / "result.json").exists():
-                record = {"status": status, "arm": job.arm, "config": recorded(job.cfg)}
+                record = {"status": status, "method": job.method, "config": recorded(job.cfg)}
                 (job.folder / "result.json").write_text(json.dumps(record))
         return told
 
@@ -156,7 +160,7 @@ def finish(written):
 
 
 RTE = {"tasks": {"rte": ("task=rte",)}}
-CLIP = {"arms": {**STUDY.arms, "clip": ("isotropy=clip",)}}
+CLIP = {"methods": {**STUDY.methods, "clip": ("isotropy=clip",)}}
 
 
 def test_a_margin_that_is_chosen_after_the_results_shows(written, finish):
@@ -178,13 +182,13 @@ def test_a_margin_that_is_chosen_after_the_results_shows(written, finish):
 def test_what_is_added_after_the_results_and_what_is_left_out_shows(written, finish):
     folder, _ = written
     assert finish(seeds=(0, 1, 2), **RTE, **CLIP) == []
-    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
-    assert arms_on_record(folder, "wic") == []
+    assert methods_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert methods_on_record(folder, "wic") == []
     assert finish(seeds=(0, 1, 2, 3), **RTE) == [
-        "arms finished earlier and left out now: clip",
+        "methods finished earlier and left out now: clip",
         "seeds 3 were added to 0–2 when 9 of 9 runs had finished",
     ]
-    assert arms_on_record(folder, "rte") == ["none", "mean", "clip"]
+    assert methods_on_record(folder, "rte") == ["none", "mean", "clip"]
     assert finish("running", seeds=(0, 1, 2), **CLIP) == [
         "tasks wic were added to rte when 11 of 11 runs had finished",
         "seeds finished earlier and left out now: 3",

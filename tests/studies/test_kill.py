@@ -21,7 +21,7 @@ overrides: [encoder=tiny, source=demo, trainer.accelerator=cpu, data.batch_size=
             checkpoint.every_steps=2, trainer.max_steps={N_STEPS}, data.n_dev=256,
             data.n_test=256]
 tasks: {{rte: [task=rte]}}
-arms:
+methods:
   none: [isotropy=none]
   cluster_pca: [isotropy=cluster_pca]
 baseline: none
@@ -47,7 +47,7 @@ def call(folder, action, *more):
 def at_work_below(runs):
     """The processes that own a run, by the names of their jobs."""
     found = {path.parent.name.rpartition("-")[0]: owner(path) for path in runs.glob("*/.lock")}
-    return {f"rte-{arm}-seed0": one.pid for arm, one in found.items() if one is not None}
+    return {f"rte-{method}-seed0": one.pid for method, one in found.items() if one is not None}
 
 
 def files(folder):
@@ -72,7 +72,7 @@ def test_a_study_from_start_to_end_and_the_same_bytes_after_a_kill(tmp_path, mon
     call(undisturbed, "run", "--jobs", "2")
     whole = files(undisturbed)
     assert set(whole) == {*TABLES, "plan.yaml", "study.json", "study.html"}
-    # 4 scores, 2 clouds of both arms; the input of a layer, of the arm that has one
+    # 4 scores, 2 clouds of both methods; the input of a layer, of the method that has one
     lines = csv.DictReader(whole["table.csv"].decode().splitlines())
     of_methods = {(line["score"], line["method"]) for line in lines if line["baseline"]}
     assert len(of_methods) == 6 * 2 + 1

@@ -13,7 +13,7 @@ STUDY = Study(
     name="one",
     overrides=("encoder=tiny", "source=demo"),
     tasks={"rte": ("task=rte",), "wic": ("task=wic", "data.batch_size=16")},
-    arms={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
+    methods={"none": ("isotropy=none",), "mean": ("isotropy=mean",)},
     baseline="none",
     seeds=(3, 4),
 )
@@ -59,12 +59,18 @@ def test_runs_that_wandb_logs_are_grouped_by_the_study(more, group, told):
     [
         ({"overrides": ("encodr=tiny",)}, "all runs: no key encodr"),
         ({"tasks": {**STUDY.tasks, "wic": ("task=wicc",)}}, "task wic: task=wicc does not exist"),
-        ({"arms": {**STUDY.arms, "mean": ("isotropy=men",)}}, "arm mean: isotropy=men does not"),
+        (
+            {"methods": {**STUDY.methods, "mean": ("isotropy=men",)}},
+            "method mean: isotropy=men does not",
+        ),
         ({"overrides": ("threads=null",)}, "all runs: threads must be a number in a study"),
         ({"overrides": ("seed=5",)}, "all runs: seed=5 is for a single run"),
-        ({"arms": {"none": ("isotropy=none",), "off": ()}}, "rte-none and rte-off would compute"),
         (
-            {"arms": {"none": (), "mean": ("isotropy=mean", "output_dir=b")}},
+            {"methods": {"none": ("isotropy=none",), "off": ()}},
+            "rte-none and rte-off would compute",
+        ),
+        (
+            {"methods": {"none": (), "mean": ("isotropy=mean", "output_dir=b")}},
             "output_dir must be one for all runs of a study, got ['b', 'runs']",
         ),
     ],
@@ -86,8 +92,8 @@ def test_mistakes_of_all_runs_are_told_at_once_and_once():
 
 def test_one_mistake_in_one_pair_names_the_pair():
     tasks = {name: (f"task={name}",) for name in ("rte", "stsb", "wic")}
-    arms = {"none": ("pooling=cls",), "spans": ("pooling=spans",)}
-    jobs = plan_jobs(replace(STUDY, tasks=tasks, arms=arms))
+    methods = {"none": ("pooling=cls",), "spans": ("pooling=spans",)}
+    jobs = plan_jobs(replace(STUDY, tasks=tasks, methods=methods))
     with pytest.raises(PlanError) as told:
         check_parts(jobs)
     lines = sorted(str(told.value).splitlines())

@@ -110,8 +110,8 @@ def test_the_page_names_the_file_that_the_study_is_of(fake, pages, kept, command
 
 
 @pytest.mark.usefixtures("pages")
-def test_arms_that_were_left_out_count_for_holm_and_are_told(fake):
-    """Two arms are run; then one of them is struck out of the study's file."""
+def test_methods_that_were_left_out_count_for_holm_and_are_told(fake):
+    """Two methods are run; then one of them is struck out of the study's file."""
     fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
     jobs = fake.jobs()
     fake.folder.mkdir(parents=True)

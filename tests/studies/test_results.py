@@ -30,7 +30,7 @@ def test_gaps_are_listed_with_their_reason(fake, jobs):
     for job, result in zip(jobs, results, strict=False):
         leave(job, **result)
     found, missing = collect(jobs)
-    assert [(run.arm, run.seed, run.shown) for run in found] == [
+    assert [(run.method, run.seed, run.shown) for run in found] == [
         ("none", 2, {"val/accuracy": 9}),
         ("mean", 0, {"val/accuracy": 9, "test/accuracy": 8}),
     ]
@@ -78,7 +78,7 @@ def test_mixed_code_and_data_are_told_with_their_runs():
     assert mixtures(runs) == mixtures([]) == {}
     runs += [runs[0]._replace(task="wic", data="y")]  # another task has other data
     assert mixtures(runs) == {}
-    runs += [runs[0]._replace(arm="mean", seed=seed, code="b+", data="z") for seed in (0, 1, 3)]
+    runs += [runs[0]._replace(method="mean", seed=seed, code="b+", data="z") for seed in (0, 1, 3)]
     assert mixtures(runs) == {
         "Mixed code (+ = with changes not committed)": [
             *("a: rte none 0–4; wic none 0", "b+: rte mean 0, 1, 3"),

@@ -17,7 +17,7 @@ from isotrain.jobs.stored import PlanError
 from isotrain.studies.definition import load_study
 from isotrain.studies.plan import check_parts, plan_jobs
 
-ORDER = [f"rte-{arm}-seed{seed}" for seed in (0, 1, 2) for arm in ("none", "mean")]
+ORDER = [f"rte-{method}-seed{seed}" for seed in (0, 1, 2) for method in ("none", "mean")]
 TABLES = ("table.md", "table.csv", "runs.csv")
 
 
@@ -43,7 +43,7 @@ def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
         path.parent: json.loads(path.read_text()) for path in fake.runs.glob("rte/*/result.json")
     }
     assert {folder: result["config"] for folder, result in left.items()} == {
-        run_folder(job.cfg, job.arm, "demo-v1-seed0"): plain(job.cfg) for job in jobs
+        run_folder(job.cfg, job.method, "demo-v1-seed0"): plain(job.cfg) for job in jobs
     }
     first = tables(fake)
     assert start(fake, 2) == 0

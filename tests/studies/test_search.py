@@ -252,7 +252,7 @@ def test_the_runs_of_a_trial_have_its_values_and_a_seed_each(few):
     assert {job.cfg.optimizer.lr for job in jobs} == {0.003}
     assert {job.cfg.data.batch_size for job in jobs} == {16}
     assert {job.cfg.threads for job in jobs} == {1}
-    assert {job.arm for job in jobs} == {"few"}
+    assert {job.method for job in jobs} == {"few"}
     assert jobs[1].overrides[-2:] == ["optimizer.lr=0.003", "seed=5"]
     assert {job.search for job in jobs} == {"few"}, "its runs are no results"
     assert plan.folder == few.folder

@@ -76,7 +76,7 @@ def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
     path = few.folder / "confirm_few_1.yaml"
     assert f"isotrain run {path} output_dir={few.runs}" in first
     confirm = load_study(str(path))
-    assert confirm.arms == {  # without its one key the winner is the baseline
+    assert confirm.methods == {  # without its one key the winner is the baseline
         "baseline": (),
         "winner": ("isotropy.n_components=2",),
     }
@@ -107,12 +107,12 @@ def test_the_lowest_is_best_where_the_direction_says_so(few):
     assert text.index("| 1 ") < text.index("| 2 ") < text.index("| 0 ")
 
 
-def test_options_to_compare_are_arms_of_equal_standing(few):
+def test_options_to_compare_are_methods_of_equal_standing(few):
     space = "{objective: [[], [simcse], [istar]], optimizer.lr: {low: 0.1, high: 0.2, step: 0.1}}"
     few.says(space=space, sampler="grid", n_trials=6)  # compared is the objective, by itself
     text = reported(few, 0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED)
     confirm = load_study(str(few.folder / "confirm_few_1_2.yaml"))
-    assert confirm.arms == {
+    assert confirm.methods == {
         "none": ("objective=[]", "optimizer.lr=0.2"),
         "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
     }
@@ -120,13 +120,13 @@ def test_options_to_compare_are_arms_of_equal_standing(few):
     assert confirm.margin is None, "the search states none"
     assert "To compare none, simcse, on dev and test" in text
     assert "A difference is between options of objective as each was tuned" in text
-    told = "Each arm is the best of its complete trials: none 2 of 2, simcse 2 of 2."
+    told = "Each method is the best of its complete trials: none 2 of 2, simcse 2 of 2."
     assert told in text
     assert f"\n# Shows:    {told}\n" in (few.folder / "confirm_few_1_2.yaml").read_text()
 
 
-def test_what_each_key_does_is_shown_by_arms_without_it(few):
-    """Beside the winner: one arm without each key, and without what is there only beside it."""
+def test_what_each_key_does_is_shown_by_methods_without_it(few):
+    """Beside the winner: one method without each key, and without what is there only beside it."""
     space = (
         "{pooling: [cls, mean], data.batch_size: [8, 16], optimizer.lr: [1.0e-3, 5.0e-5], "
         "optimizer.weight_decay: {options: [0.2, 0.3], when: {pooling: mean}}}"
@@ -136,7 +136,7 @@ def test_what_each_key_does_is_shown_by_arms_without_it(few):
     values = {
         "pooling": "mean",
         "data.batch_size": "16",
-        "optimizer.lr": "5e-05",  # its default: an arm without it would be the winner again
+        "optimizer.lr": "5e-05",  # its default: a method without it would be the winner again
         "optimizer.weight_decay": "0.3",
     }
     with opened(plan) as study:
@@ -145,7 +145,7 @@ def test_what_each_key_does_is_shown_by_arms_without_it(few):
         write_report(plan, trials_of(study), study)
     confirm = load_study(str(few.folder / "confirm_few_0.yaml"))
     assert confirm.baseline == "baseline"
-    assert confirm.arms == {
+    assert confirm.methods == {
         "baseline": (),
         "winner": tuple(f"{key}={value}" for key, value in values.items()),
         "without_pooling": ("data.batch_size=16", "optimizer.lr=5e-05"),

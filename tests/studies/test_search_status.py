@@ -18,7 +18,7 @@ def leave(plan, taken, number=0, status="running", steps=()):
     folder = job.folder
     folder.mkdir(parents=True)
     record = {
-        "arm": job.arm,
+        "method": job.method,
         "config": recorded(job.cfg),
         "status": status,
         "monitor": "val/accuracy",

@@ -21,7 +21,7 @@ CFG = OmegaConf.create(
     {"trainer": {"max_epochs": 2, "max_steps": -1}, "data": {"batch_size": 10}, "seed": 0}
 )
 ID = RunId("wic", "none", "", "")
-HEADINGS = ("task", "arm")
+HEADINGS = ("task", "method")
 
 
 def shown(jobs, folder, n_jobs, watch=False):
@@ -37,8 +37,8 @@ def at_work(lock, n):
 def job(tmp_path):
     """Makes a job, with a record and files in its folder."""
 
-    def make(seed=0, task="wic", arm="none", result=None, rows=None, checkpoint=None):
-        folder = tmp_path / task / f"{arm}-{seed}"
+    def make(seed=0, task="wic", method="none", result=None, rows=None, checkpoint=None):
+        folder = tmp_path / task / f"{method}-{seed}"
         folder.mkdir(parents=True)
         if result is not None:
             (folder / "result.json").write_text(json.dumps(result))
@@ -47,7 +47,7 @@ def job(tmp_path):
         if checkpoint is not None:
             (folder / "resume.ckpt").touch()
             (folder / "resume.json").write_text(json.dumps({"step": checkpoint}))
-        return Job(task, arm, seed, CFG, ID, folder, ())
+        return Job(task, method, seed, CFG, ID, folder, ())
 
     return make
 
@@ -209,7 +209,7 @@ def test_status_of_a_study_at_work_writes_nothing(fake, monkeypatch, eventually,
     assert "3 at a time" in printed
 
 
-def test_status_before_anything_ran_and_of_unknown_arms(fake, capsys):
+def test_status_before_anything_ran_and_of_unknown_methods(fake, capsys):
     assert main(["status", str(fake.file), *fake.overrides]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 runs, 0 finished, 6 waiting; time left unknown" in printed

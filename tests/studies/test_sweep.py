@@ -17,14 +17,14 @@ def overrides(fake):
     return ["task=rte", "encoder=tiny", "source=demo", *fake.overrides, "seed=0,1"]
 
 
-def test_jobs_are_the_product_with_names_arms_and_one_thread():
+def test_jobs_are_the_product_with_names_methods_and_one_thread():
     given = ["task=rte", "isotropy=none,clip", "objective=[cosreg]", "site=[tokens],[pooled]"]
     jobs = plan_sweep(given)
     assert [job.name for job in jobs][1:3] == [
         "1-isotropy_none-site_pooled",
         "2-isotropy_clip-site_tokens",
     ]
-    assert [job.arm for job in jobs] == ["cosreg"] * 2 + ["clip-cosreg"] * 2
+    assert [job.method for job in jobs] == ["cosreg"] * 2 + ["clip-cosreg"] * 2
     assert {job.cfg.threads for job in jobs} == {1}
     assert plan_sweep([*given, "threads=3"])[0].cfg.threads == 3
     assert len({job.id for job in jobs}) == 4
