@@ -1,8 +1,8 @@
-"""`python train.py task=wic isotropy=cluster_pca`: the same as `isotrain train`."""
+"""`python train.py task=wic isotropy=cluster_pca`: the app of `@hydra.main` in isotrain/app.py."""
 
 import sys
 
-from isotrain.cli import main
+from isotrain.app import main
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    sys.exit(main())

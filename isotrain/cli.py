@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ended_by(end)
     except (ValueError, OSError) as error:
         from isotrain.console import reject
-        from isotrain.jobs.stored import PlanError
         from isotrain.runs.shapes import DamagedError
+        from isotrain.runs.stored import PlanError
 
         if isinstance(error, PlanError | DamagedError | OSError):
             return reject(str(error))
@@ -59,6 +59,11 @@ def parsed(arguments: Sequence[str]) -> Namespace:
     """Parse a command line: the command's function as `module:name`, and its arguments."""
     program, commands = parsers()
     name, *rest = arguments or ["--help"]
+    if name == "train":  # Hydra reads its arguments
+        return Namespace(function="app:main", arguments=rest)
+    if name == "run":
+        found, more = commands[name].parse_known_args(rest)
+        return Namespace(**vars(found), arguments=more)
     if name in commands:
         return commands[name].parse_intermixed_args(rest)
     if not name.startswith("-"):
@@ -81,40 +86,29 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         own.set_defaults(function=function)
         return own.add_argument
 
-    def of_plans(add: Callable[..., object], **named: str) -> None:
-        named = {"help": "run, study, search, yaml file or folder", **named}
-        add("target", metavar="NAME", **named)
-        overrides(add)
-        add("--name", help="of its folder, in place of the file's name")
-        add("--trials", type=at_least_1, metavar="N", help="trials of a search (n_trials)")
-
     def overrides(add: Callable[..., object], what: str = "overrides of the configuration") -> None:
         add("overrides", nargs="*", metavar="key=value", help=what)
         add("--config-dir", metavar="DIR", help="more config groups, of yours")
 
     add = command(
         "train",
-        "commands.train:train",
-        "Train one run, or with -m one for each combination of values.",
+        "app:main",
+        "Train one run, or with -m several: a Hydra application. All arguments are Hydra's.",
         "task=wic isotropy=clip encoder=minilm source=demo",
-        "-m --jobs 2 isotropy=none,clip seed=0,1,2",
+        "-m isotropy=none,clip seed=0,1,2 hydra/launcher=joblib hydra.launcher.n_jobs=2",
+        "--cfg job",
     )
-    overrides(add)
-    add("-m", "--multirun", action="store_true", help="several values of a key: a run for each")
-    add("--jobs", type=at_least_1, metavar="N", help="runs at a time of -m (1)")
-    add("--keys", action="store_true", help="show all keys as they are then; train nothing")
 
     add = command(
         "run",
         "commands.plans:run",
-        "Run what is missing of a study (methods x tasks x seeds, to a table) or a search, or a\n"
-        "job file again. Without a name: list the studies and searches that there are.",
-        "smoke --jobs 2",
-        "mine.yaml --list",
+        "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
+        "Without a name: list those that there are. Other arguments are those of train.",
+        "smoke -j 2",
+        "mine.yaml trainer.max_epochs=1 --list",
     )
-    what = "study, search, yaml file, folder that one left, or job file (.json)"
-    of_plans(add, nargs="?", help=what)
-    add("--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
+    add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
+    add("-j", "--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
 
     add = command(
@@ -134,11 +128,10 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "status",
         "commands.plans:status",
         "Show how far the runs are, and the time left. Nothing is started; 1 where one failed.",
-        "smoke --watch",
+        "smoke",
+        "runs/studies/smoke",
     )
-    of_plans(add)
-    add("--jobs", type=at_least_1, metavar="N", help="runs at a time, if none is running (1)")
-    add("--watch", action="store_true", help="redraw it until nothing is running")
+    add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--json", action="store_true", dest="as_json", help="as JSON")
 
     add = command(
@@ -149,17 +142,9 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "smoke",
         "runs/rte/none-0123456789",
     )
-    of_plans(add)
+    add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
     add("--json", action="store_true", dest="as_json", help="print what was written, as JSON")
-
-    add = command(
-        "cancel",
-        "commands.plans:cancel",
-        "Stop a run, or the runs of a plan, each after a checkpoint.",
-        "smoke",
-    )
-    of_plans(add)
 
     add = command(
         "collect",
@@ -208,7 +193,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 
     add = command(
         "demo",
-        "commands.train:demo",
+        "demo:main",
         "Train two small runs, isotropy layer off and on, and compare them.",
         "seed=1",
     )

@@ -2,15 +2,27 @@
 
 from collections.abc import Sequence
 
-from isotrain.config.command import check_command
-from isotrain.config.compose import compose_run, key_of
-from isotrain.console import install, say, score_text
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import ConfigError, compose_run, key_of
+from isotrain.console import install, reject, say, score_text
 from isotrain.pages.summary import FILES, print_layers
 from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
 METHODS = ("none", "frozen_zca")
 SCORES = ("val/spearman", "test/spearman")
 FIXED = ("experiment", "task", "source", "isotropy", "trainer.devices")
+
+
+def main(overrides: Sequence[str]) -> int:
+    """Exit code of `isotrain demo`, with the checks and messages of `train`."""
+    if mistakes := demo_mistakes(overrides):
+        return reject(mistakes)
+    from isotrain.commands.train import errors_printed
+
+    codes: list[int] = []
+    with errors_printed(codes):
+        demo(overrides)
+    return max(codes, default=0)
 
 
 def demo_mistakes(overrides: Sequence[str]) -> list[str]:
@@ -26,10 +38,13 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
     if mistakes:
         return mistakes
     for method in METHODS:
-        cfg, found = check_command(_overrides(overrides, method))
-        if cfg is not None and not found and not _is_replaceable(overrides):
-            found += file_mistakes(cfg)
-        mistakes += found
+        try:
+            cfg = compose_run(_overrides(overrides, method))
+        except ConfigError as error:
+            mistakes += str(error).splitlines()
+            continue
+        found = mistakes_in(cfg)
+        mistakes += found or ([] if _is_replaceable(overrides) else file_mistakes(cfg))
     return list(dict.fromkeys(mistakes))
 
 

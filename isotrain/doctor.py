@@ -19,7 +19,7 @@ from huggingface_hub.constants import ENDPOINT, HF_HUB_CACHE
 from omegaconf import OmegaConf
 
 from isotrain.config.environment import HUB_OFF, has_wandb_key, is_on
-from isotrain.config.sweep import names, shipped
+from isotrain.config.shipped import names, shipped
 from isotrain.console import FAILED, install
 from isotrain.demo import demo_mistakes
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder

@@ -6,9 +6,9 @@ Here commands are judged as they stand; `tests/test_docs_commands.py` runs them 
 import re
 
 import pytest
-
 from isotrain.config.command import ANALYZE, check_command
-from isotrain.config.sweep import check_sweep, names
+
+from isotrain.config.shipped import check_sweep, names
 from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of
 
 

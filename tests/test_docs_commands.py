@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from isotrain import cli
 from isotrain.config.compose import compose_run
-from isotrain.config.sweep import names, plan_name
+from isotrain.config.shipped import names, plan_name
 from isotrain.run import run
 from tests.docs_pages import ACTIONS, ROOT, RUN, commands, fences
 

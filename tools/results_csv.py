@@ -29,15 +29,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from isotrain.commands.targets import Named, resolve
+from isotrain.jobs.archive import Archive, Job, locate, seeded
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
-from isotrain.commands.targets import Named, resolve
 from isotrain.config.compose import recorded, without_locations
-from isotrain.jobs.archive import Archive, Job, locate, seeded
-from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import SIDES, last_layer, parse_key, shown_view
 from isotrain.runs.predictions import read_predictions
+from isotrain.runs.stored import PlanError
 from isotrain.studies.results import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, finite
 
 METRICS = ("isoscore_corrected", "mean_cosine", LESS_NULL)

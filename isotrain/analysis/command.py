@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import mistakes_in, part_mistakes
-from isotrain.config.command import ANALYZE, check_command
-from isotrain.config.sweep import names, text_of
+from isotrain.config.compose import ConfigError, compose_run
+from isotrain.config.shipped import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.start import start_file
 from isotrain.training.requirements import encoder_mistakes
@@ -56,8 +56,12 @@ def _checked(
         near = get_close_matches(odd[0], names("analysis"), n=1)
         hint = f"did you mean analysis={near[0]}?" if near else "give keys as key=value"
         return None, [f"{odd[0]} is no key=value; {hint}"]
-    cfg, mistakes = check_command(overrides, config_dir, root=ANALYZE)
-    if cfg is None or mistakes:
+    ANALYSIS.register()
+    try:
+        cfg = compose_run(overrides, config_dir, root="analyze")
+    except ConfigError as error:
+        return None, str(error).splitlines()
+    if mistakes := mistakes_in(cfg, ANALYSIS):
         return cfg, mistakes
     from isotrain.analysis.start import with_encoder_of_run
 

@@ -8,17 +8,22 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from isotrain.commands.train import train
-from isotrain.commands.worker import LOADING
-from isotrain.config.command import check_command
-from isotrain.config.compose import content_hash, key_of, read_job, written
-from isotrain.config.foreign import reference_mistakes
+from isotrain.commands.train import LOADING
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import (
+    ConfigError,
+    compose_run,
+    config_of,
+    content_hash,
+    key_of,
+    written,
+)
 from isotrain.console import say, spinner
-from isotrain.jobs.stored import PlanError
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import as_json as with_nulls
 from isotrain.runs.files import trained_run
 from isotrain.runs.lost_input import lost_text
+from isotrain.runs.stored import PlanError
 
 CONFIG_DIR = "--config-dir="
 UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
@@ -33,7 +38,10 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
     if as_json and not folders:
         raise PlanError("--json is of a run: give its folder; else result.json has the scores")
     if not folders:
-        return train([*overrides, UNTRAINED], config_dir)
+        from isotrain.app import main
+
+        own = [] if config_dir is None else ["--config-dir", config_dir]
+        return main([*overrides, UNTRAINED, *own])
     if len(folders) > 1:
         raise PlanError(f"evaluate takes one run, got {', '.join(folders)}")
     folder = Path(folders[0])
@@ -101,20 +109,27 @@ def composed_again(
             f"{folder} cannot be evaluated: its overrides and configuration differ: {error}"
         ) from error
     of_run = [f"threads={result['config']['threads']}", *of_run]
-    recorded = read_job(folder / "result.json").cfg
-    again, mistakes = check_command(of_run, config_dir)
-    if again is None:
-        raise PlanError("\n".join(mistakes))
+    recorded = config_of(result)
+    again = _composed(of_run, config_dir)
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):
         raise PlanError(
             f"the overrides that {folder} records no longer give its configuration; evaluate it "
             "with the version of isotrain and the --config-dir that it was made with"
         )
-    cfg, mistakes = check_command([*of_run, *overrides, "logger=[]"], config_dir)
-    if cfg is None or mistakes:
-        raise PlanError("\n".join(mistakes))
+    cfg = _composed([*of_run, *overrides, "logger=[]"], config_dir)
     cfg.init_from = None
+    return cfg
+
+
+def _composed(overrides: Sequence[str], config_dir: str | None) -> DictConfig:
+    """A configuration whose keys keep the rules, of which a run folder may have the overrides."""
+    try:
+        cfg = compose_run(overrides, config_dir)
+    except ConfigError as error:
+        raise PlanError(str(error)) from error
+    if mistakes := mistakes_in(cfg):
+        raise PlanError("\n".join(mistakes))
     return cfg
 
 
@@ -124,7 +139,7 @@ def as_recorded(override: str, config: Mapping[str, Any]) -> str:
     >>> as_recorded("optimizer.lr=${oc.env:LR}", {"optimizer": {"lr": 0.1}})
     'optimizer.lr=0.1'
     """
-    if not reference_mistakes([override]):
+    if "${" not in override:
         return override
     value: Any = config
     for name in key_of(override).split("."):

@@ -1,82 +1,134 @@
-"""`isotrain train` and `isotrain demo`: validate a command line, then run it."""
+"""The app's function: one run, alone or as one of a sweep."""
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from signal import SIGINT
 
-from omegaconf import OmegaConf
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
-from isotrain.commands.worker import errors_printed, run_job
-from isotrain.config.command import TRAINING
-from isotrain.config.compose import RunJob, job_text
+from isotrain.config.compose import with_names
 from isotrain.config.schema import n_processes
-from isotrain.config.sweep import check_sweep, names
-from isotrain.console import launched, reject
-from isotrain.jobs.process import COMMAND, JOB, own_environment
+from isotrain.config.signatures import constant, load
+from isotrain.console import FAILED, launched, print_error, reject, score_text, spinner
+from isotrain.runs.record import CannotRunError, StorageError
+from isotrain.runs.secrets import redacted
+from isotrain.studies.call import RunError
+from isotrain.studies.status import FAILED_LINE
+from isotrain.training.requirements import check
 
-GROUPS = (*TRAINING, "encoder", "source")  # of a run, as --keys lists them
+LOADING = "importing torch, Lightning and transformers"
 
 
-def train(
-    overrides: Sequence[str],
-    config_dir: str | None = None,
-    multirun: bool = False,
-    jobs: int | None = None,
-    keys: bool = False,
-) -> int:
-    """The exit code of `isotrain train`.
+def train(cfg: DictConfig) -> float | None:
+    """Train the run that Hydra composed; its monitored score.
 
-    An invalid command line is rejected before anything starts, with all errors in its keys at once.
-    Missing files and errors of imported parts are reported by the run, or for a sweep before any
-    job.
+    A run that is alone ends the process with its exit code if that is not 0. One of a sweep writes
+    its output to `logs/<name>.log` in the folder of the sweep, and one line to the terminal.
+
+    Raises:
+        RunError: in a sweep, the run failed.
+        SystemExit: a signal stopped it, or its exit code.
     """
-    runs, overrides, mistakes = check_sweep(overrides, config_dir, multirun)
-    if keys and not mistakes:
-        print(*(f"{group}: {', '.join(names(group))}" for group in sorted(GROUPS)), sep="\n")
-        print("", OmegaConf.to_yaml(runs[0].cfg), sep="\n", end="")
-        return 0
-    if jobs is not None and not multirun:
-        mistakes.append(f"--jobs {jobs} is the number of runs at a time of -m")
-    if multirun and launched():
-        mistakes.append(
-            "-m starts a process for each run, and this is one of torchrun or srun; start it once, "
-            "and give each run its processes by trainer.devices=..."
-        )
-    if mistakes:
-        return reject(mistakes)
-    if multirun:
-        from isotrain.studies.sweep import run_sweep
-
-        return run_sweep(overrides, jobs or 1, config_dir)
-    return run_here(runs[0])
+    hydra = HydraConfig.get()
+    cfg = with_names(cfg, hydra.runtime.choices)
+    sources = [one.path for one in hydra.runtime.config_sources if one.provider == "command-line"]
+    overrides = [*(f"--config-dir={path}" for path in sources), *hydra.overrides.task]
+    if hydra.mode != RunMode.MULTIRUN:
+        sys.exit(run_alone(cfg, overrides))
+    if cfg.study is None and cfg.search is None:  # of a sweeper that is not ours
+        return _run(cfg, overrides)
+    log = Path(str(hydra.sweep.dir)) / "logs" / f"{hydra.job.name}.log"
+    return _run_in_sweep(cfg, overrides, log)
 
 
-def run_here(job: RunJob) -> int:
-    """The exit code of one run, in this process or as the ranks of another."""
-    if not launched() and (n := n_processes(job.cfg.trainer)) > 1:
-        if job.cfg.threads is None:
-            job.cfg.threads = max(1, n_cores() // n)
-        _become(job)
-    return run_job(job)
-
-
-def demo(overrides: Sequence[str]) -> int:
-    """Run both runs of the demo, with the checks and messages of `train`; the exit code."""
-    from isotrain.demo import demo, demo_mistakes
-
-    if mistakes := demo_mistakes(overrides):
-        return reject(mistakes)
+def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
+    """Exit code of one run: 0, 1 if it failed, 2 if it cannot run, 128 + signal."""
+    if name := cfg.study or cfg.search:
+        return reject(f"{name} has several runs; start them with: isotrain run {name}")
     codes: list[int] = []
     with errors_printed(codes):
-        demo(overrides)
+        _run(cfg, overrides)
     return max(codes, default=0)
 
 
-def _become(job: RunJob) -> NoReturn:
-    """Replace this process by that of a run of several processes: ranks repeat its command."""
-    sys.stdout.flush()
-    os.execve(sys.executable, [*COMMAND, "-"], own_environment() | {JOB: job_text(job)})
+@contextmanager
+def errors_printed(codes: list[int]) -> Iterator[None]:
+    """Print the errors of a run and append its exit code; others are raised."""
+    from isotrain.training.callbacks.non_finite import NonFiniteError
+
+    try:
+        yield
+    except (CannotRunError, PermissionError) as error:
+        codes.append(reject(str(error)))
+    except KeyboardInterrupt:  # before training could listen, or the second one
+        codes.append(128 + SIGINT)
+    except (NonFiniteError, StorageError) as error:
+        print_error("the run stopped", [str(error)])
+        codes.append(FAILED)
+
+
+def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float | None:
+    terminal, began_at, name = sys.stdout, time.monotonic(), log.stem
+    log.parent.mkdir(parents=True, exist_ok=True)
+
+    def tell(text: str) -> None:
+        print(f"{text} ({time.monotonic() - began_at:.0f} s)", file=terminal, flush=True)
+
+    with log.open("a", encoding="utf-8") as stream:
+        try:
+            with redirect_stdout(stream), redirect_stderr(stream):
+                score = _run(cfg, overrides)
+        except (SystemExit, KeyboardInterrupt, Exception) as error:
+            if is_stop(error):
+                tell(f"stopped {name}")
+                raise
+            traceback.print_exc(file=stream)
+            failure = RunError(type(error).__name__, str(redacted(str(error))))
+            stream.write(f"{FAILED_LINE}{failure}\n")
+            tell(f"failed {name}: {failure}; {log}")
+            raise failure from None
+    tell(f"done {name}" + (f": {score_text(score)}" if score is not None else ""))
+    return score
+
+
+def is_stop(error: BaseException) -> bool:
+    """Whether a signal ended a run, which ends a sweep, too."""
+    if type(error).__name__ == "PrunedError":
+        return False
+    causes = type(error), type(error.__context__)  # Lightning turns Ctrl-C into SystemExit
+    code = error.code if isinstance(error, SystemExit) else None
+    return KeyboardInterrupt in causes or (isinstance(code, int) and code > 128)
+
+
+def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
+    """Train or read a run in this process, or in processes of its own; its monitored score."""
+    check_first(cfg)
+    if not launched() and n_processes(cfg.trainer) > 1:
+        from isotrain.ranks import run_in_ranks
+
+        scores = run_in_ranks(cfg, overrides)
+    else:
+        with spinner(LOADING):
+            from isotrain.pages.show import show_run
+            from isotrain.run import run
+        scores = run(cfg, overrides, show=show_run)
+    monitor = constant(load(cfg.task["_target_"]), "monitor")
+    return scores.get(f"val/{monitor}")
+
+
+def check_first(cfg: DictConfig) -> None:
+    """Raise a CannotRunError before torch is imported, where the keys alone tell."""
+    try:
+        check(cfg)
+    except ValueError as error:
+        raise CannotRunError(str(error)) from error
 
 
 def n_cores() -> int:

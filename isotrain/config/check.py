@@ -7,7 +7,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from isotrain.config.foreign import texts
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import argument_mistakes, load, nearest
@@ -65,8 +64,7 @@ def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 def missing_keys(cfg: DictConfig) -> list[str]:
     """Missing required keys; nothing is resolved."""
-    content = OmegaConf.to_container(cfg, resolve=False)
-    return sorted(key for key, text, _ in texts(content) if text == "???")
+    return sorted(OmegaConf.missing_keys(cfg))
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:

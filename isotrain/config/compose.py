@@ -3,39 +3,73 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
+from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
-from isotrain.runs.files import as_json, read_result, replace_text
+from isotrain.config.shipped import conf_folder
+from isotrain.config.typos import first_line, mistakes
+from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
-from isotrain.runs.shapes import DamagedError, misfit
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
-JOB = {"method": str, "config": dict, "overrides": [str], "search": str, "planned_data": str}
 
 
-def conf_folder() -> str:
-    """The config tree: next to the package in a checkout, inside it when installed."""
-    sibling = Path(__file__).resolve().parents[2] / "conf"
-    return str(sibling) if (sibling / "train.yaml").is_file() else "pkg://isotrain.conf"
+class ConfigError(ValueError):
+    """Overrides that do not compose, or a configuration that breaks a rule: a line for each."""
 
 
-def compose_run(overrides: Sequence[str]) -> DictConfig:
-    """Compose the configuration of a run from Python, as the command line does."""
+def compose_run(
+    overrides: Sequence[str], config_dir: str | None = None, root: str = "train"
+) -> DictConfig:
+    """Compose the configuration of a run (`root="analyze"`: of an analysis) from Python.
+
+    `config_dir` has groups of one's own, as `--config-dir` on the command line.
+
+    Raises:
+        ConfigError: every override that does not apply, with the nearest key or option.
+    """
+    with _composer(config_dir, root) as composed:
+        try:
+            return without_hydra(composed(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            found = mistakes(overrides, composed, config_dir) or [first_line(error)]
+            raise ConfigError("\n".join(found)) from error
+
+
+def mistakes_of(overrides: Sequence[str], config_dir: str | None = None) -> list[str]:
+    """Every override of a command line that does not apply, also where a key has several values.
+
+    >>> mistakes_of(["task=wic,wicc", "sede=1"])
+    ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
+    """
+    with _composer(config_dir, "train") as composed:
+        return mistakes(overrides, composed, config_dir)
+
+
+@contextmanager
+def _composer(config_dir: str | None, root: str) -> Iterator[Callable[[Sequence[str]], DictConfig]]:
+    """Hydra's `compose` of a root configuration."""
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise ConfigError(f"--config-dir {config_dir} is not a folder")
+    place = [f"hydra.searchpath=[{written(str(Path(config_dir).resolve()))}]"] if config_dir else []
     RUN.register()
+    register()
     folder = conf_folder()
     is_package = folder.startswith("pkg://")
     start = initialize_config_module if is_package else initialize_config_dir
     with start(folder.removeprefix("pkg://"), version_base="1.3"):
-        cfg = compose("train", list(overrides), return_hydra_config=True)
-    return without_hydra(cfg)
+        yield lambda chosen: compose(root, [*place, *chosen], return_hydra_config=True)
 
 
 def without_hydra(cfg: DictConfig) -> DictConfig:
@@ -43,7 +77,13 @@ def without_hydra(cfg: DictConfig) -> DictConfig:
     choices = cfg.hydra.runtime.choices
     with open_dict(cfg):
         del cfg["hydra"]
-        if "names" in cfg:  # of a run
+    return with_names(cfg, choices)
+
+
+def with_names(cfg: DictConfig, choices: Mapping[str, Any]) -> DictConfig:
+    """A configuration with the chosen files of its groups as `names`."""
+    if "names" in cfg:  # of a run
+        with open_dict(cfg):
             cfg.names = {g: str(choices[g]) for g in NAMED if choices.get(g)} | dict(cfg.names)
     return cfg
 
@@ -116,67 +156,39 @@ def content_hash(cfg: DictConfig) -> str:
     return _hash(without_locations(recorded(cfg)))
 
 
-def run_folder(cfg: DictConfig, method: str, data: str) -> Path:
+def method_of(cfg: Mapping[str, Any]) -> str:
+    """The method of a run: `method`, else its isotropy layer and objectives.
+
+    >>> method_of({"method": None, "names": {"isotropy": "zca"}, "objective": {"cosreg": {}}})
+    'zca-cosreg'
+    >>> method_of({"method": None, "names": {"isotropy": "none"}, "objective": {"cosreg": {}}})
+    'cosreg'
+    """
+    if cfg["method"] is not None:
+        return str(cfg["method"])
+    layer = str(cfg["names"].get("isotropy", "none"))
+    losses = [str(name) for name in cfg["objective"] or ()]
+    return "-".join([layer] * (layer != "none" or not losses) + losses)
+
+
+def run_folder(cfg: DictConfig, data: str) -> Path:
     """`<output_dir>/<task>/<method>-<hash>`, a hash of configuration and data (`revision`).
 
     `threads` must be a number: results depend on it.
     """
     assert cfg.threads is not None
-    return Path(str(cfg.output_dir)) / run_id(recorded(cfg), method).folder(data)
+    return Path(str(cfg.output_dir)) / run_id(recorded(cfg), method_of(cfg)).folder(data)
 
 
 def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-class RunJob(NamedTuple):
-    """Arguments of `isotrain.run.run`."""
-
-    cfg: DictConfig
-    method: str
-    overrides: Sequence[str] = ()  # of `isotrain train` that give this configuration, if known
-    search: str = ""  # that the run is a trial of: it is chosen by its score, and no result
-    data: str = ""  # revision of what it reads, as planned: the run refuses another; "" = any
-
-
-def write_job(job: RunJob, path: Path) -> None:
-    """Write what `isotrain run PATH` runs."""
-    replace_text(path, job_text(job))
-
-
-def job_text(job: RunJob) -> str:
-    """A job as one text, with references to the environment kept."""
-    keys = OmegaConf.to_container(job.cfg, resolve=False, enum_to_str=True)
-    more = {"overrides": list(job.overrides), "search": job.search, "planned_data": job.data}
-    return json.dumps({"method": job.method, "config": keys, **more}, indent=2)
-
-
-def read_job(path: Path) -> RunJob:
-    """The job that `write_job` wrote, or that a `result.json` records.
-
-    Raises:
-        DamagedError: a ValueError: there is no such file, or it is none of these.
-    """
-    if path.name == "result.json":
-        read_result(path.parent)
-    try:
-        return parse_job(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = f"neither the job of a study nor the record of a run: {type(error).__name__}: {error}"
-        raise DamagedError(path, why) from error
-
-
-def parse_job(text: str) -> RunJob:
-    """The job of a `job_text`."""
-    job = json.loads(text)
-    if reason := misfit(job, JOB):
-        raise ValueError(reason)
-    if mistakes := method_mistakes(method := job["method"]):
-        raise ValueError(*mistakes)
-    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(job["config"])))
+def config_of(result: Mapping[str, Any]) -> DictConfig:
+    """The configuration that the record of a run has."""
+    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(result["config"])))
     assert isinstance(cfg, DictConfig)
-    more = (job.get(key) or "" for key in ("search", "planned_data"))
-    return RunJob(cfg, method, job.get("overrides") or (), *more)
+    return cfg
 
 
 def method_mistakes(method: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from isotrain.config.compose import dotted
-from isotrain.config.sweep import names, text_of
+from isotrain.config.shipped import names, text_of
 
 BY_FUNCTION = ("freezing", "peft")  # groups of which one module has several parts
 

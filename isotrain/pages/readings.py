@@ -3,14 +3,12 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
-from isotrain.config.compose import conf_folder
+from isotrain.config.shipped import shipped
 from isotrain.runs.keys import metric_of
 
 TITLES = {"cls": "first token (CLS)", "tokens": "tokens", "mean": "mean of tokens"}  # of views
@@ -59,10 +57,7 @@ def readings() -> dict[str, Reading]:
     >>> readings()["mean_cosine"].source
     'Ethayarajh 2019'
     """
-    folder = conf_folder()
-    package = folder.removeprefix("pkg://")
-    root = Path(folder) if package == folder else files(package)
-    found = {file.name: file.read_text("utf-8") for file in root.joinpath("metric").iterdir()}
+    found = {file.name: file.read_text("utf-8") for file in shipped("metric").iterdir()}
     heads = {name.partition(".")[0]: _head(text) for name, text in sorted(found.items())}
     return {name: Reading(**head) for name, head in heads.items() if {*head, "parts"} == FIELDS}
 

@@ -176,7 +176,7 @@ def _score_items(result: Result, task: str) -> list[str]:
     for kind, title in _titles(result, task).items():
         if told := _listed(_told(row, n_seeds) for row in rows if verdict(row) == kind):
             items.append(f"{title}: {told}.")
-    source = f" ({result.study.published_source})" if result.study.published_source else ""
+    source = f" ({result.study.published.source})" if result.study.published else ""
     for score, own in result.table(task).items():
         texts = [
             f"{r.method} {score_number(r.published, score)}, here {score_number(r.mean, score)}"

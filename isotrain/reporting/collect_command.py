@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from isotrain.config.compose import run_id
 from isotrain.console import counted, say, spinner
-from isotrain.jobs.progress import checkpoint_step, is_owned, newest_step
-from isotrain.jobs.stored import PlanError
 from isotrain.reporting.groups import Found, differing, groups_markdown, texts, without_seeds
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.words import collapsed_runs
 from isotrain.runs.files import check_inside, read_result
+from isotrain.runs.progress import checkpoint_step, is_owned, newest_step
+from isotrain.runs.stored import PlanError
 from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """

@@ -174,7 +174,7 @@ def _methods(
             row = row._replace(
                 best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
                 collapsed=_collapsed({study.baseline: list(base.values()), method: own}),
-                published=study.published.get(task, {}).get(method)
+                published=study.published_scores(task).get(method)
                 if any(score == run.monitor for run in own)
                 else None,
             )

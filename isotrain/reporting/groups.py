@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
-from isotrain.config.sweep import names, shipped, text_of
+from isotrain.config.shipped import names, shipped, text_of
 from isotrain.config.targets import SEVERAL
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned

@@ -34,7 +34,6 @@ def markdown(result: Result) -> str:
     lines += _listed("Failed; the numbers of a method are of the other seeds", failed)
     lines += _listed("Missing", [str(gap) for gap in result.gaps if not gap.has_failed])
     lines += mixed(runs)
-    lines += _listed("Recorded beside what is shown", result.records)
     title = "Collapsed predictions; beside them (†) nothing is claimed, and a table without follows"
     lines += _listed(title, collapsed_runs(runs))
     touched = {run.task for run in runs if run.degenerate}

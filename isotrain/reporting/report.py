@@ -1,66 +1,68 @@
 """Write and print the tables and page of a study from the runs finished so far."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from isotrain.config.compose import key_of, plain
+from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.config.sweep import plan_name
 from isotrain.config.targets import allowance
 from isotrain.console import drawing, say, spinner
-from isotrain.jobs.archive import Job
-from isotrain.jobs.stored import STUDY, PlanError, read_origin
 from isotrain.reporting.frame import frame
 from isotrain.reporting.latex import latex
 from isotrain.reporting.markdown import markdown
 from isotrain.reporting.result import Result, find_result
 from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
-from isotrain.reporting.wandb_report import send, wandb_options
-from isotrain.runs.files import replace_bytes
-from isotrain.runs.secrets import redacted
-from isotrain.studies.definition import Study, question_of, study_text
-from isotrain.studies.plan import SHARED, in_force
+from isotrain.reporting.wandb_report import send
+from isotrain.runs.files import read_result, replace_bytes
+from isotrain.runs.stored import PlanError
+from isotrain.studies.record import Plan
 from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"
 
 
-def write_report(
-    study: Study, jobs: Sequence[Job], folder: Path, overrides: Sequence[str]
-) -> list[Path]:
-    """Regenerate the tables and page of a study in its folder; the files. No run is started.
+def write_report(plan: Plan) -> list[Path]:
+    """Regenerate the tables and page of a study or sweep in its folder; the files.
 
-    `overrides` are the command-line overrides used to plan `jobs`. Files: `table.md`, `table.csv`,
-    `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`, `study.html`. The tables are
-    byte-identical for the same runs, whenever and in whatever order they finished. An earlier page
-    is removed first, so that page and tables always match.
+    Files: `table.md`, `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`,
+    `study.html`. The tables are byte-identical for the same runs, whenever and in whatever order
+    they finished. An earlier page is removed first, so that page and tables always match.
 
     Raises:
         PlanError: no run has finished; nothing is written then.
     """
-    with spinner(f"reading and comparing the runs of {study.name}"):
-        result = find_result(study, jobs, folder)
+    study = plan.study
+    with spinner(f"reading and comparing the runs of {plan.name}"):
+        result = find_result(plan)
     if not result.runs:
         told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
-        raise PlanError(f"no run of study {study.name} has finished beside {folder}{told}")
-    recorded = read_origin(folder / STUDY) or {"file": study.name}
+        raise PlanError(f"no run of {plan.kind} {plan.name} has finished{told}")
+    first = read_result(result.runs[0].folder)["config"]
     result = result._replace(
         overrides=[
             text  # overrides that change results, unlike loggers or the data folder
-            for text in in_force((*SHARED, *study.overrides, *overrides))
+            for text in in_force((f"threads={first['threads']}", *study.overrides, *plan.overrides))
             if not f"{key_of(text)}.".startswith((*(f"{n}." for n in NOT_CONTENT), "source.root."))
         ],
-        command=_command(study, jobs, recorded, overrides),
-        question=_question(str(recorded["file"])),
+        command=_command(plan, first),
+        question=study.question,
     )
-    written = write_result(result, folder)
-    if options := wandb_options(jobs):
+    written = write_result(result, plan.folder)
+    if options := dict((first.get("logger") or {}).get("wandb") or {}):
         tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
-        send(folder, study.name, options, tables)
+        send(plan.folder, plan.name, options, tables)
     return written
+
+
+def in_force(overrides: Iterable[str]) -> list[str]:
+    """Effective overrides: each key once, with its last value.
+
+    >>> in_force(["threads=1", "encoder=tiny", "threads=2"])
+    ['threads=2', 'encoder=tiny']
+    """
+    return list({key_of(text): text for text in overrides}.values())
 
 
 def write_result(result: Result, folder: Path) -> list[Path]:
@@ -97,20 +99,9 @@ def _draw(result: Result, folder: Path) -> list[Path]:
     return []
 
 
-def _command(
-    study: Study, jobs: Sequence[Job], recorded: Mapping[str, Any], overrides: Sequence[str]
-) -> str:
-    """The command that repeats the study."""
-    file, own = str(recorded["file"]), recorded.get("config_dir")
-    named = [] if study.name in (file, plan_name(file)) else ["--name", study.name]
-    named += ["--config-dir", str(own)] if own else []
-    pairs = {(job.task, job.method): job.of_pair for job in jobs}
-    configs = {f"{task}/{method}": plain(cfg) for (task, method), cfg in pairs.items()}
-    words = [*allowance(configs), "isotrain", "run", file, *named, *redacted(overrides)]
-    return shlex.join(words)
-
-
-def _question(file: str) -> str:
-    with suppress(PlanError, OSError):  # the file may have been deleted
-        return question_of(study_text(file))
-    return ""
+def _command(plan: Plan, config: Mapping[str, Any]) -> str:
+    """The command that repeats the plan."""
+    words = ["run", plan.file] if plan.file else ["train", "-m"]
+    own = ["--config-dir", plan.config_dir] if plan.config_dir else []
+    given = plan.overrides if plan.file else plan.arguments
+    return shlex.join([*allowance({"run": config}), "isotrain", *words, *own, *given])

@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
-from isotrain.config.compose import plain
-from isotrain.jobs.archive import Archive, Job
 from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
-from isotrain.studies.identity import changes, listed, methods_on_record
+from isotrain.studies.record import Plan, changes, listed, methods_on_record
 from isotrain.studies.results import Gap, Run, collect
 
 
@@ -25,7 +22,6 @@ class Result(NamedTuple):
     rows: Sequence[Row]  # of all runs, and without collapsed predictions if there are any
     n_planned: int
     changes: Sequence[str] = ()  # of the study since its first run started
-    records: Sequence[str] = ()  # that are damaged, or exist but are not shown
     question: str = ""
     overrides: Sequence[str] = ()  # of every run, that change results
     command: str = ""  # that repeats the study
@@ -48,21 +44,22 @@ class Result(NamedTuple):
         return list(dict.fromkeys(row.runs for row in self.rows)) or [ALL]
 
 
-def find_result(study: Study, jobs: Sequence[Job], folder: Path) -> Result:
-    """Collect and compare the runs of a study; `folder` has its `study.json`."""
+def find_result(plan: Plan) -> Result:
+    """Collect and compare the runs of a plan."""
+    study, jobs = plan.study, plan.jobs
     runs, gaps = collect(jobs)
-    recorded = {task: methods_on_record(folder, task) for task in study.tasks} if runs else {}
+    recorded = {task: methods_on_record(plan, task) for task in study.tasks} if runs else {}
     rows = study_rows(study, runs, gaps, recorded)
     records = [
         read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
     ]
+    of_methods = {run.method: read_result(run.folder)["config"] for run in reversed(runs)}
     first = read_result(runs[0].folder) if runs else {}
-    of_methods = {job.method: job for job in reversed(jobs)}
     works = [
-        work for method in study.methods for work in sources(plain(of_methods[method].of_pair))
+        w for method in study.methods if method in of_methods for w in sources(of_methods[method])
     ]
     return Result(
-        *(study, runs, gaps, rows, len(jobs), changes(folder, study), _records(runs, jobs, folder)),
+        *(study, runs, gaps, rows, len(jobs), changes(plan)),
         works=list(dict.fromkeys(works)),
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
         encoder=", ".join(dict.fromkeys(str(one.get("encoder", "")) for one in reversed(records))),
@@ -89,25 +86,8 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
         texts += [f"{title}: {'; '.join(told)}"] if told else []
     runs = [run for run in result.runs if task in (None, run.task)]
     texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
-    texts += result.records
     if result.changes:
         texts.append(f"Changed since the first run started: {'; '.join(result.changes)}")
-    return texts
-
-
-def _records(runs: Sequence[Run], jobs: Sequence[Job], folder: Path) -> list[str]:
-    """Records that exist but are not shown: runs on other data revisions, damaged files."""
-    archive = Archive(folder)
-    ids = {(job.task, job.method, job.seed): job.id for job in jobs}
-    others: dict[str, list[Run]] = {}
-    for run in runs:
-        known = {one.data for one in archive.of(ids[run[:3]]) if one.is_finished} - {run.data}
-        if known:
-            others.setdefault(f"{run.data}, not {', '.join(sorted(known))}", []).append(run)
-    texts = [f"Damaged records: {'; '.join(archive.damaged)}"] if archive.damaged else []
-    if others:
-        shown = "; ".join(f"{_where(own)} on {data}" for data, own in others.items())
-        texts.append(f"Finished on several versions of the data, one of which is shown: {shown}")
     return texts
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrain.console import say, spinner
-from isotrain.jobs.archive import Job
-from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import PlanError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-def wandb_options(jobs: Sequence[Job]) -> dict[str, Any]:
-    """W&B options of the runs of a study; empty if they do not log to W&B."""
-    logger = jobs[0].of_pair.logger or {}
-    return dict(logger["wandb"]) if "wandb" in logger else {}
 
 
 def send(

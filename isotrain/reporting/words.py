@@ -284,6 +284,6 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
     )
     if any(gap.has_failed for gap in gaps):
         texts.append("Failed runs have no score and do not count: that may flatter their method.")
-    if any(row.published is not None for row in rows) and study.published_source:
-        texts.append(f"Published: {study.published_source.rstrip('.')}.")
+    if any(row.published is not None for row in rows) and study.published:
+        texts.append(f"Published: {study.published.source.rstrip('.')}.")
     return texts

@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.jobs.archive import Job
-from isotrain.jobs.stored import PlanError
 from isotrain.runs.files import read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.shapes import DamagedError
+from isotrain.runs.stored import PlanError
+from isotrain.studies.call import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
 LESS_NULL = "partition_less_null"  # ln I(W) minus the median of its null

@@ -7,9 +7,9 @@ from typing import Any
 
 from isotrain.config import sweep
 from isotrain.config.command import refusal_of
+from isotrain.config.shipped import NAME
 from isotrain.config.signatures import nearest
-from isotrain.config.sweep import NAME
-from isotrain.jobs.stored import PlanError
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import margin_mistakes
 from isotrain.studies.space import Parameter, grid, parameters, space_mistakes
 

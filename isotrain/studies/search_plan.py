@@ -8,10 +8,10 @@ from omegaconf import DictConfig
 
 from isotrain.config.command import check_command
 from isotrain.config.compose import content_hash, key_of, recorded, run_id
-from isotrain.config.sweep import mistakes_of_one_of_several
+from isotrain.config.shipped import mistakes_of_one_of_several
 from isotrain.jobs.archive import Job, job_of, seeded
 from isotrain.jobs.pool import call_at_work
-from isotrain.jobs.stored import DATABASE, SEARCH, PlanError, read_origin
+from isotrain.runs.stored import DATABASE, SEARCH, PlanError, read_origin
 from isotrain.studies.plan import SHARED, equal_runs, judge_configs
 from isotrain.studies.search import Search
 from isotrain.studies.space import Value, corners, overrides_of

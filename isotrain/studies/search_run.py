@@ -18,14 +18,14 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from isotrain.config.sweep import text_of
+from isotrain.config.shipped import text_of
 from isotrain.console import REJECTED, say, score_text
 from isotrain.jobs.archive import Job
 from isotrain.jobs.pool import End, Pool
 from isotrain.jobs.process import Backend, last_lines, local, warm_up
-from isotrain.jobs.stored import COPY, SEARCH, stored
 from isotrain.runs.files import read_records, replace_text, write_json
 from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import COPY, SEARCH, stored
 from isotrain.studies.plan import judge_parts
 from isotrain.studies.search_plan import Plan, check_search, trial_jobs
 from isotrain.studies.space import overrides_of

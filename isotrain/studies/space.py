@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from isotrain.config.command import refusal_of
 from isotrain.config.compose import written
-from isotrain.jobs.stored import PlanError
+from isotrain.runs.stored import PlanError
 
 Value = int | float | str
 FORMS = (

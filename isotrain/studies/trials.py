@@ -16,9 +16,9 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from isotrain.console import say
-from isotrain.jobs.stored import DATABASE, PlanError
 from isotrain.runs.files import check_inside
 from isotrain.runs.shapes import COUNT, misfit
+from isotrain.runs.stored import DATABASE, PlanError
 from isotrain.studies.search import Search
 from isotrain.studies.search_plan import Plan
 from isotrain.studies.space import Parameter, Value, grid

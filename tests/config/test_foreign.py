@@ -5,17 +5,17 @@ import time
 
 import pytest
 import yaml
-
-from isotrain.commands.evaluate import as_recorded
 from isotrain.commands.targets import Named, origin
 from isotrain.config.command import MOST_RUNS, check_command, check_jobs
-from isotrain.config.compose import RunJob, compose_run
 from isotrain.config.foreign import content_of, file_mistakes, job_of_file, plan_mistakes
-from isotrain.config.sweep import check_sweep
-from isotrain.jobs.stored import PlanError
+
+from isotrain.commands.evaluate import as_recorded
+from isotrain.config.compose import RunJob, compose_run
+from isotrain.config.shipped import check_sweep
 from isotrain.runs.files import make_inside, read_result, replacing
 from isotrain.runs.locks import take
 from isotrain.runs.shapes import DamagedError
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import load_study
 from isotrain.studies.search import load_search
 

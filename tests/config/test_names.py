@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
+from isotrain.config.command import check_command, check_jobs
+from isotrain.studies.plan import plan_jobs
 from omegaconf import OmegaConf
 
-from isotrain.config.command import check_command, check_jobs
 from isotrain.config.compose import (
     RunJob,
     compose_run,
@@ -17,11 +18,10 @@ from isotrain.config.compose import (
     recorded,
 )
 from isotrain.config.names import method_name, part_name
-from isotrain.config.sweep import names
+from isotrain.config.shipped import names
 from isotrain.export.card import citations
 from isotrain.pages.run_tables import sources
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from isotrain.config.sweep import NAME, check_sweep, names, read, shipped, with_sweeps
-from isotrain.jobs.stored import PlanError
+from isotrain.config.shipped import NAME, check_sweep, names, read, shipped, with_sweeps
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import load_study
 from isotrain.studies.search import load_search
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import written
-from isotrain.config.sweep import with_sweeps
+from isotrain.config.shipped import with_sweeps
 from isotrain.studies.definition import grid_methods
 from isotrain.studies.space import overrides_of, parameters
 

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from isotrain.cli import main
-from isotrain.config.sweep import check_sweep
+from isotrain.config.shipped import check_sweep
 from isotrain.pages.repeat import repeat, train_command
 from isotrain.runs.files import read_result
 from tests.pages.small_run import HOSTILE, write_run

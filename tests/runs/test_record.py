@@ -15,7 +15,7 @@ from isotrain.runs.record import CannotRunError, code_state, owned
 LOOKER = """
 import sys
 from pathlib import Path
-from isotrain.jobs.progress import is_owned
+from isotrain.runs.progress import is_owned
 print("looking", flush=True)
 while True:
     is_owned(Path(sys.argv[1]))

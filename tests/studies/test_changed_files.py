@@ -4,14 +4,14 @@ import re
 import shutil
 
 import pytest
+from isotrain.studies.plan import plan_jobs
 
-from isotrain.jobs.stored import PlanError, stored
 from isotrain.pages.report import write_report
 from isotrain.reporting.collect_command import write_runs
 from isotrain.runs.files import read_result, write_json, write_result
 from isotrain.runs.shapes import DamagedError
+from isotrain.runs.stored import PlanError, stored
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
 from isotrain.studies.results import collect
 from tests.pages.small_run import write_run
 

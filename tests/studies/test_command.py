@@ -11,7 +11,7 @@ from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import written
-from isotrain.config.sweep import names
+from isotrain.config.shipped import names
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 import pytest
+from isotrain.studies.plan import plan_jobs
 
-from isotrain.config.sweep import names
-from isotrain.jobs.stored import PlanError
+from isotrain.config.shipped import names
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import (
     grid_methods,
     grid_mistakes,
     load_study,
 )
-from isotrain.studies.plan import plan_jobs
 
 CONF = Path(__file__).parents[2] / "conf" / "study"
 RIGHT = {

@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from isotrain.studies.identity import changes, check_identity, methods_on_record, write_identity
+from isotrain.studies.plan import plan_jobs
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
 from isotrain.config.compose import recorded
-from isotrain.jobs.stored import PlanError
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import Study
-from isotrain.studies.identity import changes, check_identity, methods_on_record, write_identity
-from isotrain.studies.plan import plan_jobs
 
 STUDY = Study(
     name="one",

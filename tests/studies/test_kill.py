@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from isotrain.jobs.progress import checkpoint_step
 from isotrain.runs.locks import owner
+from isotrain.runs.progress import checkpoint_step
 
 pytestmark = pytest.mark.campaign
 N_STEPS = 16

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 
 from isotrain.config.compose import compose_run, plain, run_folder
-from isotrain.jobs.stored import PlanError
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import Study
-from isotrain.studies.plan import check_parts, plan_jobs, study_folder
 
 STUDY = Study(
     name="one",

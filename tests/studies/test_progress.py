@@ -4,7 +4,7 @@ import fcntl
 
 import pytest
 
-from isotrain.jobs.progress import checkpoint_step, is_owned, n_steps, newest_step
+from isotrain.runs.progress import checkpoint_step, is_owned, n_steps, newest_step
 from isotrain.runs.record import owned
 
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from isotrain.jobs.stored import PlanError
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import mixtures
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import load_study
 from isotrain.studies.results import Run, collect
 from tests.studies.scripts import leave

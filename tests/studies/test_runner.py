@@ -7,15 +7,15 @@ import signal
 import threading
 
 import pytest
-
-from isotrain.commands.plans import run_study
-from isotrain.config.compose import plain, run_folder
 from isotrain.jobs import pool
 from isotrain.jobs.pool import call_at_work
 from isotrain.jobs.process import fresh
-from isotrain.jobs.stored import PlanError
-from isotrain.studies.definition import load_study
 from isotrain.studies.plan import check_parts, plan_jobs
+
+from isotrain.commands.plans import run_study
+from isotrain.config.compose import plain, run_folder
+from isotrain.runs.stored import PlanError
+from isotrain.studies.definition import load_study
 
 ORDER = [f"rte-{method}-seed{seed}" for seed in (0, 1, 2) for method in ("none", "mean")]
 TABLES = ("table.md", "table.csv", "runs.csv")

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.compose import conf_folder
-from isotrain.config.sweep import names
-from isotrain.jobs.stored import PlanError
+from isotrain.config.shipped import names
+from isotrain.runs.stored import PlanError
 from isotrain.studies.search import Search, load_search
 from isotrain.studies.search_plan import check_search, plan_search, trial_jobs
 from isotrain.studies.space import corners, grid, parameters, space_mistakes

@@ -3,12 +3,12 @@
 import csv
 
 import pytest
+from isotrain.studies.plan import plan_jobs
 from optuna.trial import TrialState
 
-from isotrain.jobs.stored import PlanError
 from isotrain.reporting.search_report import write_report
+from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import load_study, question_of
-from isotrain.studies.plan import plan_jobs
 from isotrain.studies.trials import trials_of
 from tests.studies.trials import next_trial, opened
 

@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import TrialState
 
 import isotrain.studies.search_plan
-from isotrain.jobs.stored import PlanError
+from isotrain.runs.stored import PlanError
 from isotrain.studies.trials import opened
 
 DONE = [f"trial-{number}-seed0" for number in range(4)]

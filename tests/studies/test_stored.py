@@ -8,8 +8,8 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.commands.plans import run_study
-from isotrain.jobs.stored import stored
 from isotrain.runs.files import put_aside
+from isotrain.runs.stored import stored
 from isotrain.studies.results import lack_of
 
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}

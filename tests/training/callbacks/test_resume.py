@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from isotrain.build import build
-from isotrain.jobs.progress import checkpoint_step
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
 from isotrain.run import _resume_point, folder_of, run
 from isotrain.runs.folder import RunFolder
+from isotrain.runs.progress import checkpoint_step
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import KEY, Checkpoints

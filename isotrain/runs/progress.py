@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
-
 from isotrain.config.schema import batches_of, number_asked_for, training_steps
 from isotrain.runs.locks import is_locked
 
@@ -41,12 +39,13 @@ def n_steps(
     return None if math.isinf(steps) else int(steps)
 
 
-def steps_of(cfg: DictConfig, record: Mapping[str, Any]) -> int | None:
-    """`n_steps` of a run; None, too, where its record does not have its rows yet."""
-    n_rows = (record.get("n_rows") or {}).get("train")
-    if not n_rows:
+def steps_of(record: Mapping[str, Any]) -> int | None:
+    """`n_steps` of a run by its record; None where it has no configuration or rows yet."""
+    n_rows, config = (record.get("n_rows") or {}).get("train"), record.get("config")
+    if not n_rows or not config:
         return None
-    return n_steps(cfg.trainer, int(n_rows), int(cfg.data.batch_size), record.get("n_processes"))
+    n_processes, batch_size = record.get("n_processes"), int(config["data"]["batch_size"])
+    return n_steps(config["trainer"], int(n_rows), batch_size, n_processes)
 
 
 def checkpoint_step(folder: Path) -> int | None:

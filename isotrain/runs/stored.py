@@ -1,24 +1,10 @@
-"""Read stored files: the result of a run, the command of a plan, or a damaged file."""
+"""The stored result of a run, and errors of plans."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.runs.files import read_result
-from isotrain.runs.shapes import COUNT, REST, ChangedError, DamagedError, parsed
-
-STUDY, SEARCH, SWEEP = "study.json", "search.json", "sweep.json"  # in a plan's folder
-DATABASE = "study.db"  # likewise: the trials of a search
-COPY = "plan.yaml"  # likewise: copy of a study or search file, in case that is deleted
-GIVEN = {"overrides": [str], "config_dir": (str, None)}  # of the command
-RUN = {"keys": dict, "seeds": {REST: str}}
-FILES = GIVEN | {"file": str, "name": str}
-ORIGINS: dict[str, dict[str, Any]] = {
-    STUDY: FILES | {"history": [dict], "shared": dict, "runs": {REST: RUN}},
-    SEARCH: FILES
-    | {"n_trials": COUNT, "objective": str, "direction": str, "data": {REST: str}}
-    | {"monitored": (str, None)},
-    SWEEP: GIVEN,
-}
+from isotrain.runs.shapes import ChangedError, DamagedError
 
 
 class PlanError(ValueError):
@@ -50,22 +36,6 @@ def stored(folder: Path) -> Stored:
         raise cannot_be_read(folder / "result.json", error) from error
     except DamagedError as error:
         return Stored({}, str(error), isinstance(error, ChangedError))
-
-
-def read_origin(path: Path) -> dict[str, Any] | None:
-    """Content of a `study.json`, `search.json` or `sweep.json`; None without a file.
-
-    Raises:
-        PlanError: it is damaged, or cannot be read now.
-    """
-    try:
-        return parsed(path.read_bytes(), path, ORIGINS[path.name], *ORIGINS[path.name])
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise cannot_be_read(path, error) from error
-    except DamagedError as error:
-        raise PlanError(str(error)) from error
 
 
 def cannot_be_read(path: Path, error: OSError) -> PlanError:

@@ -1,0 +1,130 @@
+"""What the sweepers run: the values of a command line, a study, a search. Each ends with a table.
+
+The plan is written into its folder before the first launch, so that a killed call leaves all that
+`status`, `report` and the next call need.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from itertools import chain, count, product
+
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from isotrain.config.compose import key_of, method_of
+from isotrain.console import counted, reject, say
+from isotrain.reporting.report import write_report
+from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import PlanError
+from isotrain.studies.call import Call, Job, safe_name, swept
+from isotrain.studies.definition import Study, load_study, name_of
+from isotrain.studies.record import is_finished, write_plan
+
+MOST = 80  # letters of a name
+
+
+def run_study(
+    config: DictConfig,
+    context: HydraContext,
+    task: TaskFunction,
+    arguments: Sequence[str],
+    only_list: bool = False,
+) -> int:
+    """Exit code of a study: 0 if every run is finished, 1 if one failed, 2 if it cannot run."""
+    try:
+        if config.study is None:
+            raise PlanError("hydra/sweeper=study needs study=NAME, or study=FILE.yaml")
+        if several := swept(arguments):
+            raise PlanError(
+                f"{next(iter(several))} has several values; a study has its own in methods or grid"
+            )
+        study = load_study(str(config.study))
+        call = Call(config, context, task, arguments, "study", study.name)
+        return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
+    except PlanError as error:
+        return reject(str(error))
+
+
+def run_sweep(
+    config: DictConfig,
+    context: HydraContext,
+    task: TaskFunction,
+    arguments: Sequence[str],
+    only_list: bool = False,
+) -> int:
+    """Exit code of a sweep over the values of a command line, as of `run_study`.
+
+    Its tasks are the values of `task`, its seeds those of `seed`, its methods the combinations of
+    all others; the first method is the baseline.
+    """
+    try:
+        for key, use in (("study", "isotrain run {}"), ("search", "isotrain run {}")):
+            if config[key] is not None:
+                raise PlanError(f"{key}={config[key]} is launched by: {use.format(config[key])}")
+        several = dict(swept(arguments))
+        name = "-".join(safe_name(key.rpartition(".")[2]) for key in several) or "one"
+        digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
+        fixed = [text for text in arguments if key_of(text) not in several]
+        call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
+        call.arguments = list(arguments)
+        study = _study_of(call, several, int(config.seed))
+        call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
+        return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
+    except (PlanError, ValueError) as error:
+        return reject(str(error))
+
+
+def run_search(
+    config: DictConfig,
+    context: HydraContext,
+    task: TaskFunction,
+    arguments: Sequence[str],
+    only_list: bool = False,
+) -> int:
+    """Exit code of a search, as of `run_study`."""
+    raise NotImplementedError
+
+
+def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bool) -> int:
+    """Launch what is missing of a study, and write its table."""
+    if only_list:
+        say("\n".join([f"{counted(len(jobs), 'run')} of {call.kind} {call.name}"]))
+        for job in jobs:
+            state = "finished" if is_finished(job) else "to do"
+            say(f"{job.name} ({state}): {' '.join(redacted(list(job.overrides)))}")
+        return 0
+    plan = write_plan(call, file, study, jobs)
+    call.announce(jobs)
+    ended = call.launch(jobs)
+    if any(is_finished(job) for job in jobs):
+        write_report(plan)
+    return int(any(one.error is not None for one in ended))
+
+
+def _study_of(call: Call, several: dict[str, list[str]], seed: int) -> Study:
+    """The study that a sweep is."""
+    tasks = {text.partition("=")[2]: (text,) for text in several.pop("task", ())}
+    seeds = [int(text.partition("=")[2]) for text in several.pop("seed", ())] or [seed]
+    methods: dict[str, tuple[str, ...]] = {}
+    for chosen in product(*several.values()):
+        values = (text.partition("=") for text in chosen)
+        name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in values)
+        methods[_unused(name, methods)] = tuple(chosen)
+    first = call.compose([*next(iter(tasks.values()), ()), *next(iter(methods.values()))])
+    if not several:
+        methods = {method_of(first): ()}
+    own = str(first.task["_target_"]).split(".")[-2]
+    return Study(
+        name=call.name,
+        tasks={safe_name(name): given for name, given in tasks.items()} or {own: ()},
+        methods=methods,
+        baseline=next(iter(methods)),
+        seeds=tuple(seeds),
+    )
+
+
+def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:
+    """A name, with a number behind it where it is taken."""
+    names = chain([name], (f"{name}.{k}" for k in count(2)))
+    return next(one for one in names if one not in known)

@@ -1,0 +1,69 @@
+"""The configuration files that come with the package: folder, names and texts."""
+
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from isotrain.config.signatures import nearest
+
+YAML = (".yaml", ".yml")
+
+
+def conf_folder() -> str:
+    """The config tree: next to the package in a checkout, inside it when installed."""
+    sibling = Path(__file__).resolve().parents[2] / "conf"
+    return str(sibling) if (sibling / "train.yaml").is_file() else "pkg://isotrain.conf"
+
+
+def shipped(group: str = "") -> Any:
+    """The folder of a group of `conf`, on disk or inside the installed package."""
+    folder = conf_folder()
+    root = files(folder.removeprefix("pkg://")) if folder.startswith("pkg://") else Path(folder)
+    return root / group if group else root
+
+
+def names(group: str) -> list[str]:
+    """The names of a group's files in the package, sorted."""
+    found = (file.name for file in shipped(group).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def text_of(group: str, name_or_path: str) -> str:
+    """The text of a file, given by its name in the group or by a path that ends in `.yaml`.
+
+    Raises:
+        ValueError: there is none of that name, or no such file, or it cannot be read.
+
+    >>> text_of("studies", "smoek")
+    Traceback (most recent call last):
+    ValueError: studies has no smoek; did you mean smoke? (or give the path of a .yaml file)
+    """
+    path = Path(name_or_path)
+    is_path = path.suffix in YAML
+    if is_path and not path.is_file():
+        others = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
+        near = [f"did you mean {others[name]}?" for name in get_close_matches(path.stem, others)]
+        where = f"check the path; it was looked for in {path.absolute().parent}"
+        raise ValueError(f"there is no file {path}; {[*near, where][0]}")
+    if not is_path and name_or_path not in names(group):
+        hint = nearest(name_or_path, names(group))
+        raise ValueError(
+            f"{group} has no {name_or_path}; {hint} (or give the path of a .yaml file)"
+        )
+    file = path if is_path else shipped(group) / f"{name_or_path}.yaml"
+    try:
+        return str(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name_or_path} cannot be read: {error}") from error
+
+
+def plan_name(name_or_path: str) -> str:
+    """The name of a study or search: of its file, of `study.yaml` and `search.yaml` of the folder.
+
+    >>> plan_name("smoke"), plan_name("mine.yaml"), plan_name("experiments/freezing/study.yaml")
+    ('smoke', 'mine', 'freezing')
+    """
+    path = Path(name_or_path)
+    is_in_folder = path.name in ("study.yaml", "search.yaml")
+    return path.resolve().parent.name if is_in_folder else path.stem

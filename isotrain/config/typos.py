@@ -1,0 +1,122 @@
+"""What is wrong with the overrides of a command line that does not compose, all of it at once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from isotrain.config.shipped import shipped
+from isotrain.config.signatures import nearest
+
+Compose = Callable[[Sequence[str]], DictConfig]
+
+
+def mistakes(
+    overrides: Sequence[str], compose: Compose, config_dir: str | None = None
+) -> list[str]:
+    """Why overrides do not compose, a line for each, with the nearest key or option.
+
+    `compose` is Hydra's, of the same root; an empty list if they do compose one by one.
+    """
+    found, keys, chosen = [], list[Override](), list[str]()
+    for text in overrides:
+        try:
+            values = alternatives(text)
+        except HydraException as error:
+            hint = f"cannot be read: {first_line(error)}"
+            found.append(f"{text} {hint if '=' in text else 'is no key=value, such as task=wic'}")
+            continue
+        options = options_of(values[0].key_or_group, config_dir)
+        if not options or values[0].is_delete():
+            keys += [value for value in values if not value.is_hydra_override()]
+            continue
+        for value in values:
+            names = value.value() if isinstance(value.value(), list) else [value.value()]
+            if wrong := [name for name in names if name is not None and str(name) not in options]:
+                hint = nearest(str(wrong[0]), sorted(options), "there are")
+                found.append(f"{value.key_or_group}={wrong[0]} does not exist; {hint}")
+            else:
+                chosen.append(str(values[0].input_line))
+    try:
+        cfg = compose(chosen)
+    except (HydraException, OmegaConfBaseException) as error:
+        return [*found, first_line(error)]
+    return found + [told for one in keys if (told := _mistake(one, cfg, compose, config_dir))]
+
+
+def alternatives(text: str) -> list[Override]:
+    """The override, or one for each value of a sweep such as `seed=0,1`.
+
+    >>> [one.input_line for one in alternatives("seed=range(2)")]
+    ['seed=0', 'seed=1']
+    """
+    parser = OverridesParser.create()
+    override = parser.parse_override(text)
+    if not override.is_discrete_sweep():
+        return [override]
+    key = override.get_key_element()
+    return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
+
+
+def options_of(group: str, config_dir: str | None = None) -> dict[str, Any]:
+    """The files of a group by name, also those of `config_dir`; empty if it is none."""
+    folders = [shipped(), *([Path(config_dir)] if config_dir else [])]
+    below = [folder / group for folder in folders if group and "." not in group]
+    files = [file for folder in below if folder.is_dir() for file in folder.iterdir()]
+    return {f.name.removesuffix(".yaml"): f for f in files if f.name.endswith(".yaml")}
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, which is seldom the whole of Hydra's."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(":")
+
+
+def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str | None) -> str:
+    """Why an override of a value does not apply to a configuration; else empty."""
+    key = one.key_or_group
+    try:
+        if one.is_add() or one.is_force_add() or one.is_delete():
+            compose([str(one.input_line)])
+        elif OmegaConf.select(cfg, key, default=..., throw_on_resolution_failure=False) is ...:
+            return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
+        else:
+            OmegaConf.update(cfg, key, one.value())
+    except (HydraException, OmegaConfBaseException) as error:
+        return f"{one.input_line}: {first_line(error)}"
+    return ""
+
+
+def _nearest_key(key: str, cfg: DictConfig, config_dir: str | None) -> str:
+    """Where a key that does not exist may belong."""
+    group, _, leaf = key.rpartition(".")
+    root, _, below = key.partition(".")
+    files = options_of(root, config_dir) if below else {}
+    if having := [name for name, file in files.items() if below in _keys_of(file)]:
+        return f"it belongs to {root}={', '.join(sorted(having))}"
+    known = list(_dotted(OmegaConf.to_container(cfg, resolve=False)))
+    same = [name for name in known if name.endswith(f".{key}")]
+    near = (
+        same
+        or get_close_matches(key, known, n=1)
+        or [name for name in known if name.rpartition(".")[0] == group and leaf in name]
+    )
+    return f"did you mean {near[0]}?" if near else f"+{key}=... adds a key that a part takes"
+
+
+def _keys_of(file: Any) -> set[str]:
+    return set(_dotted(yaml.safe_load(file.read_text(encoding="utf-8")) or {}))
+
+
+def _dotted(node: Any, path: str = "") -> Iterator[str]:
+    """Every key of plain content, sections included."""
+    for name, value in node.items() if isinstance(node, dict) else ():
+        yield (own := f"{path}{name}")
+        yield from _dotted(value, f"{own}.")

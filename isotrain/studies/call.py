@@ -1,0 +1,281 @@
+"""One call of a sweeper: plan its runs, and launch those that are missing.
+
+A run's folder is named by what it computes, so it is known before the launch. A finished run is
+not launched, an interrupted one resumes: whatever dies, the same call goes on.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from isotrain.config.compose import (
+    ConfigError,
+    RunId,
+    key_of,
+    method_mistakes,
+    recorded,
+    run_id,
+    without_hydra,
+    written,
+)
+from isotrain.config.typos import alternatives, first_line, mistakes
+from isotrain.console import counted, launched, say
+from isotrain.runs.stored import PlanError, stored
+from isotrain.training.requirements import check, revision
+
+FOLDERS = {"study": "studies", "search": "searches", "sweep": "sweeps"}  # below the output folder
+
+
+class RunError(Exception):
+    """A run of a sweep failed; `kind` is the type of its error. It crosses processes."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind, self.message = kind, message
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class Job(NamedTuple):
+    """One planned run."""
+
+    task: str
+    method: str
+    seed: int
+    overrides: tuple[str, ...]  # that a launcher gets, without Hydra's own
+    folder: Path  # of the run
+    id: RunId
+    rerun: bool = False
+    definition: str = ""  # hash of what its method computes with any seed
+
+    @property
+    def name(self) -> str:
+        """Its name in log and messages."""
+        return f"{self.task}-{self.method}-seed{self.seed}"
+
+
+class Ended(NamedTuple):
+    """A run that was launched."""
+
+    job: Job
+    error: Exception | None  # that it raised; None = it returned
+
+
+class Call:
+    """One call of a sweeper.
+
+    Args:
+        config: Hydra's configuration of the call.
+        context: of the sweeper.
+        task: the app's function.
+        arguments: overrides of the command line, without Hydra's own.
+        kind: `study`, `search` or `sweep`.
+        name: names its folder.
+    """
+
+    def __init__(
+        self,
+        config: DictConfig,
+        context: HydraContext,
+        task: TaskFunction,
+        arguments: Sequence[str],
+        kind: str,
+        name: str,
+    ) -> None:
+        if launched():
+            raise PlanError(
+                "-m launches its runs itself, and this is one process of torchrun or srun; start "
+                "it once, and give each run its processes by trainer.devices=..."
+            )
+        self.config, self._context, self._task = config, context, task
+        self.kind, self.name = kind, name
+        self.arguments = list(arguments)
+        self.overrides = [text for text in arguments if key_of(text) not in ("study", "search")]
+        own = str(config.hydra.sweep.dir)
+        is_given = Path(own) != Path(str(config.output_dir))
+        self.folder = Path(own) if is_given else Path(own) / FOLDERS[kind] / name
+        sources = config.hydra.runtime.config_sources
+        dirs = [one.path for one in sources if one.provider == "command-line"]
+        self.config_dir = dirs[0] if dirs else None
+        self._n_launched = 0
+        self._revisions: dict[str, str] = {}
+
+    @property
+    def n_at_once(self) -> int:
+        """Number of runs at a time."""
+        n = int(self.config.hydra.launcher.get("n_jobs") or 1)
+        return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)
+
+    def compose(self, overrides: Sequence[str]) -> DictConfig:
+        """A run's configuration, as its launcher will compose it.
+
+        Raises:
+            ConfigError: every override that does not apply.
+        """
+        try:
+            return without_hydra(self._load(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            found = mistakes(overrides, self._load, self.config_dir) or [first_line(error)]
+            raise ConfigError("\n".join(found)) from error
+
+    def plan(
+        self,
+        pairs: Sequence[tuple[str, str, Sequence[str]]],
+        seeds: Sequence[int],
+        more: Sequence[str] = (),
+    ) -> list[Job]:
+        """A run for each task, method and seed, in the order of the seeds.
+
+        Args:
+            pairs: task, method and overrides; those of the command line win over them.
+            seeds: of every pair.
+            more: overrides that every launched run gets and that are no content, such as
+                `trial=3`.
+
+        Raises:
+            PlanError: every mistake at once, each with the methods that have it; two methods that
+                would compute the same.
+        """
+        found: dict[str, list[str]] = {}
+        configs: list[tuple[str, str, DictConfig, list[str]]] = []
+        for task, method, own in pairs:
+            overrides = [*own, *self.overrides]
+            try:
+                if fault := [text for text in overrides if key_of(text) == "seed"]:
+                    raise ConfigError(f"{fault[0]}: every method has every seed of {list(seeds)}")
+                cfg = self.compose(overrides)
+                if cfg.threads is None:  # scores depend on it
+                    cfg.threads, overrides = 1, [*overrides, "threads=1"]
+                if wrong := method_mistakes(method):
+                    raise ConfigError(*wrong)
+                check(cfg)
+                configs.append((task, method, cfg, overrides))
+            except ValueError as error:
+                for line in str(error).splitlines():
+                    found.setdefault(line, []).append(f"{task}-{method}")
+        if found:
+            raise PlanError("\n".join(_placed(found, len(pairs))))
+        jobs = [
+            self._job(task, method, cfg, [*overrides, *more], seed)
+            for seed in seeds
+            for task, method, cfg, overrides in configs
+        ]
+        _check_different([job for job in jobs if job.seed == seeds[0]])
+        return jobs
+
+    def launch(self, jobs: Sequence[Job]) -> list[Ended]:
+        """Launch the runs that have not finished, in one batch; how each of them ended."""
+        left = [job for job in jobs if job.rerun or not stored(job.folder).is_finished]
+        if not left:
+            return []
+        launcher = Plugins.instance().instantiate_launcher(
+            config=self.config, hydra_context=self._context, task_function=self._task
+        )
+        place = f"hydra.sweep.dir={written(str(self.folder))}"
+        batch = [[*job.overrides, place, f"hydra.job.name={written(job.name)}"] for job in left]
+        with _stopped_by_signals(f"{self.kind} {self.name}"):
+            returns = launcher.launch(batch, initial_job_idx=self._n_launched)
+        self._n_launched += len(left)
+        return [Ended(job, _error_of(one)) for job, one in zip(left, returns, strict=True)]
+
+    def announce(self, jobs: Sequence[Job]) -> None:
+        """Say how many runs there are, and where."""
+        n_left = sum(job.rerun or not stored(job.folder).is_finished for job in jobs)
+        say(
+            f"{self.kind} {self.name}: {counted(len(jobs), 'run')}, {len(jobs) - n_left} finished "
+            f"before, {n_left} to do, {self.n_at_once} at a time; {self.folder}"
+        )
+
+    def _load(self, overrides: Sequence[str]) -> DictConfig:
+        return self._context.config_loader.load_sweep_config(self.config, list(overrides))
+
+    def _job(
+        self, task: str, method: str, cfg: DictConfig, overrides: Sequence[str], seed: int
+    ) -> Job:
+        cfg.seed = seed
+        content = recorded(cfg)
+        own = run_id(content, str(cfg.method or method))
+        definition = run_id(content | {"seed": None}, "").content
+        if own.reads not in self._revisions:
+            self._revisions[own.reads] = revision(cfg)
+        folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
+        named = [] if cfg.method else [f"method={written(method)}"]
+        given = (*overrides, f"seed={seed}", *named, f"{_label(self.kind)}={written(self.name)}")
+        return Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition)
+
+
+def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
+    """The keys of several values on a command line, each with an override for each value."""
+    found = ((text, alternatives(text)) for text in arguments)
+    return {
+        own[0].get_key_element(): [str(one.input_line) for one in own]
+        for text, own in found
+        if [one.input_line for one in own] != [text]
+    }
+
+
+def _label(kind: str) -> str:
+    return "search" if kind == "search" else "study"
+
+
+def _placed(found: Mapping[str, Sequence[str]], n_pairs: int) -> Iterator[str]:
+    """Each mistake with the methods that have it."""
+    for line, places in found.items():
+        where = "" if len(places) == n_pairs else f"{', '.join(places[:3])}: "
+        yield where + line
+
+
+def _check_different(jobs: Sequence[Job]) -> None:
+    """Raise a PlanError if two runs of one seed would compute the same."""
+    first: dict[tuple[str, str], str] = {}
+    twins = []
+    for job in jobs:
+        name = f"{job.task}-{job.method}"
+        twin = first.setdefault((job.id.content, job.id.reads), name)
+        if twin != name:
+            twins.append(f"{twin} and {name} would compute the same; change or drop one")
+    if twins:
+        raise PlanError("\n".join(twins))
+
+
+def _error_of(returned: Any) -> Exception | None:
+    try:
+        with redirect_stderr(StringIO()):  # Hydra tells the overrides of a failed run there
+            _ = returned.return_value  # raises what the run raised
+    except Exception as error:
+        return error
+    return None
+
+
+@contextmanager
+def _stopped_by_signals(what: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the call, and say that the same command goes on."""
+
+    def end(number: int, _frame: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        say(f"{what}: stopped; the same command goes on")
+        raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def safe_name(text: str) -> str:
+    """A text as part of a folder's name."""
+    return re.sub(r"\W+", "_", text).strip("_")
