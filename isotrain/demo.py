@@ -71,8 +71,8 @@ def demo(overrides: Sequence[str]) -> None:
     def run_method(method: str) -> None:
         used = _overrides(overrides, method, fallback)
         cfg = compose_run(used)
-        scores[method] = run(cfg, method, used, show=show_run)
-        folders[method] = folder_of(cfg, method)
+        scores[method] = run(cfg, used, show=show_run)
+        folders[method] = folder_of(cfg)
         rows[method] = read_records(folders[method] / "metrics.jsonl")
 
     for method in METHODS:

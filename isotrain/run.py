@@ -38,24 +38,18 @@ Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder 
 
 def run(
     cfg: DictConfig,
-    method: str,
     overrides: Sequence[str] = (),
-    search: str = "",
-    data: str = "",
     show: Show = lambda folder, loggers: None,
 ) -> dict[str, float]:
     """Train a run, or read it if finished; its final scores, such as `val/accuracy`.
 
-    The run folder, `folder_of(cfg, method)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
+    The run folder, `folder_of(cfg)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
     `predictions/`, `result.json` and `last.ckpt`. An interrupted run resumes from
     `resume.ckpt`. Only rank 0 writes and returns scores.
 
     Args:
         cfg: the configuration.
-        method: first part of the folder's name.
         overrides: the overrides behind `cfg`, for the record.
-        search: name of the search if the run is a trial, for the record.
-        data: planned data revision, if any.
         show: called on rank 0 after the record is written, even for a failed run, and before the
             loggers are closed. The command passes `isotrain.pages.show.show_run`, which writes the
             page (`cfg.report`) and prints the summary.
@@ -74,13 +68,7 @@ def run(
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = start_file(cfg.init_from, cfg.encoder)
         init_from = start and {"path": cfg.init_from, "sha256": sha256_of(start)}
-        current = revision(cfg)
-        if data and current != data:
-            raise ValueError(
-                f"the run was planned on {data}, and there is {current} now; give the command of "
-                "its study, search or sweep again, which plans it anew"
-            )
-        folder = RunFolder(cfg, method, current, overrides, search, process_rank() == 0)
+        folder = RunFolder(cfg, revision(cfg), overrides, process_rank() == 0)
         if folder.is_finished():
             return _stored(folder, show)
         quiet()
@@ -129,10 +117,10 @@ def with_threads(cfg: DictConfig) -> DictConfig:
     return cfg
 
 
-def folder_of(cfg: DictConfig, method: str) -> Path:
+def folder_of(cfg: DictConfig) -> Path:
     """The folder of a run, named by its content and current data revision."""
     cfg = with_threads(cfg)
-    return run_folder(cfg, method, revision(cfg))
+    return run_folder(cfg, revision(cfg))
 
 
 def _stored(folder: RunFolder, show: Show) -> dict[str, float]:

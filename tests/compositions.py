@@ -9,7 +9,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from isotrain.config.compose import conf_folder
+from isotrain.config.compose import conf_folder, without_hydra
 from isotrain.config.schema import RUN
 
 GROUPS = {folder.name for folder in Path(conf_folder()).iterdir() if folder.is_dir()}
@@ -39,4 +39,4 @@ def _composed(overrides: tuple[str, ...]) -> DictConfig:
 def _of_groups(chosen: tuple[str, ...]) -> DictConfig:
     RUN.register()
     with initialize_config_dir(conf_folder(), version_base="1.3"):
-        return compose("train", list(chosen))
+        return without_hydra(compose("train", list(chosen), return_hydra_config=True))

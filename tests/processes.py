@@ -124,4 +124,4 @@ def _train(rank: int, n: int, port: int, folder: str, overrides: tuple[str, ...]
     with open(f"rank{rank}.txt", "w") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
-    run(compose_run([*overrides, f"trainer.devices={n}"]), "method")
+    run(compose_run([*overrides, f"trainer.devices={n}"]))

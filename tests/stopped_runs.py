@@ -38,14 +38,14 @@ def stopped(cfg, monkeypatch, method, at, reaction=terminate):
     with monkeypatch.context() as patch:
         patch.setattr(FineTuning, method, counted)
         with pytest.raises((SIGTERMException, RuntimeError)):
-            run(cfg, "method")
-    return folder_of(cfg, "method")
+            run(cfg)
+    return folder_of(cfg)
 
 
 def finished(cfg, **options):
     """Scores, records without times, and final weights of a run."""
-    scores = run(cfg, "method", **options)
-    folder = folder_of(cfg, "method")
+    scores = run(cfg, **options)
+    folder = folder_of(cfg)
     rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 

@@ -23,7 +23,7 @@ def demo(tmp_path):
 
 
 def result_of(cfg):
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     return json.loads((folder / "result.json").read_text())
 
 
@@ -69,7 +69,7 @@ def classes(before, kept, trained_on):
 )
 def test_a_run_records_and_prints_what_was_changed(composed, demo, capsys, override, done, line):
     cfg = composed(*demo, override)
-    scores = run(cfg, "method")
+    scores = run(cfg)
     printed = capsys.readouterr().out
     result = result_of(cfg)
     assert result["data_changes"] == done
@@ -85,7 +85,7 @@ def test_a_run_records_and_prints_what_was_changed(composed, demo, capsys, overr
 @pytest.mark.parametrize("task", ["rte", "stsb"])
 def test_a_run_with_label_noise(composed, demo, capsys, task):
     cfg = composed(*demo, f"task={task}", "data.label_noise=0.1", "data.n_train=1000")
-    run(cfg, "method")
+    run(cfg)
     done = result_of(cfg)["data_changes"]
     assert done["rows"] == {"before": 3000, "after": 1000}
     assert done["labels_replaced"] == 100

@@ -89,7 +89,7 @@ def folder(tmp_path_factory, data_dir):
         patch.chdir(place)
         patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
         overrides = [*TRAIN, "task=rte", "isotropy=zca"]
-        run(compose_run(overrides), "zca", overrides)  # which `isotrain evaluate` composes again
+        run(compose_run(overrides), overrides)  # which `isotrain evaluate` composes again
     return place
 
 

@@ -157,7 +157,8 @@ def experiment(tmp_path_factory, data_dir):
         (place / name).mkdir()
         (place / name / "study.yaml").write_text(study.format(steps))
         for job in plan_jobs(load_study(str(place / name / "study.yaml")), overrides):
-            run(compose_run(job.overrides), job.method, job.overrides)
+            cfg = compose_run([*job.overrides, f"method={job.method}"])
+            run(cfg, job.overrides)
     return place, overrides
 
 

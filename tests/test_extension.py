@@ -161,7 +161,7 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     line += [f"output_dir={tmp_path / 'runs'}"]
     cfg, mistakes = check_command(line, str(tmp_path / "conf"))
     assert mistakes == []
-    run(cfg, "two_clusters")
+    run(cfg)
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
     stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
     assert (stored["n_clusters"], stored["n_components"]) == (2, 3)

@@ -128,7 +128,7 @@ def test_compiled_blocks(small, tmp_path):
         for on in ("false", "true")
     )
     (_, rows, weights), (_, rows_compiled, weights_compiled) = finished(plain), finished(compiled)
-    assert read_result(folder_of(compiled, "method"))["speed"]["compile"] == TAKEN
+    assert read_result(folder_of(compiled))["speed"]["compile"] == TAKEN
     assert_same_rows(rows, rows_compiled)
     for name, one in weights.items():
         torch.testing.assert_close(one, weights_compiled[name], rtol=1e-6, atol=1e-8)

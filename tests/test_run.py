@@ -52,8 +52,8 @@ def overrides(small):
 def finished(composed, overrides, tmp_path_factory):
     """A finished run: configuration, scores and folder."""
     cfg = composed(*overrides, f"output_dir={tmp_path_factory.mktemp('runs')}")
-    scores = run(cfg, "cluster_pca")
-    return cfg, scores, folder_of(cfg, "cluster_pca")
+    scores = run(cfg)
+    return cfg, scores, folder_of(cfg)
 
 
 @pytest.fixture
@@ -81,19 +81,20 @@ def test_files(finished):
 def test_the_page_is_drawn_unless_it_is_not_wanted(of_rte):
     short = ("trainer.max_steps=1", "checkpoint.final=false", "metric=[isoscore]")
     cfg = of_rte("report=true", *short)
-    run(cfg, "none", show=show_run)
-    folder = folder_of(cfg, "none")
+    run(cfg, show=show_run)
+    folder = folder_of(cfg)
     assert "isoscore" in (folder / "report.html").read_text(encoding="utf-8")
     assert list((folder / "figures").iterdir())
     without = of_rte("report=false", *short)
-    assert folder_of(without, "none") == folder, "no number depends on it"
+    assert folder_of(without) == folder, "no number depends on it"
 
 
 def test_result(finished):
     _, scores, folder = finished
     result = json.loads((folder / "result.json").read_text())
     assert set(result) == {
-        *("status", "method", "seed", "search", "config", "overrides", "environment", "data"),
+        *("status", "method", "seed", "study", "search", "config", "overrides"),
+        *("environment", "data"),
         *("n_parameters", "phases", "n_rows", "lost_input", "data_changes", "limited_evaluation"),
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
@@ -127,7 +128,7 @@ def test_the_stored_configuration_is_the_one_that_ran(finished):
     assert stored["isotropy"]["n_clusters"] == 2
     assert "${" not in (folder / "config.yaml").read_text()
     again = OmegaConf.merge(cfg, stored)
-    assert folder_of(again, "cluster_pca") == folder
+    assert folder_of(again) == folder
 
 
 def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
@@ -154,8 +155,8 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
 def test_every_evaluation_comes_once(of_rte, max_steps, interval, steps):
     lengths = ("trainer.max_epochs=2", f"trainer.max_steps={max_steps}")
     cfg = of_rte(*lengths, f"trainer.val_check_interval={interval}", "metric=[isoscore]")
-    run(cfg, "none")
-    rows = read_records(folder_of(cfg, "none") / "metrics.jsonl")
+    run(cfg)
+    rows = read_records(folder_of(cfg) / "metrics.jsonl")
     assert [row["step"] for row in rows if "val/accuracy" in row] == steps
 
 
@@ -167,7 +168,7 @@ def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
 
     monkeypatch.setattr(run_module, "build", build)
     before = (folder / "result.json").stat().st_mtime_ns
-    assert run(cfg, "cluster_pca", show=show_run) == scores
+    assert run(cfg, show=show_run) == scores
     assert (folder / "result.json").stat().st_mtime_ns == before
     printed = capsys.readouterr().out
     assert "rerun=true" in printed
@@ -179,8 +180,8 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
     cfg, scores, folder = finished
     again = composed(*overrides, f"output_dir={cfg.output_dir}", "rerun=true")
     before = (folder / "result.json").stat().st_mtime_ns
-    assert folder_of(again, "cluster_pca") == folder
-    assert run(again, "cluster_pca") == scores
+    assert folder_of(again) == folder
+    assert run(again) == scores
     assert (folder / "result.json").stat().st_mtime_ns > before
     assert len([r for r in read_records(folder / "metrics.jsonl") if "test/loss" in r]) == 1
 
@@ -197,20 +198,20 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(of_rte, monke
     with monkeypatch.context() as patch:
         patch.setattr(FineTuning, "training_step", explode)
         with pytest.raises(RuntimeError, match="in the second step"):
-            run(cfg, "none")
-    folder = folder_of(cfg, "none")
+            run(cfg)
+    folder = folder_of(cfg)
     result = json.loads((folder / "result.json").read_text())
     assert result["status"] == "failed"
     assert result["error"] == "RuntimeError: in the second step"
     assert "scores" not in result
     assert not (folder / "last.ckpt").exists()
-    assert "val/accuracy" in run(cfg, "none")
+    assert "val/accuracy" in run(cfg)
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, capsys):
     cfg = of_rte("metric=[]", "trainer.max_steps=1", "report=true")
-    folder = folder_of(cfg, "none")
+    folder = folder_of(cfg)
 
     def explode(*_):
         stored = json.loads((folder / "result.json").read_text())
@@ -218,12 +219,12 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, 
         raise RuntimeError("no font")
 
     monkeypatch.setattr("isotrain.pages.report.write_report", explode)
-    scores = run(cfg, "none", show=show_run)
+    scores = run(cfg, show=show_run)
     printed = capsys.readouterr().out
     assert printed.count("report.html could not be drawn (RuntimeError: no font)") == 1
     assert "report.html, " not in printed, "the summary names what is there"
     assert not (folder / "resume.ckpt").exists()
-    assert run(cfg, "none", show=show_run) == scores
+    assert run(cfg, show=show_run) == scores
     assert "finished before" in capsys.readouterr().out
 
 
@@ -245,9 +246,9 @@ def test_a_run_gives_the_signal_handlers_back(of_rte, monkeypatch, fails):
         if fails:
             monkeypatch.setattr(FineTuning, "training_step", explode)
             with pytest.raises(RuntimeError, match="on purpose"):
-                run(cfg, "none")
+                run(cfg)
         else:
-            run(cfg, "none")
+            run(cfg)
         assert {number: signal.getsignal(number) for number in before} == before
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -255,8 +256,8 @@ def test_a_run_gives_the_signal_handlers_back(of_rte, monkeypatch, fails):
 
 def test_without_metrics_test_labels_and_checkpoint(of_rte):
     cfg = of_rte("metric=[]", "checkpoint.final=false", "trainer.max_steps=2")
-    scores = run(cfg, "none")
-    folder = folder_of(cfg, "none")
+    scores = run(cfg)
+    folder = folder_of(cfg)
     assert {path.name for path in folder.iterdir()} == {
         "config.yaml",
         "metrics.jsonl",
@@ -271,7 +272,7 @@ def test_without_metrics_test_labels_and_checkpoint(of_rte):
 def test_a_graded_task(of_rte, form):
     graded = ("task=stsb", f"task.form={form}", "isotropy=mean")
     cfg = of_rte(*graded, "trainer.max_steps=3", "metric=[isoscore]")
-    scores = run(cfg, "mean")
+    scores = run(cfg)
     for key in ("val/spearman", "val/pearson", "test/spearman"):
         assert -1 <= scores[key] <= 1
 
@@ -279,19 +280,19 @@ def test_a_graded_task(of_rte, form):
 def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(of_rte, capsys):
     base = ("trainer.max_steps=1", "metric=[]")
     without = of_rte(*base, "checkpoint.final=false")
-    scores = run(without, "none")
-    folder = folder_of(without, "none")
+    scores = run(without)
+    folder = folder_of(without)
     assert not (folder / "last.ckpt").exists()
     capsys.readouterr()
-    assert run(of_rte(*base), "none", show=show_run) == scores
+    assert run(of_rte(*base), show=show_run) == scores
     assert "it kept no last.ckpt (checkpoint.final=false), and rerun=true" in _printed(capsys)
-    assert run(without, "none", show=show_run) == scores
+    assert run(without, show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys), "nobody asked for it"
-    assert run(of_rte(*base, "rerun=true"), "none") == scores
+    assert run(of_rte(*base, "rerun=true")) == scores
     assert (folder / "last.ckpt").is_file(), "in the same folder"
     (folder / "last.ckpt").unlink()  # by its owner, to make room
     capsys.readouterr()
-    assert run(of_rte(*base), "none", show=show_run) == scores
+    assert run(of_rte(*base), show=show_run) == scores
     assert "last.ckpt" not in _printed(capsys)
 
 
@@ -301,10 +302,10 @@ def _printed(capsys):
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(of_rte, monkeypatch):
     base = ("trainer.max_steps=1", "metric=[]")
-    run(of_rte(*base), "method")
+    run(of_rte(*base))
     cfg = of_rte(*base, "rerun=true")
     stopped(cfg, monkeypatch, "validation_step", 1, fail)
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     assert json.loads((folder / "result.json").read_text())["status"] == "failed"
     assert {path.name for path in folder.iterdir()} == {"config.yaml", "result.json", ".lock"}
 
@@ -315,27 +316,27 @@ def test_changed_data_are_another_run_and_moved_data_are_not(
     root = write_fixture_data(tmp_path / "rows")
     base = (*small, f"source.root={root}", "task=rte", "metric=[]", "checkpoint.every_steps=2")
     cfg = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4")
-    run(cfg, "none")
-    first = folder_of(cfg, "none")
+    run(cfg)
+    first = folder_of(cfg)
     assert (first / "result.json").is_file()
     rows = root / "rte" / "train.jsonl"
     text = rows.read_text()
     rows.write_text(text.replace("old", "new"))
-    assert folder_of(cfg, "none") != first
-    assert "val/accuracy" in run(cfg, "none")
+    assert folder_of(cfg) != first
+    assert "val/accuracy" in run(cfg)
     rows.write_text(text)
     moved = root.rename(tmp_path / "moved")
     cfg.source.root = str(moved)
-    assert folder_of(cfg, "none") == first
+    assert folder_of(cfg) == first
 
 
 def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):
     cfg, _, _ = finished
     asked = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio"]}})
-    run(asked, "cluster_pca", show=show_run)
+    run(asked, show=show_run)
     printed = capsys.readouterr().out
     assert "scatter_ratio_value" in printed
     assert "isoscore_corrected" not in printed
     wrong = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio_x"]}})
     with pytest.raises(ValueError, match=r"monitor\.headline=scatter_ratio_x is none of"):
-        run(wrong, "cluster_pca")
+        run(wrong)

@@ -91,7 +91,7 @@ def compare(
         return []
     place = root / f"{event}-{number}{'-harmed' if harm else ''}"
     cfg, log = compose_run([*overrides, f"output_dir={place}"]), place.with_suffix(".log")
-    whole, stopped = folder_of(reference, "method"), folder_of(cfg, "method")
+    whole, stopped = folder_of(reference), folder_of(cfg)
     shutil.rmtree(place, ignore_errors=True)
     log.unlink(missing_ok=True)
     if harm is not None:
@@ -100,7 +100,7 @@ def compare(
         harm(stopped)
     in_a_process(lambda: run_until(cfg, event, number), log)
     in_a_process(lambda: run_until(cfg, 1 + event // 3, number), log)  # and in the resumed run
-    in_a_process(lambda: run(cfg, "method"), log)
+    in_a_process(lambda: run(cfg), log)
     found = differences(whole, stopped)
     damaged = log.read_text(errors="replace").count(" is damaged (")
     return found + (["a kill was called damage"] if damaged > (harm is not None) else [])
@@ -167,13 +167,13 @@ def run_until(cfg: Any, event: int, number: int) -> None:
     """Run, with a signal at an event."""
     events = itertools.count(1)
     on_events(lambda _: os.kill(os.getpid(), number) if next(events) == event else None)
-    run(cfg, "method")
+    run(cfg)
 
 
 def _note_events(cfg: Any, path: Path) -> None:
     names: list[str] = []
     on_events(names.append)
-    run(cfg, "method")
+    run(cfg)
     path.write_text("\n".join(names))
 
 

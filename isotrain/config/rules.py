@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isotrain.config.compose import method_mistakes, method_of
 from isotrain.config.read_points import read_point
 from isotrain.config.schema import n_processes, number_asked_for
 from isotrain.config.signatures import constant, load, parameters_of
@@ -35,6 +36,11 @@ def one_size(content: Content) -> Iterator[str]:
             f"data.fraction={data['fraction']} and data.n_train={data['n_train']} both say how "
             "many examples are kept; give one of them"
         )
+
+
+def name_of_folder(content: Content) -> Iterator[str]:
+    """A method names a folder."""
+    yield from method_mistakes(method_of(content))
 
 
 def evaluations(content: Content) -> Iterator[str]:
@@ -334,8 +340,8 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, evaluations, whole_evaluations, each_once, sites, read_points),
-    *(pairs_to_read, one_choice_of_what_trains, a_cosine_to_scale, headline, devices),
+    *(one_size, name_of_folder, evaluations, whole_evaluations, each_once, sites),
+    *(read_points, pairs_to_read, one_choice_of_what_trains, a_cosine_to_scale, headline, devices),
     *(an_end, precision, weights_of_objectives),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (

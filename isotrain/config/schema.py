@@ -122,6 +122,7 @@ class CheckpointConfig:
     """Options of checkpoints."""
 
     every_steps: int = 200
+    every_s: float = 60.0
     final: bool = True
 
 
@@ -159,6 +160,10 @@ class RunConfig:
     cache_dir: str | None = "${output_dir}/.cache"
     rerun: bool = False
     report: bool = True
+    method: str | None = None
+    study: str | None = None
+    search: str | None = None
+    trial: int | None = None
 
 
 SECTIONS = {
@@ -193,6 +198,7 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
     "monitor.every_steps": Bounds(0),
     "monitor.map_rows": Bounds(0),
     "checkpoint.every_steps": Bounds(0),
+    "checkpoint.every_s": Bounds(0),
     "speed.prefix_gb": Bounds(0),
     "optimizer.lr": Bounds(0, 1e9),
     "optimizer.weight_decay": Bounds(0, 1e18),
@@ -209,7 +215,9 @@ BOUNDS = {  # of numbers; those of a part are in its annotations
 NAMED = ("freezing", "isotropy", "optimizer", "peft")  # groups whose chosen file `names` has
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
     *("cache_dir", "logger", "names", "output_dir", "report", "rerun"),
-    *("checkpoint.every_steps", "checkpoint.final", "monitor.headline", "monitor.map_rows"),
+    *("method", "study", "search", "trial"),
+    *("checkpoint.every_steps", "checkpoint.every_s", "checkpoint.final"),
+    *("monitor.headline", "monitor.map_rows"),
 )  # trainer.log_every_n_steps is content: it says which records metrics.jsonl has
 # Keys that may say only where data or weights are: for which target, and how they begin then.
 LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.compose import recorded, run_folder
+from isotrain.config.compose import method_of, recorded, run_folder
 from isotrain.console import say
 from isotrain.runs.files import (
     put_aside,
@@ -44,20 +44,13 @@ class RunFolder:
     def __init__(
         self,
         cfg: DictConfig,
-        method: str,
         revision: str,
         overrides: Sequence[str] = (),
-        search: str = "",
         is_first: bool = True,
     ) -> None:
-        self.cfg, self.method, self.revision, self.overrides = (
-            cfg,
-            method,
-            revision,
-            list(overrides),
-        )
-        self.search, self.is_first = search, is_first
-        self.path, self.now = run_folder(cfg, method, revision), environment(cfg.threads)
+        self.cfg, self.revision, self.overrides = cfg, revision, list(overrides)
+        self.is_first = is_first
+        self.path, self.now = run_folder(cfg, revision), environment(cfg.threads)
         self.record: dict[str, Any] = {}  # of this attempt, as `result.json` has it
         self.note = ""  # of a run that was finished before: what a reader should know
 
@@ -128,10 +121,11 @@ class RunFolder:
         earlier = {} if resumed_after is None else _earlier(self.path)
         self.record = {
             "status": "running",
-            "method": self.method,
+            "method": method_of(self.cfg),
             "seed": self.cfg.seed,
             "overrides": redacted(self.overrides),
-            "search": self.search,
+            "study": self.cfg.study or "",
+            "search": self.cfg.search or "",
             "config": recorded(self.cfg),
             "data": self.revision,
             "environment": self.now,

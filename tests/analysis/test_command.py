@@ -175,7 +175,7 @@ def trained(folder, *overrides):
             *("trainer.accelerator=cpu", "report=false", f"output_dir={folder}", *overrides),
         ]
     )
-    run(cfg, "none")
+    run(cfg)
     (result,) = folder.rglob("result.json")
     return result.parent
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from isotrain.cli import main
-from isotrain.config.compose import RunJob, compose_run, write_job
+from isotrain.config.compose import compose_run
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run
 from isotrain.runs.files import write_result
@@ -31,8 +31,8 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     """The statistics of a layer are those that its last evaluation froze."""
     own = [text for text in OVERRIDES if not text.startswith("isotropy")] + [f"isotropy={layer}"]
     cfg = compose_run([*own, f"output_dir={tmp_path}"])
-    scores = run(cfg, layer, own)
-    folder = folder_of(cfg, layer)
+    scores = run(cfg, own)
+    folder = folder_of(cfg)
     capsys.readouterr()
     assert main(["evaluate", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
@@ -53,15 +53,6 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     write_result(folder, result | {"overrides": []})
     assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err
-
-
-def test_a_job_whose_data_have_changed_since_it_was_planned_is_rejected(tmp_path, capsys):
-    cfg = compose_run([*OVERRIDES, f"output_dir={tmp_path / 'runs'}"])
-    write_job(RunJob(cfg, "none", data="RTE (planned)"), tmp_path / "job.json")
-    assert main(["run", str(tmp_path / "job.json")]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "was planned on RTE (planned), and there is" in told
-    assert not (tmp_path / "runs").exists()
 
 
 def test_nothing_is_cancelled_below_a_plain_folder(tmp_path, capsys):
@@ -132,8 +123,8 @@ def test_an_option_that_says_nothing_of_the_target_is_rejected(tmp_path, capsys,
 def finished(tmp_path_factory):
     """The folder of a run of two steps."""
     cfg = compose_run([*WITHOUT_METRICS, f"output_dir={tmp_path_factory.mktemp('runs')}"])
-    run(cfg, "none", WITHOUT_METRICS)
-    return folder_of(cfg, "none")
+    run(cfg, WITHOUT_METRICS)
+    return folder_of(cfg)
 
 
 def told(capsys, *line):

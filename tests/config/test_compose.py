@@ -56,7 +56,7 @@ def test_a_job_file_is_the_same_run_of_the_same_types(tmp_path, overrides):
     assert list(plain(found)) == list(plain(cfg))  # and in order: the report shows it
     assert content_hash(found) == content_hash(cfg)
     if cfg.threads is not None:
-        assert run_folder(found, method, "") == run_folder(cfg, method, "")
+        assert run_folder(found, "") == run_folder(cfg, "")
     assert type(found.rows) is TokenRows
     assert OmegaConf.get_type(found) is OmegaConf.get_type(cfg)
     for key, wrong in (("seed", "x"), ("rows", "x"), ("data.batching", "x"), ("site", 3)):
@@ -162,8 +162,8 @@ def test_a_location_is_told_apart_and_named_by_its_digest(base, key, is_named):
 
 @pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
 def test_the_folder_of_a_run_is_named_by_task_method_and_hash(task, name):
-    cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine"])
-    folder = run_folder(cfg, "an_method", "v1")
+    cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine", "method=an_method"])
+    folder = run_folder(cfg, "v1")
     assert re.fullmatch(f"/place/of mine/{name}/an_method-[0-9a-f]{{10}}", folder.as_posix())
     assert not folder.exists()
 

@@ -26,8 +26,8 @@ def first(composed, base, tmp_path_factory):
     """The folder of a finished run of rte, with an isotropy layer."""
     root = tmp_path_factory.mktemp("first")
     cfg = composed(*base, "task=rte", "isotropy=mean", f"output_dir={root}")
-    run(cfg, "mean")
-    return folder_of(cfg, "mean")
+    run(cfg)
+    return folder_of(cfg)
 
 
 @pytest.fixture
@@ -75,22 +75,22 @@ def test_the_encoder_starts_with_the_bits_of_the_run(first, second, tmp_path, fi
 
 def test_a_run_says_where_it_started_and_trains_on(first, second, tmp_path):
     cfg = second(first)
-    run(cfg, "none")
-    result = read_result(folder_of(cfg, "none"))
+    run(cfg)
+    result = read_result(folder_of(cfg))
     assert result["init_from"] == {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
-    ended = weights(folder_of(cfg, "none"))
+    ended = weights(folder_of(cfg))
     assert any(not torch.equal(ended[name], x) for name, x in weights(first).items())
     assert content_hash(with_threads(cfg)) != content_hash(with_threads(second("null")))
 
 
 def test_other_weights_at_the_same_place_are_another_run(first, copy, second):
     cfg = second(copy)
-    folder = folder_of(cfg, "none")
-    assert folder == folder_of(second(first), "none"), "the same weights elsewhere"
+    folder = folder_of(cfg)
+    assert folder == folder_of(second(first)), "the same weights elsewhere"
     state = torch.load(copy / "last.ckpt", weights_only=True)
     state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
     save_weights(state, copy)
-    assert folder_of(cfg, "none") != folder
+    assert folder_of(cfg) != folder
 
 
 def test_a_path_may_follow_from_the_seed(first, copy, second):
@@ -103,7 +103,7 @@ def test_a_path_may_follow_from_the_seed(first, copy, second):
 
 def _refusal(cfg):
     with pytest.raises(ValueError, match=r"init_from|last\.ckpt") as caught:
-        run(cfg, "none")
+        run(cfg)
     return str(caught.value)
 
 

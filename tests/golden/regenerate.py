@@ -43,26 +43,20 @@ OVERRIDES = (
 def measure(folder: Path, write_data) -> dict:
     """Losses of each step, and the isotropy and scores at step 0 and at the end."""
     import torch
-    from hydra import compose, initialize_config_dir
 
-    from isotrain.config.compose import conf_folder
-    from isotrain.config.schema import RUN
+    from isotrain.config.compose import compose_run
     from isotrain.run import folder_of, run
     from isotrain.runs.files import read_records
 
     write_data(folder / "data", seed=0)
-    RUN.register()
-    with initialize_config_dir(conf_folder(), version_base="1.3"):
-        cfg = compose(
-            "train",
-            [*OVERRIDES, f"source.root={folder / 'data'}", f"output_dir={folder / 'runs'}"],
-        )
+    own = [f"source.root={folder / 'data'}", f"output_dir={folder / 'runs'}"]
+    cfg = compose_run([*OVERRIDES, *own])
     threads = torch.get_num_threads()
     try:
-        run(cfg, "cluster_pca")
+        run(cfg)
     finally:
         torch.set_num_threads(threads)
-    rows = read_records(folder_of(cfg, "cluster_pca") / "metrics.jsonl")
+    rows = read_records(folder_of(cfg) / "metrics.jsonl")
     measured = [
         {k: v for k, v in row.items() if k.startswith(("isotropy/", "val/"))}
         for row in rows

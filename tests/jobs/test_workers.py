@@ -37,8 +37,8 @@ def job(composed, small, tmp_path):
 
     def make(name, *overrides):
         own = (*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}", *overrides)
-        cfg = composed(*own)
-        return job_of(cfg, "method", (), label=name)._replace(folder=folder_of(cfg, "method"))
+        cfg = composed(*own, "method=method")
+        return job_of(cfg, "method", (), label=name)._replace(folder=folder_of(cfg))
 
     return make
 
@@ -125,8 +125,9 @@ from isotrain.run import folder_of
 from isotrain.jobs.archive import job_of
 run = read_job(Path(sys.argv[1]))
 with Pool(Path(sys.argv[2]), 1, "pool") as pool:
+    run.cfg.method = run.method
     own = job_of(run.cfg, run.method, (), label="one")
-    sys.exit(pool.run([own._replace(folder=folder_of(run.cfg, run.method))]))
+    sys.exit(pool.run([own._replace(folder=folder_of(run.cfg))]))
 """  # without a guard of its own
 
 

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import run_folder
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.shapes import ChangedError, DamagedError
@@ -22,7 +24,7 @@ OUTCOME = {"steps": 2, "select": "last", "selected_step": 2}
 def folder(composed, small, tmp_path):
     """A folder that was never run in, owned."""
     cfg = composed(*small, "task=rte", "threads=1", f"output_dir={tmp_path}")
-    made = RunFolder(cfg, "none", "rows of today")
+    made = RunFolder(cfg, "rows of today")
     assert not made.path.exists(), "named, not made"
     with made.owned():
         yield made
@@ -49,6 +51,41 @@ def test_a_new_try_clears_the_one_before_and_nothing_else(folder):
     assert result["status"] == "running"
     assert result["data"] == "rows of today"
     assert result["n_rows"] == FACTS["n_rows"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "method"),
+    [
+        (("isotropy=zca",), "zca"),
+        (("isotropy=zca", "objective=[cosreg,istar]"), "zca-cosreg-istar"),
+        (("objective=[cosreg]",), "cosreg"),
+        (("isotropy=zca", "method=mine"), "mine"),
+    ],
+)
+def test_the_configuration_names_the_method_and_the_plan(composed, tmp_path, keys, method):
+    cfg = composed("task=rte", "threads=1", "source=demo", f"output_dir={tmp_path}", *keys)
+    cfg.study, cfg.search = ("all", "lr") if method == "mine" else (None, None)
+    folder = RunFolder(cfg, "rows of today")
+    assert folder.path.parent == tmp_path / "rte"
+    assert folder.path.name.rpartition("-")[0] == method
+    folder.path.mkdir(parents=True)
+    folder.begin(FACTS, None)
+    record = read_result(folder.path)
+    plan = ("all", "lr") if method == "mine" else ("", "")
+    assert (record["method"], record["study"], record["search"]) == (method, *plan)
+
+
+def test_names_of_a_plan_change_no_hash(composed):
+    plain = composed("source=demo", "threads=1")
+    named = composed("source=demo", "threads=1", "method=none")
+    named.study, named.search, named.trial = "all", "lr", 3
+    assert run_folder(named, "rows") == run_folder(plain, "rows")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "x" * 151, "a b"])
+def test_a_method_that_names_no_folder_is_an_error(composed, name):
+    cfg = composed("source=demo", f"method='{name}'")
+    assert any("method names a folder" in text for text in mistakes_in(cfg))
 
 
 def test_a_try_that_goes_on_keeps_what_it_goes_on_from(folder):
@@ -163,7 +200,7 @@ def test_what_is_no_file_of_a_run_is_kept_under_another_name(folder, step, capsy
 
 def test_other_processes_write_nothing(composed, small, tmp_path):
     cfg = composed(*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}")
-    second = RunFolder(cfg, "none", "rows of today", is_first=False)
+    second = RunFolder(cfg, "rows of today", is_first=False)
     with second.owned():
         second.begin(FACTS, None)
         second.failed(RuntimeError("the loss is nan"), {})

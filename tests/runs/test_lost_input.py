@@ -24,8 +24,8 @@ def test_the_record_the_line_and_the_page_agree(composed, small, tmp_path, capsy
     cfg.cache_dir = str(tmp_path / "cache") if cached else None
     for _ in range(2):  # with a cache, the second reads it
         cfg.rerun = True
-        run(cfg, "method")
-        folder = folder_of(cfg, "method")
+        run(cfg)
+        folder = folder_of(cfg)
         result, printed = read_result(folder), capsys.readouterr().out
         lost = result["lost_input"]
         assert set(lost) == {"train", "dev", "test"}
@@ -40,5 +40,5 @@ def test_the_record_the_line_and_the_page_agree(composed, small, tmp_path, capsy
         )
         assert f"input: {told}\n" in printed
         assert f"Input: {told}." in warnings(result, read_records(folder / "metrics.jsonl"))
-    run(composed(*small, *own, f"output_dir={tmp_path}"), "method")
+    run(composed(*small, *own, f"output_dir={tmp_path}"))
     assert "cut" not in capsys.readouterr().out

@@ -65,8 +65,8 @@ def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_p
         "trainer.val_check_interval=2",
         "optimizer.lr=1e-2",
     )
-    scores = run(cfg, "none")
-    folder = folder_of(cfg, "none")
+    scores = run(cfg)
+    folder = folder_of(cfg)
     both = {split: read_predictions(folder, split) for split in ("dev", "test")}
     for stage, (split, found) in zip(("val", "test"), both.items(), strict=True):
         assert found.index.tolist() == sorted(set(found.index))

@@ -28,7 +28,7 @@ def test_order_names_and_configurations():
     alone = compose_run([*line.split(" "), "trainer.max_steps=7"])
     assert plain(last.cfg) == plain(alone)  # isotropy.seed follows the seed too
     named = check_parts(jobs)
-    assert named[-1].folder == run_folder(alone, "mean", "demo-v1-seed0")
+    assert named[-1].folder == run_folder(alone, "demo-v1-seed0")
     assert len({job.folder for job in named}) == 8
 
 

@@ -43,7 +43,7 @@ def test_one_at_a_time_in_plan_order_then_nothing_is_left(fake, capsys):
         path.parent: json.loads(path.read_text()) for path in fake.runs.glob("rte/*/result.json")
     }
     assert {folder: result["config"] for folder, result in left.items()} == {
-        run_folder(job.cfg, job.method, "demo-v1-seed0"): plain(job.cfg) for job in jobs
+        run_folder(job.cfg, "demo-v1-seed0"): plain(job.cfg) for job in jobs
     }
     first = tables(fake)
     assert start(fake, 2) == 0

@@ -24,7 +24,7 @@ def test_a_run_trains_by_the_objective_and_is_scored_on_pairs(composed, small, t
     more = (*SIMCSE, *CHOICES[name], f"output_dir={tmp_path}", "trainer.max_steps=3")
     cfg = composed(*small, *more)
     scores, rows, state = finished(cfg)
-    record = read_result(folder_of(cfg, "method"))
+    record = read_result(folder_of(cfg))
     steps = [row for row in rows if "train/loss" in row]
     assert len(steps) == 3
     assert all(row["train/loss"] == row["train/simcse"] > 0 for row in steps)

@@ -66,7 +66,7 @@ def test_no_table_selection_or_record_has_a_score_of_equal_labels(
     more = ("task=stsb", f"source.root={tmp_path / 'data'}", f"output_dir={tmp_path}", "metric=[]")
     cfg = composed(*small, *more, "training.select=best", "trainer.max_steps=4", "threads=1")
     finished(cfg)
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     recorded = json.loads((folder / "result.json").read_text())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     of_dev = [row["val/spearman"] for row in lines if "val/spearman" in row]

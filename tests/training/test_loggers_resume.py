@@ -39,10 +39,10 @@ def test_every_row_once(composed, small, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(FineTuning, "training_step", stopping(how, at))
             with pytest.raises((RuntimeError, SIGTERMException)):
-                run(cfg, "method", show=show_run)
+                run(cfg, show=show_run)
         time.sleep(1.1)  # TensorBoard orders its files by the second, then by numbers as text
-    run(cfg, "method", show=show_run)
-    folder = folder_of(cfg, "method")
+    run(cfg, show=show_run)
+    folder = folder_of(cfg)
     rows = read_records(folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "train/loss" in row] == [1, 3, 5, 7, 9, 11]
     losses = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]

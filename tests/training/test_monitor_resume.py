@@ -27,8 +27,8 @@ def overrides(small, tmp_path):
 
 def result(cfg):
     """Rows and snapshots of a run, trained to its end."""
-    run(cfg, "method")
-    folder = folder_of(cfg, "method")
+    run(cfg)
+    folder = folder_of(cfg)
     rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
     assert [path.suffix for path in (folder / "snapshots").iterdir()] == [".npz"] * 4
     return rows, read_snapshots(folder)
@@ -68,8 +68,8 @@ def test_rows_and_snapshots_have_no_gap_and_no_duplicate(
 def test_selected_weights_are_measured_at_their_step(composed, overrides, tmp_path):
     """The evaluation of the weights put back replaces the snapshot of their step, as equal."""
     cfg = composed(*overrides, "training.select=best", "trainer.val_check_interval=3")
-    run(cfg, "method")
-    folder = folder_of(cfg, "method")
+    run(cfg)
+    folder = folder_of(cfg)
     rows = [row for row in read_records(folder / "metrics.jsonl") if "val/accuracy" in row]
     *before, selected = rows
     (same,) = [row for row in before if row["step"] == selected["step"]]

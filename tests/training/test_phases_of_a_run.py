@@ -30,7 +30,7 @@ def test_a_run_killed_in_every_phase_ends_the_same(
 ):
     whole = composed(*overrides, f"output_dir={tmp_path / 'whole'}")
     end = finished(whole)
-    folder = folder_of(whole, "method")
+    folder = folder_of(whole)
     printed = capsys.readouterr().out
     assert [line.split(":")[0] for line in printed.splitlines() if "from step" in line] == [
         *("from step 0", "from step 8", "from step 16")
@@ -51,7 +51,7 @@ def test_adapters_through_the_whole_command(composed, overrides, tmp_path, capsy
     without.append("trainer.precision=64-true")
     lora = composed(*without, "peft=lora", "peft.r=2", "peft.dropout=0.1", "trainer.max_steps=8")
     *_, state = finished(lora)
-    folder = folder_of(lora, "method")
+    folder = folder_of(lora)
     assert "block 1, block 2, head" in capsys.readouterr().out
     result = json.loads((folder / "result.json").read_text())
     (phase,) = result["phases"]

@@ -45,7 +45,7 @@ def test_rows_of_a_run_that_was_stopped(composed, small, tmp_path, monkeypatch):
     whole = rows_of(composed, small, tmp_path / "whole", *more)
     cfg = composed(*small, *LINE, f"output_dir={tmp_path / 'stopped'}", *more)
     stopped(cfg, monkeypatch, "training_step", 8)
-    assert list(of_training(read_records(folder_of(cfg, "method") / "metrics.jsonl"))) == [2]
+    assert list(of_training(read_records(folder_of(cfg) / "metrics.jsonl"))) == [2]
     assert of_training(finished(cfg)[1]) == whole
 
 

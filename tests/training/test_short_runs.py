@@ -38,8 +38,8 @@ def test_a_limited_evaluation_scores_one_random_subset_in_every_run(
     numbers = {}
     for more in (["data.n_dev=8"], ["data.n_dev=8", "seed=1", "isotropy=mean"], ["data.n_dev=12"]):
         cfg = composed(*overrides, "task=wic", *more)
-        run(cfg, "method")
-        folder = folder_of(cfg, "method")
+        run(cfg)
+        folder = folder_of(cfg)
         numbers[" ".join(more)] = set(read_predictions(folder, "dev").index.tolist())
         n = len(numbers[" ".join(more)])
         assert read_result(folder)["limited_evaluation"] == {
@@ -81,8 +81,8 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
     own += [f"output_dir={tmp_path}", "task=rte", "metric=[mean_cosine]", "trainer.max_steps=2"]
     own += ["freezing=first_n", "freezing.n_blocks=1", "site=[layer_2]", "isotropy=mean"]
     cfg = composed(*own)
-    run(cfg, "method")
-    folder = folder_of(cfg, "method")
+    run(cfg)
+    folder = folder_of(cfg)
     result = read_result(folder)
     layers = {key.split("/")[2] for key in result["scores"] if "/mean_cosine/layer_" in key}
     assert layers == {"layer_00", "layer_01", "layer_02", "layer_2"}
@@ -93,7 +93,7 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
     assert blocks == {"0", "1"}
     for text, told in (("site=[layer_3]", "layer_1 to layer_2"), ("freezing.n_blocks=3", "most 2")):
         with pytest.raises(ValueError, match=f"{told} for this encoder"):
-            run(composed(*own, text), "method")
+            run(composed(*own, text))
 
 
 def test_a_pass_over_training_examples_needs_no_evaluation(composed, small, tmp_path):

@@ -123,4 +123,4 @@ def test_a_stopped_run_ends_as_a_whole_one(composed, small, tmp_path, monkeypatc
     stopped(cfg, monkeypatch, "training_step", at, fail if case in FAILED else terminate)
     assert_same_end(finished(cfg), whole)
     if check := CHECKS.get(case):
-        check(*whole[1:], folder_of(cfg, "method"))
+        check(*whole[1:], folder_of(cfg))

@@ -53,7 +53,7 @@ def scripted(monkeypatch):
 
 def finished(cfg):
     _, rows, state = stopped_runs.finished(cfg, show=show_run)
-    return read_result(folder_of(cfg, "method")), rows, state
+    return read_result(folder_of(cfg)), rows, state
 
 
 def evaluations(rows):
@@ -258,7 +258,7 @@ def test_weights_of_another_step_are_never_taken_for_the_selected_ones(
     stopped(cfg, monkeypatch, "training_step", 8, fail)  # back to step 4, best.ckpt of step 6
     scripted(val={3: 0.5, 6: 0.4, 9: 0.3})
     with pytest.raises(StorageError, match=r"its weights are of step 6, not of 3.*rerun=true"):
-        run(cfg, "method")
+        run(cfg)
     assert finished(cfg)[0]["selected_step"] == 3, "the file is put aside"
 
 

@@ -68,8 +68,8 @@ def test_the_rule(scores, said):
 
 
 def result_of(cfg):
-    run(cfg, "method", show=show_run)
-    folder = folder_of(cfg, "method")
+    run(cfg, show=show_run)
+    folder = folder_of(cfg)
     return json.loads((folder / "result.json").read_text()), read_records(folder / "metrics.jsonl")
 
 

@@ -52,8 +52,8 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     with monkeypatch.context() as patch:
         at_step(patch, 5, lambda loss: loss * math.nan)
         with pytest.raises(NonFiniteError, match=r"the loss is nan at step \d+ .*task_loss"):
-            run(cfg, "method")
-    folder = folder_of(cfg, "method")
+            run(cfg)
+    folder = folder_of(cfg)
     fault = json.loads((folder / "fault.json").read_text())
     assert fault["what"] == "loss"
     assert fault["steps_done"] == 5 // accumulate
@@ -68,7 +68,7 @@ def test_a_loss_that_is_nan_stops_with_the_rows_of_the_batch(
     assert 0 < point["step"] <= fault["steps_done"]
     state = torch.load(folder / "resume.ckpt", weights_only=True)["state_dict"]
     assert all(torch.isfinite(t.float()).all() for t in state.values())
-    assert "val/accuracy" in run(cfg, "method")
+    assert "val/accuracy" in run(cfg)
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
 
@@ -97,7 +97,7 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(
 
     monkeypatch.setattr(FineTuning, "configure_gradient_clipping", watched)
     with pytest.raises(NonFiniteError, match=r"gradient norm is (nan|inf) at step 4"):
-        run(composed(*overrides, f"trainer.precision={precision}"), "method")
+        run(composed(*overrides, f"trainer.precision={precision}"))
     for before, now in zip(seen["before"], seen["module"].parameters(), strict=True):
         assert torch.equal(before, now)
 
@@ -129,8 +129,8 @@ def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch
 
     monkeypatch.setattr(FineTuning, "on_train_batch_end", overflow)
     with pytest.raises(NonFiniteError, match=r"weights must be finite, and after step \d \d+ of"):
-        run(cfg, "method")
-    folder = folder_of(cfg, "method")
+        run(cfg)
+    folder = folder_of(cfg)
     assert json.loads((folder / "fault.json").read_text())["what"] == "weights"
     assert read_result(folder)["status"] == "failed"
     assert not (folder / "last.ckpt").exists()
@@ -140,7 +140,7 @@ def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch
 def test_what_is_taken_away_under_a_run_is_told(composed, overrides, monkeypatch, name):
     cfg = composed(*overrides)
     folder, original, count = (
-        folder_of(cfg, "method"),
+        folder_of(cfg),
         FineTuning.training_step,
         iter(range(10_000)),
     )
@@ -153,8 +153,8 @@ def test_what_is_taken_away_under_a_run_is_told(composed, overrides, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(FineTuning, "training_step", take_away)
         with pytest.raises(StorageError, match=r"No such file.* put the folder back"):
-            run(cfg, "method")
-    assert "val/accuracy" in run(cfg, "method")
+            run(cfg)
+    assert "val/accuracy" in run(cfg)
 
 
 def full(*_, **__):
@@ -163,7 +163,7 @@ def full(*_, **__):
 
 def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
     cfg = composed(*overrides)
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     original, n_saved = Checkpoints._save, 0
 
     def save(self, trainer):
@@ -177,10 +177,10 @@ def test_a_full_disk_at_a_checkpoint(composed, overrides, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "_save", save)
         with pytest.raises(StorageError, match=r"No space left.*intact.*same command"):
-            run(cfg, "method")
+            run(cfg)
     assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == 4
     assert not list(folder.glob("*.part"))
-    assert "val/accuracy" in run(cfg, "method")
+    assert "val/accuracy" in run(cfg)
 
 
 def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypatch, tmp_path):
@@ -275,10 +275,10 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
 
 def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
     cfg = composed(*overrides)
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     folder.mkdir(parents=True)
     with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is running"):
-        run(cfg, "method")
+        run(cfg)
     assert {path.name for path in folder.iterdir()} == {".lock"}
 
 
@@ -296,7 +296,7 @@ def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypat
 
     monkeypatch.setattr(FineTuning, "on_test_start", fail)
     with pytest.raises(RuntimeError, match="refused"):
-        run(cfg, "method", show=show_run)
+        run(cfg, show=show_run)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"result.json", "config.yaml", "metrics.jsonl"} <= {path.name for path in files}
     for path in files:

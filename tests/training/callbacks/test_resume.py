@@ -77,7 +77,7 @@ def test_a_checkpoint_being_written_never_harms_the_older_one(
     composed, overrides, reference, monkeypatch
 ):
     cfg = composed(*overrides)
-    folder = folder_of(cfg, "method")
+    folder = folder_of(cfg)
     original, n_saved = checkpoints.os.replace, 0
 
     def cut(source, target):
@@ -91,7 +91,7 @@ def test_a_checkpoint_being_written_never_harms_the_older_one(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints.os, "replace", cut)
         with pytest.raises(RuntimeError, match="half way"):
-            run(cfg, "method")
+            run(cfg)
     assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == 8
     assert_same_end(finished(cfg), reference)
 
@@ -198,7 +198,7 @@ def stopped_run(composed, keys, tmp_path_factory):
     cfg = composed(*keys, f"output_dir={tmp_path_factory.mktemp('stopped')}", "threads=1")
     with pytest.MonkeyPatch.context() as patch:
         path = stopped(cfg, patch, "training_step", 7, terminate)
-    return RunFolder(cfg, "method", revision(cfg)), build(cfg, path, None)
+    return RunFolder(cfg, revision(cfg)), build(cfg, path, None)
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -226,7 +226,7 @@ def test_an_optimizer_without_states_resumes(composed, overrides, monkeypatch, c
     without = [f"~optimizer.{key}" for key in ("betas", "eps", "fused")]
     cfg = composed(*overrides, *without, "optimizer._target_=torch.optim.SGD", "metric=[]")
     stopped(cfg, monkeypatch, "training_step", 7, terminate)
-    run(cfg, "method")
+    run(cfg)
     assert "resuming after step 7" in capsys.readouterr().out
 
 
@@ -239,7 +239,7 @@ def test_records_are_synced_before_the_checkpoint_that_counts_them(
     monkeypatch.setattr(
         checkpoints, "save_checkpoint", lambda *parts: events.append(parts[1].name) or write(*parts)
     )
-    run(composed(*overrides, "trainer.max_steps=4", "metric=[]"), "method")
+    run(composed(*overrides, "trainer.max_steps=4", "metric=[]"))
     pair = ["metrics.jsonl", "resume.ckpt"]
     assert events in ([*pair, "last.ckpt"], [*pair, *pair, "last.ckpt"])
 
@@ -274,7 +274,7 @@ def test_a_checkpoint_that_cannot_be_opened_just_now_is_not_given_up(
     with monkeypatch.context() as patch:
         patch.setattr(torch, "load", busy)
         with pytest.raises(StorageError, match=r"Input/output error.* give the same command again"):
-            run(cfg, "method")
+            run(cfg)
     assert (folder / "resume.ckpt").read_bytes() == before
 
 
@@ -300,10 +300,10 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
         original(self, trainer)
 
     monkeypatch.setattr(Checkpoints, "_save", note)
-    run(composed(*overrides, "trainer.accumulate_grad_batches=2", "checkpoint.every_steps=4"), "a")
+    run(composed(*overrides, "trainer.accumulate_grad_batches=2", "checkpoint.every_steps=4"))
     assert saved == [4, 8, 12]  # 6 steps an epoch; the last one is the end
     saved.clear()
-    run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"), "a")
+    run(composed(*overrides, "seed=1", "checkpoint.every_steps=0"))
     assert saved == [24]  # only what is trained, for the evaluations that follow
 
 
