@@ -111,13 +111,14 @@ def _study_of(call: Call, several: dict[str, list[str]], seed: int) -> Study:
         values = (text.partition("=") for text in chosen)
         name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in values)
         methods[_unused(name, methods)] = tuple(chosen)
-    first = call.compose([*next(iter(tasks.values()), ()), *next(iter(methods.values()))])
+    own = next(iter(tasks.values()), ()), next(iter(methods.values()))
+    first = call.compose([*call.overrides, *own[0], *own[1]])
     if not several:
         methods = {method_of(first): ()}
-    own = str(first.task["_target_"]).split(".")[-2]
+    task = str(first.task["_target_"]).split(".")[-2]
     return Study(
         name=call.name,
-        tasks={safe_name(name): given for name, given in tasks.items()} or {own: ()},
+        tasks={safe_name(name): given for name, given in tasks.items()} or {task: ()},
         methods=methods,
         baseline=next(iter(methods)),
         seeds=tuple(seeds),

@@ -1,6 +1,5 @@
 """The app's function: one run, alone or as one of a sweep."""
 
-import os
 import sys
 import time
 import traceback
@@ -120,7 +119,8 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
             from isotrain.run import run
         scores = run(cfg, overrides, show=show_run)
     monitor = constant(load(cfg.task["_target_"]), "monitor")
-    return scores.get(f"val/{monitor}")
+    score: float | None = scores.get(f"val/{monitor}")
+    return score
 
 
 def check_first(cfg: DictConfig) -> None:
@@ -130,7 +130,3 @@ def check_first(cfg: DictConfig) -> None:
     except ValueError as error:
         raise CannotRunError(str(error)) from error
 
-
-def n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -38,7 +38,8 @@ def mistakes(
             keys += [value for value in values if not value.is_hydra_override()]
             continue
         for value in values:
-            names = value.value() if isinstance(value.value(), list) else [value.value()]
+            given: Any = value.value()
+            names = given if isinstance(given, list) else [given]
             if wrong := [name for name in names if name is not None and str(name) not in options]:
                 hint = nearest(str(wrong[0]), sorted(options), "there are")
                 found.append(f"{value.key_or_group}={wrong[0]} does not exist; {hint}")

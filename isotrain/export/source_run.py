@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from isotrain.config.compose import plain, read_job
+from isotrain.config.compose import config_of, plain
 from isotrain.export.formats import CannotExportError, refusing
 from isotrain.runs.files import trained_run
 from isotrain.training.requirements import check
@@ -44,7 +44,7 @@ def read_run(folder: Path) -> SourceRun:
     for key in NEEDED:
         result[key]  # DamagedError without it
     with refusing(f"the configuration in {path} must be one that isotrain wrote; {WANTED}"):
-        cfg = read_job(path).cfg
+        cfg = config_of(result)
         whole = plain(cfg)
         cfg.init_from, cfg.logger = None, {}  # the final weights are loaded instead
         cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured

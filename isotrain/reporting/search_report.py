@@ -15,11 +15,10 @@ from pandas import DataFrame
 from isotrain.console import say, score_text
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import number
-from isotrain.reporting.report import replace_files
+from isotrain.reporting.report import in_force, replace_files
 from isotrain.reporting.run_frames import csv_text
 from isotrain.runs.stored import PlanError
 from isotrain.studies.confirm import Confirmation, best_trial, confirmation
-from isotrain.studies.plan import in_force
 from isotrain.studies.search_plan import Plan
 from isotrain.studies.trials import ASKED, BAD, NAMES, difference, ending
 

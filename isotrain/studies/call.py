@@ -212,7 +212,9 @@ class Call:
             self._revisions[own.reads] = revision(cfg)
         folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
         named = [] if cfg.method else [f"method={written(method)}"]
-        given = (*overrides, f"seed={seed}", *named, f"{_label(self.kind)}={written(self.name)}")
+        labels = ["study", "search"] if self.kind == "search" else ["study"]
+        named += [f"{key}={written(self.name)}" for key in labels]
+        given = (*overrides, f"seed={seed}", *named)
         return Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition)
 
 
@@ -224,10 +226,6 @@ def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
         for text, own in found
         if [one.input_line for one in own] != [text]
     }
-
-
-def _label(kind: str) -> str:
-    return "search" if kind == "search" else "study"
 
 
 def _placed(found: Mapping[str, Sequence[str]], n_pairs: int) -> Iterator[str]:

@@ -99,7 +99,7 @@ def build_wandb_logger(
     group: str | None,
     save_dir: str | Path,
     name: str,
-    job_type: str = "train",
+    job_type: str | None = None,
     tags: list[str] | None = None,
     timeout_s: Annotated[float, Bounds(above=0)] = 30.0,
 ) -> WandbRun:
@@ -118,7 +118,7 @@ def build_wandb_logger(
         group: groups runs in W&B.
         save_dir: folder of the run.
         name: shown in W&B.
-        job_type: what kind of run it is, such as train.
+        job_type: what kind of run it is, such as a method; None = train.
         tags: search tags.
         timeout_s: seconds to wait for the service at the start, and for the last uploads.
 
@@ -146,7 +146,8 @@ def build_wandb_logger(
         finish_timeout=timeout_s,
         finish_timeout_raises=True,
     )
-    named = {"project": project, "group": group, "name": name, "job_type": job_type, "tags": tags}
+    named = {"project": project, "group": group, "name": name, "tags": tags}
+    named["job_type"] = job_type or "train"
     options: dict[str, Any] = {
         **redacted(named),
         "resume": "allow",
