@@ -80,7 +80,7 @@ def run(
         kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
         raise CannotRunError(redacted(f"{kind}{error}{kind and raised_at(error)}")) from error
     with storage_failures(folder.path), folder.owned():
-        if folder.is_first and folder.is_finished():  # finished by another process meanwhile
+        if folder.is_finished():  # by another process meanwhile
             return _stored(folder, show)
         point = _resume_point(folder, experiment)
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
@@ -21,7 +22,8 @@ from isotrain.runs.files import (
     write_result,
 )
 from isotrain.runs.keys import headline_of, metric_of, parse_key
-from isotrain.runs.record import code_changes, environment, owned
+from isotrain.runs.locks import launch_id, owner
+from isotrain.runs.record import POLL_S, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import ChangedError, DamagedError
 
@@ -55,12 +57,18 @@ class RunFolder:
         self.note = ""  # of a run that was finished before: what a reader should know
 
     def owned(self) -> AbstractContextManager[None]:
-        """Own the folder; a second process with the same run is rejected.
+        """Own the folder, after waiting for another process that runs it.
 
-        Raises:
-            CannotRunError: another process is running it.
+        Ranks above 0 wait for their own rank 0 to own it, or for the run to be finished. Else they
+        would wait in a collective, which times out.
         """
-        return owned(self.path, Path(str(self.cfg.output_dir))) if self.is_first else nullcontext()
+        if self.is_first:
+            return owned(self.path, Path(str(self.cfg.output_dir)))
+        while (launch := launch_id()) and not self.is_finished():
+            if (first := owner(self.path / ".lock")) and first.launch == launch:
+                break
+            time.sleep(POLL_S)
+        return nullcontext()
 
     def is_finished(self) -> bool:
         """Whether the run has finished and `rerun` is off; sets `record` and `note`.

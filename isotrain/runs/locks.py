@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from isotrain.runs.shapes import COUNT, misfit
 
-SIGNATURE = {"pid": range(2, 2**31), "host": str, "n": COUNT}  # 0 and below name process groups
+SIGNATURE = {
+    "pid": range(2, 2**31),
+    "host": str,
+    "n": COUNT,
+    "launch": str,
+}  # 0 and below name process groups
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
@@ -40,12 +45,21 @@ class Owner(NamedTuple):
     pid: int
     host: str  # its machine: a folder may be shared
     n: int = 1  # runs at a time, of a plan
+    launch: str = ""  # `launch_id` of its ranks
 
 
 def sign(lock: int, n: int = 1) -> None:
     """Write this process and its machine into the file of a lock that it holds."""
     os.truncate(lock, 0)
-    os.pwrite(lock, json.dumps(Owner(os.getpid(), gethostname(), n)._asdict()).encode(), 0)
+    own = Owner(os.getpid(), gethostname(), n, launch_id())
+    os.pwrite(lock, json.dumps(own._asdict()).encode(), 0)
+
+
+def launch_id() -> str:
+    """What the ranks of one torchrun or srun share and no others do; empty without these."""
+    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+    is_launched = {"TORCHELASTIC_RUN_ID", "SLURM_STEP_ID"} & set(os.environ)
+    return " ".join(os.environ.get(name, "-") for name in names) if is_launched else ""
 
 
 def owner(path: Path) -> Owner | None:

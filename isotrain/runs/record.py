@@ -5,17 +5,20 @@ import hashlib
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from isotrain.console import say
 from isotrain.runs.files import make_inside
-from isotrain.runs.locks import sign, taken_within
+from isotrain.runs.locks import owner, sign, take, taken_within
 from isotrain.runs.shapes import DamagedError
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
+POLL_S = 0.2  # between two tries to take a lock that another process holds
 STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else in its place
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE, errno.ELOOP),
@@ -83,19 +86,21 @@ def storage_failures(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def owned(folder: Path, root: Path, what: str = "run") -> Iterator[None]:
-    """Create the folder and lock it; a second process with the same run is rejected in 2 s.
+def owned(folder: Path, root: Path) -> Iterator[None]:
+    """Create the folder and lock it, after waiting for another process that holds the lock.
 
     Raises:
-        CannotRunError: another process is running it.
         PermissionError: a link leads out of the folder, or it out of `root`.
     """
     make_inside(root, folder)
-    lock = taken_within(folder / ".lock", PATIENCE_S)
+    lock = taken_within(path := folder / ".lock", PATIENCE_S)
     if lock is None:
-        raise CannotRunError(
-            f"another process is running this {what} ({folder}); wait for it, or stop it"
-        )
+        other = owner(path)
+        who = f" ({other.pid} on {other.host})" if other else ""
+        say(f"{folder}: waiting for the process that runs it{who}")
+    while lock is None:
+        time.sleep(POLL_S)
+        lock = take(path)
     try:
         sign(lock)
         yield

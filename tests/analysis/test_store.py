@@ -6,13 +6,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Found
-from isotrain.runs import record
 from isotrain.runs.files import write_json
-from isotrain.runs.record import CannotRunError
 
 FACTS = {"data": "rte, version 1", "from_run": None}
 CODE = {"isotrain": "1.0", "git": "0123"}
@@ -87,18 +84,6 @@ def test_anew_drops_all_and_tells_nothing(store):
     assert store.begin(FACTS, anew=True) == []
     assert not store.has("as given", "layers")
     assert store.finished(FACTS) == {}
-
-
-def test_one_process_at_a_time(store, monkeypatch):
-    monkeypatch.setattr(record, "PATIENCE_S", 0.05)
-    with (
-        FileLock(store.folder / ".lock"),
-        pytest.raises(CannotRunError, match="another process is running this analysis"),
-        store.owned(),
-    ):
-        pass
-    with store.owned():
-        pass
 
 
 def stopped(store, kept=None):

@@ -9,6 +9,7 @@ from isotrain.config.check import mistakes_in
 from isotrain.config.compose import run_folder
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
+from isotrain.runs.locks import Owner, launch_id
 from isotrain.runs.shapes import ChangedError, DamagedError
 
 FACTS = {
@@ -206,6 +207,36 @@ def test_other_processes_write_nothing(composed, small, tmp_path):
         second.failed(RuntimeError("the loss is nan"), {})
     second.finished(OUTCOME)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_rank_waits_for_its_own_rank_0(folder, monkeypatch):
+    """Not for the process of another launch that holds the folder."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "second")
+    rank = RunFolder(folder.cfg, "rows of today", is_first=False)
+    looks = []
+
+    def look(_seconds):
+        looks.append(1)
+        if len(looks) == 2:  # the other process ends, and rank 0 of this launch takes its place
+            monkeypatch.setattr("isotrain.runs.folder.owner", lambda path: own)
+
+    own = Owner(5, "here", launch=launch_id())
+    monkeypatch.setattr("isotrain.runs.folder.time.sleep", look)
+    with rank.owned():
+        assert len(looks) == 2
+
+
+def test_a_rank_waits_no_longer_than_the_run_lasts(folder, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "second")
+    rank = RunFolder(folder.cfg, "rows of today", is_first=False)
+    folder.begin(FACTS, None)
+
+    def look(_seconds):
+        folder.finished(OUTCOME | {"scores": {}})
+
+    monkeypatch.setattr("isotrain.runs.folder.time.sleep", look)
+    with rank.owned():
+        assert rank.is_finished()
 
 
 def test_scores_are_of_one_evaluation(folder):

@@ -1,16 +1,20 @@
 """What a run records of its code, and how it owns its folder while others look at it."""
 
 import fcntl
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from socket import gethostname
 
 import pytest
-from filelock import FileLock
 
 from isotrain.runs import record
-from isotrain.runs.record import CannotRunError, code_state, owned
+from isotrain.runs.locks import sign, take
+from isotrain.runs.record import code_state, owned
+from tests.processes import held
 
 LOOKER = """
 import sys
@@ -44,12 +48,25 @@ def test_a_look_that_lasts_is_waited_for(tmp_path):
             assert time.monotonic() - began_at > 0.4
 
 
-def test_a_second_process_is_refused_in_about_two_seconds(tmp_path):
-    with FileLock(tmp_path / ".lock"):
-        began_at = time.monotonic()
-        with pytest.raises(CannotRunError, match="another process"), owned(tmp_path, tmp_path):
-            pass
-    assert time.monotonic() - began_at == pytest.approx(record.PATIENCE_S, abs=1)
+def test_a_process_that_runs_it_is_waited_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "PATIENCE_S", 0.05)
+    lock = take(tmp_path / ".lock")
+    sign(lock)
+    threading.Timer(0.7, os.close, (lock,)).start()
+    began_at = time.monotonic()
+    with owned(tmp_path, tmp_path):
+        assert time.monotonic() - began_at > 0.5
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("waiting for the process that runs it") == 1
+    assert f"({os.getpid()} on {gethostname()})" in told
+
+
+def test_ctrl_c_ends_the_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "PATIENCE_S", 0.05)
+    with held(tmp_path / ".lock"):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), owned(tmp_path, tmp_path):
+            pytest.fail("it is held")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 import torch
-from filelock import FileLock
 from pytorch_lightning.loggers import Logger
 
 from isotrain.model.checkpoint import load_checkpoint
@@ -271,15 +270,6 @@ def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, w
     # Without a word of its own a logger is taken to have all four rows of the first process.
     assert [step for step, _ in other.rows if step != 3] == wanted
     assert [step for step, _ in other.rows].count(3) == (held is not None)
-
-
-def test_a_second_process_at_the_same_run_is_refused(composed, overrides):
-    cfg = composed(*overrides)
-    folder = folder_of(cfg)
-    folder.mkdir(parents=True)
-    with FileLock(folder / ".lock"), pytest.raises(ValueError, match="another process is running"):
-        run(cfg)
-    assert {path.name for path in folder.iterdir()} == {".lock"}
 
 
 def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypatch, tmp_path):
