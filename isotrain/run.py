@@ -92,11 +92,14 @@ def run(
             folder.failed(error, error.report if isinstance(error, NonFiniteError) else None)
             if isinstance(error, OSError):  # a page would fail too
                 raise
-            if folder.is_first and isinstance(error, Exception):
+            is_failed = folder.record["status"] == "failed"
+            if folder.is_first and is_failed:
                 show(folder, experiment.trainer.loggers)
             elif folder.is_first:  # a signal, which may leave only seconds
                 again = "resumes" if folder.may_resume() else "starts anew"
                 say(f"{folder.path}: stopped; the same command {again}")
+            if is_failed and isinstance(error, SystemExit):
+                raise RuntimeError(f"a part of the run exited with code {error.code}") from error
             raise
         else:
             if folder.is_first:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 
 import pytest
 import torch
@@ -207,6 +208,14 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(of_rte, monke
     assert not (folder / "last.ckpt").exists()
     assert "val/accuracy" in run(cfg)
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
+
+
+def test_an_exit_that_is_no_signal_is_a_failure(of_rte, monkeypatch):
+    cfg = of_rte("trainer.max_steps=3", "metric=[]")
+    monkeypatch.setattr(FineTuning, "training_step", lambda self, batch, batch_idx: sys.exit(3))
+    with pytest.raises(RuntimeError, match="exited with code 3"):
+        run(cfg)
+    assert json.loads((folder_of(cfg) / "result.json").read_text())["status"] == "failed"
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, capsys):

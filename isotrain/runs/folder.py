@@ -164,11 +164,15 @@ class RunFolder:
 
     def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:
         """Write the record as `failed`, or `interrupted` by a signal; `report` to `fault.json`."""
-        stopped = isinstance(error, SystemExit | KeyboardInterrupt)
         reason = f"{type(error).__name__}: {error}"
-        if stopped and KeyboardInterrupt in (type(error), type(error.__context__)):  # Lightning's
+        code = error.code if isinstance(error, SystemExit) else None
+        is_stopped = isinstance(code, int) and code >= 128
+        if isinstance(error, KeyboardInterrupt) or (
+            isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt)
+        ):  # as Lightning exits
             reason = "KeyboardInterrupt: stopped by the second Ctrl-C, or by one before training"
-        status = "interrupted" if stopped else "failed"
+            is_stopped = True
+        status = "interrupted" if is_stopped else "failed"
         self.record |= {"status": status, "error": redacted(reason)}
         if not self.is_first:
             return

@@ -143,6 +143,9 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
         (RuntimeError("on purpose"), "failed", "RuntimeError: on purpose"),
         (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
         (SystemExit(143), "interrupted", "SystemExit: 143"),
+        (SystemExit(3), "failed", "SystemExit: 3"),
+        (SystemExit("no"), "failed", "SystemExit: no"),
+        (SystemExit(), "failed", "SystemExit: "),
         (SystemExit(1), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
     ],
 )
