@@ -74,10 +74,13 @@ class Experiment:
     paths: dict[str, str]  # shortcuts of a step: taken, or why not
 
 
-def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
+def build(
+    cfg: DictConfig, folder: Path, start: Path | None, extra: Sequence[Callback] = ()
+) -> Experiment:
     """Build the parts of one run; reads data and weights, trains nothing.
 
-    `start` is the checkpoint of `init_from`, resolved by `start_file`; None without one.
+    `start` is the checkpoint of `init_from`, resolved by `start_file`; None without one. `extra`
+    callbacks come after isotrain's.
     Each component initialises from its own RNG stream, so adding one leaves all other weights and
     dropout masks bit-identical; encoder and head draw from the global one, in this order.
 
@@ -150,7 +153,7 @@ def build(cfg: DictConfig, folder: Path, start: Path | None) -> Experiment:
         n, n_map = cfg.monitor.max_rows, cfg.monitor.map_rows
         views = [view.value for view in cfg.monitor.views]
         callbacks.append(IsotropyMonitor(metrics, n, headline, views, n_map, folder))
-    trainer = _trainer(cfg, folder, callbacks, n_steps, world_size)
+    trainer = _trainer(cfg, folder, [*callbacks, *extra], n_steps, world_size)
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
     return Experiment(

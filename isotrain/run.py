@@ -40,6 +40,7 @@ def run(
     cfg: DictConfig,
     overrides: Sequence[str] = (),
     show: Show = lambda folder, loggers: None,
+    callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, float]:
     """Train a run, or read it if finished; its final scores, such as `val/accuracy`.
 
@@ -53,6 +54,7 @@ def run(
         show: called on rank 0 after the record is written, even for a failed run, and before the
             loggers are closed. The command passes `isotrain.pages.show.show_run`, which writes the
             page (`cfg.report`) and prints the summary.
+        callbacks: of Lightning, in addition to isotrain's, such as `Pruning`.
 
     Raises:
         CannotRunError: a ValueError: the configuration is invalid, parts are incompatible, data or
@@ -75,7 +77,7 @@ def run(
         pl.seed_everything(cfg.seed, workers=True, verbose=False)
         check_writable(folder.path)
         with spinner("preparing the run"):
-            experiment = build(cfg, folder.path, start)
+            experiment = build(cfg, folder.path, start, callbacks)
     except Exception as error:  # torch, Lightning and omegaconf raise many kinds
         kind = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
         raise CannotRunError(redacted(f"{kind}{error}{kind and raised_at(error)}")) from error
