@@ -3,7 +3,7 @@
     python benchmarks/bench_study.py
 
 A run's own work is `timings_s.total` of its record: from its check and build to its last score. The
-rest is the command's start and planning, the start of each process, pages of runs, the study's
+rest is the command's start and planning, the start of the workers, pages of runs, the study's
 tables and page, and slots that wait. `--command` is the program of another checkout.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
         root = Path(name)
         file = root / "twenty.yaml"
         file.write_text(STUDY)
-        line = [*shlex.split(given.command), str(file), "--jobs", str(N_AT_ONCE)]
+        line = [*shlex.split(given.command), str(file), "-j", str(N_AT_ONCE)]
         began = time.time()
         subprocess.run([*line, f"output_dir={root / 'runs'}"], check=True, stdout=sys.stderr)
         wall = time.time() - began
@@ -47,7 +47,7 @@ def main() -> None:
             for path in root.glob("runs/rte/*/result.json")
         ]
         folder = root / "runs" / "studies" / "twenty"
-        first = min(path.stat().st_mtime for path in (folder / "jobs").iterdir()) - began
+        first = (folder / "study.json").stat().st_mtime - began  # written before the launch
         last = max(path.stat().st_mtime for path in (folder / "logs").iterdir()) - began
     n, work = len(own), sum(own)
     print(f"{n} runs, {N_AT_ONCE} at a time; load {os.getloadavg()[0]:.1f}\n")

@@ -129,4 +129,3 @@ def check_first(cfg: DictConfig) -> None:
         check(cfg)
     except ValueError as error:
         raise CannotRunError(str(error)) from error
-

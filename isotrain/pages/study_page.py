@@ -65,7 +65,7 @@ def write_study_page(folder: Path, result: Result) -> Path:
         tasks=task_answers(result),
         caution=CAUTION,
     )
-    text = page(f"Study {study.name}", _facts(result), lead, found)
+    text = page(f"{result.kind.capitalize()} {study.name}", _facts(result), lead, found)
     replace_text(folder / "study.html", text)
     return folder / "study.html"
 

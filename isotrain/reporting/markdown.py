@@ -22,7 +22,7 @@ def markdown(result: Result) -> str:
     """Finished and planned runs; missing or mixed results; the tables; a legend."""
     study, runs = result.study, result.runs
     sizes = f"{len(study.tasks)} × {len(study.methods)} × {len(study.seeds)}"
-    lines = [f"# Study {study.name}", ""]
+    lines = [f"# {result.kind.capitalize()} {study.name}", ""]
     lines += [f"Tasks × methods × seeds: {sizes}; {len(runs)} of {result.n_planned} runs finished."]
     told = [f"every run: `{' '.join(result.overrides)}`"]
     told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items()]

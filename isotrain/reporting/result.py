@@ -29,6 +29,7 @@ class Result(NamedTuple):
     headline: Sequence[str] = ()  # isotropy values on the page, most important first
     encoder: str = ""
     is_causal: bool = False  # the encoder attends only to the left
+    kind: str = "study"  # study | sweep
 
     def table(self, task: str, runs: str = ALL) -> dict[str, list[Row]]:
         """The rows of a task by score."""
@@ -64,6 +65,7 @@ def find_result(plan: Plan) -> Result:
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
         encoder=", ".join(dict.fromkeys(str(one.get("encoder", "")) for one in reversed(records))),
         is_causal=bool(first.get("is_causal")),
+        kind=plan.kind,
     )
 
 

@@ -19,6 +19,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from isotrain.config.check import mistakes_in
 from isotrain.config.compose import (
     ConfigError,
     RunId,
@@ -149,31 +150,18 @@ class Call:
                 would compute the same.
         """
         found: dict[str, list[str]] = {}
-        configs: list[tuple[str, str, DictConfig, list[str]]] = []
+        planned: dict[int, list[Job]] = {seed: [] for seed in seeds}
         for task, method, own in pairs:
-            overrides = [*own, *self.overrides]
             try:
-                if fault := [text for text in overrides if key_of(text) == "seed"]:
-                    raise ConfigError(f"{fault[0]}: every method has every seed of {list(seeds)}")
-                cfg = self.compose(overrides)
-                if cfg.threads is None:  # scores depend on it
-                    cfg.threads, overrides = 1, [*overrides, "threads=1"]
-                if wrong := method_mistakes(method):
-                    raise ConfigError(*wrong)
-                check(cfg)
-                configs.append((task, method, cfg, overrides))
+                for job in self._jobs(task, method, [*own, *self.overrides], seeds, more):
+                    planned[job.seed].append(job)
             except ValueError as error:
                 for line in str(error).splitlines():
                     found.setdefault(line, []).append(f"{task}-{method}")
         if found:
             raise PlanError("\n".join(_placed(found, len(pairs))))
-        jobs = [
-            self._job(task, method, cfg, [*overrides, *more], seed)
-            for seed in seeds
-            for task, method, cfg, overrides in configs
-        ]
-        _check_different([job for job in jobs if job.seed == seeds[0]])
-        return jobs
+        _check_different(planned[seeds[0]])
+        return [job for jobs in planned.values() for job in jobs]
 
     def launch(self, jobs: Sequence[Job]) -> list[Ended]:
         """Launch the runs that have not finished, in one batch; how each of them ended."""
@@ -201,21 +189,38 @@ class Call:
     def _load(self, overrides: Sequence[str]) -> DictConfig:
         return self._context.config_loader.load_sweep_config(self.config, list(overrides))
 
-    def _job(
-        self, task: str, method: str, cfg: DictConfig, overrides: Sequence[str], seed: int
-    ) -> Job:
-        cfg.seed = seed
-        content = recorded(cfg)
-        own = run_id(content, str(cfg.method or method))
-        definition = run_id(content | {"seed": None}, "").content
-        if own.reads not in self._revisions:
-            self._revisions[own.reads] = revision(cfg)
-        folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
+    def _jobs(
+        self,
+        task: str,
+        method: str,
+        overrides: Sequence[str],
+        seeds: Sequence[int],
+        more: Sequence[str],
+    ) -> list[Job]:
+        """The runs of a method, one for each seed; a ValueError tells every mistake in it."""
+        if wrong := [text for text in overrides if key_of(text) == "seed"]:
+            raise ConfigError(f"{wrong[0]}: every method has every seed of {list(seeds)}")
+        cfg = self.compose(overrides)
+        if told := [*method_mistakes(method), *mistakes_in(cfg)]:
+            raise ConfigError("\n".join(told))
         named = [] if cfg.method else [f"method={written(method)}"]
+        if cfg.threads is None:  # scores depend on it
+            cfg.threads, overrides = 1, [*overrides, "threads=1"]
         labels = ["study", "search"] if self.kind == "search" else ["study"]
-        named += [f"{key}={written(self.name)}" for key in labels]
-        given = (*overrides, f"seed={seed}", *named)
-        return Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition)
+        labels = [f"{key}={written(self.name)}" for key in labels]
+        definition = run_id(recorded(cfg) | {"seed": None}, "").content
+        jobs = []
+        for seed in seeds:
+            cfg.seed = seed
+            own = run_id(recorded(cfg), str(cfg.method or method))
+            if own.reads not in self._revisions:
+                self._revisions[own.reads] = revision(cfg)
+            folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
+            given = (*overrides, f"seed={seed}", *named, *labels, *more)
+            jobs.append(Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition))
+        if any(job.rerun or not stored(job.folder).is_finished for job in jobs):
+            check(cfg)  # imports the parts
+        return jobs
 
 
 def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
