@@ -244,10 +244,11 @@ def _trainer(
     n_steps: float,
     world_size: int,
 ) -> pl.Trainer:
-    """The trainer and its callbacks; a progress bar on a terminal only."""
+    """The trainer and its callbacks; by default a progress bar on a terminal only."""
     # the layers' buffers are left to the layers
     of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
-    watched = sys.stdout.isatty() and process_rank() == 0
+    shows = cfg.trainer.get("enable_progress_bar")
+    watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
     every = cfg.trainer.get("log_every_n_steps") or 50  # Lightning's default
     trainer: pl.Trainer = made(
         cfg.trainer,
@@ -258,7 +259,7 @@ def _trainer(
         logger=False,
         callbacks=[*callbacks, *([Progress(refresh_rate=4)] if watched else [])],
         enable_progress_bar=watched,
-        enable_model_summary=False,
+        enable_model_summary=bool(cfg.trainer.get("enable_model_summary")),
         enable_checkpointing=False,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,

@@ -158,6 +158,15 @@ def devices(content: Content) -> Iterator[str]:
         yield str(error)
 
 
+def strategy(content: Content) -> Iterator[str]:
+    """Several processes have the whole model each."""
+    if (given := content["trainer"].get("strategy", "auto")) not in ("auto", "ddp"):
+        yield (
+            f"trainer.strategy={str(given)[:80]} would divide the model; use auto or ddp: each "
+            "process has the whole of it, as layers, objectives and checkpoints need"
+        )
+
+
 def an_end(content: Content) -> Iterator[str]:
     """Training must end."""
     trainer = content["trainer"]
@@ -342,7 +351,7 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
     *(one_size, name_of_folder, evaluations, whole_evaluations, each_once, sites),
     *(read_points, pairs_to_read, one_choice_of_what_trains, a_cosine_to_scale, headline, devices),
-    *(an_end, precision, weights_of_objectives),
+    *(strategy, an_end, precision, weights_of_objectives),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),

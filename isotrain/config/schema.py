@@ -217,7 +217,8 @@ NOT_CONTENT = (  # keys that change no number and no record of a run: they do no
     *("cache_dir", "logger", "names", "output_dir", "report", "rerun"),
     *("method", "study", "search", "trial"),
     *("checkpoint.every_steps", "checkpoint.every_s", "checkpoint.final"),
-    *("monitor.headline", "monitor.map_rows"),
+    *("monitor.headline", "monitor.map_rows", "trainer.strategy", "trainer.profiler"),
+    *("trainer.enable_model_summary", "trainer.enable_progress_bar"),
 )  # trainer.log_every_n_steps is content: it says which records metrics.jsonl has
 # Keys that may say only where data or weights are: for which target, and how they begin then.
 LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {
@@ -308,7 +309,8 @@ def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, flo
     """
     if n := int(trainer.get("fast_dev_run") or 0):
         trainer = {**trainer, "limit_train_batches": n, "max_steps": n, "max_epochs": 1}
-    if (limit := trainer.get("limit_train_batches")) is not None:
+    limit = trainer.get("overfit_batches") or trainer.get("limit_train_batches")
+    if limit is not None:
         n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
     an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))
     given = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), an_epoch)]

@@ -29,16 +29,30 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
         "callbacks",
         "default_root_dir",
         "enable_checkpointing",
-        "enable_model_summary",
-        "enable_progress_bar",
         "logger",
         "num_sanity_val_steps",
-        "overfit_batches",
         "plugins",
-        "strategy",
         "use_distributed_sampler",
     },
 }
+INSTEAD = {  # keys to use in place of a supplied argument
+    "trainer.default_root_dir": "output_dir=...",
+    "trainer.enable_checkpointing": "checkpoint.every_steps=... or checkpoint.final=...",
+    "trainer.logger": "logger=[wandb]",
+    "schedule.num_warmup_steps": "training.warmup_fraction=...",
+    "schedule.num_training_steps": "trainer.max_steps=...",
+}
+
+
+def supplied_mistake(key: str) -> str:
+    """The error for a key that isotrain supplies.
+
+    >>> supplied_mistake("trainer.logger"), supplied_mistake("trainer.plugins")
+    ('trainer.logger is set by isotrain itself; use logger=[wandb]', \
+'trainer.plugins is set by isotrain itself; leave it out')
+    """
+    way_out = f"use {INSTEAD[key]}" if key in INSTEAD else "leave it out"
+    return f"{key} is set by isotrain itself; {way_out}"
 
 
 def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
@@ -133,7 +147,7 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
     legal, mistakes = sorted(set(named) - supplied), []
     for key in [key for key in node if key not in OF_HYDRA]:
         if key in supplied:
-            mistakes.append(f"{path}.{key} is set by isotrain itself; leave it out")
+            mistakes.append(supplied_mistake(f"{path}.{key}"))
         elif key not in named and not takes_any:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
         elif problem := wrong_value(f"{path}.{key}", hints.get(key, Any), node[key]):

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 
 from isotrain.config.schema import batches_of
 from isotrain.console import spinner
@@ -58,6 +58,12 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
     )
 
 
+if TYPE_CHECKING:
+    OwnOrder = Sampler[list[int]]
+else:
+    OwnOrder = SequentialSampler  # Lightning would replace another for trainer.overfit_batches
+
+
 class BatchedExamples(Dataset[Batch]):
     """Examples accessed one batch at a time: item `[i, j, ...]` is a `Batch`."""
 
@@ -68,13 +74,14 @@ class BatchedExamples(Dataset[Batch]):
         return collate([self.examples[i] for i in numbers], self.pad_id)
 
 
-class EpochBatches(Sampler[list[int]]):
+class EpochBatches(OwnOrder):
     """Example indices of each batch of an epoch, a pure function of (seed, epoch).
 
     `length` sorts by length within pools of 50 shuffled batches and then shuffles the batches,
     to reduce padding; `random` only shuffles. Every example occurs once per epoch. Rank r takes
     every world-th example of a batch from the r-th on, and a last batch with fewer examples than
     processes is merged into another one. A resumed run starts at (epoch, completed batches).
+    With `repeats` every epoch has the batches of the first, as `trainer.overfit_batches` needs.
     """
 
     def __init__(
@@ -90,7 +97,7 @@ class EpochBatches(Sampler[list[int]]):
         self.lengths = torch.tensor(lengths)
         self.batch_size, self.batching, self.seed = batch_size, batching, seed
         self.rank, self.world, self.start = rank, world, start
-        self.epoch = 0
+        self.epoch, self.repeats = 0, False
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the trainer before each epoch."""
@@ -103,7 +110,8 @@ class EpochBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         # A generator: the epoch is read at the first batch, after the trainer has set it.
         epoch, done = self.start
-        for batch in self.batches(self.epoch)[done if self.epoch == epoch else 0 :]:
+        batches = self.batches(0 if self.repeats else self.epoch)
+        for batch in batches[done if self.epoch == epoch else 0 :]:
             yield batch[self.rank :: self.world]
 
     def batches(self, epoch: int) -> list[list[int]]:
@@ -125,7 +133,7 @@ class EpochBatches(Sampler[list[int]]):
         return whole
 
 
-class SortedBatches(Sampler[list[int]]):
+class SortedBatches(OwnOrder):
     """Example indices of evaluation batches of similar lengths, in a fixed shuffled order.
 
     Every example occurs once. Several processes take whole batches in turn, at least one each.
@@ -259,7 +267,9 @@ class TaskData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of the training split in the order of the current epoch."""
         rank, world = self._process()
-        return self._loader("train", self._epoch_batches(rank, world, self._start))
+        sampler = self._epoch_batches(rank, world, self._start)
+        sampler.repeats = bool(self.trainer and self.trainer.overfit_batches)  # type: ignore[attr-defined]
+        return self._loader("train", sampler)
 
     def first_batches(self, n: int | None) -> Iterator[Batch]:
         """The first training batches (None: a whole epoch), undivided in every process."""

@@ -243,7 +243,12 @@ WARM = "training.objective_weight_schedule=warmup"
         (("task=stsb", "task.scaled_cosine=true"), ["task.scaled_cosine=true scales the cosine"]),
         # the trainer
         (("+trainer.num_nodes=2",), []),
-        (("+trainer.strategy=fsdp", "+trainer.logger=true"), ["trainer.s", "trainer.l"]),
+        (("trainer.strategy=fsdp",), ["trainer.strategy=fsdp would divide the model; use auto or"]),
+        (("trainer.strategy=ddp", "+trainer.enable_progress_bar=true"), []),
+        (
+            ("+trainer.logger=true",),
+            ["trainer.logger is set by isotrain itself; use"],
+        ),
         (("trainer.precision=bf16-mixed",), []),
         (("trainer.precision=16-mixed",), ["trainer.precision=16-mixed cannot clip"]),
         (HALF, []),

@@ -15,6 +15,7 @@ from isotrain.config.signatures import (
     constant,
     load,
     parameters_of,
+    supplied_mistake,
 )
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.parts import made
@@ -96,9 +97,7 @@ def test_what_isotrain_gives_itself_is_refused_and_not_missed(allowed, group, ke
     assert argument_mistakes(group, node) == []
     assert argument_mistakes(f"{group}.x.function", node) == []
     for key in keys:
-        assert argument_mistakes(group, {**node, key: None}) == [
-            f"{group}.{key} is set by isotrain itself; leave it out"
-        ]
+        assert argument_mistakes(group, {**node, key: None}) == [supplied_mistake(f"{group}.{key}")]
     assert len(argument_mistakes("data", node)) == len(keys)
 
 

@@ -18,7 +18,7 @@ from tests.hostile.harness import LIMIT_S, TINY, draw, ended, judged
 pytestmark = pytest.mark.campaign
 RUN = ("train", "task=wic", *TINY, "output_dir=out")
 NAMED = (  # each is to be refused
-    *(["+trainer.overfit_batches=1"], ["+trainer.check_val_every_n_epoch=0"]),
+    *(["+trainer.check_val_every_n_epoch=0"]),
     *(["+optimizer.betas=[0.9]"], ["isotropy=cluster_pca", "isotropy.queue_rows=1000000000000"]),
     *(["--resolve"], ["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
     *(["--experimental-rerun", "x.pickle"], ["output_dir=" + "a" * 5000], ["output_dir="]),

@@ -8,6 +8,7 @@ from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
+from isotrain.training.module import FineTuning
 from tests.stopped_runs import differing, finished
 
 
@@ -27,6 +28,30 @@ def test_the_loss_of_a_run_shorter_than_the_interval_is_logged(
         show=show_run,
     )
     assert [row["step"] for row in rows if "train/loss" in row] == logged
+
+
+def test_arguments_of_the_trainer_that_change_no_number(composed, small, tmp_path):
+    own = (*small, "task=rte", "metric=[]", "trainer.max_steps=2")
+    plain = finished(composed(*own, f"output_dir={tmp_path / 'a'}"))
+    more = ("+trainer.enable_model_summary=true", "+trainer.profiler=simple")
+    more += ("trainer.strategy=ddp", "+trainer.enable_progress_bar=false")
+    cfg = composed(*own, *more, f"output_dir={tmp_path / 'b'}")
+    assert finished(cfg)[0] == plain[0]
+    assert folder_of(cfg).name == folder_of(composed(*own)).name
+
+
+def test_overfitting_repeats_the_first_batches(composed, small, tmp_path, monkeypatch):
+    seen, original = [], FineTuning.training_step
+
+    def note(self, batch, batch_idx):
+        seen.append(batch.input_ids.tolist())
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(FineTuning, "training_step", note)
+    own = (*small, "task=rte", "metric=[]", f"output_dir={tmp_path}", "trainer.max_epochs=2")
+    assert run(composed(*own, "+trainer.overfit_batches=3"))
+    assert len(seen) == 6
+    assert seen[:3] == seen[3:]
 
 
 def test_a_limited_evaluation_scores_one_random_subset_in_every_run(
