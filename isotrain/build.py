@@ -141,7 +141,8 @@ def build(
     headline = headline_of(names, cfg.monitor.headline)
     select, patience = cfg.training.select.value, cfg.training.patience
     selection = Selection(select, task.monitor, task.mode, patience, folder)
-    checkpoints = Checkpoints(folder / "resume.ckpt", cfg.checkpoint.every_steps, selection)
+    every = cfg.checkpoint.every_steps, cfg.checkpoint.every_s
+    checkpoints = Checkpoints(folder / "resume.ckpt", *every, selection)
     paths = take_paths(cfg, model, objectives, plan, data)
     freezing = Freezing(plan, cfg.training.frozen_dropout)
     callbacks: list[Callback] = [Throughput(), checkpoints, freezing]  # in the order of their hooks

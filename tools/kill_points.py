@@ -34,6 +34,7 @@ SHARED = (
     *("trainer.accelerator=cpu", "data.batch_size=32", "optimizer.lr=1e-3", "cache_dir=null"),
     *("+trainer.limit_train_batches=11", "data.n_dev=128", "trainer.max_epochs=2"),
     *("data.n_test=128", "trainer.log_every_n_steps=2", "checkpoint.every_steps=3"),
+    "checkpoint.every_s=0",
 )
 CONFIGURATIONS = {
     "plain": ("isotropy=none", "trainer.val_check_interval=4"),

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
 
 
 class Checkpoints(pl.Callback):
-    """Write a checkpoint every n steps, at SIGTERM or Ctrl-C, and at the end of training.
+    """Write a checkpoint every n steps or s seconds, at a signal, and at the end of training.
+
+    The last checkpoint, or the start of training, is what steps and seconds count from. Seconds are
+    those of rank 0, and one sum over processes says both whether a checkpoint is due and whether a
+    signal came.
 
     The state is taken at the start of the next batch, after logging and evaluation, with the loop
     counters of the end of the step. Weights do not change between two steps, so a signal can be
@@ -40,14 +45,17 @@ class Checkpoints(pl.Callback):
 
     Args:
         path: the file.
-        every_steps: optimizer steps between checkpoints; 0 = only at a signal and at the end.
+        every_steps: optimizer steps between checkpoints; 0 = none by steps.
+        every_s: seconds between checkpoints, whichever comes first; 0 = none by time.
         selection: its state at the step is part of a checkpoint.
     """
 
-    def __init__(self, path: Path, every_steps: int, selection: Selection) -> None:
+    def __init__(self, path: Path, every_steps: int, every_s: float, selection: Selection) -> None:
         super().__init__()
-        self.path, self.every_steps, self.selection = path, every_steps, selection
+        self.path, self.selection = path, selection
+        self.every_steps, self.every_s = every_steps, every_s
         self._step = self._saved_step = 0
+        self._saved_at = 0.0  # on the clock of this process
         self._loops: dict[str, Any] | None = None  # counters at the end of the latest step
         self._state: dict[str, Any] = {}  # content of a checkpoint written now
         self._random: dict[str, Any] | None = None  # to restore at the first batch of a resumed run
@@ -71,6 +79,7 @@ class Checkpoints(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Repeat the evaluation that a signal interrupted, at its step and epoch."""
         self.listen()
+        self._saved_at = time.monotonic()
         if not self._state.get("evaluation_due"):
             return
         progress: Any = trainer.fit_loop.epoch_progress.current
@@ -89,10 +98,14 @@ class Checkpoints(pl.Callback):
         if self._random is not None:
             _set_random_state(self._random)
             self._random = None
-        is_due = self.every_steps and self._step - self._saved_step >= self.every_steps
-        if self._take(trainer) and is_due:
+        is_new = self._take(trainer)
+        seconds = time.monotonic() - self._saved_at
+        is_late = bool(self.every_s) and seconds >= self.every_s and trainer.global_rank == 0
+        number, is_late = self._agreed(is_late)
+        n_steps = self._step - self._saved_step
+        if is_new and (is_late or 0 < self.every_steps <= n_steps):
             self._save(trainer)
-        self.if_asked()
+        self._stop_at(number)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Store the loop counters of a step."""
@@ -158,7 +171,15 @@ class Checkpoints(pl.Callback):
 
     def if_asked(self) -> None:
         """Stop all processes together if any of them received a signal."""
-        if number := int(sum_over_processes(torch.tensor(self._signal))):
+        self._stop_at(self._agreed()[0])
+
+    def _agreed(self, is_late: bool = False) -> tuple[int, bool]:
+        """A signal that any process received (else 0), and whether any is late."""
+        total = sum_over_processes(torch.tensor([self._signal, int(is_late)]))
+        return int(total[0]), bool(total[1])
+
+    def _stop_at(self, number: int) -> None:
+        if number:
             raise SIGTERMException(128 + (self._signal or number))
 
     def _take(self, trainer: pl.Trainer, evaluation_due: bool = False) -> bool:
@@ -192,7 +213,7 @@ class Checkpoints(pl.Callback):
         trainer.save_checkpoint(self.path, weights_only=False)
         if trainer.is_global_zero:  # for readers without torch
             write_json(self.path.with_suffix(".json"), {"step": self._step})
-        self._saved_step = self._step
+        self._saved_step, self._saved_at = self._step, time.monotonic()
 
 
 class AtomicFiles(TorchCheckpointIO):

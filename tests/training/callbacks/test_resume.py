@@ -3,7 +3,9 @@
 import json
 import re
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +18,9 @@ from isotrain.runs.progress import checkpoint_step
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import KEY, Checkpoints
+from isotrain.training.module import FineTuning
 from isotrain.training.requirements import revision
+from tests.processes import on_ranks
 from tests.stopped_runs import assert_same_end, differing, fail, finished, stopped, terminate
 
 
@@ -307,9 +311,55 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     assert saved == [24]  # only what is trained, for the evaluations that follow
 
 
+@pytest.mark.parametrize(
+    ("steps", "seconds", "due"),
+    [
+        (0, 35, [4, 8, 12]),  # a step takes 10 s
+        (0, 10, list(range(1, 13))),
+        (3, 35, [3, 6, 9, 12]),
+        (5, 35, [4, 8, 12]),
+        (0, 0, [12]),
+    ],
+)
+def test_a_checkpoint_is_due_by_steps_or_seconds(
+    composed, overrides, monkeypatch, steps, seconds, due
+):
+    now, saved = [1e6], []
+    save, step = Checkpoints._save, FineTuning.training_step
+
+    def note(self, trainer):
+        saved.append(trainer.global_step)
+        save(self, trainer)
+
+    def slow(self, *arguments):
+        now[0] += 10
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Checkpoints, "_save", note)
+    monkeypatch.setattr(FineTuning, "training_step", slow)
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    own = (f"checkpoint.every_steps={steps}", f"checkpoint.every_s={seconds}", "metric=[]")
+    run(composed(*overrides, *own, "trainer.max_steps=12"))
+    assert saved == due
+
+
+def saves(rank, late):
+    """Whether a rank saves, if the clock of rank `late` says so."""
+    callback, saved = Checkpoints(Path("resume.ckpt"), 0, 10, None), []
+    callback._take, callback._save = lambda trainer: True, saved.append
+    callback._saved_at = time.monotonic() - (20 if rank == late else 0)
+    callback.on_train_batch_start(SimpleNamespace(global_rank=rank), None, None, 0)
+    return len(saved)
+
+
+def test_the_clock_of_rank_0_decides_for_all(tmp_path):
+    assert on_ranks(saves, 2, tmp_path, 0) == [1, 1]
+    assert on_ranks(saves, 2, tmp_path, 1) == [0, 0]
+
+
 def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(tmp_path, capfd):
     before = signal.getsignal(signal.SIGINT)
-    callback = Checkpoints(tmp_path / "resume.ckpt", 0, None)
+    callback = Checkpoints(tmp_path / "resume.ckpt", 0, 0, None)
     callback.listen()
     try:
         signal.raise_signal(signal.SIGINT)
