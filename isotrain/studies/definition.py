@@ -11,6 +11,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -22,28 +23,30 @@ from isotrain.config.shipped import plan_name, text_of
 from isotrain.config.signatures import nearest
 from isotrain.runs.stored import PlanError
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.]*"  # of a task or method: names become folder names
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder names
 
 
-def _named(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    if wrong := [name for name in group if not re.fullmatch(NAME, name)]:
-        raise ValueError(f"a name has letters, digits, _ and ., got {wrong[0]!r}")
+def _named(group: Any) -> Any:
+    names = group if isinstance(group, Mapping) else ()
+    if wrong := [name for name in names if not re.fullmatch(NAME, str(name)) or name != str(name)]:
+        raise ValueError(
+            f"{wrong[0]!r} is no name: letters, digits, _ . and - (in quotes where yaml reads a value)"
+        )
     return group
 
 
-def _once(seeds: Sequence[int]) -> Sequence[int]:
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"each seed once, got {list(seeds)}")
+def _distinct(seeds: Sequence[int]) -> Sequence[int]:
+    if len(set(seeds)) < max(1, len(seeds)):
+        raise ValueError("at least one seed, and each once")
     return seeds
 
 
 Model = TypeVar("Model", bound=BaseModel)
 Overrides = tuple[str, ...]
-Group = Annotated[Mapping[str, Overrides], AfterValidator(_named)]
-Seeds = Annotated[
-    tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], Field(min_length=1), AfterValidator(_once)
-]
-Margin = Annotated[float, Field(gt=0)]  # largest difference that counts as none
+Group = Annotated[Mapping[str, Overrides], BeforeValidator(_named)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
+Seeds = Annotated[tuple[Seed, ...], AfterValidator(_distinct)]
+Margin = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 
 
 class Published(BaseModel):
@@ -58,7 +61,7 @@ class Study(BaseModel):
     """All tasks × methods × seeds; fields are the keys of the yaml file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str
+    name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]  # of its folder
     tasks: Annotated[Group, Field(min_length=1)]  # name: overrides
     methods: Group = Field(default_factory=dict)
     grid: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
@@ -67,8 +70,8 @@ class Study(BaseModel):
     baseline: str  # the method that the others are compared with
     seeds: Seeds
     overrides: Overrides = ()  # of every run
-    margin: Margin | None = None  # in units of the score
-    margin_share: Annotated[float, Field(gt=0, lt=1)] | None = None  # of the gain of fine-tuning
+    margin: Margin | None = None  # the largest difference that counts as none, as the score
+    margin_share: Annotated[Margin, Field(lt=1)] | None = None  # likewise, of fine-tuning's gain
     published: Published | None = None
     question: str = ""
 
@@ -152,13 +155,15 @@ def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
         lines = []
         for one in error.errors():
             key = ".".join(str(part) for part in one["loc"])
+            told = str(one["msg"]).removeprefix("Value error, ")
+            told = told.replace("valid tuple", "list").replace("valid dictionary", "mapping")
             if one["type"] == "extra_forbidden":
-                message = f"no key {key}; {nearest(key, [*model.model_fields])}"
-            else:
-                given = "" if one["type"] == "missing" else f", got {str(one['input'])[:80]!r}"
-                told = str(one["msg"]).removeprefix("Value error, ")
-                message = f"{key}: {told}{given}" if key else told
-            lines.append(f"{what}: {message}")
+                told = f"no key {key}; {nearest(key, [*model.model_fields])}"
+            elif one["type"] == "missing":
+                told = f"{key} is missing"
+            elif key:
+                told = f"{key}: {told}, got {str(one['input'])[:80]!r}"
+            lines.append(f"{what}: {told}")
         raise PlanError("\n".join(lines)) from error
 
 
@@ -185,8 +190,15 @@ def grid_methods(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Overrides
     for values in product(*grid.values()) if grid else ():
         pairs = list(zip(grid, values, strict=True))
         name = "_".join(name_of(key, value) for key, value in pairs)
-        methods.append((name, tuple(f"{key}={written(value)}" for key, value in pairs)))
+        methods.append((name, tuple(_assigned(key, value) for key, value in pairs)))
     return methods
+
+
+def _assigned(key: str, value: Any) -> str:
+    try:
+        return f"{key}={written(value)}"
+    except ValueError as error:
+        raise ValueError(f"grid.{key}: {error}") from error
 
 
 def name_of(key: str, value: Any) -> str:

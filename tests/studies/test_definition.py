@@ -1,131 +1,145 @@
 """Study files: those of the package, those of a user, their grids, and what is wrong in one."""
 
 import re
-from pathlib import Path
 
 import pytest
-from isotrain.studies.plan import plan_jobs
+import yaml
 
-from isotrain.config.shipped import names
+from isotrain.config.shipped import names, text_of
 from isotrain.runs.stored import PlanError
-from isotrain.studies.definition import (
-    grid_methods,
-    grid_mistakes,
-    load_study,
-)
+from isotrain.studies.definition import grid_methods, load_study
 
-CONF = Path(__file__).parents[2] / "conf" / "study"
 RIGHT = {
-    "tasks": "{rte: [task=rte]}",
-    "methods": "{none: [isotropy=none], mean: [isotropy=mean]}",
+    "tasks": {"rte": ["task=rte"]},
+    "methods": {"none": ["isotropy=none"], "mean": ["isotropy=mean"]},
     "baseline": "none",
-    "seeds": "[0, 1]",
+    "seeds": [0, 1],
 }
 
 
-@pytest.mark.parametrize("name", names("study"))
-def test_each_file_plans_and_opens_with_question_command_and_expectation(name, monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE")  # else data of the hub would be missed
-    study = load_study(name)
-    jobs = plan_jobs(study)
-    assert len(jobs) == len(study.tasks) * len(study.methods) * len(study.seeds)
-    opening = re.match(r"(#.*\n)+", (CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-    for part in ("Question:", f"Command:  isotrain run {name}", "Device:", "Expected:"):
-        assert part in opening[0]
-
-
 def write(path, **changes):
-    keys = {key: text for key, text in {**RIGHT, **changes}.items() if text is not None}
-    path.write_text("\n".join(f"{key}: {text}" for key, text in keys.items()))
+    """A study's file; a key that is None is left out."""
+    content = {key: value for key, value in {**RIGHT, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
     return str(path)
 
 
-def test_margin_published_scores_and_another_name(tmp_path):
-    file = write(
-        tmp_path / "my.yaml",
-        margin="0.01",
-        published="{tasks: {rte: {none: 0.653, mean: 64}}, source: 'Someone 2023, table 2'}",
-    )
-    study = load_study(file, "other")
-    assert (study.name, study.margin) == ("other", 0.01)
-    assert study.published == {"rte": {"none": 0.653, "mean": 64}}
-    assert study.published_source == "Someone 2023, table 2"
+def errors(path, **changes):
+    with pytest.raises(PlanError) as told:
+        load_study(write(path, **changes))
+    return str(told.value).splitlines()
+
+
+@pytest.mark.parametrize("name", names("studies"))
+def test_each_file_opens_with_question_command_and_expectation(name):
+    study, opening = load_study(name), re.match(r"(#.*\n)+", text_of("studies", name))[0]
+    assert (study.name, study.question) == (name, " ".join(study.question.split()))
+    assert study.n_runs == len(study.pairs) * len(study.seeds) >= 4
+    for part in ("Question:", f"Command:  isotrain run {name}", "Device:", "Expected:"):
+        assert part in opening
+
+
+def test_overrides_of_all_runs_then_of_the_task_then_of_the_method(tmp_path):
+    file = write(tmp_path / "my.yaml", overrides=["seed=3"], tasks={"a": ["task=rte"], "b": []})
+    assert load_study(file).pairs == [
+        ("a", "none", ["seed=3", "task=rte", "isotropy=none"]),
+        ("a", "mean", ["seed=3", "task=rte", "isotropy=mean"]),
+        ("b", "none", ["seed=3", "isotropy=none"]),
+        ("b", "mean", ["seed=3", "isotropy=mean"]),
+    ]
+
+
+def test_margin_and_published_scores(tmp_path):
+    published = {"tasks": {"rte": {"none": 0.653, "mean": 64}}, "source": "Someone 2023, table 2"}
+    study = load_study(write(tmp_path / "my.yaml", margin=0.01, published=published))
+    assert (study.margin, study.published_scores("rte")) == (0.01, {"none": 0.653, "mean": 64})
+    assert study.published.source == "Someone 2023, table 2"
+    assert study.published_scores("wic") == {}
     plain = load_study(write(tmp_path / "plain.yaml"))
-    assert (plain.margin, plain.published, plain.published_source) == (None, {}, "")
-
-
-@pytest.mark.parametrize("name", ["a/b", ""])
-def test_names_that_are_no_folder(tmp_path, name):
-    with pytest.raises(PlanError, match=rf"names a folder: .*, got '{name}'; give another"):
-        load_study(write(tmp_path / "my.yaml"), name)
+    assert (plain.margin, plain.published, plain.published_scores("rte")) == (None, None, {})
 
 
 def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):
-    for folder in ("heads", "my-heads"):
-        (tmp_path / folder).mkdir()
-        write(tmp_path / folder / "study.yaml")
-    monkeypatch.chdir(tmp_path / "heads")
-    assert load_study("study.yaml").name == load_study("../heads/study.yaml").name == "heads"
-    with pytest.raises(PlanError, match="got 'my-heads'; give another with --name"):
-        load_study("../my-heads/study.yaml")
-    assert load_study("../my-heads/study.yaml", "heads").name == "heads"
+    (tmp_path / "my-heads").mkdir()
+    write(tmp_path / "my-heads" / "study.yaml")
+    monkeypatch.chdir(tmp_path / "my-heads")
+    assert load_study("study.yaml").name == load_study("../my-heads/study.yaml").name == "my-heads"
+
+
+@pytest.mark.parametrize("name", ["a b.yaml", "x,y.yaml", ".hidden.yaml"])
+def test_names_that_are_no_folder(tmp_path, name):
+    (told,) = errors(tmp_path / name)
+    assert re.match(rf"study {re.escape(name[:-5])}: name: .*, got '{re.escape(name[:-5])}'$", told)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"method": "{}"}, "no key method; did you mean methods?"),
+        ({"method": {}}, "no key method; did you mean methods?"),
         ({"seeds": None}, "seeds is missing"),
-        ({"baseline": "nome"}, "baseline=nome is not one of the methods; did you mean none?"),
+        ({"seeds": 3}, "seeds: Input should be a list, got '3'"),
+        ({"seeds": []}, "seeds: at least one seed, and each once, got '[]'"),
+        ({"seeds": [1, 1]}, "seeds: at least one seed, and each once, got '[1, 1]'"),
+        ({"seeds": [0, -1]}, "seeds.1: Input should be greater than or equal to 0, got '-1'"),
+        ({"seeds": [2**32]}, "seeds.0: Input should be less than 4294967296, got '4294967296'"),
+        ({"seeds": [True]}, "seeds.0: Input should be a valid integer, got 'True'"),
+        ({"seeds": ["3"]}, "seeds.0: Input should be a valid integer, got '3'"),
+        ({"baseline": "nome"}, "baseline: no nome; did you mean none?"),
+        ({"methods": {"none": [], False: []}}, "methods: False is no name: letters, digits, _ . "),
+        ({"methods": {"none": [], "a/b": []}}, "methods: 'a/b' is no name: letters, digits, _ . "),
+        ({"methods": {"none": "x=1"}}, "methods.none: Input should be a list, got 'x=1'"),
+        ({"methods": {}}, "methods: at least one, such as none: [isotropy=none]"),
+        ({"tasks": {}}, "tasks: "),
+        ({"tasks": {"rte": [{"a": 1}]}}, "tasks.rte.0: Input should be a valid string, got "),
+        ({"overrides": "x=1"}, "overrides: Input should be a list, got 'x=1'"),
+        ({"grid": []}, "grid: Input should be a mapping, got '[]'"),
+        ({"grid": {"isotropy": "mean"}}, "grid.isotropy: Input should be a list, got 'mean'"),
+        ({"grid": {"x": []}}, "grid.x: "),
+        ({"grid": {"isotropy": ["none"]}}, "grid makes the method none again; write methods that"),
+        ({"grid": {"x.y": [1, 1]}}, "grid makes the method y_1 again"),
+        ({"grid": {"x.y": ["a/b", "a,b"]}}, "grid makes the method y_a_b again"),
+        ({"grid": {"x": [{"a": 1}]}}, "grid.x: {'a': 1} is no value that an override can give"),
+        ({"methods": None, "grid": {"x": [1]}}, "baseline: no none; there are x_1"),
+        ({"margin": 0}, "margin: Input should be greater than 0, got '0'"),
+        ({"margin": True}, "margin: Input should be a valid number, got 'True'"),
+        ({"margin": "a point"}, "margin: Input should be a valid number, got 'a point'"),
+        ({"margin": float("inf")}, "margin: Input should be a finite number, got 'inf'"),
+        ({"margin_share": 1.5}, "margin_share: Input should be less than 1, got '1.5'"),
+        ({"margin": 0.1, "margin_share": 0.2}, "margin and margin_share state the margin twice"),
+        ({"published": {"tasks": {"rte": {"none": 0.6}}}}, "published.source is missing"),
+        ({"published": {"tasks": {}, "source": ""}}, "published.source: "),
         (
-            {"methods": "{none: [], off: []}"},
-            "methods has the name False; use letters, digits, _ and . (yaml reads off, on,",
+            {"published": {"tasks": {"rtf": {"none": 0.6}}, "source": "x"}},
+            "published.tasks: no rtf; did you mean rte?",
         ),
-        ({"methods": "{none: [], a/b: []}"}, "methods has the name 'a/b'"),
-        ({"methods": "{none: isotropy=none}"}, "methods.none must be a list of overrides"),
-        ({"tasks": "{}"}, "tasks must map at least one name"),
-        ({"seeds": "3"}, "seeds must be different whole numbers"),
-        ({"overrides": "encoder=tiny"}, "overrides must be a list"),
-        ({"tasks": "{rte: [site=[tokens]]}"}, "cannot be read: while parsing"),
         (
-            {"methods": None, "grid": "{isotropy: [mean]}"},
-            "baseline=none is not one of the methods",
-        ),
-        ({"grid": "{isotropy: [mean, none]}"}, "methods.none is a method that grid makes, too"),
-        ({"grid": "{isotropy: mean}"}, "grid.isotropy must be a list of values"),
-        ({"margin": "0"}, "margin is the largest difference that counts as none"),
-        ({"margin": "a point"}, "got 'a point'"),
-        ({"margin_share": "1.5"}, "margin_share is the largest difference"),
-        ({"margin": "0.1", "margin_share": "0.2"}, "state the margin twice"),
-        ({"published": "{tasks: {rte: {none: 0.6}}}"}, "published must be {tasks"),
-        ({"published": "{tasks: {}, source: ' '}"}, "published must be {tasks"),
-        (
-            {"published": "{tasks: {rtf: {none: 0.6}}, source: x}"},
-            "published.tasks.rtf is not one of the tasks; did you mean rte?",
+            {"published": {"tasks": {"rte": {"meen": 0.6}}, "source": "x"}},
+            "published.tasks.rte: no meen; did you mean mean?",
         ),
         (
-            {"published": "{tasks: {rte: {meen: 0.6}}, source: x}"},
-            "published.tasks.rte.meen is not one of the methods; did you mean mean?",
-        ),
-        (
-            {"published": "{tasks: {rte: {none: high}}, source: x}"},
-            "with scores in the units of the table",
+            {"published": {"tasks": {"rte": {"none": "high"}}, "source": "x"}},
+            "published.tasks.rte.none: Input should be a valid number, got 'high'",
         ),
     ],
 )
-def test_what_is_wrong_in_a_file(tmp_path, change, said):
-    with pytest.raises(PlanError, match=re.escape(said)):
-        plan_jobs(load_study(write(tmp_path / "my.yaml", **change)))
+def test_what_is_wrong_in_a_file_is_one_line_with_key_rule_and_value(tmp_path, change, said):
+    (told,) = errors(tmp_path / "my.yaml", **change)
+    assert told.startswith(f"study my: {said}")
+
+
+@pytest.mark.parametrize("text", ["tasks: {rte: [site=[tokens]]}", "- a", "", "\x00"])
+def test_what_is_no_yaml_of_keys(tmp_path, text):
+    (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(PlanError, match=r"must have keys|while parsing|not allowed"):
+        load_study(str(tmp_path / "my.yaml"))
 
 
 def test_every_mistake_at_once(tmp_path):
-    with pytest.raises(PlanError) as told:
-        load_study(write(tmp_path / "my.yaml", seeds="[]", baseline="x", method="1"))
-    assert len(str(told.value).splitlines()) == 3
-    assert all(line.startswith("study my: ") for line in str(told.value).splitlines())
-    with pytest.raises(PlanError) as told:
-        load_study(write(tmp_path / "my.yaml", methods=None))
-    assert str(told.value) == "study my: methods is missing"  # and nothing of its baseline
+    told = errors(tmp_path / "my.yaml", seeds=[], margin=0, method=1)
+    assert len(told) == 3
+    assert errors(tmp_path / "my.yaml", methods=None, seeds=None) == [
+        "study my: seeds is missing"  # the rest is of a study that there is none of
+    ]
 
 
 def test_the_product_with_the_last_key_changing_first():
@@ -160,22 +174,4 @@ def test_the_product_with_the_last_key_changing_first():
     ],
 )
 def test_names(key, value, name):
-    assert grid_mistakes({key: [value]}) == []
     assert [own for own, _ in grid_methods({key: [value]})] == [name]
-
-
-@pytest.mark.parametrize(
-    ("grid", "said"),
-    [
-        ([], "grid must map keys to lists"),
-        ({"a b": [1]}, "grid has the key 'a b'"),
-        ({"rows": "all"}, "grid.rows must be a list of values such as [1, 2], got 'all'"),
-        ({"seed": [0, 1]}, "grid.seed is what seeds says"),
-        ({"isotropy": [{"a": 1}]}, "grid.isotropy: {'a': 1} is no value that an override can give"),
-        ({"x.y": [1, 1]}, "grid makes 2 methods with the name y_1; give a value once"),
-        ({"x.y": ["a/b", "a-b"]}, "grid makes 2 methods with the name y_a_b"),
-    ],
-)
-def test_mistakes(grid, said):
-    assert len(found := grid_mistakes(grid)) == 1
-    assert said in found[0]
