@@ -227,7 +227,7 @@ def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
     """The keys of several values on a command line, each with an override for each value."""
     found = ((text, alternatives(text)) for text in arguments)
     return {
-        own[0].get_key_element(): [str(one.input_line) for one in own]
+        own[0].get_key_element().lstrip("+"): [str(one.input_line) for one in own]
         for text, own in found
         if [one.input_line for one in own] != [text]
     }
