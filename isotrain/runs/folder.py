@@ -22,7 +22,7 @@ from isotrain.runs.files import (
     write_result,
 )
 from isotrain.runs.keys import headline_of, metric_of, parse_key
-from isotrain.runs.locks import launch_id, owner
+from isotrain.runs.locks import is_locked, launch_id, owner
 from isotrain.runs.record import POLL_S, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import ChangedError, DamagedError
@@ -31,6 +31,7 @@ OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no
     *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),
     *("fault.json", "wandb_id", "report.html"),
 )
+ALONE_S = 30.0  # longest difference between ranks that prepare a run
 FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
 
 EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
@@ -59,13 +60,19 @@ class RunFolder:
     def owned(self) -> AbstractContextManager[None]:
         """Own the folder, after waiting for another process that runs it.
 
-        Ranks above 0 wait for their own rank 0 to own it, or for the run to be finished. Else they
-        would wait in a collective, which times out.
+        Ranks above 0 wait for their own rank 0 to own it, or for the run to be finished: else they
+        would wait in a collective, which times out. If nobody owns it for `ALONE_S`, they go on:
+        the first collective tells whether rank 0 has another run.
         """
         if self.is_first:
             return owned(self.path, Path(str(self.cfg.output_dir)))
+        lock, alone_at = self.path / ".lock", time.monotonic()
         while (launch := launch_id()) and not self.is_finished():
-            if (first := owner(self.path / ".lock")) and first.launch == launch:
+            if is_locked(lock):
+                alone_at = time.monotonic()
+                if (first := owner(lock)) and first.launch == launch:
+                    break
+            elif time.monotonic() > alone_at + ALONE_S:
                 break
             time.sleep(POLL_S)
         return nullcontext()

@@ -229,6 +229,14 @@ def test_a_rank_waits_for_its_own_rank_0(folder, monkeypatch):
         assert len(looks) == 2
 
 
+def test_a_rank_whose_rank_0_has_another_run_goes_on(composed, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setattr("isotrain.runs.folder.ALONE_S", 0.1)
+    cfg = composed("task=rte", "threads=1", "source=demo", f"output_dir={tmp_path}")
+    with RunFolder(cfg, "rows of today", is_first=False).owned():
+        pass
+
+
 def test_a_rank_waits_no_longer_than_the_run_lasts(folder, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "second")
     rank = RunFolder(folder.cfg, "rows of today", is_first=False)
