@@ -13,8 +13,9 @@ PAGES = [
     *sorted((ROOT / "experiments").rglob("*.md")),
 ]
 RUN = re.compile(r"((?:init_from|from_run)=)?runs/\w+/\w+-0123456789")  # of somebody's own
-ACTIONS = ("run", "status", "report", "cancel")  # commands of studies and searches
+ACTIONS = ("run", "status", "report")  # commands of studies and searches
 STARTS = {"isotrain ": [], "python train.py ": ["train"]}
+FILES = ("mine/experiment/layers.yaml", "mine.yaml", "best.yaml")  # yaml of docs/many-runs.md
 # Commands that stand in a sentence alone. Others there are a name, or one of a block again.
 IN_A_SENTENCE = re.compile(r"`isotrain\s+((?:analyze|collect|export|train)\s[^`<…]+)`")
 
@@ -39,9 +40,12 @@ def commands():
                         own.append(words + shlex.split(line.removeprefix(start), comments=True))
         if "decisions" not in page.parts:
             own += map(shlex.split, IN_A_SENTENCE.findall(page.read_text()))
-        found += [
-            pytest.param(words, id=f"{name_of(page)}: {' '.join(words)}")
-            for words in own
-            if words != ["train", "-m"]  # a name of sweeps
-        ]
+        found += [pytest.param(words, id=f"{name_of(page)}: {' '.join(words)}") for words in own]
     return found
+
+
+def write_files(folder):
+    """Write the yaml files of docs/many-runs.md, which its commands name, into a folder."""
+    for name, text in zip(FILES, fences(ROOT / "docs" / "many-runs.md", "yaml"), strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)

@@ -6,10 +6,12 @@ Here commands are judged as they stand; `tests/test_docs_commands.py` runs them 
 import re
 
 import pytest
-from isotrain.config.command import ANALYZE, check_command
 
-from isotrain.config.shipped import check_sweep, names
-from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of
+from isotrain.config.analysis import ANALYSIS
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import compose_run, mistakes_of
+from isotrain.config.shipped import names
+from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of, write_files
 
 
 def anchors(page):
@@ -35,23 +37,29 @@ def test_links_lead_to_files_and_headings(page):
 
 
 @pytest.mark.parametrize("arguments", commands())
-def test_commands_are_ones_that_run(arguments, monkeypatch):
+def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
     """What they would be refused for before a run: keys, values, names of what there is."""
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "data")
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
     command, *rest = arguments
     if command in ACTIONS:
         given = [text for text in rest if not text.startswith("-")]
-        known = (*names("study"), *names("tune"))
+        known = (*names("studies"), *names("searches"))
         assert not given or given[0] in known or given[0].endswith(".yaml") or RUN.match(given[0])
         assert not given or (ROOT / given[0]).is_file() == given[0].startswith("experiments/")
     elif command == "analyze" and rest[0] == "keys":
         assert len(rest) == 2
     elif command == "analyze" and rest[0] != "list":
         overrides = [text for text in rest if not RUN.fullmatch(text)]
-        assert check_command(overrides, root=ANALYZE)[1] == []
+        ANALYSIS.register()
+        assert mistakes_in(compose_run(overrides, root="analyze"), ANALYSIS) == []
+    elif command == "train" and "-m" in rest:
+        assert mistakes_of([text for text in rest if text != "-m"]) == []
     elif command == "train" and rest != ["--help"]:
         overrides = [text for text in rest if "=" in text and not RUN.fullmatch(text)]
-        assert check_sweep(overrides, multirun="-m" in rest)[2] == []
+        config_dir = rest[rest.index("--config-dir") + 1] if "--config-dir" in rest else None
+        assert mistakes_in(compose_run(overrides, config_dir)) == []
     else:
         assert command in ("analyze", "train", "collect", "export", "doctor", "evaluate")
 
