@@ -2,7 +2,7 @@
 
 The path of one run:
 
-    cli.py                        the command: check the configuration, run, show the result
+    app.py                        the command: Hydra composes and launches
     config/                       configuration: schema, validation, rules
     run.py                        one run: seed, build, evaluate, fit, test, record
     build.py                      builds the parts of a run from its configuration
@@ -13,8 +13,8 @@ The path of one run:
     runs/                         what a run leaves on disk
 
 The core is what one run needs; it never imports an app. Apps use finished runs or start many:
-`jobs`, `studies`, `reporting`, `pages`, `analysis`, `export`, `plugins`, `doctor`,
-`demo`. `docs/code.md` walks one batch through the files.
+`studies`, `reporting`, `pages`, `analysis`, `export`, `plugins`, `doctor`, `demo`.
+`docs/code.md` walks one batch through the files.
 
 To add a layer, a loss, a metric, a task or an encoder: one file in its folder, one yaml in
 `conf/<group>/`, one test. No existing file changes; the folder's docstring says what to inherit.

@@ -1,4 +1,4 @@
-"""Commands: `train.py` (and demo), `plans.py` (run, status, report, cancel), `evaluate.py`.
+"""Commands: `train.py` one run, `sweeps.py` what a sweeper runs, `plans.py` (run, status, report).
 
-`shown.py` is what status and report show, `worker.py` a run in this process.
+`evaluate.py` scores a run without training.
 """

@@ -30,7 +30,7 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
     content, mistakes = resolved(cfg)
     mistakes += wrong_keys(content, schema)
     mistakes += [
-        f"{key} is a secret, and a command line, a job file and a sweep would show it; give a "
+        f"{key} is a secret, and a command line and a study would show it; give a "
         f"reference to the environment: '{key}=${{oc.env:NAME}}'"
         for key in literal_secrets(OmegaConf.to_container(cfg, resolve=False))
     ]
