@@ -3,7 +3,7 @@
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from signal import SIGINT
@@ -13,9 +13,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isotrain.config.compose import with_names
-from isotrain.config.schema import n_processes
 from isotrain.config.signatures import constant, load
-from isotrain.console import FAILED, launched, print_error, reject, score_text, spinner
+from isotrain.console import FAILED, print_error, reject, score_text, spinner
+from isotrain.ranks import RanksError, needs_ranks, run_in_ranks
+from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
@@ -68,7 +69,7 @@ def errors_printed(codes: list[int]) -> Iterator[None]:
         codes.append(reject(str(error)))
     except KeyboardInterrupt:  # before training could listen, or the second one
         codes.append(128 + SIGINT)
-    except (NonFiniteError, StorageError) as error:
+    except (NonFiniteError, StorageError, RanksError) as error:
         print_error("the run stopped", [str(error)])
         codes.append(FAILED)
 
@@ -108,24 +109,24 @@ def is_stop(error: BaseException) -> bool:
 
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
-    check_first(cfg)
-    if not launched() and n_processes(cfg.trainer) > 1:
-        from isotrain.ranks import run_in_ranks
-
-        scores = run_in_ranks(cfg, overrides)
-    else:
-        with spinner(LOADING):
-            from isotrain.pages.show import show_run
-            from isotrain.run import run
-        scores = run(cfg, overrides, show=show_run)
-    monitor = constant(load(cfg.task["_target_"]), "monitor")
-    score: float | None = scores.get(f"val/{monitor}")
-    return score
-
-
-def check_first(cfg: DictConfig) -> None:
-    """Raise a CannotRunError before torch is imported, where the keys alone tell."""
     try:
-        check(cfg)
+        check(cfg)  # most mistakes show before torch is imported
     except ValueError as error:
         raise CannotRunError(str(error)) from error
+    if needs_ranks(cfg):
+        run_in_ranks(cfg, overrides)
+        return None if cfg.threads is None else _score_of(cfg, _stored(cfg))
+    with spinner(LOADING):
+        from isotrain.pages.show import show_run
+        from isotrain.run import run
+    return _score_of(cfg, run(cfg, overrides, show=show_run))
+
+
+def _stored(cfg: DictConfig) -> Mapping[str, float]:
+    from isotrain.run import folder_of
+
+    return dict(read_result(folder_of(cfg))["scores"])
+
+
+def _score_of(cfg: DictConfig, scores: Mapping[str, float]) -> float | None:
+    return scores.get(f"val/{constant(load(cfg.task['_target_']), 'monitor')}")
