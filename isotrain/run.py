@@ -30,9 +30,11 @@ from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY, check_content
 from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
+from isotrain.training.isolation import isolated
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.requirements import check, revision
 
+THREADS = torch.get_num_threads()  # torch's own choice; a run in this process may set another
 Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its `RecordLog`s
 
 
@@ -46,7 +48,8 @@ def run(
 
     The run folder, `folder_of(cfg)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
     `predictions/`, `result.json` and `last.ckpt`. An interrupted run resumes from
-    `resume.ckpt`. Only rank 0 writes and returns scores.
+    `resume.ckpt`. Only rank 0 writes and returns scores. The process is left as it was: a run is
+    the same, bit by bit, in a new process and after others in a worker.
 
     Args:
         cfg: the configuration.
@@ -62,6 +65,14 @@ def run(
         NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
         StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
     """
+    with isolated():
+        return _run(cfg, overrides, show, callbacks)
+
+
+def _run(
+    cfg: DictConfig, overrides: Sequence[str], show: Show, callbacks: Sequence[pl.Callback]
+) -> dict[str, float]:
+    """As `run`, which restores the process."""
     started = time.perf_counter()
     try:
         check(cfg)
@@ -110,15 +121,13 @@ def run(
             experiment.checkpoints.listen(False)
             with spinner("closing the loggers"):
                 close_loggers(experiment.trainer, failed=folder.record["status"] != "finished")
-            if torch.distributed.is_initialized():
-                torch.distributed.destroy_process_group()
     return dict(folder.record["scores"]) if folder.is_first else {}
 
 
 def with_threads(cfg: DictConfig) -> DictConfig:
     """`cfg` with an explicit number of threads: results depend on it."""
     cfg = cfg.copy()
-    cfg.threads = cfg.threads or torch.get_num_threads()
+    cfg.threads = cfg.threads or THREADS
     return cfg
 
 

@@ -1,0 +1,99 @@
+"""Run after run in one process: each finds the process as the first one did."""
+
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Restore at the end what a run changes in its process.
+
+    That is the environment, random states, options and threads of torch, its compiled code, process
+    group and rank, warnings, logging levels, signal handlers, a run of W&B and figures.
+    """
+    with ExitStack() as stack, warnings.catch_warnings():
+        for restore in (*_of_python(), *_of_torch()):
+            stack.callback(restore)
+        stack.callback(_close, _wandb_run(), _figures())  # first
+        yield
+
+
+def _of_python() -> Iterator[Callable[[], Any]]:
+    yield partial(_set_environment, dict(os.environ))
+    yield partial(random.setstate, random.getstate())
+    yield partial(np.random.set_state, np.random.get_state())
+    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            yield partial(logger.setLevel, logger.level)
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            yield partial(signal.signal, number, signal.getsignal(number) or signal.SIG_DFL)
+
+
+def _of_torch() -> Iterator[Callable[[], Any]]:
+    yield partial(torch.set_rng_state, torch.get_rng_state())
+    if torch.cuda.is_initialized():
+        yield partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+    yield partial(torch.set_num_threads, torch.get_num_threads())
+    yield partial(torch.set_default_dtype, torch.get_default_dtype())
+    yield partial(torch.set_grad_enabled, torch.is_grad_enabled())
+    yield partial(
+        torch.use_deterministic_algorithms,
+        torch.are_deterministic_algorithms_enabled(),
+        warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    for options, names in (
+        (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        (torch.backends.cuda.matmul, ("allow_tf32", "allow_bf16_reduced_precision_reduction")),
+    ):
+        for name in names:
+            yield partial(setattr, options, name, getattr(options, name))
+    yield partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    yield partial(torch.autograd.set_detect_anomaly, torch.is_anomaly_enabled())
+    for device in ("cpu", "cuda"):
+        yield partial(torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
+        yield partial(torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+    yield partial(setattr, rank_zero_only, "rank", getattr(rank_zero_only, "rank", 0))
+
+
+def _set_environment(before: dict[str, str]) -> None:
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ |= before
+
+
+def _close(wandb_run: Any, figures: set[int]) -> None:
+    """The process group, compiled code, and a W&B run and figures other than these."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.reset()  # else a later model would reach the limit of recompilations
+    if (own := _wandb_run()) not in (None, wandb_run):
+        own.finish()
+    for number in _figures() - figures:
+        sys.modules["matplotlib.pyplot"].close(number)
+
+
+def _wandb_run() -> Any:
+    return getattr(sys.modules.get("wandb"), "run", None)
+
+
+def _figures() -> set[int]:
+    """The figures that pyplot holds."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return set(pyplot.get_fignums()) if pyplot else set()
