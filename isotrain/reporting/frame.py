@@ -84,7 +84,7 @@ def study_rows(
     study: Study,
     runs: Sequence[Run],
     gaps: Sequence[Gap] = (),
-    recorded: Mapping[str, Sequence[str]] = NOTHING,
+    gone: Mapping[str, int] = NOTHING,
 ) -> list[Row]:
     """Result rows: every shown score of every method over its finished seeds, test first.
 
@@ -99,12 +99,12 @@ def study_rows(
         study: the study whose methods are compared.
         runs: its finished runs.
         gaps: what is missing; failed runs are counted.
-        recorded: per task, every method that ever had a finished run.
+        gone: per task, the number of methods that finished earlier and are left out now.
     """
-    rows = _rows(study, runs, [], gaps, recorded)
+    rows = _rows(study, runs, [], gaps, gone)
     if collapsed := [run for run in runs if run.degenerate]:
         sound = [run for run in runs if not run.degenerate]
-        without = _rows(study, sound, collapsed, gaps, recorded)
+        without = _rows(study, sound, collapsed, gaps, gone)
         rows += [row._replace(runs=WITHOUT) for row in without]
     return rows
 
@@ -114,7 +114,7 @@ def _rows(
     runs: Sequence[Run],
     left_out: Sequence[Run],
     gaps: Sequence[Gap],
-    recorded: Mapping[str, Sequence[str]],
+    gone: Mapping[str, int],
 ) -> list[Row]:
     """The rows of some runs; a method of which all are `left_out` has a row with n = 0."""
     rows: list[Row] = []
@@ -126,7 +126,6 @@ def _rows(
         for run in of_task:
             starts[run.method][run.seed] = _at_step_0(run)
         first = starts[study.baseline]
-        gone = sum(method not in study.methods for method in recorded.get(task, ()))
         keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
             gain = _gain(score, base, first) if is_score(score) else NO_SEEDS
@@ -144,7 +143,7 @@ def _rows(
                 for row in own
             ]
             references = _references(task, score, base) + _untrained(task, score, base, starts)
-            rows += [*references, *_corrected(own, gone + empty)]
+            rows += [*references, *_corrected(own, gone.get(task, 0) + empty)]
     return rows
 
 

@@ -9,7 +9,7 @@ from isotrain.pages.run_tables import sources
 from isotrain.reporting.frame import ALL, Row, study_rows
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
-from isotrain.studies.record import Plan, changes, listed, methods_on_record
+from isotrain.studies.record import Plan, changes, left_out, listed
 from isotrain.studies.results import Gap, Run, collect
 
 
@@ -49,8 +49,9 @@ def find_result(plan: Plan) -> Result:
     """Collect and compare the runs of a plan."""
     study, jobs = plan.study, plan.jobs
     runs, gaps = collect(jobs)
-    recorded = {task: methods_on_record(plan, task) for task in study.tasks} if runs else {}
-    rows = study_rows(study, runs, gaps, recorded)
+    shown = {task: {run.method for run in runs if run.task == task} for task in study.tasks}
+    gone = {task: len(left_out(plan, task, own)) for task, own in shown.items()}
+    rows = study_rows(study, runs, gaps, gone)
     records = [
         read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
     ]

@@ -28,9 +28,10 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder
 
 def _named(group: Any) -> Any:
     names = group if isinstance(group, Mapping) else ()
-    if wrong := [name for name in names if not re.fullmatch(NAME, str(name)) or name != str(name)]:
+    texts = [name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)]
+    if wrong := [name for name in names if name not in texts]:
         raise ValueError(
-            f"{wrong[0]!r} is no name: letters, digits, _ . and - (in quotes where yaml reads a value)"
+            f"{wrong[0]!r} is no name: letters, digits, _ . and - (quote it if yaml reads a value)"
         )
     return group
 

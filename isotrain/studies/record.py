@@ -7,7 +7,7 @@ choice made after results were there shows.
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from isotrain.config.compose import RunId
 from isotrain.console import counted
-from isotrain.runs.files import make_inside, write_json
+from isotrain.runs.files import RECORD_FILE, make_inside, write_json
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored
 from isotrain.studies.call import Call, Job
@@ -57,7 +57,7 @@ class PlannedRun(BaseModel):
 
 
 class Earlier(BaseModel):
-    """A method that is left out, or defined otherwise now."""
+    """Runs of a method that are left out now, or are all of another definition."""
 
     model_config = STRICT
     task: str
@@ -158,14 +158,22 @@ def read_plan(folder: Path) -> Plan | None:
         ) from error
 
 
-def methods_on_record(plan: Plan, task: str) -> list[str]:
-    """Every method of a task of which a run has finished, with those left out since.
+def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
+    """Methods of a task that finished earlier and are left out, or defined otherwise, now.
 
-    A method that was defined otherwise before is among them under another name.
+    Args:
+        plan: the present plan.
+        task: name of the task.
+        shown: its methods of which a run of the present plan has finished.
     """
-    now = dict.fromkeys(job.method for job in plan.jobs if job.task == task and is_finished(job))
-    gone = [one for one in plan.earlier if one.task == task and _n_finished(plan.folder, one)]
-    return [*now, *(f"{one.method} ({one.definition[:6]})" for one in gone)]
+    now = {(run.method, run.definition) for run in plan.runs if run.task == task}
+    return [
+        f"{one.method} ({one.definition[:6]})"
+        for one in plan.earlier
+        if one.task == task
+        and not (one.method in shown and (one.method, one.definition) in now)
+        and _n_finished(plan.folder, one)
+    ]
 
 
 def changes(plan: Plan) -> list[str]:
@@ -194,9 +202,16 @@ def changes(plan: Plan) -> list[str]:
             seen += added
         if out := [name for name in seen if name not in getattr(now, kind)]:
             lines.append(f"{kind} planned earlier and left out now: {listed(out)}")
-    if other := [one for one in plan.earlier if one.method in plan.study.methods]:
-        n = sum(_n_finished(plan.folder, one) for one in other)
-        names = listed(dict.fromkeys(one.method for one in other))
+    same = {(run.task, run.method, run.definition) for run in plan.runs}
+    other = {
+        one: n
+        for one in plan.earlier
+        if one.method in plan.study.methods
+        and (one.task, one.method, one.definition) not in same
+        and (n := _n_finished(plan.folder, one))
+    }
+    if other:
+        names, n = listed(dict.fromkeys(one.method for one in other)), sum(other.values())
         lines.append(f"methods defined otherwise before: {names} ({counted(n, 'run')} finished)")
     return lines
 
@@ -230,7 +245,7 @@ def _history(before: Plan | None, plan: Plan) -> tuple[Definition, ...]:
     study, share = plan.study, plan.study.margin_share
     past: tuple[Definition, ...] = ()
     known = plan.jobs
-    if before is not None and any(stored(job.folder).result for job in before.jobs):
+    if before is not None and _has_started(before):
         past, known = before.history, before.jobs
     entry = Definition(
         margin=study.margin if share is None else f"{share:g} of baseline − untrained",
@@ -244,18 +259,26 @@ def _history(before: Plan | None, plan: Plan) -> tuple[Definition, ...]:
     return past if past and past[-1].is_as(entry) else (*past, entry)
 
 
+def _has_started(plan: Plan) -> bool:
+    """Whether any run that was ever planned in a folder left a record."""
+    names = [run.folder for run in plan.runs] + [
+        name for one in plan.earlier for name in one.folders
+    ]
+    return any((_absolute(plan.folder, name) / RECORD_FILE).exists() for name in names)
+
+
 def _earlier(before: Plan | None, plan: Plan) -> tuple[Earlier, ...]:
-    """Methods on record that are not in the plan, or are defined otherwise there."""
-    now = {(run.task, run.method, run.definition) for run in plan.runs}
+    """What was planned before and is not in the plan, by task, method and definition."""
+    now = {run.folder for run in plan.runs}
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     for one in before.earlier if before else ():
         found[one.task, one.method, one.definition] = dict.fromkeys(one.folders)
     for run in before.runs if before else ():
         found.setdefault((run.task, run.method, run.definition), {})[run.folder] = None
     return tuple(
-        Earlier(task=key[0], method=key[1], definition=key[2], folders=tuple(folders))
+        Earlier(task=key[0], method=key[1], definition=key[2], folders=tuple(own))
         for key, folders in found.items()
-        if key not in now
+        if (own := [name for name in folders if name not in now])
     )
 
 

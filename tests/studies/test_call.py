@@ -92,7 +92,8 @@ def test_every_mistake_at_once_with_the_methods_that_have_it(fake, capsys):
         assert places + text in told
     (of_all,) = (line for line in told if "data.batch_size=a" in line)
     assert of_all.startswith("data.batch_size=a: ")
-    assert [line for line in told if "no key a" in line][0].startswith("rte-cut, wic-cut: ")
+    (of_cut,) = (line for line in told if "no key a" in line)
+    assert of_cut.startswith("rte-cut, wic-cut: ")
     assert not fake.runs.exists()
 
 
@@ -192,7 +193,9 @@ def test_a_part_that_exits_fails_as_a_part_that_raises(fake, code, capsys):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_call_and_the_same_command_goes_on(fake, number, capsys):
     before = signal.getsignal(signal.SIGTERM)
-    fake.says(seeds="[0]", methods="{none: [isotropy=none], mean: [isotropy=mean], zca: [isotropy=zca]}")
+    fake.says(
+        seeds="[0]", methods="{none: [isotropy=none], mean: [isotropy=mean], zca: [isotropy=zca]}"
+    )
     fake.failing["mean", 0] = lambda: os.kill(os.getpid(), number)
     assert fake.run() == 128 + number
     assert fake.started == ORDER[:2]
@@ -275,7 +278,7 @@ def test_a_sweep_is_the_product_of_the_values_of_a_command_line(fake, capsys):
 def test_a_sweep_over_seeds_shares_the_runs_of_single_ones(fake, capsys):
     line = ["task=rte", "isotropy=zca", "objective=[cosreg]", "encoder=tiny", "source=demo"]
     given = ["-m", *line, f"output_dir={fake.runs}", "seed=range(2)"]
-    jobs, call = fake.planned(*given)
+    jobs, _ = fake.planned(*given)
     alone = compose_run([*line, f"output_dir={fake.runs}", "seed=1", "threads=1"])
     assert [job.seed for job in jobs] == [0, 1]
     assert {job.method for job in jobs} == {"zca-cosreg"}

@@ -5,22 +5,36 @@ import math
 
 import pytest
 
+from isotrain.config.compose import RunId
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import mixtures
 from isotrain.runs.stored import PlanError
-from isotrain.studies.definition import load_study
+from isotrain.studies.call import Job
 from isotrain.studies.results import Run, collect
-from tests.studies.scripts import leave
+from tests.studies import played
 
 WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}
 
 
+def leave(job, **more):
+    played.leave(job.folder, **{**WHOLE, "scores": {"val/accuracy": 0.5}, **more})
+
+
 @pytest.fixture
-def jobs(fake):
-    return fake.jobs()
+def jobs(tmp_path):
+    """Two methods of three seeds."""
+    return [
+        Job(
+            *("rte", method, seed, ()),
+            tmp_path / "rte" / f"{method}-{seed}",
+            RunId("rte", method, "", ""),
+        )
+        for method in ("none", "mean")
+        for seed in range(3)
+    ]
 
 
-def test_gaps_are_listed_with_their_reason(fake, jobs):
+def test_gaps_are_listed_with_their_reason(jobs):
     results = [
         {"status": "failed", "error": "OSError: /secret/place is full"},
         {"status": "running"},
@@ -42,9 +56,15 @@ def test_gaps_are_listed_with_their_reason(fake, jobs):
         "rte, mean, seed 2: not run",
     ]
     assert [gap.has_failed for gap in missing] == [True, False, True, False, False]
-    write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
+
+
+def test_a_score_that_is_not_finite_is_missing_in_every_table(fake):
+    fake.changed["mean", 1] = {"scores": {"val/accuracy": math.nan, "test/accuracy": 0.5}}
+    assert fake.run() == 0
     texts = [(fake.folder / name).read_text() for name in ("table.csv", "runs.csv")]
     assert "nan" not in "".join(texts)
+    text = " ".join((fake.folder / "table.md").read_text().split())
+    assert "the other seeds: - rte, mean, seed 1: no finite val/accuracy ##" in text
 
 
 @pytest.mark.parametrize(
@@ -66,11 +86,15 @@ def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
     assert file.read_bytes() == text.encode("latin1")
 
 
-def test_nothing_finished_is_told_with_what_is_damaged(fake, jobs):
-    jobs[0].folder.mkdir(parents=True)
-    (jobs[0].folder / "result.json").write_text("{")
-    with pytest.raises(PlanError, match=r"no run of study three has finished(.|\n)*damaged"):
-        write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
+def test_nothing_finished_is_told_with_what_is_damaged(fake):
+    fake.failing = {(m, s): ValueError("x") for m in ("none", "mean") for s in (0, 1)}
+    assert fake.run() == 1
+    plan = fake.plan
+    plan.jobs[0].folder.mkdir(parents=True)
+    (plan.jobs[0].folder / "result.json").write_text("{")
+    with pytest.raises(PlanError, match=r"no run of study few has finished(.|\n)*damaged"):
+        write_report(plan)
+    assert {path.name for path in fake.folder.iterdir()} == {"study.json", "logs"}
 
 
 def test_mixed_code_and_data_are_told_with_their_runs():

@@ -2,16 +2,16 @@
 
 import errno
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from isotrain.cli import main
-from isotrain.commands.plans import run_study
 from isotrain.runs.files import put_aside
 from isotrain.runs.stored import stored
 from isotrain.studies.results import lack_of
 
+LOOKS = ("status", "report")
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
 DAMAGED = {  # the text of a file: what is told of it
     "": "it is empty",
@@ -62,19 +62,17 @@ def storage(monkeypatch):
 
 
 def kept(folder):
-    """Every file but that of the lock, which says how many jobs the last call had."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
-    return {path: path.read_bytes() for path in files}
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["result.json", "study.json"])
 def test_a_study_on_storage_that_fails_puts_nothing_aside(fake, storage, capsys, monkeypatch, name):
-    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+    assert fake.run() == 0
     before = kept(fake.runs)
     storage(name, errno.ESTALE)
-    for action in ("run", "status", "report"):
+    for command in (fake.run, *(partial(fake.main, c, str(fake.folder)) for c in LOOKS)):
         capsys.readouterr()
-        assert main([action, str(fake.file), *fake.overrides]) == 2
+        assert command() == 2
         assert f"{name} cannot be read now (of the storage)" in capsys.readouterr().err
     monkeypatch.undo()
     assert kept(fake.runs) == before
@@ -97,33 +95,25 @@ def test_aside_nothing_is_lost(tmp_path):
     }
 
 
-def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys, monkeypatch):
-    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
+def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys):
+    assert fake.run() == 0
     tables = {path: path.read_bytes() for path in fake.folder.glob("*.csv")}
-    results = [job.folder / "result.json" for job in fake.jobs()]
+    results = [job.folder / "result.json" for job in fake.plan.jobs]
     stamps = [path.stat().st_mtime_ns for path in results]
-    half = results[4].read_text()[:50]
-    results[4].write_text(half)
+    half = results[3].read_text()[:50]
+    results[3].write_text(half)
     capsys.readouterr()
-    assert main(["status", str(fake.file), *fake.overrides]) == 0
+    assert fake.main("status", str(fake.folder)) == 0
     told = capsys.readouterr().out
-    assert f"{results[4]} is damaged" in told
-    assert "6 runs, 5 finished, 1 waiting" in told
-    assert main(["report", str(fake.file), *fake.overrides]) == 0
+    assert f"{results[3]} is damaged" in told
+    assert "4 runs, 3 finished, 1 waiting" in told
+    assert fake.main("report", str(fake.folder)) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert f"Damaged records: {results[4]} is damaged" in told
-    assert "rte, mean, seed 1: not run" in told
-    assert results[4].read_text() == half
-    assert run_study(str(fake.file), fake.overrides, 3, fake.backend) == 0
-    told = capsys.readouterr().out
-    assert f"rte-mean-seed1: {results[4]} is damaged" in told
-    assert "the run is done again, and it is kept as result.json.damaged" in told
-    assert "6 runs, 5 finished before, 1 to do" in told
-    assert fake.noted("start").count("rte-mean-seed1") == 2
-    assert len(fake.noted("start")) == 7
-    assert results[4].with_name("result.json.damaged").read_text() == half
+    assert "- rte, mean, seed 1: damaged: result.json (JSONDecodeError" in told
+    assert results[3].read_text() == half
+    assert fake.run() == 0
+    assert "4 runs, 3 finished before, 1 to do" in capsys.readouterr().out
+    assert fake.started[4:] == ["mean-1"]
     untouched = [path.stat().st_mtime_ns for path in results]
-    assert [now == then for now, then in zip(untouched, stamps, strict=True)] == [
-        k != 4 for k in range(6)
-    ]
+    assert [now == then for now, then in zip(untouched, stamps, strict=True)] == [1, 1, 1, 0]
     assert {path: path.read_bytes() for path in fake.folder.glob("*.csv")} == tables
