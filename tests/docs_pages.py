@@ -25,7 +25,8 @@ def name_of(page):
 
 
 def fences(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for own, text in found if own == language]
 
 
 def commands():
