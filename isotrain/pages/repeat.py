@@ -29,13 +29,8 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
             else f"It resumes this run from its last checkpoint, in {own}/, or starts it anew."
         )
     else:
-        path = own / "result.json"
-        command = shlex.join([*allowance(config), "isotrain", "run", str(path)])
-        place = "a copy of result.json"
-        into = (
-            f"It trains into {own}/; where the run is finished there, its scores are printed, and "
-            "a copy of result.json with rerun set to true trains it anew."
-        )
+        command, place = python_command(own), "a copy of result.json"
+        into = f"It started from Python. It trains anew, into {own}/, and replaces what is there."
     notes = [f"{where} {into}"]
     hidden = [key for key, value in dotted(config).items() if HIDDEN in str(value)]
     if hidden or HIDDEN in str(overrides):
@@ -48,6 +43,20 @@ def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
     if start and not Path(str(start)).is_absolute():
         notes.append(f"The encoder starts from {start}, which has to be in that folder too.")
     return piece("code", text=command) + piece("items", texts=notes)
+
+
+def python_command(folder: Path) -> str:
+    """The configuration of a record, trained from Python."""
+    lines = (
+        "from pathlib import Path",
+        "from isotrain.config.compose import config_of",
+        "from isotrain.run import run",
+        "from isotrain.runs.files import read_result",
+        f"cfg = config_of(read_result(Path({str(folder)!r})))",
+        "cfg.rerun = True",
+        "run(cfg)",
+    )
+    return "\n".join(lines)
 
 
 def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool) -> str:

@@ -10,7 +10,7 @@ from isotrain.reporting.frame import study_rows
 from isotrain.reporting.result import Result
 from isotrain.reporting.statistics import Summary
 from isotrain.runs.keys import CurveKey
-from isotrain.studies.definition import Study
+from isotrain.studies.definition import Published, Study
 from isotrain.studies.results import Run, counted_by
 
 METRICS = ("isoscore_corrected", "mean_cosine")
@@ -73,16 +73,19 @@ def runs_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), at=PLACES):
 
 
 def study_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), margin=0.01, **more):
-    return Study(
+    """A study; names are not checked, so that a page can be hostile."""
+    study = Study(
         name="does_isotropy_help",
-        overrides=(),
         tasks={task: (f"task={task}",) for task in tasks},
-        methods={method: (f"isotropy={method}", "site=[tokens]") for method in methods},
+        methods={"none": ()},
         baseline="none",
         seeds=tuple(seeds),
         margin=margin,
-        **more,
     )
+    own = {method: (f"isotropy={method}", "site=[tokens]") for method in methods}
+    if "published" in more:
+        more["published"] = Published.model_validate(more["published"])
+    return study.model_copy(update={"methods": own, **more})
 
 
 def rows_of(runs, study):
@@ -124,7 +127,7 @@ def result(runs=None, study=None, at=PLACES, **more):
         "question": "Does isotropy help while fine-tuning?",
         "encoder": "minilm",
         "overrides": ("encoder=minilm", "threads=1"),
-        "command": "isotrain run mine.yaml --jobs 2",
+        "command": "isotrain run mine.yaml -j 2",
         "works": ("I-STAR: Rudman & Eickhoff 2024",),
     }
     return Result(**{"study": study, "runs": runs, "gaps": [], **given, **more})

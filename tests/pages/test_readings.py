@@ -36,7 +36,7 @@ def test_a_metric_without_the_whole_head_has_no_words_and_costs_no_page(tmp_path
     heads |= {"part": "# label: norm\n", "more": "# unit: m\n" + whole}
     for name, text in heads.items():
         (folder / f"{name}.yaml").write_text(text, "utf-8")
-    monkeypatch.setattr("isotrain.pages.readings.conf_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("isotrain.pages.readings.shipped", lambda group: tmp_path / group)
     assert set(readings.__wrapped__()) == {"whole"}
 
 

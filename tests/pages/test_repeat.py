@@ -5,15 +5,15 @@ import shlex
 import pytest
 
 from isotrain.cli import main
-from isotrain.config.shipped import check_sweep
-from isotrain.pages.repeat import repeat, train_command
+from isotrain.config.compose import content, plain
+from isotrain.pages.repeat import python_command, repeat, train_command
 from isotrain.runs.files import read_result
 from tests.pages.small_run import HOSTILE, write_run
 
 OVERRIDES = ["--config-dir=my conf", "task=text", "task.path=it's $HOME/*.csv", "site=[layer_1]"]
 
 
-def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
+def test_the_command_that_is_printed_trains_the_same_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "own conf" / "metric").mkdir(parents=True)
     (tmp_path / "own conf" / "metric" / "mine.yaml").write_text(
         "mine: {function: {_target_: mine.norm, _partial_: true}}"
@@ -23,23 +23,22 @@ def test_the_command_that_is_printed_passes_the_check(tmp_path, monkeypatch):
     allow, *words = shlex.split(train_command(given, config, rerun=True))
     assert allow == "ISOTRAIN_ALLOW=mine"
     asked = []
-
-    def check(*arguments):
-        asked.extend(check_sweep(*arguments))
-        return [], [], ["stop here"]
-
-    monkeypatch.setattr("isotrain.commands.train.check_sweep", check)
+    monkeypatch.setattr("isotrain.commands.train._run", lambda *call: asked.append(call))
     monkeypatch.setattr("sys.argv", words)
-    monkeypatch.setenv(*allow.split("="))
-    assert main() == 2
-    (one,), _, mistakes = asked
-    assert mistakes == []
-    cfg = one.cfg
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert main() == 0
+    ((cfg, overrides),) = asked
     assert (cfg.threads, cfg.rerun, list(cfg.metric)) == (2, True, ["isoscore", "mine"])
-    monkeypatch.delenv("ISOTRAIN_ALLOW")
-    asked.clear()
-    assert main() == 2
-    assert "ISOTRAIN_ALLOW=<package>" in asked[2][0]
+    assert overrides == [*given, "threads=2", "rerun=true"]
+
+
+def test_a_run_from_python_is_repeated_from_its_record(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
+    asked = []
+    monkeypatch.setattr("isotrain.run.run", asked.append)
+    exec(python_command(folder))
+    assert content(plain(asked[0])).items() >= content(read_result(folder)["config"]).items()
+    assert asked[0].rerun
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_sections_in_their_order(page):
     places = [page.text.index(title) for title in titles]
     assert places == sorted(places)
     for wanted in (
-        "isotrain run 'my runs/runs0/cluster_pca-0123456789/result.json'",
+        "cfg = config_of(read_result(Path('my runs/runs0/cluster_pca-0123456789')))",
         "Run it in the folder that this run was started in",
         "task.prompt",
         "Mu & Viswanath 2018",

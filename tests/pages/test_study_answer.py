@@ -32,12 +32,10 @@ def base(key=KEY, task="wic", n=8):
 def content(*rows, methods=("a", "b", "c"), tasks=("wic",), runs=(), n_planned=0, **more):
     study = Study(
         name="s",
-        overrides=(),
         tasks=dict.fromkeys(tasks, ()),
         methods=dict.fromkeys(("none", *methods), ()),
         baseline="none",
         seeds=more.pop("seeds", tuple(range(8))),
-        published_source=more.pop("published_source", ""),
     )
     return Result(study, runs, more.pop("gaps", ()), rows, n_planned, **more)
 

@@ -1,7 +1,5 @@
 """The page of a study: what it says, that it escapes, and that it is whole for any study."""
 
-from dataclasses import replace
-
 import pytest
 
 from isotrain.pages.study_answer import CAUTION
@@ -30,13 +28,9 @@ def page(folder):
 
 def small(tmp_path, methods=tuple(EFFECT), seeds=range(3), change=lambda run: run, **more):
     """The page of one task; `more` is of the study or of the result."""
-    of_study = {
-        key: more.pop(key) for key in ("margin", "published", "published_source") if key in more
-    }
+    of_study = {key: more.pop(key) for key in ("margin", "published", "name") if key in more}
     runs = [change(run) for run in runs_of(WIC, methods, seeds)]
     study = study_of(WIC, methods, seeds, **of_study)
-    if "name" in more:
-        study = replace(study, name=more.pop("name"))
     path = write_study_page(tmp_path / "study", result(runs, study, **{"headline": (), **more}))
     return Page(path.read_text(encoding="utf-8"))
 
@@ -69,7 +63,7 @@ def test_sections_in_their_order(page):
     for wanted in (
         "isotropy=istar site=[tokens]",
         "encoder=minilm threads=1",
-        "isotrain run mine.yaml --jobs 2",
+        "isotrain run mine.yaml -j 2",
         "a difference beyond the margin, ±1.0 points",
         "Rudman & Eickhoff 2024",
         "CI over seeds and examples",
@@ -142,8 +136,8 @@ def test_thirty_methods_with_long_names_and_no_finite_score(tmp_path):
 
 
 def test_published_values_stand_beside(tmp_path):
-    published = {"wic": {"none": 0.6404, "project": 0.62}}
-    page = small(tmp_path, published=published, published_source="a talk of 2020")
+    published = {"tasks": {"wic": {"none": 0.6404, "project": 0.62}}, "source": "a talk of 2020"}
+    page = small(tmp_path, published=published)
     assert "Published accuracy on dev (a talk of 2020): none 64.0, here" in page.text
     assert "Grey cross: the published difference." in page.text
     assert "Published: a talk of 2020." in page.text

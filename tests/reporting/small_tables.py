@@ -9,15 +9,17 @@ from isotrain.studies.results import Gap, Run
 
 LAYER, COUNT = "isotropy/isoscore/layer_06/tokens", "isotropy/n_rows/layer_06/tokens"
 STUDY = Study(
-    name="50%_{odd}",
+    name="50_odd",
     overrides=(),
     tasks={"rte": ("task=rte",), "wic": ("task=wic",)},
     methods={"none": ("isotropy=none",), "protect_labels_1.0": ("isotropy=protect_labels",)},
     baseline="none",
     seeds=(0, 1, 2, 3),
     margin=0.02,
-    published={"rte": {"none": 0.6, "protect_labels_1.0": 0.58}},
-    published_source="Some & Other 2020, table 3",
+    published={
+        "tasks": {"rte": {"none": 0.6, "protect_labels_1.0": 0.58}},
+        "source": "Some & Other 2020, table 3",
+    },
 )
 NONE, METHOD = [0.60, 0.64, 0.59, 0.62], [0.61, 0.66, 0.63, 0.62]
 

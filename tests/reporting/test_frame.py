@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -250,7 +249,7 @@ def test_chance_and_the_untrained_model_stand_first(begun):
 
 
 def test_a_margin_may_be_a_share_of_what_fine_tuning_gains(begun):
-    share = replace(STUDY, margin=None, margin_share=0.5)
+    share = STUDY.model_copy(update=dict(margin=None, margin_share=0.5))
     _, untrained, none, mean = study_rows(share, begun)
     assert none.gain == mean.gain == pytest.approx(0.105)
     assert none.mean - untrained.mean == pytest.approx(none.gain)

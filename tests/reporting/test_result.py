@@ -1,7 +1,5 @@
 """What is told before the numbers and beside them, in every kind of table."""
 
-from dataclasses import replace
-
 from isotrain.reporting.frame import study_rows
 from isotrain.reporting.markdown import mixed
 from isotrain.reporting.result import cautions
@@ -44,7 +42,7 @@ def test_what_no_difference_can_reach_is_told():
     methods = {"none": (), **{f"a{k}": () for k in range(7)}}
     for n_methods, is_told in ((6, False), (7, True)):
         own = dict(list(methods.items())[: n_methods + 1])
-        study = replace(STUDY, methods=own, seeds=tuple(seeds), published={})
+        study = STUDY.model_copy(update=dict(methods=own, seeds=tuple(seeds), published=None))
         found = [
             Run(
                 "rte",

@@ -38,6 +38,9 @@ def test_the_order_and_that_each_run_is_the_one_that_its_overrides_make(fake):
     ]
     assert call.folder == fake.folder
     assert len({job.folder for job in jobs}) == 8
+    of_methods = {(job.task, job.method): job.definition for job in jobs}
+    assert len(set(of_methods.values())) == 4
+    assert all(job.definition == of_methods[job.task, job.method] for job in jobs), "any seed"
     for job in jobs:
         alone = compose_run(job.overrides)
         assert folder_of(alone) == job.folder

@@ -6,21 +6,14 @@ import shlex
 import pyarrow.parquet as pq
 import pytest
 
-from isotrain.cli import main
-from isotrain.commands.plans import run_study
 from isotrain.reporting.report import write_report
-from isotrain.runs.files import write_json
-from isotrain.studies.definition import load_study
-from isotrain.studies.identity import write_identity
-from isotrain.studies.plan import plan_jobs
-from tests.studies.scripts import leave
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 
 
 @pytest.fixture
 def without_page():
-    """Here pages are drawn, unless a test has `no_page`."""
+    """Here pages are drawn, unless a test has `pages`."""
 
 
 @pytest.fixture
@@ -33,20 +26,22 @@ def pages(monkeypatch):
     return found
 
 
-def written(fake, jobs):
-    write_report(load_study(str(fake.file)), jobs, fake.folder, fake.overrides)
-    return {name: (fake.folder / name).read_bytes() for name in TABLES}
+def tables(folder):
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+def csv_lines(folder, name="table.csv"):
+    return list(csv.DictReader((folder / name).read_text().splitlines()))
 
 
 def test_a_report_states_what_it_is_of(fake, capsys):
-    overrides = [*fake.overrides, "data.batch_size=4", "logger=[]", "checkpoint.every_steps=3"]
-    overrides += ["threads=1", "data.batch_size=8"]  # each is told once, with what counts
-    assert run_study(str(fake.file), overrides, 3, fake.backend) == 0
+    overrides = ["data.batch_size=4", "logger=[]", "checkpoint.every_steps=3", "threads=1"]
+    assert fake.run(*overrides, "data.batch_size=8") == 0  # each is told once, with what counts
     text = (fake.folder / "table.md").read_text()
     assert "`threads=1 encoder=tiny source=demo data.batch_size=8`" in text
-    assert "6 of 6 runs finished" in text
-    assert "seeds: 0, 1, 2" in text
-    lines = list(csv.DictReader((fake.folder / "table.csv").read_text().splitlines()))
+    assert "4 of 4 runs finished" in text
+    assert "seeds: 0, 1" in text
+    lines = csv_lines(fake.folder)
     assert list(dict.fromkeys(line["score"] for line in lines)) == [
         "test/accuracy",
         "val/accuracy",
@@ -62,10 +57,12 @@ def test_a_report_states_what_it_is_of(fake, capsys):
         False,
     ]
     assert lines[-1]["p"] == ""  # the methods have equal isotropy: nothing to test
-    per_run = list(csv.DictReader((fake.folder / "runs.csv").read_text().splitlines()))
-    assert [(run["method"], run["seed"]) for run in per_run][2:4] == [("none", "2"), ("mean", "0")]
-    assert float(per_run[1]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
-    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 6 * 18
+    per_run = csv_lines(fake.folder, "runs.csv")
+    assert [(run["method"], run["seed"]) for run in per_run] == [
+        *(("none", "0"), ("mean", "0"), ("none", "1"), ("mean", "1"))
+    ]
+    assert float(per_run[2]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
+    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 4 * 18
     page = (fake.folder / "study.html").read_text()
     assert f"isotrain run {fake.file}" in page
     assert "data.batch_size=8" in page
@@ -75,64 +72,78 @@ def test_a_report_states_what_it_is_of(fake, capsys):
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, monkeypatch, capsys):
-    jobs = fake.jobs()
-    leave(jobs[0])
+    fake.failing["mean", 1] = ValueError("no")
+    assert fake.run() == 1
+    assert "could not be drawn" not in capsys.readouterr().out
+    assert (fake.folder / "study.html").is_file()
 
     def explode(folder, result):
         raise RuntimeError("no ink")
 
-    written(fake, jobs)  # of a run that measured nothing
-    assert "could not be drawn" not in capsys.readouterr().out
-    assert (fake.folder / "study.html").is_file()
-    leave(jobs[1])
+    fake.failing.clear()
     monkeypatch.setattr("isotrain.pages.study_page.write_study_page", explode)
-    assert b"2 of 6 runs finished" in written(fake, jobs)["table.md"]
+    assert fake.run() == 0
+    assert b"4 of 4 runs finished" in tables(fake.folder)["table.md"]
     told = capsys.readouterr().out
     assert "could not be drawn (RuntimeError: no ink); the tables are complete" in told
     assert not (fake.folder / "study.html").exists(), "it would be of fewer runs than the tables"
 
 
-@pytest.mark.parametrize(
-    ("kept", "command"),
-    [("my/three.yaml", "my/three.yaml"), ("smoke", "smoke --name three")],
-)
-def test_the_page_names_the_file_that_the_study_is_of(fake, pages, kept, command):
-    jobs = fake.jobs()
-    leave(jobs[0])
-    fake.folder.mkdir(parents=True)
-    content = {"file": kept, "name": "three", "overrides": [], "config_dir": None}
-    content |= {"history": [], "shared": {}, "runs": {}}
-    write_json(fake.folder / "study.json", content)
-    written(fake, jobs)
-    (page,) = pages
-    assert page.command == f"isotrain run {command} output_dir={fake.runs}"
-    assert (page.question != "") == (kept == "smoke")
+def test_tables_are_the_same_bytes_in_whatever_order_runs_finish(fake, pages, tmp_path):
+    assert fake.run() == 0
+    first = tables(fake.folder)
+    write_report(fake.plan)
+    assert tables(fake.folder) == first
+    fake.failing = {("none", 0): ValueError("no"), ("mean", 1): ValueError("no")}
+    fake.runs = tmp_path / "other"
+    assert fake.run() == 1
+    fake.failing.clear()
+    assert fake.run() == 0
+    assert tables(fake.runs / "studies" / "few") == first
 
 
-@pytest.mark.usefixtures("pages")
-def test_methods_that_were_left_out_count_for_holm_and_are_told(fake):
-    """Two methods are run; then one of them is struck out of the study's file."""
-    fake.file.write_text(fake.file.read_text().replace("mean: [", "zca: [isotropy=zca], mean: ["))
-    jobs = fake.jobs()
-    fake.folder.mkdir(parents=True)
-    write_identity(load_study(str(fake.file)), jobs, fake.folder, str(fake.file), [])
-    for job in jobs:
-        leave(job)
-    both = csv_lines(written(fake, jobs))
-    fake.file.write_text(fake.file.read_text().replace("zca: [isotropy=zca], ", ""))
-    later = written(fake, fake.jobs())
-    (alone,) = (line for line in csv_lines(later) if line["method"] == "mean")
-    (among,) = (line for line in both if line["method"] == "mean")
-    assert among["comparisons"] == "1"  # zca equals the baseline on every seed: no p
-    assert alone["comparisons"] == "2"
-    assert float(alone["p_holm"]) == pytest.approx(min(1, 2 * float(alone["p"])))
-    text = " ".join(later["table.md"].decode().split())
+THREE = "{none: [isotropy=none], mean: [isotropy=mean], zca: [isotropy=zca]}"
+
+
+def holm(folder):
+    """p, its correction and the number of comparisons of `mean`, on test."""
+    (line,) = (
+        row
+        for row in csv_lines(folder)
+        if row["method"] == "mean" and row["score"] == "test/accuracy"
+    )
+    return float(line["p"]), float(line["p_holm"]), int(line["comparisons"])
+
+
+@pytest.mark.parametrize("seeds", ["[0, 1]", "[0]"])
+def test_methods_that_were_left_out_count_for_holm_and_are_told(fake, pages, tmp_path, seeds):
+    """The reference is a study that still has the method; its seeds may have gone before it."""
+    scores = {"val/accuracy": 0.5, "test/accuracy": 0.4}
+    fake.changed = {("zca", seed): {"scores": scores} for seed in (0, 1)}
+    fake.says(methods=THREE, seeds="[0, 1]")
+    assert fake.run() == 0
+    among = holm(fake.folder)
+    fake.says(methods=THREE, seeds="[1, 2]" if seeds == "[0]" else "[0, 1]")
+    assert fake.run("rerun=false") == 0
+    fake.says()
+    assert fake.run() == 0
+    alone, n = holm(fake.folder)[:2], holm(fake.folder)[2]
+    assert (among[2], n) == (2, 2)
+    assert alone[0] == pytest.approx(among[0])
+    assert alone[1] == pytest.approx(min(1, 2 * alone[0])) == pytest.approx(among[1])
+    text = " ".join((fake.folder / "table.md").read_text().split())
     assert "Changed since the first run started" in text[: text.index("## rte")]
-    assert "zca" in text
+    assert "methods planned earlier and left out now: zca" in text
 
 
-def csv_lines(files):
-    return list(csv.DictReader(files["table.csv"].decode().splitlines()))
+def test_a_method_that_is_defined_otherwise_counts_for_holm_and_is_told(fake, pages):
+    assert fake.run() == 0
+    assert holm(fake.folder)[2] == 1
+    fake.says(methods="{none: [isotropy=none], mean: [isotropy=mean, method=mean, optimizer.lr=1]}")
+    assert fake.run() == 0
+    assert holm(fake.folder)[2] == 2
+    text = " ".join((fake.folder / "table.md").read_text().split())
+    assert "methods defined otherwise before: mean (2 runs finished)" in text
 
 
 def test_the_command_of_the_page_plans_the_same_runs(fake, pages, tmp_path, monkeypatch):
@@ -141,22 +152,41 @@ def test_the_command_of_the_page_plans_the_same_runs(fake, pages, tmp_path, monk
     (own / "metric" / "mine.yaml").write_text(
         "mine: {function: {_target_: mine.f, _partial_: true}}"
     )
+    (tmp_path / "mine.py").write_text("def f(x): return 0.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ISOTRAIN_ALLOW", "mine")
-    given, study = [*fake.overrides, "metric=[isoscore,mine]"], load_study(str(fake.file))
-    jobs = plan_jobs(study, given, str(own))
-    for job in jobs:
-        leave(job)
-    fake.folder.mkdir(parents=True)
-    write_identity(study, jobs, fake.folder, str(fake.file), given, str(own))
-    write_report(study, jobs, fake.folder, given)
-    allow, *words = shlex.split(pages[0].command)
-    assert allow == "ISOTRAIN_ALLOW=mine"
-    calls = []
-    monkeypatch.setattr(
-        "isotrain.commands.plans.run_study", lambda *given, **more: calls.append((given, more)) or 0
-    )
-    monkeypatch.setattr("sys.argv", words)
-    assert main() == 0
-    (((name, overrides, _), more),) = calls
-    again = plan_jobs(load_study(name, more["name"]), overrides, more["config_dir"])
-    assert [job.folder for job in again] == [job.folder for job in jobs]
+    given = ["metric=[isoscore,mine]", "--config-dir", str(own), "data.batch_size=8"]
+    assert fake.run(*given) == 0
+    allow, command, *words = shlex.split(pages[-1].command)
+    assert (allow, command, words[0]) == ("ISOTRAIN_ALLOW=mine", "isotrain", "run")
+    del fake.started[:]
+    assert fake.main(*words) == 0
+    assert fake.started == [], "every run is the same, and finished"
+    assert pages[-1].command == pages[0].command
+
+
+def test_the_command_of_a_sweep_plans_the_same_runs(fake, pages, capsys):
+    given = ["task=rte", "encoder=tiny", "source=demo", "isotropy=none,mean", "seed=0,1"]
+    assert fake.main("train", "-m", *given, f"output_dir={fake.runs}") == 0
+    (folder,) = fake.runs.glob("sweeps/isotropy-seed-*")
+    assert len(fake.started) == 4
+    _, *words = shlex.split(pages[0].command)
+    assert fake.main(*words) == 0
+    assert len(fake.started) == 4
+    assert [*fake.runs.glob("sweeps/*")] == [folder]
+    assert fake.main("status", str(folder)) == 0
+    assert f"sweep {folder.name}: 4 runs, 4 finished\n" in capsys.readouterr().out
+
+
+def test_a_report_tells_its_files(fake, pages, capsys):
+    assert fake.run() == 0
+    capsys.readouterr()
+    assert fake.main("report", str(fake.folder), "--json") == 0
+    told = capsys.readouterr().out
+    assert all(str(fake.folder / name) in told for name in TABLES)
+
+
+def test_a_report_of_nothing_writes_nothing(fake, capsys):
+    assert fake.main("report", str(fake.folder)) == 2
+    assert f"there is no {'runs'}/studies" in capsys.readouterr().err
+    assert not fake.runs.exists()

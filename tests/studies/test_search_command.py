@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from socket import gethostname
 
 import pytest
+from isotrain.jobs.process import fresh
 from optuna.exceptions import StorageInternalError
 
 from isotrain.cli import main
 from isotrain.commands import plans as commands
 from isotrain.commands import targets
-from isotrain.jobs.process import fresh
 from tests.processes import held
 
 

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from isotrain.reporting.frame import Row, frame
-from isotrain.reporting.wandb_report import send, wandb_options
-from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.reporting.wandb_report import send
 from tests import wandb_record
 
 ROWS = [
@@ -70,7 +68,10 @@ def test_whatever_goes_wrong_is_told_and_costs_nothing(folder, monkeypatch, caps
     assert "W&B: the report was not sent (RuntimeError: bad key <redacted>)" in told
 
 
-@pytest.mark.parametrize(("logger", "group"), [("[]", None), ("[wandb]", "three")])
-def test_only_where_the_runs_log_to_it(fake, logger, group):
-    jobs = plan_jobs(load_study(str(fake.file)), [*fake.overrides, f"logger={logger}"])
-    assert wandb_options(jobs).get("group") == group
+@pytest.mark.parametrize("logger", ["[]", "[wandb]"])
+def test_only_where_the_runs_log_to_it(fake, logger, monkeypatch):
+    sent = []
+    monkeypatch.setattr("isotrain.reporting.report.send", lambda *given: sent.append(given))
+    fake.says(seeds="[0]")
+    assert fake.run(f"logger={logger}") == 0
+    assert [name for _, name, _, _ in sent] == (["few"] if logger == "[wandb]" else [])
