@@ -1,156 +1,163 @@
-"""Results of a search: `table.md`, `trials.csv`, a study to confirm the best trial."""
+"""Report and status of a search: `table.md`, `trials.csv`, a study to confirm the best trial."""
+
+from __future__ import annotations
 
 import shlex
-import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-import optuna
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.trial import FrozenTrial, TrialState
 from pandas import DataFrame
+from rich.console import Group
 
-from isotrain.console import say, score_text
+from isotrain.config.compose import key_of
+from isotrain.console import counted, duration, say, score_text
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import number
-from isotrain.reporting.report import in_force, replace_files
+from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text
-from isotrain.runs.stored import PlanError
-from isotrain.studies.confirm import Confirmation, best_trial, confirmation
-from isotrain.studies.search_plan import Plan
-from isotrain.studies.trials import ASKED, BAD, NAMES, difference, ending
+from isotrain.studies.confirm import (
+    FOLDERS,
+    Compose,
+    Confirmation,
+    best_trial,
+    confirmation,
+    is_complete,
+)
+from isotrain.studies.search import Record, read_search
+from isotrain.studies.status import Status, first_of
+from isotrain.studies.trials import BAD_ENDINGS, SCORES, WHY, ending, is_left, opened
 
-ENOUGH = 20  # complete trials from which on importances are shown: five in the best quarter
-QUARTER = 0.25
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+STATES = ("complete", "pruned", *BAD_ENDINGS, "failed", "running", "waiting")
 
 
-def write_report(plan: Plan, trials: Sequence[FrozenTrial], study: optuna.Study) -> list[Path]:
-    """Write and print the tables of a search so far; the files, equal for equal trials.
+def status_of_search(folder: Path) -> Status:
+    """Trials by state, reasons of failed ones, and the time left.
 
     Raises:
-        PlanError: no trial has ended; nothing is written then.
+        PlanError: no search was started there, or its trials cannot be read.
     """
+    record, trials = _read(folder)
+    states = ["waiting" if is_left(trial, folder) else ending(trial) for trial in trials]
+    states += ["waiting"] * (record.search.n_trials - len(trials))
+    counts = {state: states.count(state) for state in STATES}
+    told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
+    line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(told)}"
+    n_left, left_s = counts["running"] + counts["waiting"], None
+    took = [t.duration.total_seconds() for t in trials if t.state.is_finished() and t.duration]
+    if n_left:
+        left_s = median(took) * n_left / max(1, counts["running"]) if took else None
+        line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"
+        line += "" if counts["running"] else "; none is running: the same command goes on"
+    failed = [t for t in trials if ending(t) == "failed"]
+    reasons = [f"trial {t.number}: {t.user_attrs.get(WHY)}" for t in failed]
+    content = {"what": f"search {record.search.name}", "counts": counts, "seconds_left": left_s}
+    ends = [
+        {"number": t.number, "state": state, "why": t.user_attrs.get(WHY, "")}
+        for t, state in zip(trials, states, strict=False)
+    ]
+    return Status(Group(*first_of(reasons), line), content | {"trials": ends}, bool(failed))
+
+
+def write_report(folder: Path, compose: Compose | None = None) -> list[Path]:
+    """Write and print the tables of a search so far; the files, equal for equal trials.
+
+    `compose` is that of a running call. Without a trial that has ended there are none.
+
+    Raises:
+        PlanError: no search was started there, or its trials cannot be read.
+    """
+    record, trials = _read(folder)
     if not any(trial.state.is_finished() for trial in trials):
-        raise PlanError(f"no trial of search {plan.search.name} has ended in {plan.folder}")
-    texts = {"trials.csv": _csv(plan, trials)}
-    lines = [*_head(plan, study, trials), *_table(plan, trials), *_importances(plan, study, trials)]
-    study_to_run = difference(study, plan) or confirmation(plan, trials)
-    if isinstance(study_to_run, Confirmation):
-        texts[study_to_run.file] = study_to_run.yaml
-    lines += _best(plan, trials, study_to_run)
-    texts["table.md"] = "\n".join(lines) + "\n"
-    written = replace_files(plan.folder, {name: text.encode() for name, text in texts.items()})
+        say(f"{folder}: no trial of search {record.search.name} has ended")
+        return []
+    study = confirmation(record, trials, compose)
+    texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
+    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials, study)]
+    texts |= {"table.md": "\n".join(lines) + "\n", "trials.csv": _csv(record, trials)}
+    written = replace_files(folder, {name: text.encode() for name, text in texts.items()})
     say(texts["table.md"])
-    say(f"{plan.folder}: {', '.join(texts)}")
+    say(f"{folder}: {', '.join(texts)}")
     return written
 
 
-def _head(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
-    search, states = plan.search, Counter(map(ending, trials))
-    names = ("complete", *BAD, *list(NAMES.values())[1:])
-    counts = ", ".join(f"{states[name]} {name}" for name in names if states[name])
-    n_asked = study.user_attrs.get(ASKED, search.n_trials)
-    asked = f"{len(trials)} of {n_asked} trials"
-    if plan.is_grid:
-        points = {tuple(t.params.items()) for t in trials if t.state.is_finished()}
-        asked = f"{len(points)} of {n_asked} points, {len(trials)} trials"
-    side, end = ("below", "highest") if plan.direction == "max" else ("above", "lowest")
-    how = {"tpe": f"tpe after {search.startup} trials at random", "grid": "grid, in order"}
-    sampler = how.get(search.sampler, search.sampler)
-    pruner = (
-        f"runs of seed {search.seeds[0]} whose best score so far was {side} the median of at least "
-        f"{search.startup} complete trials at an evaluation, from number {search.warmup + 1} on"
-    )
-    lines = [f"# Search {search.name}", "", f"{asked}: {counts}."]
-    lines += ["", f"- every run: `{' '.join(in_force(plan.overrides))}`"]
-    lines += [f"- {parameter.key}: {parameter.text}" for parameter in search.space]
+def _read(folder: Path) -> tuple[Record, list[FrozenTrial]]:
+    record = read_search(folder)
+    with opened(record.url, record.search.name) as study:
+        return record, study.get_trials()
+
+
+def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
+    search, states = record.search, Counter(map(ending, trials))
+    told = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
+    fixed = {key_of(text): text for text in (*search.overrides, *record.overrides)}.values()
+    yield from (f"# Search {search.name}", "")
+    yield from (f"{len(trials)} of {search.n_trials} trials: {told}.", "")
+    yield f"- every run: `{' '.join(fixed)}`"
+    for p in search.parameters:
+        yield f"- {p.key}: {p.told}"
     seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
-    lines.append(f"- score: {plan.objective}, the {end} is best{seeds}")
-    lines.append(f"- sampler: {sampler}, seed {search.seed}")
-    lines += [f"- pruned: {pruner}" if search.pruner == "median" else "- pruned: none", ""]
-    if len(code := sorted({c for trial in trials for c in trial.user_attrs.get("code", ())})) > 1:
-        lines += [f"Runs of different code, whose scores may not compare: {', '.join(code)}.", ""]
-    return lines
+    end = "highest" if record.direction == "max" else "lowest"
+    yield f"- score: {record.objective}, the {end} is best{seeds}"
+    yield f"- sampler: {search.sampler}{_options(search.sampler_options)}, seed {search.seed}"
+    yield from (f"- pruner: {search.pruner}{_options(search.pruner_options)}", "")
 
 
-def _table(plan: Plan, trials: Sequence[FrozenTrial]) -> list[str]:
+def _options(options: dict[str, Any]) -> str:
+    return f"({', '.join(f'{k}={v}' for k, v in options.items())})" if options else ""
+
+
+def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
     """The complete trials from the best down, then the others by number."""
-    sign = -1 if plan.direction == "max" else 1
-    keys = [parameter.key for parameter in plan.search.space]
-    ordered = sorted(
-        trials, key=lambda t: (-1, sign * t.values[0]) if _is_good(t) else (0, t.number)
-    )
-    lines = [
-        (
-            str(trial.number),
-            score_text(trial.values[0]) if _is_good(trial) else "",
-            ending(trial),
-            *(_short(trial.params.get(key, "")) for key in keys),
-            str(trial.user_attrs.get("why", "")),
-        )
-        for trial in ordered
-    ]
-    return [*aligned([("trial", plan.objective, "state", *keys, "why"), *lines]), ""]
+    sign = -1 if record.direction == "max" else 1
+    keys = [p.key for p in record.search.parameters]
+    lines = [("trial", record.objective, "state", *keys, "why")]
+    for t in sorted(
+        trials, key=lambda t: (0, sign * t.values[0]) if is_complete(t) else (1, t.number)
+    ):
+        values = (t.params.get(key, "") for key in keys)
+        texts = (number(value) if isinstance(value, float) else str(value) for value in values)
+        score = score_text(t.values[0]) if is_complete(t) else ""
+        lines.append((str(t.number), score, ending(t), *texts, str(t.user_attrs.get(WHY, ""))))
+    return aligned(lines)
 
 
-def _is_good(trial: FrozenTrial) -> bool:
-    return trial.state == TrialState.COMPLETE
-
-
-def _short(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def _importances(plan: Plan, study: optuna.Study, trials: Sequence[FrozenTrial]) -> list[str]:
-    n_complete = sum(map(_is_good, trials))
-    if n_complete < ENOUGH or len(plan.search.space) < 2:
-        return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of parameters that few trials have
-        shares = get_param_importances(
-            study, evaluator=PedAnovaImportanceEvaluator(target_quantile=QUARTER)
-        )
-    listed = ", ".join(f"{key} {share:.2f}" for key, share in shares.items())
-    return [
-        f"Share of each key in what sets the best quarter of the {n_complete} complete trials "
-        f"apart (PED-ANOVA, IJCAI 2023): {listed}.",
-        "",
-    ]
-
-
-def _best(plan: Plan, trials: Sequence[FrozenTrial], study_to_run: Confirmation | str) -> list[str]:
-    best = best_trial(trials, plan)
+def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | str) -> list[str]:
+    best = best_trial(trials, record.direction)
     if best is None:
         return ["No trial is complete, so there is no best one."]
     text = (
-        f"Trial {best.number} is the best of {sum(map(_is_good, trials))} on dev "
+        f"Trial {best.number} is the best of {sum(map(is_complete, trials))} on dev "
         f"({score_text(best.values[0])}) and was chosen for that: the best of several scores lies "
-        f"{'above' if plan.direction == 'max' else 'below'} what the same values reach again, so "
+        f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )
-    if isinstance(study_to_run, str):
-        return [text, study_to_run]
-    more = [*plan.folders, *(["--config-dir", plan.config_dir] if plan.config_dir else [])]
+    if isinstance(study, str):
+        return [text, study]
+    more = [text for text in record.overrides if key_of(text) in FOLDERS]
+    more += ["--config-dir", record.config_dir] if record.config_dir else []
     return [
-        f"{text} To compare {', '.join(study_to_run.methods)}, on dev and test, over seeds that "
-        "the search has not used:",
+        f"{text} To compare {', '.join(study.methods)}, on dev and test, over seeds that the "
+        "search has not used:",
         "",
-        f"    isotrain run {shlex.join([str(plan.folder / study_to_run.file), *more])}",
+        f"    isotrain run {shlex.join([str(record.folder / study.file), *more])}",
         "",
-        *(f"- {line}" for line in study_to_run.shows),
+        *(f"- {line}" for line in study.shows),
     ]
 
 
-def _csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
-    scores = [plan.objective, *(f"seed_{k}" for k in plan.search.seeds)]
-    keys = [parameter.key for parameter in plan.search.space]
+def _csv(record: Record, trials: Sequence[FrozenTrial]) -> str:
+    scores = [record.objective, *(f"seed_{k}" for k in record.search.seeds)]
     lines = []
     for trial in trials:
-        own = [trial.values[0] if _is_good(trial) else None, *trial.user_attrs.get("scores", ())]
-        line = {"trial": trial.number, "state": ending(trial), **trial.params}
-        line |= dict(zip(scores, own, strict=False))
-        lines.append(line | {"why": trial.user_attrs.get("why")})
-    found = DataFrame(lines, columns=["trial", "state", *scores, *keys, "why"], dtype=object)
+        own = [trial.value if is_complete(trial) else None, *trial.user_attrs.get(SCORES, ())]
+        line = {"trial": trial.number, "state": ending(trial), "why": trial.user_attrs.get(WHY)}
+        lines.append(line | trial.params | dict(zip(scores, own, strict=False)))
+    columns = ["trial", "state", *scores, *(p.key for p in record.search.parameters), "why"]
+    found = DataFrame(lines, columns=columns, dtype=object)
     return csv_text(found.astype(dict.fromkeys(scores, "float64")))

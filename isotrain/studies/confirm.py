@@ -1,23 +1,33 @@
-"""The study that tests, on new seeds, whether the search's best configuration is better."""
+"""The study that tests, on new seeds, whether the best configuration of a search is better."""
+
+from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from optuna.trial import FrozenTrial, TrialState
+from omegaconf import DictConfig
 
-from isotrain.studies.search_plan import Plan, trial_jobs
-from isotrain.studies.space import Value, overrides_of
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import ConfigError, compose_run, content_hash, key_of
+from isotrain.studies.search import Record
+from isotrain.studies.space import Parameter, overrides_of
 
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+Compose = Callable[[Sequence[str]], DictConfig]  # overrides to the configuration of a run
 N_SEEDS = 8  # from this number on, paired differences are tested by sign flips
 NOTHING = (
     "Its values compute what the overrides alone compute, or those cannot run without them: there "
     "is nothing to confirm."
 )
 COMPARED = ("isotropy", "objective")  # groups that a search compares by default
+FOLDERS = ("output_dir", "cache_dir")  # keys of the command line that no file names
 
 
 class Confirmation(NamedTuple):
@@ -29,92 +39,102 @@ class Confirmation(NamedTuple):
     shows: Sequence[str]  # what each comparison can and cannot show, in sentences
 
 
-def best_trial(trials: Sequence[FrozenTrial], plan: Plan) -> FrozenTrial | None:
+def is_complete(trial: FrozenTrial) -> bool:
+    """Whether it has a score."""
+    return trial.state.name == "COMPLETE"
+
+
+def best_trial(trials: Sequence[FrozenTrial], direction: str) -> FrozenTrial | None:
     """The complete trial with the best score, the first of ties; None if none is complete."""
-    complete = [t for t in trials if t.state == TrialState.COMPLETE]
-    sign = 1 if plan.direction == "max" else -1
+    sign = 1 if direction == "max" else -1
+    complete = filter(is_complete, trials)
     return max(complete, key=lambda t: (sign * t.values[0], -t.number), default=None)
 
 
-def confirmation(plan: Plan, trials: Sequence[FrozenTrial]) -> Confirmation | str:
+def confirmation(
+    record: Record, trials: Sequence[FrozenTrial], compose: Compose | None = None
+) -> Confirmation | str:
     """A study of the best trial per option of a key, or of the best trial and its ablations.
 
     If there is none, a sentence says why. Options are compared if the search sets `compare`, or
     searches `isotropy` or `objective`, and two of them have a complete trial. Otherwise the
     baseline has only the overrides, and `without_<leaf>` is the best trial with one searched key
-    at its default.
+    at its default. `compose` is that of a running call: Hydra composes for one at a time.
     """
-    best = best_trial(trials, plan)
+    search, space = record.search, record.search.parameters
+    best = best_trial(trials, record.direction)
     if best is None:
         return NOTHING
-    if plan.objective != plan.monitored:
-        score = f", {plan.monitored}" if plan.monitored else ""
+    if record.objective != record.monitored:
+        score = f", {record.monitored}" if record.monitored else ""
         return (
             f"No study is written to confirm it: a study compares what the task monitors{score}, "
-            f"and the trials were chosen by {plan.objective}."
+            f"and the trials were chosen by {record.objective}."
         )
-    chosen = _best_of_each(plan, trials)
+    options = [p.key for p in space if p.options and not p.when]
+    key = search.compare or next((key for key in COMPARED if key in options), "")
+    chosen = _best_of_each(next((p for p in space if p.key == key), None), record.direction, trials)
     if len(chosen) > 1:
-        methods = _different(plan, {name: trial.params for name, trial in chosen.items()})
-        shows = _of_options(plan, trials, chosen)
+        methods = _different(
+            record, compose, {name: trial.params for name, trial in chosen.items()}
+        )
+        shows = _of_options(key, trials, chosen)
     else:
-        chosen, without = {"winner": best}, _without(plan, best.params)
-        methods = _different(plan, {"baseline": {}, "winner": best.params, **without})
-        if "winner" not in methods:
-            return NOTHING
+        chosen, without = {"winner": best}, _without(space, best.params)
+        methods = _different(record, compose, {"baseline": {}, "winner": best.params, **without})
         shows = _of_ablations(methods)
-    if len(methods) < 2:
+    if len(methods) < 2 or (len(chosen) == 1 and "winner" not in methods):
         return NOTHING
-    numbers = [trial.number for trial in chosen.values()]
-    seeds = list(islice((k for k in count() if k not in plan.search.seeds), N_SEEDS))
-    name = "_".join(["confirm", plan.search.name, *map(str, numbers)])
-    task = [text for text in plan.overrides if text.startswith("task=")]
-    which = "Trial" if len(numbers) == 1 else "Trials"
+    numbers = [str(trial.number) for trial in chosen.values()]
+    seeds = list(islice((k for k in count() if k not in search.seeds), N_SEEDS))
+    fixed = [text for text in _fixed(record) if key_of(text) not in FOLDERS]
+    task = [text for text in fixed if key_of(text) == "task"]
+    which = f"Trial{'s' * (len(numbers) > 1)} {' and '.join(numbers)}"
     made = (
-        f"{which} {' and '.join(map(str, numbers))} of the {len(trials)} that search "
-        f"{plan.search.name} made, chosen by {plan.objective}. The best of several scores is "
-        "better than what the same values reach again, so the runs here have other seeds."
+        f"{which} of the {len(trials)} of search {search.name}, chosen by {record.objective}. The "
+        "best of several scores is better than what the same values reach again, so the runs here "
+        "have other seeds."
     )
-    left_out = {*task, *plan.folders}
     lines = [
-        f"# Question: does what search {plan.search.name} found hold on seeds it has not used?",
+        f"# Question: does what search {search.name} found hold on seeds it has not used?",
         f"# Chosen:   {made}",
         *(f"# Shows:    {line}" for line in shows),
-        f"overrides: {json.dumps([text for text in plan.overrides if text not in left_out])}",
-        f"tasks: {{{json.dumps(plan.task)}: {json.dumps(task)}}}",
+        f"overrides: {json.dumps([text for text in fixed if text not in task])}",
+        f"tasks: {{{json.dumps(record.task)}: {json.dumps(task)}}}",
         "methods:",
         *(f"  {json.dumps(method)}: {json.dumps(own)}" for method, own in methods.items()),
         f"baseline: {json.dumps(next(iter(methods)))} # that each other method is compared with",
         f"seeds: {seeds} # none of the search",
     ]
-    if plan.search.margin is not None:
-        lines.append(f"margin: {plan.search.margin} # of the search's file: closer counts as equal")
-    return Confirmation(f"{name}.yaml", "\n".join(lines) + "\n", list(methods), shows)
+    if search.margin is not None:
+        lines.append(f"margin: {search.margin} # of the search's file: closer counts as equal")
+    file = f"{'_'.join(['confirm', search.name, *numbers])}.yaml"
+    return Confirmation(file, "\n".join(lines) + "\n", list(methods), shows)
 
 
-def _best_of_each(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
+def _fixed(record: Record) -> list[str]:
+    return [*record.search.overrides, *record.overrides]
+
+
+def _best_of_each(
+    compared: Parameter | None, direction: str, trials: Sequence[FrozenTrial]
+) -> dict[str, FrozenTrial]:
     """The best trial of each option of the key to compare, by a valid method name."""
-    key, found = _compared(plan), {}
-    for option in next((p.options for p in plan.search.space if p.key == key), ()):
-        best = best_trial([t for t in trials if t.params.get(str(key)) == option], plan)
-        if best is not None:
+    found = {}
+    for option in compared.options if compared else ():
+        own = [t for t in trials if compared and t.params.get(compared.key) == option]
+        if best := best_trial(own, direction):
             found[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = best
     return found
 
 
-def _compared(plan: Plan) -> str | None:
-    """The key whose options are compared; None if the search does not compare a key."""
-    with_options = [p.key for p in plan.search.space if p.options and not p.when]
-    return plan.search.compare or next((key for key in COMPARED if key in with_options), None)
-
-
-def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+def _without(space: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Ablations of `values`, by method name: without one key and the keys conditional on it."""
     leaves = Counter(key.rpartition(".")[2] for key in values)
     found = {}
     for left_out in values:
-        kept: dict[str, Value] = {}
-        for p in plan.search.space:
+        kept: dict[str, Any] = {}
+        for p in space:
             if p.key in values and p.key != left_out and p.is_active(kept):
                 kept[p.key] = values[p.key]
         leaf = left_out.rpartition(".")[2]
@@ -122,28 +142,33 @@ def _without(plan: Plan, values: Mapping[str, Value]) -> dict[str, dict[str, Val
     return found
 
 
-def _different(plan: Plan, methods: Mapping[str, Mapping[str, Value]]) -> dict[str, list[str]]:
+def _different(
+    record: Record, compose: Compose | None, methods: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
     """Overrides of the methods that can run and do not duplicate an earlier one."""
+    compose = compose or partial(compose_run, config_dir=record.config_dir)
     found: dict[str, list[str]] = {}
     known = set()
     for name, values in methods.items():
-        jobs, _ = trial_jobs(plan, values)
-        if jobs and jobs[0].id not in known:
-            known.add(jobs[0].id)
-            found[name] = overrides_of(values)
+        own = overrides_of(values)
+        try:
+            cfg = compose([*_fixed(record), *own])
+        except ConfigError:
+            continue
+        if not mistakes_in(cfg) and (content := content_hash(cfg)) not in known:
+            known.add(content)
+            found[name] = own
     return found
 
 
 def _of_options(
-    plan: Plan, trials: Sequence[FrozenTrial], chosen: Mapping[str, FrozenTrial]
+    key: str, trials: Sequence[FrozenTrial], chosen: Mapping[str, FrozenTrial]
 ) -> list[str]:
     """What the best trials per option show, and how many trials each option had."""
-    key = str(_compared(plan))
     parts = []
     for name, best in chosen.items():
         own = [trial for trial in trials if trial.params.get(key) == best.params[key]]
-        n_complete = sum(trial.state == TrialState.COMPLETE for trial in own)
-        parts.append(f"{name} {n_complete} of {len(own)}")
+        parts.append(f"{name} {sum(map(is_complete, own))} of {len(own)}")
     return [
         f"Each method is the best of its complete trials: {', '.join(parts)}.",
         f"A difference is between options of {key} as each was tuned: the other searched keys have "
@@ -160,10 +185,8 @@ def _of_ablations(methods: Mapping[str, object]) -> list[str]:
             "configuration; not which of them does it."
         )
     if without := [name for name in methods if name.startswith("without_")]:
-        lines += [
+        lines.append(
             f"{', '.join(without)}: the winner with that key at its default. What it lacks beside "
-            "the winner is what the key does; beside the baseline it shows what the others do.",
-            "The tables compare with the baseline. To test one key, put baseline: winner here and "
-            "give the study another --name; no run is done twice.",
-        ]
+            "the winner is what the key does; to test it, put baseline: winner into a copy."
+        )
     return lines

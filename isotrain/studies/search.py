@@ -1,111 +1,296 @@
-"""Definition of a search: fixed overrides, a space and a sampler, in one yaml file."""
+"""A search: Optuna draws trials from a space, a sweeper's call runs them, seed by seed."""
 
-import re
+from __future__ import annotations
+
+import json
+import math
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from os.path import relpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from isotrain.config import sweep
-from isotrain.config.command import refusal_of
-from isotrain.config.shipped import NAME
-from isotrain.config.signatures import nearest
-from isotrain.runs.stored import PlanError
-from isotrain.studies.definition import margin_mistakes
-from isotrain.studies.space import Parameter, grid, parameters, space_mistakes
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-CHOICES = {
-    "sampler": ("tpe", "random", "grid"),
-    "pruner": ("median", "none"),
-    "direction": ("max", "min", None),
-}
-LEAST = {"n_trials": 1, "startup": 1, "warmup": 0, "seed": 0}
+from isotrain.config.compose import key_of
+from isotrain.config.shipped import plan_name
+from isotrain.config.signatures import constant, load, nearest
+from isotrain.console import counted, say, score_text
+from isotrain.runs.files import make_inside, write_json
+from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import PlanError, cannot_be_read, stored
+from isotrain.studies.call import Call, Job, safe_name
+from isotrain.studies.definition import Margin, Overrides, Seed, Seeds, parsed, read_yaml
+from isotrain.studies.space import Parameter, corners, parameters
+from isotrain.studies.trials import (
+    RUNS,
+    SCORES,
+    Taken,
+    alone,
+    at_work,
+    opened,
+    optuna_part,
+    storage_url,
+    take_trials,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import Trial
+
+FILE = "search.json"
+HOPELESS = 3  # a call stops after this many failed trials and no others
+IDENTITY = "identity"  # attribute of the storage: what all trials share
 
 
-@dataclass(frozen=True)
-class Search:
-    """A hyperparameter search; fields are the keys of the yaml file, with their defaults."""
+class Search(BaseModel):
+    """A search; fields are the keys of the yaml file."""
 
-    name: str
-    space: tuple[Parameter, ...]
-    n_trials: int  # in total, however they end; for a grid at most its points
-    overrides: tuple[str, ...] = ()  # of every run
-    seeds: tuple[int, ...] = (0,)  # a trial's score is the mean over these
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]  # of its folder
+    space: dict[Any, Any]  # see `isotrain.studies.space`
+    n_trials: Annotated[int, Field(ge=1, strict=True)]  # in total, however they end
+    overrides: Overrides = ()  # of every run
+    seeds: Seeds = (0,)  # a trial's score is the mean over these
     objective: str | None = None  # a score of result.json; None = the task's monitored dev score
-    direction: str | None = None  # max | min; None = the task's
-    sampler: str = "tpe"
-    startup: int = 8  # random trials before tpe starts; complete ones before any is pruned
-    pruner: str = "median"
-    warmup: int = 1  # evaluations in training at which no trial is pruned
+    direction: Literal["max", "min"] | None = None  # None = the task's
+    sampler: str = "TPESampler"  # a class of optuna.samplers
+    sampler_options: dict[str, Any] = {}
+    pruner: str = "MedianPruner"  # a class of optuna.pruners; steps are numbers of evaluations
+    pruner_options: dict[str, Any] = {}
     compare: str | None = None  # key whose options the confirmation study compares; None = auto
-    margin: float | None = None  # of that study; None = no margin
-    seed: int = 0  # of the sampler
+    margin: Margin | None = None  # of that study
+    seed: Seed = 0  # of the sampler
+    storage: str | None = None  # URL, or journal:PATH; None = study.db in the search's folder
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of its space."""
+        return parameters(self.space)
+
+    def sampler_of(self, number: int) -> Any:
+        """The sampler of a trial."""
+        seed = random.Random(f"{self.seed}/{number}").getrandbits(32)
+        return optuna_part("sampler", self.sampler, self.sampler_options, seed)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.sampler_of(0)
+        optuna_part("pruner", self.pruner, self.pruner_options)
+        if self.storage != redacted(self.storage):
+            raise ValueError("storage must hold no password; write ${oc.env:NAME} for a variable")
+        space = self.parameters
+        fixed = {"seed", *map(key_of, self.overrides)}
+        if twice := [p.key for p in space if p.key in fixed]:
+            raise ValueError(f"space.{twice[0]} has its values elsewhere in the file; leave it out")
+        options = [p.key for p in space if p.options and not p.when]
+        if self.compare is not None and self.compare not in options:
+            hint = nearest(self.compare, options, "there are")
+            raise ValueError(f"compare: no {self.compare} with options in every trial; {hint}")
+        return self
 
 
-def load_search(name_or_path: str, n_trials: int | None = None, name: str | None = None) -> Search:
-    """Load a search by its name in `conf/tune`, or by the path of a yaml file.
+class Record(BaseModel):
+    """Content of `search.json`: what `status` and `report` read beside the storage."""
 
-    `n_trials` and `name` override those of the file.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    folder: Path = Field(exclude=True)
+    file: str  # that the search was read from
+    search: Search
+    task: str
+    objective: str  # that trials are ranked by
+    direction: str  # max | min
+    monitored: str | None  # the dev score that the task monitors
+    overrides: Overrides  # of the command line
+    config_dir: str | None
+
+    @property
+    def url(self) -> str:
+        """Address of the storage."""
+        return storage_url(self.search.storage, self.folder)
+
+
+class _Running(NamedTuple):
+    trial: Trial
+    jobs: list[Job]  # by seed
+    scores: list[float]  # of the seeds so far
+
+
+def load_search(name_or_path: str) -> Search:
+    """Load a search by its name in `conf/searches`, or by the path of a yaml file.
 
     Raises:
         PlanError: an unknown name, an unreadable file, or errors in it.
 
     >>> load_search("smoke_search").sampler
-    'tpe'
+    'TPESampler'
     """
-    of_file = sweep.plan_name(name_or_path)
-    own = of_file if name is None else name
+    own = {"name": plan_name(name_or_path)}
+    return parsed(Search, own | read_yaml("searches", name_or_path)[1], f"search {own['name']}")
+
+
+def read_search(folder: Path) -> Record:
+    """The search that was started in a folder.
+
+    Raises:
+        PlanError: there is none, or its record is damaged or cannot be read now.
+    """
+    path = folder / FILE
     try:
-        content = sweep.read("tune", name_or_path)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
-    if isinstance(content, dict) and n_trials is not None:
-        content["n_trials"] = n_trials
-    found = _mistakes(content, ["seed"] if n_trials is None else ["seed", "n_trials"])
-    if not re.fullmatch(NAME, own):
-        found.append(f"the name {own!r} must consist of letters, digits, _ and .")
-    if found:
-        raise PlanError("\n".join(f"search {of_file}: {mistake}" for mistake in found))
-    assert isinstance(content, dict)
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-    given |= {"name": own, "space": parameters(content["space"])}
-    search = Search(**given)
-    if search.sampler == "grid":
-        if endless := [p.key for p in search.space if p.every() is None]:
+        return Record.model_validate(json.loads(path.read_bytes()) | {"folder": folder})
+    except FileNotFoundError as error:
+        raise PlanError(f"no search was started in {folder}: it has no {FILE}") from error
+    except OSError as error:
+        raise cannot_be_read(path, error) from error
+    except (ValidationError, ValueError, TypeError) as error:
+        raise PlanError(
+            f"{path} is damaged ({_one_line(error)}); give the command again"
+        ) from error
+
+
+def run_search(call: Call, search: Search, file: str, only_list: bool = False) -> int:
+    """Exit code: 0 if no trial of this call failed, else 1; `only_list` checks and shows the space.
+
+    Trials are taken `call.n_at_once` at a time, until the search has `n_trials`. Each is run with
+    one seed after the other; one that is pruned, or has no score, has no further runs. A call stops
+    after `HOPELESS` failed trials and no others.
+
+    Raises:
+        PlanError: invalid values or parts, trials of another search, or a storage failure.
+    """
+    record, identity = _planned(call, search, file)
+    if only_list:
+        say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
+        for p in search.parameters:
+            say(f"{p.key}: {p.told}")
+        return 0
+    make_inside(call.folder.absolute().parent, call.folder)
+    with alone(call.folder), opened(record.url, search.name, record.direction) as study:
+        known = study.user_attrs.get(IDENTITY, identity)
+        if changed := [key for key in identity if known.get(key) != identity[key]]:
             raise PlanError(
-                f"search {of_file}: a grid needs options or a step for {', '.join(endless)}; add "
-                "step, or use sampler: tpe"
+                f"{call.folder} has {counted(len(study.trials), 'trial')} of another search "
+                f"({', '.join(changed)} differ), whose scores do not compare; put that back, or "
+                "give the search another name"
             )
-        search = replace(search, n_trials=min(search.n_trials, len(grid(search.space))))
-    return search
+        study.set_user_attr(IDENTITY, identity)
+        write_json(call.folder / FILE, redacted(record.model_dump(mode="json")))
+    n_failed = n_good = 0
+    with at_work(call.folder) as own, opened(record.url, search.name) as study:
+        n_ended = sum(trial.state.is_finished() for trial in study.trials)
+        say(
+            f"search {search.name}: {counted(search.n_trials, 'trial')}, {n_ended} ended before, "
+            f"{call.n_at_once} at a time; {call.folder}"
+        )
+        at_once = (own, call.n_at_once, search.n_trials, search.sampler_of)
+        while n_good or n_failed < HOPELESS:
+            taken = take_trials(study, search.parameters, call.folder, *at_once)
+            if not taken:
+                return int(n_failed > 0)
+            kinds = _run_trials(call, record, study, taken)
+            n_failed += kinds.count("failed")
+            n_good += len(kinds) - kinds.count("failed")
+    say(f"stopped: {n_failed} trials failed and no other ended; correct the cause, raise n_trials")
+    return 1
 
 
-def _mistakes(content: Any, unlimited: Sequence[str]) -> list[str]:
-    """Errors in the file itself; overrides and values are validated by the plan."""
-    known = [key for key in Search.__dataclass_fields__ if key != "name"]
-    if not isinstance(content, dict):
-        return [f"a search has the keys {', '.join(known)}"]
-    mistakes = [f"no key {key}; {nearest(str(key), known)}" for key in content if key not in known]
-    mistakes += [f"{key} is missing" for key in ("space", "n_trials") if key not in content]
-    if "space" in content:
-        mistakes += space_mistakes(content["space"])
-    for key, options in CHOICES.items():
-        if key in content and content[key] not in options:
-            mistakes.append(
-                f"{key} must be {' or '.join(map(str, filter(None, options)))}, got {content[key]}"
-            )
-    for key, least in LEAST.items():
-        value = content.get(key, least)
-        if type(value) is not int or value < least:
-            mistakes.append(f"{key} must be a whole number from {least}, got {value}")
-        elif key not in unlimited and (too_many := refusal_of(value, key)):
-            mistakes.append(too_many)
-    if not isinstance(content.get("objective", ""), str | None):
-        mistakes.append(f"objective must be a score such as val/loss, got {content['objective']!r}")
-    if (margin := content.get("margin")) is not None:
-        mistakes += margin_mistakes(margin)
-    if (compare := content.get("compare")) is not None and "space" in content and not mistakes:
-        with_options = [p.key for p in parameters(content["space"]) if p.options and not p.when]
-        if compare not in with_options:
-            hint = nearest(str(compare), with_options, "those are")
-            mistakes.append(f"compare={compare} is no key of the space with options alone; {hint}")
-    return mistakes + sweep.mistakes_of_every_run(content)
+def _planned(call: Call, search: Search, file: str) -> tuple[Record, dict[str, Any]]:
+    """What is recorded, and what all trials share; both ends of every range are planned."""
+    if twice := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
+        raise PlanError(f"{', '.join(sorted(twice))}: the space has its values; leave it out")
+    points = [[*search.overrides, *point] for point in corners(search.parameters)]
+    names = [safe_name("_".join(o for o in point if o not in points[0]))[:100] for point in points]
+    pairs = [(search.name, name or "first", own) for name, own in zip(names, points, strict=True)]
+    jobs = call.plan(pairs, search.seeds[:1])
+    task, *others = sorted({job.id.task for job in jobs})
+    if others:
+        raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
+    target = load(call.compose([*points[0], *call.overrides]).task["_target_"])
+    monitored = f"val/{name}" if (name := constant(target, "monitor")) else None
+    objective = search.objective or monitored
+    is_monitored = objective == monitored
+    direction = search.direction or (constant(target, "mode") if is_monitored else None)
+    if objective is None or objective.startswith("test/"):
+        raise PlanError(
+            f"objective: a score on dev such as {monitored or 'val/loss'}, got {objective}"
+        )
+    if direction is None:
+        raise PlanError(f"direction: max or min for {objective}, got none")
+    identity = {
+        "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
+        "seeds": search.seeds,
+        "objective": [objective, direction],
+        "configuration or data": [job.folder.name.rpartition("-")[2] for job in jobs],
+    }
+    record = Record(
+        folder=call.folder,
+        file=file,
+        search=search,
+        task=task,
+        objective=objective,
+        direction=direction,
+        monitored=monitored,
+        overrides=tuple(call.overrides),
+        config_dir=call.config_dir,
+    )
+    return record, json.loads(json.dumps(identity))
+
+
+def _run_trials(call: Call, record: Record, study: Study, taken: Sequence[Taken]) -> list[str]:
+    """Run trials at the same time, seed by seed; how each ended."""
+    search, kinds, alive = record.search, [], []
+
+    def end(trial: Trial, kind: str, score: float | None = None, why: str = "") -> None:
+        kinds.append(kind)
+        tell(study, trial, kind, score, why)
+        value = "" if score is None else f"{record.objective} {score_text(score)}"
+        say(": ".join(filter(None, (f"{kind} trial {trial.number}", value, why))))
+
+    for trial, values in taken:
+        say(f"start trial {trial.number}: {' '.join(values)}")
+        pair = record.task, search.name, [*search.overrides, *values]
+        try:
+            jobs = call.plan([pair], search.seeds, [f"trial={trial.number}"])
+        except PlanError as error:
+            end(trial, "failed", why=f"cannot run: {_one_line(error)}")
+            continue
+        trial.set_user_attr(RUNS, [relpath(job.folder, call.folder) for job in jobs])
+        alive.append(_Running(trial, jobs, []))
+    for k in range(len(search.seeds)):
+        once = {one.jobs[k].folder: one.jobs[k] for one in alive}  # equal values are one run
+        errors = {done.job.folder: done.error for done in call.launch(list(once.values()))}
+        for one in list(alive):
+            job = one.jobs[k]
+            kind, found = _outcome(record, job, errors.get(job.folder))
+            if kind == "complete":
+                one.scores.append(float(found))
+            else:
+                alive.remove(one)
+                end(one.trial, kind, why=redacted(f"seed {job.seed}: {found}"))
+    for one in alive:
+        one.trial.set_user_attr(SCORES, one.scores)
+        end(one.trial, "complete", math.fsum(one.scores) / len(one.scores))
+    return kinds
+
+
+def _outcome(record: Record, job: Job, error: Exception | None) -> tuple[str, float | str]:
+    """How a run ended: `complete` and its score, or a kind of end and the reason."""
+    if error is not None:
+        kinds = {"PrunedError": "pruned", "NonFiniteError": "diverged"}
+        kind = kinds.get(getattr(error, "kind", ""), "failed")
+        return kind, record.search.pruner if kind == "pruned" else _one_line(error)
+    result = stored(job.folder).result
+    score = result.get("scores", {}).get(record.objective)
+    if score is None:
+        there = [key for key in result.get("scores", {}) if key.startswith("val/")]
+        return "failed", f"no {record.objective} in its scores: {', '.join(there) or 'none'}"
+    if reason := result.get("degenerate_reason"):
+        return "degenerate", str(reason)
+    if not math.isfinite(score):
+        return "undefined", f"{record.objective} is not finite"
+    return "complete", float(score)
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines())

@@ -1,233 +1,224 @@
-"""Trials of a search in Optuna's storage: open, count and queue them, and suggest values."""
+"""Trials of a search in Optuna's storage: open, take and end them, and prune their runs.
 
-import json
-import random
-import sys
+A trial is RUNNING from the moment a call takes it. Each call holds a lock while it runs, and its
+trials name the lock; a trial whose call is dead is taken by the next one, number and values kept.
+"""
+
+import os
+import secrets
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from inspect import signature
+from pathlib import Path
+from socket import gethostname
+from typing import Any, NamedTuple
 
 import optuna
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
 from optuna.exceptions import StorageInternalError
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.samplers import BaseSampler
+from optuna.storages import JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
-from isotrain.console import say
-from isotrain.runs.files import check_inside
-from isotrain.runs.shapes import COUNT, misfit
-from isotrain.runs.stored import DATABASE, PlanError
-from isotrain.studies.search import Search
-from isotrain.studies.search_plan import Plan
-from isotrain.studies.space import Parameter, Value, grid
+from isotrain.config.signatures import nearest
+from isotrain.runs.locks import is_locked, sign, take, taken_within
+from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import PlanError
+from isotrain.studies.space import Parameter, suggest
 
-IDENTITY = "identity"
-ASKED = "n_trials"  # in the storage: number of trials requested by the last call
-POINT = "point"  # the grid point of a trial
-VALUES = "values"  # of a complete trial
-OF_SEARCH = {IDENTITY: dict, ASKED: COUNT}  # attributes in the storage
-OF_TRIAL = {"bad": str, "why": str, "scores": [float], "code": [str], POINT: dict, VALUES: [float]}
-WAIT_S = 60.0  # for another process writing to the storage
+WAIT_S = 60.0  # for another call that writes to the storage or takes trials
+DATABASE, LOCK, CALLS = "study.db", "lock", "calls"  # in the folder; CALLS has a lock of each call
+CALL, BAD, WHY, SCORES, RUNS = "call", "bad", "why", "scores", "runs"  # attributes of a trial
+BAD_ENDINGS = ("degenerate", "diverged", "undefined")  # caused by the values
 NAMES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
     TrialState.FAIL: "failed",
-    TrialState.RUNNING: "not ended",
-    TrialState.WAITING: "not begun",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
 }
-BAD = ("degenerate", "diverged", "undefined")  # endings caused by the values
+
+
+class Taken(NamedTuple):
+    """A trial to run."""
+
+    trial: Trial
+    values: list[str]  # overrides
+
+
+def storage_url(storage: str | None, folder: Path) -> str:
+    """Address of a storage; a relative path starts at the search's folder.
+
+    >>> storage_url("journal:trials.log", Path("/runs/searches/few"))
+    'journal:/runs/searches/few/trials.log'
+    """
+    if storage is None:
+        return f"sqlite:///{folder.absolute() / DATABASE}"
+    storage = str(OmegaConf.create([storage])[0])  # ${oc.env:NAME} may hold a password
+    kind, _, path = storage.partition(":")
+    return f"journal:{folder.absolute() / path}" if kind == "journal" else storage
 
 
 @contextmanager
-def opened(plan: Plan, to_read: bool = False) -> Iterator[optuna.Study]:
-    """Open the trials of a plan; created if there are none.
-
-    With `to_read`, trials of another search are opened too, with a note on stderr.
+def opened(url: str, name: str, direction: str | None = None) -> Iterator[Study]:
+    """Open the trials of a search; with `direction` (max | min) they are made if missing.
 
     Raises:
-        PlanError: they belong to another search, or the storage fails.
+        PlanError: the storage cannot be opened, read or written.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = plan.folder / DATABASE
     storage = None
     try:
-        check_inside(plan.folder, path)
-        try:
-            storage = RDBStorage(
-                "sqlite:///" + str(path).replace("{", "{{").replace("}", "}}"),
-                engine_kwargs={"connect_args": {"timeout": WAIT_S}},
+        storage = _storage(url)
+        if direction:
+            aim = StudyDirection.MAXIMIZE if direction == "max" else StudyDirection.MINIMIZE
+            optuna.create_study(
+                storage=storage, study_name=name, direction=aim, load_if_exists=True
             )
-            study = optuna.create_study(
-                storage=storage,
-                study_name=plan.search.name,
-                direction="maximize" if plan.direction == "max" else "minimize",
-                pruner=_pruner(plan),
-                load_if_exists=True,
-            )
-        except Exception as error:  # a damaged file may raise anything
-            raise PlanError(
-                f"{path} cannot be opened ({type(error).__name__}: "
-                f"{str(error).splitlines()[0]}); move it away, or give --name OTHER"
-            ) from error
-        if damage := _damage(study):
-            raise PlanError(f"{path} is damaged ({damage}); move it away, or give --name OTHER")
-        if another := difference(study, plan):
-            if not to_read:
-                raise PlanError(another)
-            print(another, file=sys.stderr)
-        elif not to_read:
-            study.set_user_attr(IDENTITY, plan.identity)
+        study = optuna.load_study(storage=storage, study_name=name)
+    except Exception as error:  # a damaged file may raise anything
+        raise _failure(url, "opened", error, "move it away, or correct storage") from error
+    try:
         yield study
-    except (StorageInternalError, SQLAlchemyError) as error:
-        raise PlanError(
-            f"{path} cannot be read or written now ({type(error).__name__}: "
-            f"{str(error).splitlines()[0]}); the same command resumes when it can"
-        ) from error
+    except StorageInternalError as error:
+        raise _failure(url, "read or written", error, "the same command goes on") from error
     finally:
-        if storage is not None:
+        if isinstance(storage, RDBStorage):
             storage.remove_session()
             storage.engine.dispose()
 
 
-def _damage(study: optuna.Study) -> str:
-    """Content of a storage that no search has written, and where; empty if none."""
+def _storage(url: str) -> JournalStorage | RDBStorage:
+    if url.startswith("journal:"):
+        return JournalStorage(JournalFileBackend(url.removeprefix("journal:")))
+    options = {"connect_args": {"timeout": WAIT_S}} if url.startswith("sqlite:") else None
+    return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
+
+
+def _failure(url: str, what: str, error: Exception, fix: str) -> PlanError:
+    reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return PlanError(redacted(f"the trials in {url} cannot be {what} ({reason}); {fix}"))
+
+
+def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0) -> Any:
+    """A `sampler` or `pruner` of Optuna, by the name of its class.
+
+    Raises:
+        ValueError: no such class, or options that it refuses.
+    """
+    module = getattr(optuna, f"{what}s")
+    known = [n for n in module.__all__ if n.lower().endswith(what) and not n.startswith("Base")]
+    if name not in known:
+        raise ValueError(f"{what}: no {name}; {nearest(name, known, 'there are')}")
+    kind = getattr(module, name)
+    own = {"seed": seed} if "seed" in signature(kind).parameters else {}
     try:
-        parts = [("the search", study.user_attrs, OF_SEARCH)]
-        for t in study.get_trials():
-            values = {VALUES: t.values} if t.state == TrialState.COMPLETE else {}
-            parts.append((f"trial {t.number}", t.user_attrs | values, OF_TRIAL))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:  # from Optuna's reading
-        return f"{type(error).__name__}: {error}"
-    found = (f"{name}: {reason}" for name, own, shape in parts if (reason := misfit(own, shape)))
-    return next(found, "")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna calls some of them experimental
+            return kind(**own, **options)
+    except (TypeError, ValueError, ImportError) as error:
+        raise ValueError(f"{what}_options of {name}: {error}, got {dict(options)}") from error
 
 
-def trials_of(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that count, numbered consecutively, without replaced ones."""
-    trials = counted(study)
-    for number, trial in enumerate(trials):
-        trial.number = number
-    return trials
+@contextmanager
+def at_work(folder: Path) -> Iterator[str]:
+    """Hold the lock of a call; its name."""
+    path = folder / CALLS / f"{gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = take(path)
+    assert lock is not None  # nobody else knows the name
+    sign(lock)
+    try:
+        yield path.name
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
 
 
-def counted(study: optuna.Study) -> list[FrozenTrial]:
-    """The same with storage numbers, each at the position of the first trial it replaces."""
-    trials = study.get_trials()
-    replaced = {number for trial in trials for number in _history(trial)}
-    counted = (trial for trial in trials if trial.number not in replaced)
-    return sorted(counted, key=lambda trial: min([*_history(trial), trial.number]))
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock for making a storage and taking trials."""
+    lock = taken_within(folder / LOCK, WAIT_S)
+    if lock is None:
+        raise PlanError(f"{folder / LOCK} is held by another call; give the command again later")
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
-def n_to_come(study: optuna.Study, plan: Plan) -> int:
-    """Number of trials still to create or queued, at most those requested now."""
-    trials, n_asked = trials_of(study), plan.search.n_trials
-    n_queued = sum(trial.state == TrialState.WAITING for trial in trials)
-    if not plan.is_grid:
-        return max(n_queued, n_asked - len(trials) + n_queued)
-    n_failed = sum(trial.state == TrialState.FAIL for trial in trials)
-    return max(0, min(n_queued, n_asked - (len(trials) - n_queued - n_failed)))
+def is_left(trial: FrozenTrial, folder: Path) -> bool:
+    """Whether the call that ran a trial is dead."""
+    is_running, call = trial.state == TrialState.RUNNING, trial.user_attrs.get(CALL)
+    return is_running and (call is None or not is_locked(folder / CALLS / call))
+
+
+def take_trials(
+    study: Study,
+    space: Sequence[Parameter],
+    folder: Path,
+    call: str,
+    n: int,
+    n_trials: int,
+    sampler: Callable[[int], BaseSampler],
+) -> list[Taken]:
+    """Up to n trials for a call: those that dead calls left, then new ones up to `n_trials`.
+
+    `sampler` gives that of a trial by its number: an interrupted search has the same trials.
+    """
+    taken = []
+    with alone(folder):
+        trials = study.get_trials(deepcopy=False)
+        left: list[Any] = [trial for trial in trials if is_left(trial, folder)]
+        new = range(len(trials), n_trials)
+        for one in [*left, *new][:n]:
+            study.sampler = sampler(one if isinstance(one, int) else one.number)
+            trial = study.ask() if isinstance(one, int) else Trial(study, one._trial_id)
+            trial.set_user_attr(CALL, call)
+            taken.append(Taken(trial, suggest(trial, space)))
+    return taken
+
+
+def tell(study: Study, trial: Trial, kind: str, score: float | None = None, why: str = "") -> None:
+    """Record how a trial ended: `complete` with a score, or otherwise with a reason.
+
+    Bad values violate a constraint: the sampler ranks them below all others.
+    """
+    if why:
+        trial.set_user_attr(WHY, why)
+    if kind in BAD_ENDINGS:
+        trial.set_user_attr(BAD, kind)
+        trial.set_constraint("can be ranked", 1.0)
+    states = {name: state for state, name in NAMES.items()}
+    study.tell(trial, score, states.get(kind, TrialState.PRUNED))
 
 
 def ending(trial: FrozenTrial) -> str:
     """How a trial ended, in one word."""
-    return str(trial.user_attrs.get("bad") or NAMES[trial.state])
+    return str(trial.user_attrs.get(BAD) or NAMES[trial.state])
 
 
-def queue_left(study: optuna.Study) -> None:
-    """Requeue the trials that a call left running, with their values and reports.
+def callback_of(cfg: DictConfig) -> Any:
+    """The callback that prunes this run of a trial; None where there is nothing to prune.
 
-    If it is killed midway, no trial is lost or duplicated.
+    The run of the first seed alone is pruned. The search is read from `hydra.sweep.dir`.
     """
-    trials = study.get_trials()
-    replaced = {number for trial in trials for number in _history(trial)}
-    for trial in trials:
-        if trial.state != TrialState.RUNNING:
-            continue
-        if trial.number not in replaced:
-            trial.user_attrs = {k: v for k, v in trial.user_attrs.items() if k == POINT}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Optuna calls it experimental
-                RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, trial)
-        study.tell(trial.number, state=TrialState.FAIL)
+    if cfg.search is None or cfg.trial is None or not HydraConfig.initialized():
+        return None
+    from isotrain.studies.search import read_search
+    from isotrain.training.callbacks.pruning import Pruning
 
-
-def _history(trial: FrozenTrial) -> list[int]:
-    """The numbers of the trials that this one replaces."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return RetryHeartbeatStaleTrialCallback.retry_history(trial)
-
-
-def enqueue_points(study: optuna.Study, plan: Plan) -> None:
-    """Queue the grid points without a trial, and those whose trials have all failed.
-
-    Optuna's `BruteForceSampler` may draw a point twice, and never tries a failed one again.
-    """
-    good = [t for t in trials_of(study) if t.state != TrialState.FAIL]
-    known = {_point_of(trial) for trial in good}
-    failed = {_point_of(trial) for trial in trials_of(study)} - known
-    for point in grid(plan.search.space)[: plan.search.n_trials]:
-        if frozenset(point.items()) not in known:
-            study.enqueue_trial(point, user_attrs={POINT: point})
-    if failed:
-        say(f"points whose trial failed, tried again: {len(failed)}")
-
-
-def _point_of(trial: FrozenTrial) -> frozenset[tuple[str, Value]]:
-    """Identity of a trial's point; its `params` may be incomplete after a kill."""
-    point: Mapping[str, Value] = trial.user_attrs[POINT]
-    return frozenset(point.items())
-
-
-def difference(study: optuna.Study, plan: Plan) -> str:
-    """How the trials differ from the plan, in a sentence; empty if they match."""
-    identity = json.loads(json.dumps(plan.identity))  # as stored
-    known: dict[str, Any] = study.user_attrs.get(IDENTITY, identity)
-    changed = [key for key in identity if known.get(key) != identity[key]]
-    if not changed:
-        return ""
-    if changed == ["data"]:
-        was, now = (", ".join(dict.fromkeys(own["data"])) for own in (known, identity))
-        changed = [f"what its runs read, {was}, and what they would read now, {now},"]
-    return (
-        f"{plan.folder} holds {len(trials_of(study))} trials of another search "
-        f"of this name ({', '.join(changed)} differ), and their scores do not compare; give "
-        f"--name OTHER, or put {'it' if len(changed) == 1 else 'them'} back"
+    record = read_search(Path(str(HydraConfig.get().sweep.dir)))
+    if cfg.seed != record.search.seeds[0]:
+        return None
+    name, storage = record.search.name, _storage(record.url)
+    pruner = optuna_part("pruner", record.search.pruner, record.search.pruner_options)
+    study = optuna.load_study(study_name=name, storage=storage, pruner=pruner)
+    trial = storage.get_trial_id_from_study_id_trial_number(
+        storage.get_study_id_from_name(name), cfg.trial
     )
-
-
-def suggested(trial: Trial, space: Sequence[Parameter]) -> dict[str, Value]:
-    """The values of a trial: existing ones, and suggestions for the missing ones."""
-    values: dict[str, Value] = {}
-    for p in space:
-        if not p.is_active(values):
-            continue
-        if p.options:
-            values[p.key] = trial.suggest_categorical(p.key, p.options)
-        elif p.is_whole:
-            step = int(p.step or 1)
-            values[p.key] = trial.suggest_int(p.key, int(p.low), int(p.high), log=p.log, step=step)
-        else:
-            values[p.key] = trial.suggest_float(p.key, p.low, p.high, log=p.log, step=p.step)
-    return values
-
-
-def sampler_of(search: Search, number: int) -> BaseSampler:
-    """The sampler of a trial, by its number."""
-    seed = random.Random(f"{search.seed}/{number}").getrandbits(32)
-    if search.sampler == "tpe":
-        return TPESampler(seed=seed, n_startup_trials=search.startup)
-    return RandomSampler(seed=seed)  # grid points are given
-
-
-def _pruner(plan: Plan) -> optuna.pruners.BasePruner:
-    search = plan.search
-    if search.pruner == "none":
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(
-        n_startup_trials=search.startup,
-        n_warmup_steps=search.warmup + 1,
-        n_min_trials=search.startup,  # that have this evaluation
-    )
+    return Pruning(Trial(study, trial), record.objective)

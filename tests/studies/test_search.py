@@ -1,265 +1,434 @@
-"""Searches: their yaml files, their spaces, and the plan of one, with every mistake at once."""
+"""Searches: their yaml files, scores, ends of trials, resumption, and calls at the same time."""
 
+import json
+import math
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from optuna.trial import TrialState
 
-from isotrain.config.compose import conf_folder
-from isotrain.config.shipped import names
+from isotrain.runs.files import read_result
 from isotrain.runs.stored import PlanError
-from isotrain.studies.search import Search, load_search
-from isotrain.studies.search_plan import check_search, plan_search, trial_jobs
-from isotrain.studies.space import corners, grid, parameters, space_mistakes
+from isotrain.studies.call import RunError
+from isotrain.studies.search import HOPELESS, Search, load_search, read_search
+from isotrain.studies.trials import storage_url
+from tests.studies.searched import FakeCall, formula, searched, trials, values_of
 
-BAD = """
-overides: []
-overrides: encoder=tiny
-space: {optimizer.lr: {low: 2.0, high: 1.0}}
-sampler: bayes
-pruner: mean
-direction: up
-startup: 0
-warmup: -1
-seeds: [0, 0]
-objective: 3
-margin: 0
-"""
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "searches" / "few"
 
 
 def test_what_is_left_out_has_its_default(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("space: {a: [1, 2]}\nn_trials: 3\n")
-    assert load_search(str(file)) == Search("mine", parameters({"a": [1, 2]}), 3)
-    changed = load_search(str(file), n_trials=9, name="yours")
-    assert (changed.name, changed.n_trials) == ("yours", 9)
-
-
-def test_every_mistake_at_once(tmp_path):
-    file = tmp_path / "bad.yaml"
-    file.write_text(BAD)
-    with pytest.raises(PlanError) as told:
-        load_search(str(file), name="a/b")
-    lines = str(told.value).splitlines()
-    for said in (
-        "no key overides; did you mean overrides?",
-        "n_trials is missing",
-        "overrides must be a list",
-        "space.optimizer.lr needs low below high",
-        "sampler must be tpe or random or grid, got bayes",
-        "pruner must be median or none, got mean",
-        "direction must be max or min, got up",
-        "startup must be a whole number from 1, got 0",
-        "warmup must be a whole number from 0, got -1",
-        "seeds must be different whole numbers",
-        "objective must be a score such as val/loss, got 3",
-        "margin is the largest difference that counts as none",
-        "the name 'a/b' must consist of letters",
-    ):
-        assert sum(said in line for line in lines) == 1, said
-    assert len(lines) == 13
-    assert all(line.startswith("search bad: ") for line in lines)
-
-
-def test_a_grid_ends_with_its_points_and_needs_steps(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("space: {a: [1, 2], b: [3, 4]}\nsampler: grid\nn_trials: 9\n")
-    assert load_search(str(file)).n_trials == 4
-    assert load_search(str(file), n_trials=3).n_trials == 3
-    file.write_text("space: {a: {low: 1.0, high: 2.0}}\nsampler: grid\nn_trials: 9\n")
-    with pytest.raises(PlanError, match="a grid needs options or a step for a; add step"):
-        load_search(str(file))
-
-
-def test_compare_names_options_that_every_trial_has(tmp_path):
-    file = tmp_path / "mine.yaml"
-    space = "space: {a: [x, y], b: {options: [1, 2], when: {a: x}}, c: {low: 1, high: 2}}"
-    for key, fine in (("a", True), ("b", False), ("c", False), ("d", False)):
-        file.write_text(f"{space}\nn_trials: 1\ncompare: {key}\n")
-        if fine:
-            assert load_search(str(file)).compare == key
-        else:
-            with pytest.raises(PlanError, match=f"compare={key} is no key of the space"):
-                load_search(str(file))
+    (file := tmp_path / "mine.yaml").write_text("space: {a: [1, 2]}\nn_trials: 3\n")
+    assert load_search(str(file)) == Search(name="mine", space={"a": [1, 2]}, n_trials=3)
 
 
 def test_shipped_searches_say_what_every_key_means():
-    shipped = [Path(conf_folder()) / "tune" / f"{name}.yaml" for name in names("tune")]
-    experiments = sorted((Path(__file__).parents[2] / "experiments").glob("*/search.yaml"))
-    assert len(experiments) >= 2
-    for file in (*shipped, *experiments):
-        search = load_search(str(file))
-        assert search.name == (file.parent.name if file in experiments else file.stem)
+    root = Path(__file__).parents[2]
+    files = [*root.glob("conf/searches/*.yaml"), *root.glob("experiments/*/search.yaml")]
+    assert len(files) >= 2
+    for file in files:
+        assert load_search(str(file)).pruner == "MedianPruner"
         lines = file.read_text().splitlines()
-        opened = [line.partition(":")[0] for line in lines[:6] if line[2:3] != " "]
-        assert opened[:4] == ["# Question", "# Command", "# Device", "# Expected"]
+        opening = [line.partition(":")[0] for line in lines if line[2:3] != " "]
+        assert opening[:4] == ["# Question", "# Command", "# Device", "# Expected"]
         for line in lines:
-            if line[:1].isalpha() and not line.startswith("overrides"):
+            if line[:1].isalpha() and not line.startswith("pruner_options"):
                 assert "#" in line or line == "space:", line
 
 
-SPACE = {
-    "isotropy": ["none", "clip", "mean"],
-    "isotropy.n_components": {"low": 1, "high": 5, "step": 2, "when": {"isotropy": "clip"}},
-    "optimizer.lr": {"low": 0.1, "high": 0.3, "step": 0.1},
-}
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "overides: []\noverrides: task=rte\nspace: {x: [1, 2]}\ndirection: up\nmargin: 0\n"
+            "seeds: [1, 1]",
+            [
+                "n_trials is missing",
+                "no key overides; did you mean overrides?",
+                "overrides: Input should be a list, got 'task=rte'",
+                "direction: Input should be 'max' or 'min', got 'up'",
+                "margin: Input should be greater than 0, got '0'",
+                "seeds: at least one seed, and each once, got '[1, 1]'",
+            ],
+        ),
+        ("sampler: TPESampel", ["sampler: no TPESampel; did you mean TPESampler?"]),
+        ("pruner: Median", ["pruner: no Median; did you mean MedianPruner?"]),
+        (
+            "pruner: NopPruner\npruner_options: {patience: 1}",
+            ["pruner_options of NopPruner: NopPruner() takes no arguments, got {'patience': 1}"],
+        ),
+        (
+            "storage: postgresql://me:password@host/db",
+            ["storage must hold no password; write ${oc.env:NAME} for a variable"],
+        ),
+        ("overrides: [x=1]", ["space.x has its values elsewhere in the file; leave it out"]),
+        (
+            "space: {seed: [1, 2]}",
+            ["space.seed has its values elsewhere in the file; leave it out"],
+        ),
+        (
+            "compare: y\nspace: {x: [1, 2], x=1: {y: '1,2'}}",
+            ["compare: no y with options in every trial; there are x"],
+        ),
+        ("space: {x: 1}", ["space.x must be choice(none, clip), "]),
+    ],
+)
+def test_errors_of_a_file_are_told(tmp_path, text, told):
+    least = {"space": "{x: [1, 2]}", "n_trials": "4"}
+    more = [f"{key}: {value}" for key, value in least.items() if f"{key}:" not in text]
+    (file := tmp_path / "bad.yaml").write_text("\n".join([text, *more * (len(told) == 1)]))
+    with pytest.raises(PlanError) as error:
+        load_search(str(file))
+    lines = str(error.value).splitlines()
+    assert len(lines) == len(told)
+    for line in told:
+        assert sum(one.startswith(f"search bad: {line}") for one in lines) == 1, (line, lines)
 
 
-def test_a_grid_has_a_conditional_value_beside_its_option_alone():
-    points = grid(parameters(SPACE))
-    assert len(points) == (1 + 3 + 1) * 3
-    assert [p for p in points if p["isotropy"] != "clip" and "isotropy.n_components" in p] == []
-    assert [p["isotropy.n_components"] for p in points if p["isotropy"] == "clip"][::3] == [1, 3, 5]
-    assert points[:2] == [
-        {"isotropy": "none", "optimizer.lr": 0.1},
-        {"isotropy": "none", "optimizer.lr": 0.2},
+def test_a_score_is_the_mean_over_seeds(folder, capsys):
+    call = FakeCall(folder)
+    assert searched(call, n_trials=3, seeds=[0, 2]) == 0
+    assert [job.seed for job in call.launched] == [0, 2] * 3
+    for trial in trials(folder):
+        one, other = trial.user_attrs["scores"]
+        assert other - one == pytest.approx(0.02)
+        assert trial.value == pytest.approx((one + other) / 2)
+        runs = [read_result(folder / run) for run in trial.user_attrs["runs"]]
+        assert [run["scores"]["val/accuracy"] for run in runs] == [one, other]
+    assert call.launched[0].overrides[-2:] == ("seed=0", "trial=0")
+    printed = capsys.readouterr().out
+    assert f"search few: 3 trials, 0 ended before, 1 at a time; {folder}" in printed
+    assert re.search(
+        r"start trial 0: optimizer\.lr=0\.\d+\ncomplete trial 0: val/accuracy ", printed
+    )
+    again = FakeCall(folder)
+    assert searched(again, n_trials=4, seeds=[0, 2]) == 0
+    assert len(again.launched) == 2, "one more trial"
+
+
+def test_the_record_of_a_search_has_what_readers_need(folder):
+    searched(FakeCall(folder, overrides=["source=demo", "+note=hf_abcdefghijklmnopqrstuvwxyz"]))
+    record = read_search(folder)
+    assert (record.file, record.search.n_trials) == ("few.yaml", 4)
+    assert record.overrides == ("source=demo", "+note=<redacted>")
+    goal = (record.task, record.objective, record.direction, record.monitored)
+    assert goal == ("rte", "val/accuracy", "max", "val/accuracy")
+    with pytest.raises(PlanError, match=r"no search was started in .*: it has no search\.json"):
+        read_search(folder.parent)
+    content = json.loads((folder / "search.json").read_text())
+    (folder / "search.json").write_text(json.dumps(content | {"task": 1}))
+    with pytest.raises(PlanError, match=r"search\.json is damaged .*; give the command again"):
+        read_search(folder)
+    (folder / "search.json").unlink()
+    (folder / "search.json").mkdir()
+    with pytest.raises(PlanError, match=r"search\.json cannot be read now"):
+        read_search(folder)
+
+
+def test_runs_that_are_finished_are_read(folder):
+    searched(FakeCall(folder), n_trials=2)
+    (folder / "study.db").unlink()
+    again = FakeCall(folder)
+    assert searched(again, n_trials=2) == 0
+    assert not again.launched
+    assert [trial.state for trial in trials(folder)] == [TrialState.COMPLETE] * 2
+
+
+def test_equal_values_are_run_once(folder):
+    call, given = FakeCall(folder, lambda job: 0.5, n_at_once=6), []
+    launch = call.launch
+    call.launch = lambda jobs: given.extend(jobs) or launch(jobs)
+    searched(call, space={"a": [1, 2]}, n_trials=6)
+    assert len(given) == 2, "of six trials"
+    assert [trial.value for trial in trials(folder)] == [0.5] * 6
+
+
+def test_each_trial_says_how_it_ended(folder, capsys):
+    ends = [
+        {"scores": {"val/accuracy": 0.5}, "degenerate_reason": "all one class"},
+        RunError("NonFiniteError", "the loss is nan"),
+        {"scores": {"val/accuracy": math.nan}},
+        RunError("PrunedError", "143"),
+        {"scores": {"val/loss": 0.5}},
+        RunError("RuntimeError", "out of\nmemory hf_abcdefghijklmnopqrstuvwxyz"),
+        0.75,
+    ]
+
+    def score(job):
+        end = ends[len(call.launched) - 1]
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    call = FakeCall(folder, score, n_at_once=3)
+    assert searched(call, n_trials=7) == 1
+    told = [
+        ("degenerate", TrialState.PRUNED, "seed 0: all one class"),
+        ("diverged", TrialState.PRUNED, "seed 0: NonFiniteError: the loss is nan"),
+        ("undefined", TrialState.PRUNED, "seed 0: val/accuracy is not finite"),
+        (None, TrialState.PRUNED, "seed 0: NopPruner"),
+        (None, TrialState.FAIL, "seed 0: no val/accuracy in its scores: val/loss"),
+        (None, TrialState.FAIL, "seed 0: RuntimeError: out of; memory <redacted>"),
+        (None, TrialState.COMPLETE, None),
+    ]
+    found = trials(folder)
+    assert [(t.user_attrs.get("bad"), t.state, t.user_attrs.get("why")) for t in found] == told
+    assert [sum(t.constraints.values()) > 0 for t in found] == [True] * 3 + [False] * 4
+    printed = capsys.readouterr().out
+    assert "degenerate trial 0: seed 0: all one class\n" in printed
+    assert "complete trial 6: val/accuracy 0.7500\n" in printed
+
+
+def test_a_trial_that_ended_has_no_runs_of_other_seeds(folder):
+    def score(job):
+        if job.seed == 0 and values_of(job)["optimizer.lr"] > 0.5:
+            raise RunError("PrunedError", "143")
+        return formula(job)
+
+    call = FakeCall(folder, score, n_at_once=4)
+    assert searched(call, n_trials=8, seeds=[0, 1]) == 0
+    pruned = [trial for trial in trials(folder) if trial.state == TrialState.PRUNED]
+    assert 0 < len(pruned) < 8
+    assert all(trial.params["optimizer.lr"] > 0.5 for trial in pruned)
+    assert len(call.launched) == 2 * 8 - len(pruned)
+
+
+def test_values_that_cannot_run_are_a_failed_trial(folder):
+    call = FakeCall(folder, lambda job: 0.5)
+    plan = call.plan
+    call.plan = lambda pairs, seeds, more=(): plan(
+        [(*pair[:2], [*pair[2], *["a.b=wrong"] * (more == ["trial=1"])]) for pair in pairs], seeds
+    )
+    assert searched(call, n_trials=3) == 1
+    assert [t.user_attrs.get("why") for t in trials(folder)] == [
+        *(None, "cannot run: a.b=wrong is wrong; and more", None)
     ]
 
 
-def test_every_end_is_in_a_corner_with_what_it_asks_for():
-    space = parameters(SPACE)
-    found = corners(space)
-    assert found[0] == {"isotropy": "none", "optimizer.lr": 0.1}
-    assert found[-1] == {"isotropy": "mean", "optimizer.lr": 0.3}
-    for parameter in space:
-        for end in parameter.ends():
-            assert any(point.get(parameter.key) == end for point in found)
-    assert {"isotropy": "clip", "isotropy.n_components": 5, "optimizer.lr": 0.1} in found
-    assert len(found) == len({str(point) for point in found}) == 6
+def test_a_call_stops_when_nothing_works(folder, capsys):
+    def score(job):
+        raise RunError("RuntimeError", "no memory")
 
-
-@settings(max_examples=60)
-@given(
-    low=st.integers(-50, 50),
-    step=st.integers(1, 9),
-    n_steps=st.integers(1, 30),
-    places=st.integers(0, 3),
-)
-def test_a_stepped_range_has_its_ends_and_even_steps(low, step, n_steps, places):
-    scale = 10**places
-    given = {"low": low / scale, "high": (low + n_steps * step) / scale, "step": step / scale}
-    assert space_mistakes({"x": given}) == []
-    values = parameters({"x": given})[0].every()
-    assert values == tuple((low + k * step) / scale for k in range(n_steps + 1))
-    whole = {"low": low, "high": low + n_steps * step, "step": step}
-    assert parameters({"x": whole})[0].every() == tuple(range(low, low + n_steps * step + 1, step))
-
-
-@pytest.mark.parametrize("named", [["tokens"], "[tokens]"])
-def test_when_names_an_option_by_its_value_or_as_it_is_spelled(named):
-    space = {"site": [["pooled"], ["tokens"]], "x": {"low": 1, "high": 2}}
-    space["x"]["when"] = {"site": [named]}
-    assert space_mistakes(space) == []
-    assert parameters(space)[1].when == {"site": ("[tokens]",)}
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["a"], "put one alone into overrides"),
-        (["a", "a"], "the option a twice"),
-        ([{"a": 1}, "b"], "no override can give: {'a': 1}"),
-        ({"low": "1", "high": 2}, "must be a list of options"),
-        ({"low": float("nan"), "high": 2.0}, "must be a list of options"),
-        ({"low": 2, "high": 1}, "low below high, got 2 and 1"),
-        ({"low": 0, "high": 1, "log": True}, "low above 0 with log"),
-        ({"low": 1, "high": 3, "log": True, "step": 1}, "both log and step"),
-        ({"low": 1, "high": 4, "step": 2}, "whole number of steps 2 from low, got 4"),
-        ({"low": 0, "high": 1, "step": 0.5}, "write low: 0.0, high: 1.0"),
-        ({"low": 1, "high": 4, "step": -1}, "step above 0"),
-        ({"low": 1, "high": 4, "stp": 1}, "has no key stp; it has low, high, log, step, when"),
-        ({"low": 1, "high": 4, "when": "a"}, "needs when: {key: option}"),
-        ({"low": 1, "high": 4, "when": {"b": "a"}}, "must stand before it"),
-        ({"low": 1, "high": 4, "when": {"first": "c"}}, "when.first=c is none of a, b"),
-        ({"low": 1, "high": 4, "when": {"first": []}}, "names no option of a, b"),
-    ],
-)
-def test_what_a_space_may_not_say(given, said):
-    found = space_mistakes({"first": ["a", "b"], "x": given})
-    assert any(mistake.startswith("space.x ") and said in mistake for mistake in found), found
-    assert space_mistakes({"first": ["a", "b"]}) == []
-
-
-def refusal(few, *overrides, **keys):
-    few.says(**keys)
-    with pytest.raises(PlanError) as told:
-        few.plan(*overrides)
-    assert not few.runs.exists()
-    return str(told.value).splitlines()
-
-
-def test_the_whole_space_is_judged_with_every_mistake_at_once(few):
-    lines = refusal(
-        few,
-        "encodr=tiny",
-        space="{isotropy: [clip, cut_tail], isotropy.n_components: {low: 1, high: 3}, "
-        "data.batch_size: {low: 0, high: 32}, trainig.patience: [1, 2]}",
-    )
-    text = "\n".join(lines)
-    assert "no key encodr; did you mean encoder?" in text
+    assert searched(FakeCall(folder, score), n_trials=9) == 1
+    assert len(trials(folder)) == HOPELESS
     assert (
-        "with isotropy=cut_tail: isotropy=cut_tail does not exist; did you mean cut_tails?" in text
+        "stopped: 3 trials failed and no other ended; correct the cause, raise n_trials"
+        in capsys.readouterr().out
     )
-    assert "data.batch_size must be at least 1, got 0" in text
-    assert "no key trainig.patience" in text
-    assert len(lines) == len(set(lines))
+    assert searched(FakeCall(folder), n_trials=9) == 0
+    assert len(trials(folder)) == 9
 
 
 @pytest.mark.parametrize(
-    ("overrides", "keys", "said"),
+    ("changed", "differ"),
     [
-        (["optimizer.lr=0.1"], {}, "optimizer.lr is in the space, and is fixed by an override"),
-        ([], {"space": "{seed: [1, 2]}"}, "space.seed: a search has its own list, seeds"),
-        (["seed=3"], {}, "seed=3 is for a single run; a search has its own list"),
-        (
-            [],
-            {"space": "{report: [true, false]}"},
-            "report=true and report=false would compute the same",
-        ),
-        (
-            [],
-            {"space": "{task: [rte, wic]}", "overrides": "[encoder=tiny, source=demo]"},
-            "scores of several tasks cannot be ranked",
-        ),
-        (
-            [],
-            {"objective": "test/accuracy"},
-            "the test split is not for choosing; use val/accuracy",
-        ),
-        ([], {"objective": "val/loss"}, "direction is missing: is val/loss to be max or min?"),
-        (["source=local", "source.root=/nowhere"], {}, "/nowhere"),
+        ({"seeds": [1]}, "seeds, configuration or data"),
+        ({"space": {"optimizer.lr": "interval(0.0, 0.5)"}}, "space, configuration or data"),
+        ({"overrides": ["task=rte", "encoder=bert"]}, "configuration or data"),
+        ({"objective": "val/loss", "direction": "min"}, "objective"),
     ],
 )
-def test_what_a_search_may_not_be(few, overrides, keys, said):
-    assert any(said in line for line in refusal(few, *overrides, **keys))
+def test_trials_of_another_search_are_refused(folder, changed, differ):
+    searched(FakeCall(folder), n_trials=1)
+    told = rf"has 1 trial of another search \({differ} differ\), whose scores do not compare"
+    with pytest.raises(PlanError, match=told):
+        searched(FakeCall(folder), **changed)
+    assert searched(FakeCall(folder), n_trials=2) == 0
 
 
-def test_the_objective_and_its_direction_are_the_tasks_or_the_files(few):
-    plan = few.plan()
-    assert (plan.objective, plan.direction) == ("val/accuracy", "max")
-    few.says(objective="val/loss", direction="min")
-    plan = few.plan()
-    assert (plan.objective, plan.direction) == ("val/loss", "min")
+@pytest.mark.parametrize(
+    ("changed", "overrides", "told"),
+    [
+        (
+            {"objective": "test/accuracy"},
+            [],
+            "a score on dev such as val/accuracy, got test/accuracy",
+        ),
+        ({"objective": "val/loss"}, [], "direction: max or min for val/loss, got none"),
+        ({}, ["optimizer.lr=1"], "optimizer.lr: the space has its values; leave it out"),
+        ({"space": {"a": ["right", "wrong"]}}, [], "a=wrong is wrong"),
+        ({"space": {"task": ["rte", "wic"]}, "overrides": []}, [], "one task, got rte, wic"),
+        (
+            {"storage": "nothing://here"},
+            [],
+            "trials in nothing://here cannot be opened .* or correct storage",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_any_trial(folder, changed, overrides, told):
+    call = FakeCall(folder, overrides=overrides)
+    with pytest.raises(PlanError, match=told):
+        searched(call, **changed)
+    assert not call.launched
 
 
-def test_the_runs_of_a_trial_have_its_values_and_a_seed_each(few):
-    few.says(seeds="[2, 5]")
-    plan = few.plan("data.batch_size=16")
-    jobs, mistakes = trial_jobs(plan, {"optimizer.lr": 0.003})
-    assert mistakes == []
-    assert [job.cfg.seed for job in jobs] == [2, 5]
-    assert {job.cfg.optimizer.lr for job in jobs} == {0.003}
-    assert {job.cfg.data.batch_size for job in jobs} == {16}
-    assert {job.cfg.threads for job in jobs} == {1}
-    assert {job.method for job in jobs} == {"few"}
-    assert jobs[1].overrides[-2:] == ["optimizer.lr=0.003", "seed=5"]
-    assert {job.search for job in jobs} == {"few"}, "its runs are no results"
-    assert plan.folder == few.folder
+def test_a_damaged_storage_is_told(folder):
+    folder.mkdir(parents=True)
+    (folder / "study.db").write_text("no database" * 100)
+    with pytest.raises(PlanError, match=r"study\.db cannot be opened \(Data.*; move it away"):
+        searched(FakeCall(folder))
 
 
-@pytest.mark.slow
-def test_shipped_searches_can_run():
-    for name in names("tune"):
-        plan = check_search(plan_search(load_search(name), ["source=demo"]))
-        assert plan.objective in ("val/accuracy", "val/spearman")
+def test_a_missing_package_is_told(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("optuna", "isotrain.studies"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(PlanError, match=r"a search needs the package optuna; pip install .*\[tune"):
+        from isotrain.studies import search  # noqa: F401
+
+
+def process(folder, n_trials, n_at_once=1, kill_at=0, n_calls=1, storage=""):
+    """A call in a process of its own."""
+    own = [str(folder), *map(str, (n_trials, n_at_once, kill_at, n_calls)), storage]
+    return subprocess.Popen([sys.executable, "-m", "tests.studies.searched", *own])
+
+
+def outcome(folder, storage=None):
+    return [(t.number, t.params, t.value) for t in trials(folder, storage)]
+
+
+@pytest.mark.parametrize("storage", ["", "journal:trials.log"])
+def test_a_search_killed_in_the_middle_gives_the_trials_of_an_uninterrupted_one(
+    folder, tmp_path, storage
+):
+    for kill_at in (5, 4, 0):  # in trials 4 and 7
+        assert process(folder, 12, kill_at=kill_at, storage=storage).wait() == (-9 * (kill_at > 0))
+    whole = tmp_path / "whole" / "searches" / "few"
+    more = {"storage": storage} if storage else {}
+    assert searched(FakeCall(whole), n_trials=12, sampler="TPESampler", **more) == 0
+    assert outcome(folder, storage or None) == outcome(whole, storage or None)
+    assert len(outcome(folder, storage or None)) == 12
+    assert not list((whole / "calls").iterdir())
+
+
+def test_an_error_of_the_call_itself_is_raised_and_loses_no_trial(folder):
+    def score(job):
+        if len(call.launched) == 3:
+            raise KeyError("ours")
+        return formula(job)
+
+    call = FakeCall(folder, score, n_at_once=2)
+    with pytest.raises(KeyError, match="ours"):
+        searched(call)
+    assert [trial.state for trial in trials(folder)] == [TrialState.COMPLETE] * 2 + [
+        TrialState.RUNNING
+    ] * 2
+    values = [trial.params for trial in trials(folder)]
+    assert searched(FakeCall(folder)) == 0
+    assert [trial.params for trial in trials(folder)] == values
+    assert [trial.state for trial in trials(folder)] == [TrialState.COMPLETE] * 4
+
+
+@pytest.mark.parametrize("storage", ["", "journal:trials.log"])
+def test_two_calls_at_once_make_every_trial_once(folder, storage):
+    calls = [process(folder, 16, n_at_once=n, n_calls=2, storage=storage) for n in (1, 3)]
+    assert [call.wait() for call in calls] == [0, 0]
+    found = trials(folder, storage or None)
+    assert [trial.number for trial in found] == list(range(16))
+    assert {trial.state for trial in found} == {TrialState.COMPLETE}
+    assert len({trial.params["optimizer.lr"] for trial in found}) == 16
+    assert len({trial.user_attrs["call"] for trial in found}) == 2
+    assert len(list((folder.parents[1] / "rte").iterdir())) == 16
+
+
+def test_a_password_in_the_address_of_a_storage_comes_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("STORAGE", f"sqlite:///{tmp_path / 'own.db'}")
+    assert storage_url("${oc.env:STORAGE}", tmp_path) == f"sqlite:///{tmp_path / 'own.db'}"
+    folder = tmp_path / "searches" / "few"
+    assert searched(FakeCall(folder), storage="${oc.env:STORAGE}") == 0
+    assert (tmp_path / "own.db").is_file()
+    assert "own.db" not in (folder / "search.json").read_text()
+
+
+def test_the_sampler_leaves_a_region_whose_values_are_bad(tmp_path):
+    """Of failed trials it hears nothing and returns, as the score rises up to there."""
+
+    def n_bad(kind, seed):
+        def score(job):
+            lr = values_of(job)["optimizer.lr"]
+            if lr > 0.6:
+                raise RunError(kind, "bad")
+            return lr
+
+        own = tmp_path / f"{kind}{seed}" / "searches" / "few"
+        options = {"sampler": "TPESampler", "sampler_options": {"n_startup_trials": 8}}
+        options |= {"storage": "journal:trials.log"}
+        searched(FakeCall(own, score), n_trials=24, seed=seed, **options)
+        found = trials(own, "journal:trials.log")
+        return sum(trial.params["optimizer.lr"] > 0.6 for trial in found[8:])
+
+    kinds = ("NonFiniteError", "RuntimeError")
+    left, returned = (sum(n_bad(kind, k) for k in range(2)) for kind in kinds)
+    assert left < 0.65 * returned, (left, returned)
+
+
+def test_the_seed_of_the_sampler_sets_the_values(tmp_path):
+    def values(name, seed):
+        own = tmp_path / name / "searches" / "few"
+        searched(FakeCall(own), seed=seed, n_trials=3)
+        return [trial.params["optimizer.lr"] for trial in trials(own)]
+
+    first = values("a", 0)
+    assert len(set(first)) == 3
+    assert values("b", 0) == first
+    assert values("c", 1) != first
+
+
+TEXT = """
+overrides: [task=rte, encoder=tiny, source=demo]
+space: {isotropy: "choice(none, mean)", optimizer.lr: "tag(log, interval(1e-5, 1e-3))"}
+n_trials: 3
+seeds: [0, 2]
+"""
+
+
+def test_a_search_runs_on_the_command_line(fake, capsys):
+    fake.file.write_text(TEXT)
+    folder = fake.runs / "searches" / "few"
+    assert fake.run("--list") == 0
+    assert "3 trials of search few, by TPESampler\nisotropy: choice(none, mean)\n" in (
+        capsys.readouterr().out
+    )
+    assert not folder.exists()
+    assert fake.run() == 0
+    assert fake.started == ["few-0", "few-2"] * 3
+    assert "3 of 3 trials: 3 complete." in capsys.readouterr().out
+    result = read_result(folder / trials(folder)[2].user_attrs["runs"][1])
+    config = result["config"]
+    assert (config["search"], config["study"], config["trial"]) == ("few", "few", 2)
+    assert config["optimizer"]["lr"] == pytest.approx(trials(folder)[2].params["optimizer.lr"])
+    assert fake.main("status", str(folder)) == 0
+    assert "search few: 3 trials, 3 complete\n" in capsys.readouterr().out
+    assert fake.main("report", str(folder)) == 0
+    assert "- winner - baseline: what all values of the search do" in capsys.readouterr().out
+    assert fake.run("optimizer.lr=1") == 2
+    assert "optimizer.lr: the space has its values; leave it out" in capsys.readouterr().err
+    fake.failing["few", 0] = ValueError("no memory")
+    fake.file.write_text(TEXT.replace("n_trials: 3", "n_trials: 4"))
+    assert fake.run() == 1
+    assert trials(folder)[3].user_attrs["why"] == "seed 0: ValueError: no memory"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("space: {optimizer.ler: [1, 2]}", "no key optimizer.ler; did you mean optimizer.lr?"),
+        ("space: {data.batch_size: [8, 0]}", "data.batch_size"),
+        (
+            "space: {optimizer.lr: [5.0e-5, 1.0e-3]}\noverrides: [task=rtee]",
+            "task=rtee does not ex",
+        ),
+    ],
+)
+def test_values_are_checked_before_the_first_trial(fake, capsys, more, told):
+    given = [line for line in TEXT.splitlines() if line.partition(":")[0] not in more]
+    fake.file.write_text("\n".join([*given, more]))
+    assert fake.run() == 2
+    assert told in capsys.readouterr().err
+    assert not fake.started

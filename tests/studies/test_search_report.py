@@ -1,187 +1,157 @@
-"""The table of a search, and the study that confirms its best trial."""
+"""The tables of a search, and its status while it runs, when it was stopped and at its end."""
 
 import csv
+import math
 
 import pytest
-from isotrain.studies.plan import plan_jobs
-from optuna.trial import TrialState
 
-from isotrain.reporting.search_report import write_report
+from isotrain.reporting.search_report import status_of_search, write_report
 from isotrain.runs.stored import PlanError
-from isotrain.studies.definition import load_study, question_of
-from isotrain.studies.trials import trials_of
-from tests.studies.trials import next_trial, opened
+from isotrain.studies.call import RunError
+from isotrain.studies.definition import load_study
+from tests.studies.searched import FakeCall, searched
 
-CLIP = "[task=rte, encoder=tiny, source=demo, isotropy=clip]"
-
-
-def tell(study, plan, score, **facts):
-    taken = next_trial(study, plan)
-    for key, value in facts.items():
-        taken.trial.set_user_attr(key, value)
-    if isinstance(score, TrialState):
-        study.tell(taken.trial, state=score)
-    else:
-        study.tell(taken.trial, score)
+TINY = ["task=rte", "encoder=tiny", "source=demo"]
 
 
-def table(few):
-    return (few.folder / "table.md").read_text()
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "searches" / "few"
 
 
-def reported(few, *scores):
-    """The table of trials that ended with these scores or states."""
-    plan = few.plan()
-    with opened(plan) as study:
-        for score in scores:
-            tell(study, plan, score)
-        write_report(plan, trials_of(study), study)
-    return table(few)
+def ran(folder, ends, **changed):
+    """A search whose runs end so, in order; in one batch."""
+    left = iter(ends)
+
+    def score(job):
+        end = next(left)
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    more = {"overrides": TINY, "n_trials": len(ends)} | changed
+    searched(FakeCall(folder, score, n_at_once=len(ends), overrides=["output_dir=out"]), **more)
+    return folder
 
 
-def test_the_best_is_told_as_chosen_and_confirmed_on_fresh_seeds(few, capsys):
-    few.says(
-        space="{isotropy.n_components: {low: 1, high: 4}}",
-        overrides=CLIP,
-        sampler="grid",
-        seeds="[0, 3]",
-        n_trials=5,
-        margin=0.01,
-    )
-    plan = few.plan()
-    with opened(plan) as study:
-        with pytest.raises(PlanError, match="no trial of search few has ended"):
-            write_report(plan, trials_of(study), study)
-        tell(study, plan, 0.6, scores=[0.5, 0.7], code=["abc"], why="")
-        tell(study, plan, 0.7, scores=[0.8, 0.6], code=["abc"], why="")
-        tell(study, plan, TrialState.PRUNED, why="worse than the median")
-        tell(study, plan, TrialState.FAIL, why="exit | code 3")
-        write_report(plan, trials_of(study), study)
-        first = table(few)
-        write_report(plan, trials_of(study), study)
-    assert table(few) == first
-    assert first in capsys.readouterr().out
-    assert "4 of 4 points, 4 trials: 2 complete, 1 pruned, 1 failed." in first
-    assert "Trial 1 is the best of 2 on dev (0.7000) and was chosen for that" in first
-    assert "the best of several scores lies above what" in first
-    assert "mean over seeds 0, 3" in first
-    assert "different code" not in first
-    order = [line.split("|")[1].strip() for line in first.splitlines() if line.startswith("| ")]
-    assert order == ["trial", "-----", "1", "0", "2", "3"]
-    lines = list(csv.DictReader((few.folder / "trials.csv").read_text().splitlines()))
-    assert [line["val/accuracy"] for line in lines] == ["0.6", "0.7", "", ""]
-    assert [line["seed_3"] for line in lines] == ["0.7", "0.6", "", ""]
-    assert [line["state"] for line in lines] == ["complete", "complete", "pruned", "failed"]
-    assert lines[3]["why"] == "exit | code 3"
-    path = few.folder / "confirm_few_1.yaml"
-    assert f"isotrain run {path} output_dir={few.runs}" in first
-    confirm = load_study(str(path))
-    assert confirm.methods == {  # without its one key the winner is the baseline
-        "baseline": (),
-        "winner": ("isotropy.n_components=2",),
-    }
-    assert confirm.baseline == "baseline"
-    assert confirm.margin == 0.01
-    assert "chosen by val/accuracy" in path.read_text()
-    assert confirm.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
-    assert f"output_dir={few.runs}" not in confirm.overrides, "no file may name it"
-    assert confirm.tasks == {"rte": ("task=rte",)}
-    assert question_of(path.read_text()) == (
-        "does what search few found hold on seeds it has not used?"
-    )
-    assert "winner - baseline: what all values of the search do together" in first
-    assert "without_" not in first
+ENDS = (
+    *(
+        0.25,
+        0.75,
+        RunError("PrunedError", "143"),
+        RunError("RuntimeError", "exit | code 3"),
+        math.nan,
+    ),
+    {"scores": {"val/accuracy": 0.5}, "degenerate_reason": "all one class"},
+    RunError("NonFiniteError", "the loss is nan"),
+)
 
 
-def test_the_lowest_is_best_where_the_direction_says_so(few):
-    few.says(objective="val/loss", direction="min", pruner="median")
-    text = reported(few, 0.6, 0.4, 0.5, 0.4)
+def test_the_tables_have_every_trial_and_the_best_is_told_as_chosen(folder, capsys):
+    with pytest.raises(PlanError, match="no search was started in"):
+        write_report(folder)
+    lr = {"optimizer.lr": "tag(log, interval(1e-5, 1e-3))"}
+    ran(folder, ENDS, space=lr, n_trials=7, margin=0.01)
+    files = write_report(folder)
+    assert [file.name for file in files] == ["confirm_few_1.yaml", "table.md", "trials.csv"]
+    text = (folder / "table.md").read_text()
+    assert text in capsys.readouterr().out
+    told = "1 pruned, 1 degenerate, 1 diverged, 1 undefined, 1 failed."
+    assert f"7 of 7 trials: 2 complete, {told}" in text
+    assert "- every run: `task=rte encoder=tiny source=demo output_dir=out`" in text
+    assert "- optimizer.lr: tag(log, interval(1e-5, 1e-3))\n" in text
+    assert "- sampler: RandomSampler, seed 0\n- pruner: NopPruner\n" in text
+    assert "Trial 1 is the best of 2 on dev (0.7500) and was chosen for that" in text
+    assert "the best of several scores lies above what" in text
+    order = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
+    assert order == ["trial", "-----", "1", "0", "2", "3", "4", "5", "6"]
+    assert r"RuntimeError: exit \| code 3" in text
+    assert f"isotrain run {folder / 'confirm_few_1.yaml'} output_dir=out" in text
+    assert load_study(str(folder / "confirm_few_1.yaml")).margin == 0.01
+    rows = list(csv.DictReader((folder / "trials.csv").read_text().splitlines()))
+    assert [row["val/accuracy"] for row in rows] == ["0.25", "0.75", *[""] * 5]
+    assert [row["seed_0"] for row in rows] == ["0.25", "0.75", *[""] * 5]
+    assert [row["state"] for row in rows][-3:] == ["undefined", "degenerate", "diverged"]
+    assert all(float(row["optimizer.lr"]) > 0 for row in rows)
+    write_report(folder)
+    assert (folder / "table.md").read_text() == text
+
+
+def test_the_lowest_is_best_where_the_direction_says_so(folder):
+    ends = [{"scores": {"val/loss": x}} for x in (0.6, 0.4, 0.5, 0.4)]
+    ran(folder, ends, objective="val/loss", direction="min", seeds=[3])
+    write_report(folder)
+    text = (folder / "table.md").read_text()
     assert "Trial 1 is the best of 4" in text, "the first of equals"
+    assert "- score: val/loss, the lowest is best\n" in text
     assert "the best of several scores lies below what" in text
-    assert (
-        "No study is written to confirm it: a study compares what the task monitors, val/accuracy, "
-        "and the trials were chosen by val/loss." in text
-    )
-    assert not list(few.folder.glob("confirm*"))
-    assert "whose best score so far was above the median of at least 3" in text
+    assert "No study is written to confirm it" in text
     assert text.index("| 1 ") < text.index("| 2 ") < text.index("| 0 ")
 
 
-def test_options_to_compare_are_methods_of_equal_standing(few):
-    space = "{objective: [[], [simcse], [istar]], optimizer.lr: {low: 0.1, high: 0.2, step: 0.1}}"
-    few.says(space=space, sampler="grid", n_trials=6)  # compared is the objective, by itself
-    text = reported(few, 0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED)
-    confirm = load_study(str(few.folder / "confirm_few_1_2.yaml"))
-    assert confirm.methods == {
-        "none": ("objective=[]", "optimizer.lr=0.2"),
-        "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
-    }
-    assert confirm.baseline == "none"
-    assert confirm.margin is None, "the search states none"
-    assert "To compare none, simcse, on dev and test" in text
-    assert "A difference is between options of objective as each was tuned" in text
-    told = "Each method is the best of its complete trials: none 2 of 2, simcse 2 of 2."
-    assert told in text
-    assert f"\n# Shows:    {told}\n" in (few.folder / "confirm_few_1_2.yaml").read_text()
+def test_conditional_keys_options_and_several_seeds_are_told(folder):
+    beside = {"isotropy.n_components": "range(1, 5)"}
+    space = {"isotropy": ["none", "clip"], "isotropy=clip": beside}
+    more = {"pruner": "MedianPruner", "pruner_options": {"n_warmup_steps": 2}}
+    ran(folder, [0.5] * 12, space=space, n_trials=6, seeds=[0, 3], **more)
+    write_report(folder)
+    text = (folder / "table.md").read_text()
+    assert "- isotropy.n_components: range(1, 5), where isotropy=clip\n" in text
+    assert "mean over seeds 0, 3" in text
+    assert "- pruner: MedianPruner(n_warmup_steps=2)\n" in text
+    assert "To compare none, clip, on dev and test" in text
 
 
-def test_what_each_key_does_is_shown_by_methods_without_it(few):
-    """Beside the winner: one method without each key, and without what is there only beside it."""
-    space = (
-        "{pooling: [cls, mean], data.batch_size: [8, 16], optimizer.lr: [1.0e-3, 5.0e-5], "
-        "optimizer.weight_decay: {options: [0.2, 0.3], when: {pooling: mean}}}"
-    )
-    few.says(space=space, sampler="random", n_trials=1)
-    plan = few.plan()
-    values = {
-        "pooling": "mean",
-        "data.batch_size": "16",
-        "optimizer.lr": "5e-05",  # its default: a method without it would be the winner again
-        "optimizer.weight_decay": "0.3",
-    }
-    with opened(plan) as study:
-        study.enqueue_trial(values)
-        tell(study, plan, 0.7)
-        write_report(plan, trials_of(study), study)
-    confirm = load_study(str(few.folder / "confirm_few_0.yaml"))
-    assert confirm.baseline == "baseline"
-    assert confirm.methods == {
-        "baseline": (),
-        "winner": tuple(f"{key}={value}" for key, value in values.items()),
-        "without_pooling": ("data.batch_size=16", "optimizer.lr=5e-05"),
-        "without_batch_size": (
-            *("pooling=mean", "optimizer.lr=5e-05", "optimizer.weight_decay=0.3"),
-        ),
-        "without_weight_decay": ("pooling=mean", "data.batch_size=16", "optimizer.lr=5e-05"),
-    }
-    names = "without_pooling, without_batch_size, without_weight_decay"
-    assert f"- {names}: the winner with that key at its default." in table(few)
-    assert len(plan_jobs(confirm)) == 5 * 8, "it can run"
+def lines_of(status):
+    return list(status.drawn.renderables)
 
 
-def test_what_the_overrides_alone_give_needs_no_confirmation(few):
-    few.says(space="{isotropy.n_components: [3, 4]}", overrides=CLIP, sampler="grid")
-    assert "there is nothing to confirm" in reported(few, 0.9, 0.8)
-    assert not list(few.folder.glob("confirm*"))
+def test_the_status_of_a_search_that_has_ended(folder):
+    with pytest.raises(PlanError, match="no search was started in"):
+        status_of_search(folder)
+    status = status_of_search(ran(folder, ENDS))
+    assert lines_of(status) == [
+        "trial 3: seed 0: RuntimeError: exit | code 3",
+        "search few: 7 trials, 2 complete, 1 pruned, 1 degenerate, 1 diverged, 1 undefined, "
+        "1 failed",
+    ]
+    assert status.has_failed
+    content = status.content
+    assert content["seconds_left"] is None
+    assert [one["state"] for one in content["trials"]][:3] == ["complete", "complete", "pruned"]
+    assert content["trials"][3]["why"] == "seed 0: RuntimeError: exit | code 3"
 
 
-def test_importances_say_which_key_matters_once_there_are_enough_trials(few):
-    few.says(
-        space="{optimizer.lr: {low: 0.0, high: 1.0}, optimizer.eps: {low: 0.0, high: 1.0}}",
-        sampler="random",
-        n_trials=24,
-    )
-    plan = few.plan()
-    with opened(plan) as study:
-        for number in range(24):
-            taken = next_trial(study, plan)
-            study.tell(taken.trial, taken.values["optimizer.lr"])
-            if number == 18:
-                write_report(plan, trials_of(study), study)
-                assert "PED-ANOVA" not in table(few)
-        write_report(plan, trials_of(study), study)
-    (line,) = [line for line in table(few).splitlines() if "PED-ANOVA" in line]
-    assert "24 complete trials" in line
-    words = line.replace(",", "").replace(".\n", "").split()
-    share = float(words[words.index("optimizer.lr") + 1].rstrip("."))
-    assert share > 0.6, line
+def test_the_status_of_a_search_that_runs_and_of_one_that_was_stopped(folder):
+    seen = []
+
+    def score(job):
+        if len(call.launched) == 1:
+            assert write_report(folder) == [], "none has ended"
+            assert "time left unknown" in lines_of(status_of_search(folder))[0]
+        if len(call.launched) == 3:
+            seen.append(status_of_search(folder))
+            raise SystemExit(130)
+        return 0.5
+
+    call = FakeCall(folder, score)
+    with pytest.raises(SystemExit):
+        searched(call)
+    (running,), stopped = seen, status_of_search(folder)
+    counts = [one.content["counts"] for one in (running, stopped)]
+    told = [[own[name] for name in ("complete", "running", "waiting")] for own in counts]
+    assert told == [[2, 1, 1], [2, 0, 2]]
+    (line,), (after,) = lines_of(running), lines_of(stopped)
+    assert line.startswith("search few: 4 trials, 2 complete, 1 running, 1 waiting; about")
+    assert line.endswith("left")
+    assert after.endswith("left; none is running: the same command goes on")
+    assert not stopped.has_failed
+
+
+def test_of_many_failures_the_first_are_listed(folder):
+    ran(folder, [RunError("RuntimeError", "no")] * 22)
+    lines = lines_of(status_of_search(folder))
+    assert lines[0] == "trial 0: seed 0: RuntimeError: no"
+    assert lines[-2:] == ["and 2 more", "search few: 22 trials, 0 complete, 22 failed"]
+    write_report(folder)
+    assert "No trial is complete" in (folder / "table.md").read_text()

@@ -1,0 +1,138 @@
+"""The study that confirms the best trial of a search."""
+
+import pytest
+from optuna.trial import TrialState, create_trial
+
+from isotrain.studies.confirm import NOTHING, Confirmation, confirmation
+from isotrain.studies.definition import load_study, question_of
+from isotrain.studies.search import Record, Search
+from isotrain.studies.space import parameters
+
+TINY = ["task=rte", "encoder=tiny", "source=demo"]
+
+
+def confirmed(tmp_path, space, trials, objective=("val/accuracy", "max"), given=(), **keys):
+    """The confirmation of trials (values, score or state)."""
+    more = {"overrides": TINY, "name": "few", "n_trials": 9} | keys
+    known = {p.key: p.distribution for p in parameters(space)}
+    made = []
+    for number, (values, end) in enumerate(trials):
+        state = end if isinstance(end, TrialState) else TrialState.COMPLETE
+        trial = create_trial(
+            params=values,
+            distributions={key: known[key] for key in values},
+            value=None if state is end else end,
+            state=state,
+        )
+        trial.number = number
+        made.append(trial)
+    record = Record(
+        folder=tmp_path,
+        file="",
+        search=Search(space=space, **more),
+        task="rte",
+        **dict(zip(("objective", "direction"), objective, strict=True)),
+        monitored="val/accuracy",
+        overrides=("output_dir=out", *given),
+        config_dir=None,
+    )
+    return confirmation(record, made)
+
+
+def loaded(tmp_path, found):
+    assert isinstance(found, Confirmation)
+    (path := tmp_path / found.file).write_text(found.yaml)
+    return load_study(str(path))
+
+
+def test_the_winner_is_compared_with_the_overrides_on_fresh_seeds(tmp_path):
+    ends = [0.6, 0.7, TrialState.PRUNED, TrialState.FAIL, 0.7]
+    trials = [({"isotropy.n_components": 1 + k % 4}, end) for k, end in enumerate(ends)]
+    more = {"overrides": [*TINY, "isotropy=clip"], "seeds": [0, 3], "margin": 0.01}
+    found = confirmed(tmp_path, {"isotropy.n_components": "range(1, 5)"}, trials, **more)
+    study = loaded(tmp_path, found)
+    assert found.file == "confirm_few_1.yaml", "the first of equals"
+    assert study.methods == {"baseline": (), "winner": ("isotropy.n_components=2",)}
+    assert (study.baseline, study.margin) == ("baseline", 0.01)
+    assert study.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
+    assert study.overrides == ("encoder=tiny", "source=demo", "isotropy=clip")
+    assert study.tasks == {"rte": ("task=rte",)}
+    told = "does what search few found hold on seeds it has not used?"
+    assert question_of(found.yaml) == told
+    assert "chosen by val/accuracy" in found.yaml
+    assert len(found.shows) == 1
+    assert found.shows[0].startswith("winner - baseline: what all values of the search do together")
+
+
+def test_options_to_compare_are_methods_of_equal_standing(tmp_path):
+    space = {"objective": [[], ["simcse"], ["istar"]], "optimizer.lr": [0.1, 0.2]}
+    values = [
+        {"objective": o, "optimizer.lr": lr} for o in ("[]", "[simcse]") for lr in ("0.1", "0.2")
+    ]
+    values += [{"objective": "[istar]", "optimizer.lr": lr} for lr in ("0.1", "0.2")]
+    ends = [0.1, 0.2, 0.4, 0.3, TrialState.FAIL, TrialState.PRUNED]
+    found = confirmed(tmp_path, space, list(zip(values, ends, strict=True)))
+    study = loaded(tmp_path, found)
+    assert found.file == "confirm_few_1_2.yaml"
+    assert study.methods == {
+        "none": ("objective=[]", "optimizer.lr=0.2"),
+        "simcse": ("objective=[simcse]", "optimizer.lr=0.1"),
+    }
+    assert (study.baseline, study.margin) == ("none", None)
+    told = "Each method is the best of its complete trials: none 2 of 2, simcse 2 of 2."
+    assert found.shows[0] == told
+    assert f"\n# Shows:    {told}\n" in found.yaml
+    assert "between options of objective as each was tuned" in found.shows[1]
+
+
+def test_what_each_key_does_is_shown_by_methods_without_it(tmp_path):
+    """Beside the winner: one method without each key, and without what is conditional on it."""
+    space = {
+        "pooling": ["cls", "mean"],
+        "data.batch_size": [8, 16],
+        "optimizer.lr": [1.0e-3, 5.0e-5],
+        "pooling=mean": {"optimizer.weight_decay": [0.2, 0.3]},
+    }
+    values = {
+        "pooling": "mean",
+        "data.batch_size": "16",
+        "optimizer.lr": "5e-05",  # its default: a method without it would be the winner again
+        "optimizer.weight_decay": "0.3",
+    }
+    found = confirmed(tmp_path, space, [(values, 0.7)])
+    study = loaded(tmp_path, found)
+    assert study.methods == {
+        "baseline": (),
+        "winner": tuple(f"{key}={value}" for key, value in values.items()),
+        "without_pooling": ("data.batch_size=16", "optimizer.lr=5e-05"),
+        "without_batch_size": (
+            *("pooling=mean", "optimizer.lr=5e-05", "optimizer.weight_decay=0.3"),
+        ),
+        "without_weight_decay": ("pooling=mean", "data.batch_size=16", "optimizer.lr=5e-05"),
+    }
+    names = "without_pooling, without_batch_size, without_weight_decay"
+    assert found.shows[1].startswith(f"{names}: the winner with that key at its default.")
+
+
+@pytest.mark.parametrize(
+    ("trials", "objective", "told"),
+    [
+        ([({"data.batch_size": "32"}, 0.9)], ("val/accuracy", "max"), NOTHING),  # the default
+        ([({"data.batch_size": "8"}, TrialState.FAIL)], ("val/accuracy", "max"), NOTHING),
+        (
+            [({"data.batch_size": "8"}, 0.9)],
+            ("val/loss", "min"),
+            "No study is written to confirm it: a study compares what the task monitors, "
+            "val/accuracy, and the trials were chosen by val/loss.",
+        ),
+    ],
+)
+def test_where_there_is_nothing_to_confirm_a_sentence_says_why(tmp_path, trials, objective, told):
+    assert confirmed(tmp_path, {"data.batch_size": [8, 32]}, trials, objective) == told
+
+
+def test_a_method_that_cannot_run_is_left_out(tmp_path):
+    space, values = {"data.batch_size": [8, 16], "pooling": ["cls", "mean"]}, {"pooling": "mean"}
+    trials = [(values | {"data.batch_size": "8"}, 0.9)]
+    found = confirmed(tmp_path, space, trials, given=["data.batch_size=0"])
+    assert found.methods == ["winner", "without_pooling"]
