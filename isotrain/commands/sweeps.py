@@ -82,8 +82,23 @@ def run_search(
     arguments: Sequence[str],
     only_list: bool = False,
 ) -> int:
-    """Exit code of a search, as of `run_study`."""
-    raise NotImplementedError
+    """Exit code of a search, as of `run_study`; 1 if a trial of this call failed."""
+    try:
+        from isotrain.reporting import search_report
+        from isotrain.studies import search as searches  # these need Optuna
+
+        if config.search is None:
+            raise PlanError("hydra/sweeper=search needs search=NAME, or search=FILE.yaml")
+        if several := swept(arguments):
+            raise PlanError(f"{next(iter(several))} has several values; write them into space")
+        search = searches.load_search(str(config.search))
+        call = Call(config, context, task, arguments, "search", search.name)
+        code = searches.run_search(call, search, str(config.search), only_list)
+        if not only_list:
+            search_report.write_report(call.folder, call.compose)
+        return code
+    except PlanError as error:
+        return reject(str(error))
 
 
 def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bool) -> int:

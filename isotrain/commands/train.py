@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from signal import SIGINT
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -119,7 +120,17 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     with spinner(LOADING):
         from isotrain.pages.show import show_run
         from isotrain.run import run
-    return _score_of(cfg, run(cfg, overrides, show=show_run))
+    scores = run(cfg, overrides, show=show_run, callbacks=_pruning(cfg))
+    return _score_of(cfg, scores)
+
+
+def _pruning(cfg: DictConfig) -> list[Any]:
+    """The callback that prunes the run of a trial; none for other runs, which need no Optuna."""
+    if cfg.trial is None:
+        return []
+    from isotrain.studies.trials import callback_of
+
+    return [callback for callback in [callback_of(cfg)] if callback is not None]
 
 
 def _stored(cfg: DictConfig) -> Mapping[str, float]:
