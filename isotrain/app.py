@@ -11,35 +11,38 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 import hydra
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.schema import RUN
 from isotrain.config.shipped import conf_folder
+from isotrain.config.typos import NOT_COMPOSED, first_line
+from isotrain.console import reject
 
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set to 1: Hydra raises its errors instead of printing them
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of the app: 0; 1 a run failed; 2 it cannot run; 128 + number of a signal."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    program, shown = sys.argv[0], os.environ.get(FULL_ERROR)
-    sys.argv = [program, *given]
-    os.environ[FULL_ERROR] = "1"
+    program, shown = sys.argv, os.environ.get(FULL_ERROR)
+    given = _options_first(program[1:] if arguments is None else arguments)
     RUN.register()
     register()
+    sys.argv = [program[0], *given]
+    os.environ[FULL_ERROR] = "1"
     try:
         app()
-    except (HydraException, OmegaConfBaseException) as error:
-        if shown == "1":
+    except (*NOT_COMPOSED, ValueError) as error:
+        if shown == "1" or not (wrong := _mistakes(given, error)):
             raise
-        return _rejected(given, error)
+        return reject(wrong)
     except SystemExit as end:
         if end.code == 2 and (wrong := _options(given)):
             print(f"isotrain: write {' '.join(wrong)}", file=sys.stderr)
         return int(end.code or 0)
+    finally:
+        sys.argv = program
+        os.environ.pop(FULL_ERROR) if shown is None else os.environ.update({FULL_ERROR: shown})
     return 0
 
 
@@ -53,6 +56,16 @@ def task(cfg: DictConfig) -> float | None:
 app = hydra.main(config_path=conf_folder(), config_name="train", version_base="1.3")(task)
 
 
+def _options_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments in an order that Hydra's parser takes: overrides last.
+
+    >>> _options_first(["task=wic", "~optimizer.fused", "-m", "seed=0,1", "--config-dir", "mine"])
+    ['-m', '--config-dir', 'mine', 'task=wic', '~optimizer.fused', 'seed=0,1']
+    """
+    found = [t for t in arguments if t[:1] == "~" or ("=" in t and t[:1] != "-")]
+    return [*(text for text in arguments if text not in found), *found]
+
+
 def _options(arguments: Sequence[str]) -> list[str]:
     """Keys that were given as options, as they are to be written.
 
@@ -63,14 +76,16 @@ def _options(arguments: Sequence[str]) -> list[str]:
     return [one[1] for one in found if one]
 
 
-def _rejected(arguments: Sequence[str], error: Exception) -> int:
-    """Exit code 2, after every override that does not apply was told."""
-    from isotrain.config.compose import mistakes_of
-    from isotrain.config.typos import first_line
-    from isotrain.console import reject
+def _mistakes(arguments: Sequence[str], error: Exception) -> list[str]:
+    """Every override that does not apply; empty if the error is not one of composing."""
+    from isotrain.config.compose import ConfigError, mistakes_of
 
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config-dir", "-cd")
     options, rest = parser.parse_known_args(list(arguments))
     overrides = [text for text in rest if not text.startswith("-")]
-    return reject(mistakes_of(overrides, options.config_dir) or [first_line(error)])
+    try:
+        found = mistakes_of(overrides, options.config_dir)
+    except ConfigError as wrong:
+        return str(wrong).splitlines()
+    return found or [first_line(error)] * isinstance(error, NOT_COMPOSED)

@@ -9,8 +9,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from isotrain.config.compose import conf_folder, without_hydra
+from isotrain.config.compose import without_hydra
 from isotrain.config.schema import RUN
+from isotrain.config.shipped import conf_folder
 
 GROUPS = {folder.name for folder in Path(conf_folder()).iterdir() if folder.is_dir()}
 

@@ -1,12 +1,14 @@
 """All that a check finds in a configuration, without looking for files."""
 
+from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import mistakes_in, part_mistakes
-from isotrain.config.command import TRAIN, check_jobs
+from isotrain.config.compose import ConfigError, compose_run
+from isotrain.config.schema import RUN
 
 
-def all_mistakes(cfg):
+def all_mistakes(cfg, schema=RUN):
     """What the keys show, or else what the imported parts show."""
-    return mistakes_in(cfg) or part_mistakes(cfg)
+    return mistakes_in(cfg, schema) or part_mistakes(cfg, schema)
 
 
 def check(cfg):
@@ -15,10 +17,12 @@ def check(cfg):
         raise ValueError("\n".join(mistakes))
 
 
-def check_command(overrides, config_dir=None, multirun=False, root=TRAIN):
-    """As `isotrain.config.command.check_command`, with what imported parts show."""
-    jobs, mistakes = check_jobs(overrides, config_dir, multirun, root)
-    if not mistakes:
-        parts = (text for job in jobs for text in part_mistakes(job.cfg, root.schema))
-        mistakes = list(dict.fromkeys(parts))
-    return next((job.cfg for job in jobs), None), mistakes
+def judged(overrides, config_dir=None, root="train"):
+    """The configuration of a command line, None if it does not compose; and every mistake."""
+    schema = RUN if root == "train" else ANALYSIS
+    schema.register()
+    try:
+        cfg = compose_run(overrides, config_dir, root)
+    except ConfigError as error:
+        return None, str(error).splitlines()
+    return cfg, all_mistakes(cfg, schema)

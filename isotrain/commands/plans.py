@@ -37,9 +37,7 @@ def run(target: str | None, jobs: int, only_list: bool, arguments: Sequence[str]
         own += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     if only_list:
         own.append("hydra.sweeper.only_list=true")
-    overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
-    options = [text for text in arguments if text not in overrides]
-    return main(["-m", *own, *overrides, *options])
+    return main(["-m", *own, *arguments])
 
 
 def kind_of(name_or_path: str) -> str:

@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import key_of, method_of
 from isotrain.console import counted, reject, say
-from isotrain.reporting.report import write_report
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Call, Job, safe_name, swept
@@ -68,6 +67,8 @@ def run_sweep(
         fixed = [text for text in arguments if key_of(text) not in several]
         call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
         call.arguments = list(arguments)
+        if found := call.mistakes_of(arguments):
+            raise PlanError("\n".join(found))
         study = _study_of(call, several, int(config.seed))
         call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
         return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
@@ -113,6 +114,8 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
     call.announce(jobs)
     ended = call.launch(jobs)
     if any(is_finished(job) for job in jobs):
+        from isotrain.reporting.report import write_report  # scipy is slow to import
+
         write_report(plan)
     return int(any(one.error is not None for one in ended))
 

@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
+from isotrain.config.compose import dotted
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
 from isotrain.config.schema import RUN, Schema
 from isotrain.config.signatures import argument_mistakes, load, nearest
@@ -64,7 +65,8 @@ def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 def missing_keys(cfg: DictConfig) -> list[str]:
     """Missing required keys; nothing is resolved."""
-    return sorted(OmegaConf.missing_keys(cfg))
+    content = dotted(OmegaConf.to_container(cfg, resolve=False))
+    return sorted(key for key, value in content.items() if value == "???")
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:
@@ -110,6 +112,11 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
         found += [
             f"{section or schema.what} has no key {key}; {nearest(str(key), legal)}"
             for key in sorted(set(node) - set(legal), key=str)
+        ]
+        found += [
+            f"{section and section + '.'}{key} was deleted, and {schema.what} needs it; leave it in"
+            for key in legal
+            if key not in node
         ]
         found += [
             f"{key} is empty; give it a value, or null" for key in legal if node.get(key) == ""

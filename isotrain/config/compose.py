@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.config.shipped import conf_folder
-from isotrain.config.typos import first_line, mistakes
+from isotrain.config.typos import NOT_COMPOSED, first_line, mistakes
 from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
 
@@ -42,7 +40,7 @@ def compose_run(
     with _composer(config_dir, root) as composed:
         try:
             return without_hydra(composed(overrides))
-        except (HydraException, OmegaConfBaseException) as error:
+        except (*NOT_COMPOSED, ValueError) as error:
             found = mistakes(overrides, composed, config_dir) or [first_line(error)]
             raise ConfigError("\n".join(found)) from error
 

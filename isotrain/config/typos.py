@@ -5,17 +5,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError, safe_load
 
 from isotrain.config.shipped import shipped
 from isotrain.config.signatures import nearest
 
 Compose = Callable[[Sequence[str]], DictConfig]
+NOT_COMPOSED = (HydraException, OmegaConfBaseException, YAMLError)  # what `Compose` raises
 
 
 def mistakes(
@@ -37,19 +39,23 @@ def mistakes(
         if not options or values[0].is_delete():
             keys += [value for value in values if not value.is_hydra_override()]
             continue
+        good = []
         for value in values:
             given: Any = value.value()
-            names = given if isinstance(given, list) else [given]
-            if wrong := [name for name in names if name is not None and str(name) not in options]:
-                hint = nearest(str(wrong[0]), sorted(options), "there are")
+            several = given if isinstance(given, list) else [given]
+            names = ["null" if name is None else str(name) for name in several]
+            if wrong := [name for name in names if name not in options]:
+                hint = nearest(wrong[0], sorted(options), "there are")
                 found.append(f"{value.key_or_group}={wrong[0]} does not exist; {hint}")
             else:
-                chosen.append(str(values[0].input_line))
+                good.append(str(value.input_line))
+        chosen += good[:1]
     try:
         cfg = compose(chosen)
-    except (HydraException, OmegaConfBaseException) as error:
+    except NOT_COMPOSED as error:
         return [*found, first_line(error)]
-    return found + [told for one in keys if (told := _mistake(one, cfg, compose, config_dir))]
+    told = (_mistake(one, cfg, compose, config_dir) for one in keys)
+    return list(dict.fromkeys([*found, *filter(None, told)]))
 
 
 def alternatives(text: str) -> list[Override]:
@@ -58,9 +64,14 @@ def alternatives(text: str) -> list[Override]:
     >>> [one.input_line for one in alternatives("seed=range(2)")]
     ['seed=0', 'seed=1']
     """
-    parser = OverridesParser.create()
-    override = parser.parse_override(text)
-    if not override.is_discrete_sweep():
+    hydra = GlobalHydra.instance()  # `glob` asks it for the options of a group
+    parser = OverridesParser.create(hydra.config_loader() if hydra.is_initialized() else None)
+    (override,) = parser.parse_overrides([text])
+    if override.key_or_group == "":
+        raise HydraException("there is no key before the =")
+    if override.is_interval_sweep():
+        raise HydraException("only a search draws from an interval; write values, such as 0,1")
+    if not override.is_sweep_override():
         return [override]
     key = override.get_key_element()
     return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
@@ -75,9 +86,14 @@ def options_of(group: str, config_dir: str | None = None) -> dict[str, Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error, which is seldom the whole of Hydra's."""
+    """The first line of an error, which is seldom the whole of Hydra's; of a yaml file, where."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(":")
+    if isinstance(error, YAMLError):
+        return " ".join(str(error).split())
+    if lines[0].endswith(":"):
+        return " ".join(lines[:3])  # with the reason, and the key
+    is_sweep = lines[0].startswith("Ambiguous value")
+    return lines[0] + "; a list is [a,b], and several runs need -m" * is_sweep
 
 
 def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str | None) -> str:
@@ -90,30 +106,35 @@ def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str |
             return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
         else:
             OmegaConf.update(cfg, key, one.value())
-    except (HydraException, OmegaConfBaseException) as error:
+    except NOT_COMPOSED as error:
         return f"{one.input_line}: {first_line(error)}"
     return ""
 
 
 def _nearest_key(key: str, cfg: DictConfig, config_dir: str | None) -> str:
     """Where a key that does not exist may belong."""
-    group, _, leaf = key.rpartition(".")
     root, _, below = key.partition(".")
-    files = options_of(root, config_dir) if below else {}
+    files = options_of(root, config_dir) if below and root in cfg else {}
     if having := [name for name, file in files.items() if below in _keys_of(file)]:
         return f"it belongs to {root}={', '.join(sorted(having))}"
     known = list(_dotted(OmegaConf.to_container(cfg, resolve=False)))
-    same = [name for name in known if name.endswith(f".{key}")]
-    near = (
-        same
-        or get_close_matches(key, known, n=1)
-        or [name for name in known if name.rpartition(".")[0] == group and leaf in name]
-    )
-    return f"did you mean {near[0]}?" if near else f"+{key}=... adds a key that a part takes"
+    inside = [name for name in known if below and name.startswith(f"{root}.")]
+    names = {name.removeprefix(f"{root}."): name for name in inside} or {n: n for n in known}
+    wrong = below if inside else key
+    same = [name for name in names.values() if name.endswith(f".{wrong}")]
+    if near := same or [names[name] for name in get_close_matches(wrong, names, n=1)]:
+        return f"did you mean {near[0]}?"
+    if not inside:
+        return "--cfg job shows all keys"
+    has = f"it has {', '.join(name for name in names if '.' not in name and name[0] != '_')}"
+    return f"{has}; +{key}=... adds another argument" if "_target_" in names else has
 
 
 def _keys_of(file: Any) -> set[str]:
-    return set(_dotted(yaml.safe_load(file.read_text(encoding="utf-8")) or {}))
+    try:
+        return set(_dotted(safe_load(file.read_text(encoding="utf-8"))))
+    except YAMLError:  # told where it is chosen
+        return set()
 
 
 def _dotted(node: Any, path: str = "") -> Iterator[str]:

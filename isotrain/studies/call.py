@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import (
@@ -30,7 +28,7 @@ from isotrain.config.compose import (
     without_hydra,
     written,
 )
-from isotrain.config.typos import alternatives, first_line, mistakes
+from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistakes
 from isotrain.console import counted, launched, say
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.requirements import check, revision
@@ -127,9 +125,13 @@ class Call:
         """
         try:
             return without_hydra(self._load(overrides))
-        except (HydraException, OmegaConfBaseException) as error:
-            found = mistakes(overrides, self._load, self.config_dir) or [first_line(error)]
+        except NOT_COMPOSED as error:
+            found = self.mistakes_of(overrides) or [first_line(error)]
             raise ConfigError("\n".join(found)) from error
+
+    def mistakes_of(self, overrides: Sequence[str]) -> list[str]:
+        """Every override that does not apply, also where a key has several values."""
+        return mistakes(overrides, self._load, self.config_dir)
 
     def plan(
         self,

@@ -12,9 +12,8 @@ from isotrain.analysis.published import read_published
 from isotrain.analysis.run import PART_NAME
 from isotrain.config.analysis import ANALYSIS, analysis_hash
 from isotrain.config.check import mistakes_in, part_mistakes
-from isotrain.config.command import ANALYZE
 from isotrain.config.targets import is_allowed
-from tests.judge import check_command
+from tests.judge import judged
 from tests.parts import CONF, names
 
 NAMES = names("analysis")
@@ -26,7 +25,7 @@ def composed():
     """`composed("seed=1", …)`: a configuration that is right."""
 
     def compose(*overrides):
-        cfg, mistakes = check_command([*BASE, *overrides], root=ANALYZE)
+        cfg, mistakes = judged([*BASE, *overrides], root="analyze")
         assert mistakes == []
         return cfg
 
@@ -76,7 +75,7 @@ def test_the_command_of_a_file_composes(name):
     overrides = [word for word in lines_of(name)[1].split() if "=" in word]
     overrides = [f"source.root={CONF}" if o.startswith("source.root=") else o for o in overrides]
     local = ["source.root=/data"] if "source=local" in overrides else []
-    assert check_command([*overrides, *local], root=ANALYZE)[1] == []
+    assert judged([*overrides, *local], root="analyze")[1] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,7 +143,7 @@ def test_a_key_of_another_option_is_told_for_groups_of_an_analysis_alone():
         ("encoder.name", "; it belongs to encoder=bert_base, "),
         ("task.form", "; "),
     ):
-        (told,) = check_command([*BASE, f"{key}=x"], root=ANALYZE)[1]
+        (told,) = judged([*BASE, f"{key}=x"], root="analyze")[1]
         assert told.startswith(f"no key {key}{words}")
         assert ("belongs" in told) == ("belongs" in words)
 
@@ -154,8 +153,8 @@ def test_a_key_that_is_gone_and_one_too_many(composed):
     with open_dict(cfg):
         cfg["sede"] = 1
     assert mistakes_in(cfg, ANALYSIS) == ["an analysis has no key sede; did you mean seed?"]
-    told = check_command(["analysis=clusters", "~seed", "+sede=1"], root=ANALYZE)[1]
+    told = judged(["analysis=clusters", "~seed", "+sede=1"], root="analyze")[1]
     assert told == [
-        "seed was deleted, and an analysis needs it; leave it in",
         "an analysis has no key sede; did you mean seed?",
+        "seed was deleted, and an analysis needs it; leave it in",
     ]

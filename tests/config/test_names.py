@@ -3,25 +3,14 @@
 import shutil
 
 import pytest
-from isotrain.config.command import check_command, check_jobs
-from isotrain.studies.plan import plan_jobs
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import (
-    RunJob,
-    compose_run,
-    conf_folder,
-    content_hash,
-    job_text,
-    parse_job,
-    plain,
-    recorded,
-)
+from isotrain.config.compose import compose_run, content_hash, plain, recorded
 from isotrain.config.names import method_name, part_name
-from isotrain.config.shipped import names
+from isotrain.config.shipped import conf_folder, names
 from isotrain.export.card import citations
 from isotrain.pages.run_tables import sources
-from isotrain.studies.definition import load_study
+from tests.judge import judged
 
 
 @pytest.fixture
@@ -57,29 +46,18 @@ def own_folder(tmp_path):
     ],
 )
 def test_a_part_goes_by_the_file_that_was_chosen(own_folder, overrides, name, cited):
-    cfg, mistakes = check_command(["task=wic", *overrides], own_folder)
+    cfg, mistakes = judged(["task=wic", *overrides], own_folder)
     assert not mistakes
     config = recorded(cfg)
     assert part_name(config, "isotropy") == name
     assert sources(config) == cited
     papers = " ".join(citations(config, "bert", ()))
     assert ("rajaee" in papers) == any("Rajaee" in text for text in cited)
-    assert part_name(recorded(parse_job(job_text(RunJob(cfg, "method"))).cfg), "isotropy") == name
 
 
-def test_names_are_known_from_python_sweeps_and_studies(tmp_path):
+def test_names_are_known_from_python():
     assert compose_run(["isotropy=clip", "peft=lora"]).names == {
         **{"isotropy": "clip", "peft": "lora", "freezing": "none", "optimizer": "adamw"}
-    }
-    jobs, mistakes = check_jobs(["task=wic", "isotropy=clip,mean"], multirun=True)
-    assert not mistakes
-    assert [job.cfg.names.isotropy for job in jobs] == ["clip", "mean"]
-    file = tmp_path / "own.yaml"
-    methods = "methods: {none: [isotropy=none], a: [isotropy=clip], b: [isotropy=mean]}"
-    file.write_text(f"tasks: {{wic: [task=wic]}}\nbaseline: none\nseeds: [0, 1]\n{methods}\n")
-    planned = plan_jobs(load_study(str(file)), ["encoder=tiny", "source=demo"])
-    assert {job.method: job.cfg.names.isotropy for job in planned} == {
-        **{"none": "none", "a": "clip", "b": "mean"}
     }
 
 

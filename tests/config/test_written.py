@@ -7,12 +7,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from isotrain.config.compose import written
-from isotrain.config.shipped import with_sweeps
 from isotrain.studies.definition import grid_methods
-from isotrain.studies.space import overrides_of, parameters
 
 TEXTS = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from(r"""'"\,[]{}()=:$ #ab1."""),
@@ -79,11 +76,6 @@ def test_what_an_override_cannot_give_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [v for v in HARD if not isinstance(v, list) and v != "~"])
-def test_sweeps_grids_and_spaces_write_alike(tmp_path, value):
+def test_a_grid_writes_alike(value):
     text = f"a.b={written(value)}"
-    (tmp_path / "sweep").mkdir()
-    OmegaConf.save({"a.b": [value]}, tmp_path / "sweep" / "mine.yaml")
-    assert with_sweeps(["sweep=mine"], True, str(tmp_path)) == [text]
     assert [overrides for _, overrides in grid_methods({"a.b": [value]})] == [(text,)]
-    (option, _) = parameters({"a.b": [value, 1]})[0].options
-    assert overrides_of({"a.b": option}) == [text]

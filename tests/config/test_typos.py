@@ -1,0 +1,291 @@
+"""What does not apply on a command line is told whole: every override, and no other."""
+
+import itertools
+import re
+import string
+
+import pytest
+from hypothesis import Phase, assume, example, given, settings
+from hypothesis import strategies as st
+from omegaconf import DictConfig
+
+from isotrain.config.compose import ConfigError, compose_run, mistakes_of
+from isotrain.config.typos import options_of
+from tests.judge import judged
+
+BASE = ("encoder=tiny", "source=demo")
+
+
+def mistakes(*overrides, config_dir=None, base=BASE):
+    return judged([*base, *overrides], config_dir)[1]
+
+
+def assert_told(found, starts):
+    """Each mistake begins with one of `starts`, and each of these is told once."""
+    assert len(found) == len(starts), found
+    for start in starts:
+        assert sum(mistake.startswith(start) for mistake in found) == 1, (start, found)
+
+
+TOLD = [
+    # keys
+    (("sede=1",), ("no key sede; did you mean seed?",)),
+    (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
+    (("patience=3",), ("no key patience; did you mean training.patience?",)),
+    (("trainng.patience=3",), ("no key trainng.patience; did you mean training.patience?",)),
+    (("learning_rate=1e-4",), ("no key learning_rate; --cfg job shows all keys",)),
+    (("data.xyz=1",), ("no key data.xyz; it has batch_size, eval_batch_size, ",)),
+    (
+        ("trainer.limit_val_batches=2",),
+        ("no key trainer.limit_val_batches; it has max_epochs, max_steps, ",),
+    ),
+    (("encoder=huggingface", "encoder.nme=x"), ("no key encoder.nme; did you mean encoder.name?",)),
+    (("encoder.name=x",), ("no key encoder.name; it belongs to encoder=bert_base, ",)),
+    (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it belongs to optimizer=muon",)),
+    (
+        ("objective.cosreg.weight=1",),
+        ("no key objective.cosreg.weight; it belongs to obj",),
+    ),
+    (
+        ("objective.cosrg.weight=1", "objective=[cosreg]"),
+        ("no key objective.cosrg.weight; did you mean objective.cosreg.weight?",),
+    ),
+    (
+        ("isotropy=cluster_pca", "isotropy.softness=1"),
+        ("no key isotropy.softness; did you mean isotropy.assign.softness?",),
+    ),
+    # options of a group
+    (("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
+    (("optimizer=adam",), ("optimizer=adam does not exist; did you mean adamw?",)),
+    (
+        ("metric=[isoscor,lidd,partition]",),
+        ("metric=isoscor does not exist; did you mean isoscore?",),
+    ),
+    (("isotropy=null",), ("isotropy=null does not exist; there are all_but_the_top, ",)),
+    (("task=nothing_like_it",), ("task=nothing_like_it does not exist; there are nli_pairs, rte",)),
+    # values
+    (("seed=one",), ("seed=one: Value 'one' of type 'str' could not be converted to Int",)),
+    (("threads=1.5",), ("threads=1.5: ",)),
+    (("seed=null",), ("seed=null: ",)),
+    (("rows=some",), ("rows=some: ",)),
+    (("site=pooled",), ("site=pooled: ",)),
+    (("data=5",), ("data=5: ",)),
+    (("data={bach:1}",), ("data={bach:1}: Key 'bach' not in",)),
+    (
+        ("seed=0,1",),
+        ("Ambiguous value for argument 'seed=0,1'; a list is [a,b], and several",),
+    ),
+    # what is no override
+    (("task", "wic"), ("task is no key=value", "wic is no key=value")),
+    (("seed=[1",), ("seed=[1 cannot be read",)),
+    (("=3",), ("=3 cannot be read: there is no key",)),
+    # + and ~
+    (("+seed=3",), ("+seed=3: Could not append",)),
+    (("++foo=1",), ("a run has no key foo; it has task",)),
+    (("+data.bach=1",), ("data has no key bach; did you mean batching?",)),
+    (("++optimizer.lrr=1",), ("optimizer.lrr is no argument",)),
+    (("~optimizer.lrr",), ("~optimizer.lrr: ",)),
+    (("~nothing",), ("~nothing: Could not delete",)),
+    (("~seed",), ("seed was deleted, and a run needs it; leave it in",)),
+    (("~data",), ("data was deleted, and a run needs it; leave it in",)),
+    (("~encoder.width",), ("encoder lacks width",)),
+    # several at once
+    (
+        ("sede=1", "task=wicc", "site=pooled", "data.bach_size=3", "data.batching=sorted", "x"),
+        (
+            "no key sede",
+            "task=wicc",
+            "site=pooled",
+            "no key data.bach_size",
+            "data.batching",
+            "x is",
+        ),
+    ),
+    (("seed=[1", "task=wicc"), ("seed=[1 cannot be read", "task=wicc does not exist")),
+    (("speed=fats", "sede=1"), ("speed=fats does not exist; did you mean fast?", "no key sede")),
+    (("optimizer.lr=x", "data.batch_size=0"), ("data.batch_size must be at least 1, got 0",)),
+]
+
+
+@pytest.mark.parametrize(("overrides", "starts"), TOLD)
+def test_every_mistake_is_told_and_no_other(overrides, starts):
+    assert_told(mistakes(*overrides), starts)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("+trainer.profiler=simple", "++seed=3", "++optimizer.lr=1e-3"),
+        ("+optimizer.amsgrad=true", "~optimizer.fused", "~task.form"),
+        ("metric=[]", "objective=[]", "logger=[]", "site=[tokens,layer_1]"),
+        ("metric=isoscore", "logger=[wandb]", "logger.wandb.group=x"),
+        ("seed='3'", "output_dir='a b'", "cache_dir=null", "threads=null"),
+        ("output_dir=${data.batch_size}/x", "hydra.sweep.dir=elsewhere"),
+        ("experiment=demo", "optimizer.lr=1e-5"),
+        ("optimizer.betas=[0.9,0.99]", "data={batch_size:8,batching:random}"),
+        ("objective.cosreg.weight=0.5", "objective=[cosreg]"),
+    ],
+)
+def test_what_hydra_takes_is_taken(overrides):
+    assert mistakes(*overrides) == []
+    assert mistakes_of([*BASE, *overrides]) == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_of_groups_and_keys_does_not_matter(order):
+    given = ("encoder.width=16", "encoder=tiny", "source=demo")
+    assert judged([given[k] for k in order])[0].encoder.width == 16
+    wrong = ("task=wicc", "encoder.widht=16", "sede=1")
+    found = mistakes(*(wrong[k] for k in order))
+    hint = "no key encoder.widht; did you mean encoder.width?"
+    assert_told(found, ("task=wicc", hint, "no key sede"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "starts"),
+    [
+        (("seed=0,1,2", "task=rte,wic", "metric=[isoscore],[partition]"), ()),
+        (("seed=range(3)", "task=choice(rte,wic)", "isotropy=glob(c*)"), ()),
+        (("task=rte,wicc,stsbb", "sede=3"), ("task=wicc", "task=stsbb", "no key sede")),
+        (("task=wicc,rte", "sede=3,4"), ("task=wicc", "no key sede")),
+        (("seed=0,x,2",), ("seed=x: ",)),
+        (("data.batching=length,sorted",), ("data.batching=sorted: ",)),
+        (("metric=[isoscore],[partitoin]",), ("metric=partitoin does not exist; did you mean",)),
+        (("seed=interval(0,1)",), ("seed=interval(0,1) cannot be read: only a search",)),
+        (
+            ("isotropy=none,clip", "isotropy.n_components=1,2"),
+            ("no key isotropy.n_components; i",),
+        ),
+    ],
+)
+def test_a_key_of_several_values_is_judged_value_by_value(overrides, starts):
+    assert_told(mistakes_of([*BASE, *overrides]), starts)
+
+
+# ----------------------------------------------------------------------------- files of the user
+
+
+def test_options_and_keys_of_a_folder_of_the_user(own_files):
+    own_files("pooling/mine", "_target_: isotrain.model.pooling.MeanPooling\n")
+    folder = own_files("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nhalf: 1\n")
+    assert mistakes("pooling=mine", config_dir=folder) == []
+    assert set(options_of("pooling", folder)) == {*options_of("pooling"), "mine"}
+    (found,) = mistakes("pooling=min", config_dir=folder)
+    assert found.startswith("pooling=min does not exist; did you mean mi")
+    (found,) = mistakes("task.half=1", config_dir=folder)
+    assert found == "no key task.half; it belongs to task=mine"
+    (found,) = mistakes("pooling=mine")
+    assert found.startswith("pooling=mine does not exist; ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sede: 3", ["sede"]),
+        ("seed: many", ["seed", "many"]),
+        ("seed: [3", ["experiment/mine"]),
+        ("seed: 3\nseed: 4", ["experiment/mine", "seed"]),
+        ("seed: ${nothing}", ["seed", "nothing"]),
+        ("defaults: [{override /task: wicc}]", ["task/wicc"]),
+        ("data: {batch_size: 0}", ["data.batch_size must be at least 1"]),
+        ("encoder: {_target_: os.getcwd}", ["encoder._target_=os.getcwd is not allowed"]),
+    ],
+)
+def test_a_wrong_file_for_the_whole_run_is_told_in_words(own_files, text, words):
+    folder = own_files("experiment/mine", f"# @package _global_\n{text}\n")
+    found = "\n".join(mistakes("experiment=mine", config_dir=folder))
+    for word in words:
+        assert word in found
+
+
+def test_a_folder_of_files_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match=r"--config-dir .*/none is not a folder"):
+        compose_run(["sede=1"], f"{tmp_path}/none")
+
+
+# ----------------------------------------------------------------------- nothing may execute
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "encoder._target_=os.system",
+        "+objective.x._target_=subprocess.run",
+        "+metric.x.function._target_=builtins.eval",
+        "+trainer.plugins=[{_target_:os.getcwd}]",
+        "+optimizer._args_=[{_target_:os.getcwd}]",
+        "+foo._target_=os.getcwd",
+        '+objective.x="${oc.create:{_target_:os.getcwd}}"',
+    ],
+)
+def test_a_target_that_is_not_allowed_is_told_wherever_it_stands(override):
+    assert any("is not allowed" in mistake for mistake in mistakes(override))
+
+
+# ------------------------------------------------------------------------------- properties
+
+FULL = (*BASE, "isotropy=cluster_pca", "objective=[cosreg]", "logger=[wandb]", "freezing=first_n")
+
+
+def legal_keys(node, path=""):
+    for key, value in node.items():
+        if not str(key).startswith("_"):
+            name = f"{path}.{key}" if path else str(key)
+            yield name
+            if isinstance(value, DictConfig):
+                yield from legal_keys(value, name)
+
+
+KEYS = sorted(key for key in legal_keys(compose_run(FULL)) if not key.startswith("names."))
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # to shrink an example takes minutes
+LETTERS = st.sampled_from(string.ascii_lowercase + "_")
+
+
+@st.composite
+def slips(draw):
+    """A legal key, the segment that a slip of one letter changes, and the changed key."""
+    key = draw(st.sampled_from(KEYS))
+    segments = key.split(".")
+    number = draw(st.integers(0, len(segments) - 1))
+    word = segments[number]
+    at = draw(st.integers(0, len(word) - 1))
+    letter = draw(LETTERS)
+    changed = draw(
+        st.sampled_from(
+            [
+                word[:at] + letter + word[at:],
+                word[:at] + word[at + 1 :],
+                word[:at] + letter + word[at + 1 :],
+                word[:at] + word[at : at + 2][::-1] + word[at + 2 :],
+            ]
+        )
+    )
+    slipped = ".".join([*segments[:number], changed, *segments[number + 1 :]])
+    assume(changed and slipped not in KEYS)
+    return key, word, slipped
+
+
+@given(slips())
+@settings(max_examples=40, phases=PHASES)
+@example(("objective.cosreg.weight", "cosreg", "objective.cosrg.weight"))
+def test_a_slip_of_one_letter_is_told_with_the_right_word(slip):
+    _key, word, slipped = slip
+    (found,) = mistakes(f"{slipped}=1", base=FULL)
+    assert found.startswith(f"no key {slipped}; ")
+    assert re.search(rf"\b{re.escape(word)}\b", found.partition(";")[2]), found
+
+
+JUNK = st.text(
+    alphabet=string.ascii_letters + string.digits + "=+~@,.:/\\'\"[]{}()$ _-é\t*?", max_size=14
+)
+
+
+@given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++", "~"]), JUNK)
+@settings(max_examples=40, phases=PHASES)
+@example("isotropy.removal.rho", "", "x")
+@example("~", "", "3")
+@example("", "", "")
+def test_junk_raises_nothing_but_what_is_told(key, prefix, text):
+    for line in (f"{prefix}{key}={text}", text):
+        found = mistakes(line, base=FULL)
+        assert all(mistake.strip() for mistake in found)
