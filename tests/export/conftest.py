@@ -26,9 +26,9 @@ from transformers import (
 
 from isotrain.build import isotropic_model
 from isotrain.cli import main
-from isotrain.config.compose import plain, read_job
+from isotrain.config.compose import config_of, plain
 from isotrain.export.rebuilt import dev_rows, made, model_of
-from isotrain.runs.files import write_json
+from isotrain.runs.files import read_result, write_json
 from isotrain.training.data import collate
 from isotrain.training.requirements import data_revision
 from tests.encoders.conftest import FAMILIES, SIZES, saving, word_pieces
@@ -75,7 +75,7 @@ def of_the_run():
 
     @torch.no_grad()
     def compute(folder):
-        cfg = read_job(folder / "result.json").cfg
+        cfg = config_of(read_result(folder))
         task, encoder = made(cfg.task), made(cfg.encoder)
         model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
         made(cfg.peft, encoder=encoder)
