@@ -25,7 +25,8 @@ from threadpoolctl import threadpool_limits
 from timing import Spread, head, interleaved, ms, ratio, row, setting, spread
 
 from isotrain.build import build
-from isotrain.config.compose import compose_run, conf_folder
+from isotrain.config.compose import compose_run
+from isotrain.config.shipped import conf_folder
 from isotrain.geometry.assignment import Assignment
 from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import Removal

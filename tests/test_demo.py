@@ -7,10 +7,10 @@ import torch
 
 from isotrain import demo as demo_module
 from isotrain.commands import train
-from isotrain.config.command import check_command
 from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
+from tests.judge import judged
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_what_makes_the_demo_is_refused_with_another_way(override):
     assert "is fixed in the demo" in mistake
     command = mistake.partition("isotrain train ")[2]
     assert command.endswith(f" {override}")
-    assert check_command(command.split())[1] == []
+    assert judged(command.split())[1] == []
 
 
 def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):

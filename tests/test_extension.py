@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from isotrain.config.command import check_command
 from isotrain.run import run
+from tests.judge import judged
 from tests.processes import ROOT, python
 
 PARTS = '''
@@ -159,7 +159,7 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     preset.write_text("defaults: [cluster_pca, _self_]\nn_clusters: 2\n", encoding="utf-8")
     line = [*small, "task=rte", "isotropy=two_clusters", "trainer.max_steps=1"]
     line += [f"output_dir={tmp_path / 'runs'}"]
-    cfg, mistakes = check_command(line, str(tmp_path / "conf"))
+    cfg, mistakes = judged(line, str(tmp_path / "conf"))
     assert mistakes == []
     run(cfg)
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")

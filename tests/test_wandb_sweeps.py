@@ -11,7 +11,7 @@ import yaml
 from hydra.utils import get_object
 from wandb import wandb_agent
 
-from isotrain.config.command import check_command
+from tests.judge import judged
 from tests.wandb_record import newest, scalars
 
 FILES = sorted((Path(__file__).parents[1] / "sweeps").glob("*.yaml"))
@@ -73,7 +73,7 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
         overrides = command[5:]
         assert not {"-m", "--multirun"} & set(overrides)
         assert len(overrides) > len(values)
-        cfg, mistakes = check_command(overrides)
+        cfg, mistakes = judged(overrides)
         assert mistakes == []
         assert list(cfg.logger) == ["wandb"]
         assert cfg.output_dir == "runs/sweeps/abc123"

@@ -13,7 +13,6 @@ from isotrain.analysis import weights as weights_module
 from isotrain.analysis.data_sets import read_corpus
 from isotrain.analysis.run import analyze
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
-from isotrain.config.command import ANALYZE, check_command
 from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.runs.files import read_result, sha256_of, write_json
@@ -21,6 +20,7 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.analysis.runs import tiny
 from tests.analysis.toy import N_SENTENCES, Toy
+from tests.judge import judged
 from tests.stopped_runs import save_weights
 
 LOAD = "isotrain.encoders.huggingface.load_encoder"
@@ -39,7 +39,7 @@ def cfg_of(tmp_path):
 
     def compose(*overrides, published=(), **arguments):
         given = (*small, f"output_dir={tmp_path / 'out'}", *overrides)
-        cfg, mistakes = check_command(given, root=ANALYZE)
+        cfg, mistakes = judged(given, root="analyze")
         assert mistakes == []
         with open_dict(cfg):
             cfg.analysis = {"_target_": "tests.analysis.toy.Toy", "published": list(published)}

@@ -54,7 +54,7 @@ NEEDED = {
 OPTIONS = sorted(
     f"{file.parent.name}/{file.stem}"
     for file in CONF.glob("*/*.yaml")
-    if file.parent.name not in ("study", "tune", "sweep", "analysis")  # no part of one run
+    if file.parent.name not in ("studies", "searches", "analysis")  # no part of one run
 )
 OF_PARTS = [name for name in OPTIONS if not name.startswith("speed/")]  # a section of keys
 

@@ -11,7 +11,7 @@ from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
 from isotrain.analysis.published import beside, read_published
 from isotrain.analysis.types import Outcome
-from isotrain.config.compose import conf_folder
+from isotrain.config.shipped import conf_folder
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis import runs
 from tests.analysis.offline_isotropy.offline_rows import (
