@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from isotrain.studies.plan import plan_jobs
 from scipy.stats import spearmanr, t
 
 from isotrain.config.compose import compose_run
@@ -14,7 +15,6 @@ from isotrain.run import run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
 from tools.readme_blocks import filled
 from tools.results_csv import results
 

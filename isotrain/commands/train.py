@@ -24,6 +24,7 @@ from isotrain.studies.call import RunError
 from isotrain.studies.status import FAILED_LINE
 from isotrain.training.requirements import check
 
+PRUNED = "PrunedError"  # of isotrain.training.callbacks.pruning, which imports Lightning
 LOADING = "importing torch, Lightning and transformers"
 
 
@@ -90,8 +91,11 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
             if is_stop(error):
                 tell(f"stopped {name}")
                 raise
-            traceback.print_exc(file=stream)
             failure = RunError(type(error).__name__, str(redacted(str(error))))
+            if failure.kind == PRUNED:
+                tell(f"pruned {name}")
+                raise failure from None
+            traceback.print_exc(file=stream)
             stream.write(f"{FAILED_LINE}{failure}\n")
             tell(f"failed {name}: {failure}; {log}")
             raise failure from None
@@ -101,7 +105,7 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
 
 def is_stop(error: BaseException) -> bool:
     """Whether a signal ended a run, which ends a sweep, too."""
-    if type(error).__name__ == "PrunedError":
+    if type(error).__name__ == PRUNED:
         return False
     causes = type(error), type(error.__context__)  # Lightning turns Ctrl-C into SystemExit
     code = error.code if isinstance(error, SystemExit) else None

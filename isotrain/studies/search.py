@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from isotrain.config.compose import key_of
+from isotrain.config.compose import key_of, written
 from isotrain.config.shipped import plan_name
 from isotrain.config.signatures import constant, load, nearest
 from isotrain.console import counted, say, score_text
@@ -249,7 +249,8 @@ def _run_trials(call: Call, record: Record, study: Study, taken: Sequence[Taken]
 
     for trial, values in taken:
         say(f"start trial {trial.number}: {' '.join(values)}")
-        pair = record.task, search.name, [*search.overrides, *values]
+        own = [f"method={written(search.name)}", *search.overrides, *values]  # equal ones share
+        pair = record.task, f"trial-{trial.number}", own
         try:
             jobs = call.plan([pair], search.seeds, [f"trial={trial.number}"])
         except PlanError as error:

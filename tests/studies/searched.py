@@ -58,7 +58,8 @@ class FakeCall:
                 own = [*own, *self.overrides]
                 text = hashlib.sha256(repr([sorted(own), seed]).encode()).hexdigest()[:10]
                 task = next(t for t in own if t.startswith("task=")).partition("=")[2]
-                folder = self.folder.parents[1] / task / f"{method}-{text}"
+                named = [t.partition("=")[2] for t in own if t.startswith("method=")]
+                folder = self.folder.parents[1] / task / f"{[*named, method][0]}-{text}"
                 given = (*own, f"seed={seed}", *more)
                 jobs.append(Job(task, method, seed, given, folder, RunId(task, method, text, "")))
         return jobs
