@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import RunConfig, n_processes
 from isotrain.console import FAILED, REJECTED, launched, spinner
+from isotrain.devices import unclaimed
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
 
@@ -120,7 +121,7 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # secrets stay references
     root, given = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
     return {
-        **os.environ,
+        **unclaimed(),
         "PYTHONPATH": os.pathsep.join(filter(None, [root, given])),
         "OMP_NUM_THREADS": str(cfg.threads),
         RUN: json.dumps({"config": keys, "overrides": list(overrides)}),

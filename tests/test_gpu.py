@@ -9,6 +9,7 @@ import torch
 from isotrain.jobs.devices import cuda_devices
 
 from isotrain.analysis.weights import device_of
+from isotrain.devices import cuda_devices
 from isotrain.run import folder_of
 from isotrain.runs.files import read_result
 from isotrain.training.speed import TAKEN

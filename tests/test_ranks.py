@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 
@@ -60,15 +61,16 @@ def test_errors_of_ranks_are_those_of_a_run(two, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_is_passed_on_and_the_run_resumes(two, tmp_path, eventually):
-    cfg = two("trainer.max_epochs=60", "checkpoint.every_steps=1", "data.n_train=64")
+def test_a_signal_is_passed_on_and_the_run_resumes(two, tmp_path):
+    cfg = two("trainer.max_epochs=25", "checkpoint.every_steps=1", "data.n_train=64")
 
     def stop():
-        eventually(lambda: list(tmp_path.glob("runs/*/*/resume.ckpt")))
+        while not list(tmp_path.glob("runs/*/*/resume.ckpt")):
+            time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    threading.Thread(target=stop).start()
+    threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(SystemExit) as stopped:
         run_in_ranks(cfg)
     assert stopped.value.code == 128 + signal.SIGTERM
