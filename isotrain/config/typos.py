@@ -102,13 +102,20 @@ def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str |
     try:
         if one.is_add() or one.is_force_add() or one.is_delete():
             compose([str(one.input_line)])
-        elif OmegaConf.select(cfg, key, default=..., throw_on_resolution_failure=False) is ...:
+        elif not _has(cfg, key):
             return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
         else:
             OmegaConf.update(cfg, key, one.value())
     except NOT_COMPOSED as error:
         return f"{one.input_line}: {first_line(error)}"
     return ""
+
+
+def _has(cfg: DictConfig, key: str) -> bool:
+    """Whether a configuration has a key, also if it refers to what there is not."""
+    if OmegaConf.select(cfg, key, default=..., throw_on_resolution_failure=False) is not ...:
+        return True
+    return key in _dotted(OmegaConf.to_container(cfg, resolve=False))
 
 
 def _nearest_key(key: str, cfg: DictConfig, config_dir: str | None) -> str:

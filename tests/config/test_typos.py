@@ -124,6 +124,7 @@ def test_every_mistake_is_told_and_no_other(overrides, starts):
         ("experiment=demo", "optimizer.lr=1e-5"),
         ("optimizer.betas=[0.9,0.99]", "data={batch_size:8,batching:random}"),
         ("objective.cosreg.weight=0.5", "objective=[cosreg]"),
+        ("source=local", "source.root=/data", "site.0=tokens"),  # whose value is in no variable
     ],
 )
 def test_what_hydra_takes_is_taken(overrides):
