@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from isotrain.config.compose import with_names
 from isotrain.config.signatures import constant, load
 from isotrain.console import FAILED, print_error, reject, score_text, spinner
+from isotrain.devices import claim
 from isotrain.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError, StorageError
@@ -121,6 +122,8 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     if needs_ranks(cfg):
         run_in_ranks(cfg, overrides)
         return None if cfg.threads is None else _score_of(cfg, _stored(cfg))
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        claim(cfg)  # before CUDA starts
     with spinner(LOADING):
         from isotrain.pages.show import show_run
         from isotrain.run import run
