@@ -6,7 +6,6 @@ every command.
 """
 
 import sys
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -24,7 +23,7 @@ class _IsotrainSweeper(Sweeper):
         params: values of keys, as on a command line, which wins: `{seed: "0,1,2"}`.
     """
 
-    start: Callable[..., int]  # of isotrain.commands.sweeps
+    kind: str
 
     def __init__(self, only_list: bool = False, params: dict[str, Any] | None = None) -> None:
         self._only_list, self._params = only_list, params or {}
@@ -37,55 +36,43 @@ class _IsotrainSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run it; the process ends with the exit code if that is not 0."""
-        if code := self._run([*self._of_params(arguments), *arguments]):
-            sys.exit(code)
+        from isotrain.commands.sweeps import start
 
-    def _run(self, arguments: Sequence[str]) -> int:
-        raise NotImplementedError
-
-    def _of_params(self, arguments: Sequence[str]) -> list[str]:
         given = {text.lstrip("+~").partition("=")[0] for text in arguments}
-        return [f"{key}={value}" for key, value in self._params.items() if key not in given]
+        own = [f"{key}={value}" for key, value in self._params.items() if key not in given]
+        if code := start(self.kind, *self._given, [*own, *arguments], self._only_list):
+            sys.exit(code)
 
 
 class SweepSweeper(_IsotrainSweeper):
     """A run for each combination of the values of a command line."""
 
-    def _run(self, arguments: Sequence[str]) -> int:
-        from isotrain.commands.sweeps import run_sweep
-
-        return run_sweep(*self._given, arguments, self._only_list)
+    kind = "sweep"
 
 
 class StudySweeper(_IsotrainSweeper):
     """The runs of the study that `study=NAME` or `study=FILE` names."""
 
-    def _run(self, arguments: Sequence[str]) -> int:
-        from isotrain.commands.sweeps import run_study
-
-        return run_study(*self._given, arguments, self._only_list)
+    kind = "study"
 
 
 class SearchSweeper(_IsotrainSweeper):
     """The trials of the search that `search=NAME` or `search=FILE` names."""
 
-    def _run(self, arguments: Sequence[str]) -> int:
-        from isotrain.commands.sweeps import run_search
-
-        return run_search(*self._given, arguments, self._only_list)
+    kind = "search"
 
 
-SWEEPERS = {"sweep": SweepSweeper, "study": StudySweeper, "search": SearchSweeper}
+SWEEPERS = SweepSweeper, StudySweeper, SearchSweeper
 
 
 def register() -> None:
     """Make the sweepers known to Hydra, which finds them by itself only when not editable."""
-    for name, sweeper in SWEEPERS.items():
+    for sweeper in SWEEPERS:
         Plugins.instance().register(sweeper)
         target = f"{sweeper.__module__}.{sweeper.__name__}"
         ConfigStore.instance().store(
             group="hydra/sweeper",
-            name=name,
+            name=sweeper.kind,
             node={"_target_": target, "only_list": False, "params": None},
             provider="isotrain",
         )

@@ -12,94 +12,105 @@ from itertools import chain, count, product
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isotrain.config.compose import key_of, method_of
-from isotrain.console import counted, reject, say
+from isotrain.config.compose import ConfigError, key_of, method_of
+from isotrain.console import FAILED, counted, print_error, reject, say
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
-from isotrain.studies.call import Call, Job, safe_name, swept
+from isotrain.studies.call import Call, Job, LaunchError, safe_name, swept
 from isotrain.studies.definition import Study, load_study, name_of
 from isotrain.studies.record import is_finished, write_plan
 
 MOST = 80  # letters of a name
 
 
-def run_study(
+def start(
+    kind: str,
     config: DictConfig,
     context: HydraContext,
     task: TaskFunction,
     arguments: Sequence[str],
     only_list: bool = False,
 ) -> int:
-    """Exit code of a study: 0 if every run is finished, 1 if one failed, 2 if it cannot run."""
-    try:
-        if config.study is None:
-            raise PlanError("hydra/sweeper=study needs study=NAME, or study=FILE.yaml")
-        if several := swept(arguments):
-            raise PlanError(
-                f"{next(iter(several))} has several values; a study has its own in methods or grid"
-            )
-        study = load_study(str(config.study))
-        call = Call(config, context, task, arguments, "study", study.name)
-        return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
-    except PlanError as error:
-        return reject(str(error))
+    """Exit code of a study, a search or a sweep (`kind`).
 
+    0: every run is finished; 1: one failed, or a worker died; 2: it cannot run.
 
-def run_sweep(
-    config: DictConfig,
-    context: HydraContext,
-    task: TaskFunction,
-    arguments: Sequence[str],
-    only_list: bool = False,
-) -> int:
-    """Exit code of a sweep over the values of a command line, as of `run_study`.
-
-    Its tasks are the values of `task`, its seeds those of `seed`, its methods the combinations of
-    all others; the first method is the baseline.
+    Args:
+        kind: of the sweeper.
+        config: Hydra's configuration of the call.
+        context: of the sweeper.
+        task: the app's function.
+        arguments: overrides of the command line, without Hydra's own.
+        only_list: show the runs, and launch none.
     """
     try:
-        for key, use in (("study", "isotrain run {}"), ("search", "isotrain run {}")):
-            if config[key] is not None:
-                raise PlanError(f"{key}={config[key]} is launched by: {use.format(config[key])}")
-        several = dict(swept(arguments))
-        name = "-".join(safe_name(key.rpartition(".")[2]) for key in several) or "one"
-        digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
-        fixed = [text for text in arguments if key_of(text) not in several]
-        call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
-        call.arguments = list(arguments)
-        if found := call.mistakes_of(arguments):
-            raise PlanError("\n".join(found))
-        study = _study_of(call, several, int(config.seed))
-        call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
-        return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
-    except (PlanError, ValueError) as error:
+        for other in ("study", "search"):
+            if (name := config[other]) is not None and other != kind:
+                raise PlanError(f"{other}={name} has a sweeper of its own: isotrain run {name}")
+        if kind in ("study", "search"):
+            if config[kind] is None:
+                raise PlanError(f"hydra/sweeper={kind} needs {kind}=NAME, or {kind}=FILE.yaml")
+            if several := swept(arguments):
+                place = "methods or grid" if kind == "study" else "space"
+                raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
+        work = {"study": _study, "search": _search, "sweep": _sweep}[kind]
+        return work(config, context, task, arguments, only_list)
+    except LaunchError as error:
+        print_error("the launcher stopped", [str(error)])
+        return FAILED
+    except (PlanError, ConfigError) as error:
         return reject(str(error))
 
 
-def run_search(
+def _study(
     config: DictConfig,
     context: HydraContext,
     task: TaskFunction,
     arguments: Sequence[str],
-    only_list: bool = False,
+    only_list: bool,
 ) -> int:
-    """Exit code of a search, as of `run_study`; 1 if a trial of this call failed."""
-    try:
-        from isotrain.reporting import search_report
-        from isotrain.studies import search as searches  # these need Optuna
+    study = load_study(str(config.study))
+    call = Call(config, context, task, arguments, "study", study.name)
+    return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
 
-        if config.search is None:
-            raise PlanError("hydra/sweeper=search needs search=NAME, or search=FILE.yaml")
-        if several := swept(arguments):
-            raise PlanError(f"{next(iter(several))} has several values; write them into space")
-        search = searches.load_search(str(config.search))
-        call = Call(config, context, task, arguments, "search", search.name)
-        code = searches.run_search(call, search, str(config.search), only_list)
-        if not only_list:
-            search_report.write_report(call.folder, call.compose)
-        return code
-    except PlanError as error:
-        return reject(str(error))
+
+def _sweep(
+    config: DictConfig,
+    context: HydraContext,
+    task: TaskFunction,
+    arguments: Sequence[str],
+    only_list: bool,
+) -> int:
+    """Its tasks are the values of `task`, its seeds those of `seed`, its methods all the others."""
+    several = dict(swept(arguments))
+    name = "-".join(safe_name(key.rpartition(".")[2]) for key in several) or "one"
+    digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
+    fixed = [text for text in arguments if key_of(text) not in several]
+    call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
+    call.arguments = list(arguments)
+    if found := call.mistakes_of(arguments):
+        raise PlanError("\n".join(found))
+    study = _study_of(call, several, int(config.seed))
+    call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
+    return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
+
+
+def _search(
+    config: DictConfig,
+    context: HydraContext,
+    task: TaskFunction,
+    arguments: Sequence[str],
+    only_list: bool,
+) -> int:
+    from isotrain.reporting import search_report
+    from isotrain.studies import search as searches  # these need Optuna
+
+    search = searches.load_search(str(config.search))
+    call = Call(config, context, task, arguments, "search", search.name)
+    code = searches.run_search(call, search, str(config.search), only_list)
+    if not only_list:
+        search_report.write_report(call.folder, call.compose)
+    return code
 
 
 def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bool) -> int:

@@ -47,6 +47,10 @@ class RunError(Exception):
         return f"{self.kind}: {self.message}"
 
 
+class LaunchError(RuntimeError):
+    """The launcher itself failed, for example because a worker was killed."""
+
+
 class Job(NamedTuple):
     """One planned run."""
 
@@ -274,6 +278,9 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except Exception as error:  # of joblib, Slurm, ...
+        kind = type(error).__name__
+        raise LaunchError(f"{kind}: {error}; the same command goes on with the others") from error
     except (KeyboardInterrupt, SystemExit) as stop:
         say(f"{what}: stopped; the same command goes on")
         raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None

@@ -118,7 +118,7 @@ def test_what_parts_and_data_lack_is_told_before_anything_runs(fake, capsys, tmp
     [
         ({"overrides": "[seed=5]"}, [], "seed=5: every method has every seed of [0, 1]"),
         ({}, ["seed=5"], "seed=5: every method has every seed of [0, 1]"),
-        ({}, ["seed=5,6"], "seed has several values; a study has its own in methods or grid"),
+        ({}, ["seed=5,6"], "seed has several values; write them in methods or grid"),
         (
             {"methods": "{none: [isotropy=none], plain: [isotropy=none, rerun=true]}"},
             [],
@@ -291,7 +291,7 @@ def test_a_sweep_over_seeds_shares_the_runs_of_single_ones(fake, capsys):
 def test_what_is_launched_otherwise_is_told(fake, capsys):
     for key in ("study", "search"):
         (told,) = errors(capsys, fake.main("train", "-m", f"{key}=smoke"))
-        assert told == f"{key}=smoke is launched by: isotrain run smoke"
+        assert told == f"{key}=smoke has a sweeper of its own: isotrain run smoke"
     (told,) = errors(capsys, fake.main("train", "-m", "hydra/sweeper=study"))
     assert told == "hydra/sweeper=study needs study=NAME, or study=FILE.yaml"
     (told,) = errors(capsys, fake.main("train", "study=smoke"))
