@@ -62,7 +62,7 @@ def test_errors_of_ranks_are_those_of_a_run(two, tmp_path):
 
 @pytest.mark.slow
 def test_a_signal_is_passed_on_and_the_run_resumes(two, tmp_path):
-    cfg = two("trainer.max_epochs=25", "checkpoint.every_steps=1", "data.n_train=64")
+    cfg = two("trainer.max_epochs=10", "checkpoint.every_steps=1", "data.n_train=64")
 
     def stop():
         while not list(tmp_path.glob("runs/*/*/resume.ckpt")):
