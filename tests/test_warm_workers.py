@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import logging
 import os
 import pickle
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from isotrain.config.compose import compose_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
+from isotrain.training.isolation import isolated
 from tests.processes import server_with_imports
 from tools.kill_points import untimed
 
@@ -95,6 +98,10 @@ def state():
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "anomaly": torch.is_anomaly_enabled(),
         "benchmark": torch.backends.cudnn.benchmark,
+        "precision": torch.get_float32_matmul_precision(),
+        "tf32": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
+        "log": logging.getLogger("pytorch_lightning").level,
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
     }
 
 
@@ -104,4 +111,20 @@ def test_a_run_leaves_its_process_as_it_was(composed, small, tmp_path):
     run(composed(*own, "threads=2", "+trainer.deterministic=true", "+trainer.detect_anomaly=true"))
     assert state() == before
     run(composed(*own, "+trainer.benchmark=true", "trainer.precision=64-true"))
+    assert state() == before
+
+
+@pytest.mark.parametrize("precision", ["medium", "high", "highest"])
+def test_options_of_torch_are_restored(precision):
+    before = state()
+    with isolated():
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.allow_tf32 = precision == "highest"
+        torch.backends.cudnn.benchmark = True
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(3)
+        logging.getLogger("pytorch_lightning").setLevel(logging.CRITICAL)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.environ["PL_GLOBAL_SEED"] = "7"
+        torch.manual_seed(7)
     assert state() == before

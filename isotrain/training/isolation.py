@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -57,13 +57,12 @@ def _of_torch() -> Iterator[Callable[[], Any]]:
         torch.are_deterministic_algorithms_enabled(),
         warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    for options, names in (
-        (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
-        (torch.backends.cuda.matmul, ("allow_tf32", "allow_bf16_reduced_precision_reduction")),
-    ):
-        for name in names:
-            yield partial(setattr, options, name, getattr(options, name))
-    yield partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    for name in ("enabled", "benchmark", "deterministic"):
+        yield partial(setattr, torch.backends.cudnn, name, getattr(torch.backends.cudnn, name))
+    with suppress(RuntimeError):  # torch reads no precision that its older and newer options mix
+        yield partial(setattr, torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)
+    with suppress(RuntimeError):  # also sets torch.backends.cuda.matmul.allow_tf32
+        yield partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     yield partial(torch.autograd.set_detect_anomaly, torch.is_anomaly_enabled())
     for device in ("cpu", "cuda"):
         yield partial(torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
