@@ -16,13 +16,6 @@ from isotrain.commands import plans
 from tests.processes import ROOT, python
 
 
-def test_all_groups_and_keys_are_listed():
-    found = python("train.py", "--keys")
-    assert found.returncode == 0, found.stderr
-    for part in ("isotropy: all_but_the_top, .*cluster_pca, .*zca", "max_rows: 1024", "seed"):
-        assert re.search(part, found.stdout), part
-
-
 def test_a_run_from_another_folder(tmp_path, small):
     found = python(
         "-m",
@@ -61,11 +54,11 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("arguments", [[], ["train", "task=x", "-h"]])
+@pytest.mark.parametrize("arguments", [[], ["run", "smoke", "-h"]])
 def test_help_lists_real_options_and_imports_nothing(arguments):
     found = python("-c", HELP, *arguments)
     assert found.returncode == 0
-    assert "--jobs N" in found.stdout
+    assert "-j N" in found.stdout
     assert found.stdout.splitlines()[-1] == "[]"
 
 
@@ -118,6 +111,14 @@ def test_control_characters_of_a_command_line_are_escaped(command, capsys):
     error = capsys.readouterr().err
     assert "no\\x1b]0;title\\x07where\\u202e" in error
     assert not {"\x1b", "\x07", "\u202e"} & set(error)
+
+
+def test_a_file_of_any_name_is_found(tmp_path, capsys):
+    study = (ROOT / "conf" / "studies" / "smoke.yaml").read_text(encoding="utf-8")
+    (file := tmp_path / "it's, [x]" / "étude.yaml").parent.mkdir()
+    file.write_text(study, encoding="utf-8")
+    assert main(["run", str(file), "--list", "encoder=tiny", "source=demo"]) == 0
+    assert "4 runs of study étude" in capsys.readouterr().out
 
 
 @pytest.mark.slow

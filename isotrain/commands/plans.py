@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Group
 
+from isotrain.config.compose import written
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
 from isotrain.runs.files import read_result
@@ -32,7 +33,7 @@ def run(target: str | None, jobs: int, only_list: bool, arguments: Sequence[str]
     from isotrain.app import main
 
     kind = kind_of(target)
-    own = [f"hydra/sweeper={kind}", f"{kind}={json.dumps(target)}"]
+    own = [f"hydra/sweeper={kind}", f"{kind}={written(target)}"]
     if jobs > 1:
         own += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     if only_list:
