@@ -9,6 +9,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.compose import without_hydra
 from isotrain.config.schema import RUN
 from isotrain.config.shipped import conf_folder
@@ -39,5 +40,6 @@ def _composed(overrides: tuple[str, ...]) -> DictConfig:
 @cache
 def _of_groups(chosen: tuple[str, ...]) -> DictConfig:
     RUN.register()
+    register()
     with initialize_config_dir(conf_folder(), version_base="1.3"):
         return without_hydra(compose("train", list(chosen), return_hydra_config=True))

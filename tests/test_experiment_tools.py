@@ -7,14 +7,12 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from isotrain.studies.plan import plan_jobs
 from scipy.stats import spearmanr, t
 
-from isotrain.config.compose import compose_run
-from isotrain.run import run
+from isotrain.cli import main
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
-from isotrain.studies.definition import load_study
+from isotrain.studies.record import read_plan
 from tools.readme_blocks import filled
 from tools.results_csv import results
 
@@ -152,49 +150,51 @@ def experiment(tmp_path_factory, data_dir):
         "methods: {{none: [isotropy=none], mean: [isotropy=frozen_mean]}}\n"
         "baseline: none\nseeds: [4]\n"
     )
-    overrides = ["source=local", f"source.root={data}", f"output_dir={place / 'runs'}"]
-    for name, steps in (("trained", 3), ("untrained", 0)):
-        (place / name).mkdir()
-        (place / name / "study.yaml").write_text(study.format(steps))
-        for job in plan_jobs(load_study(str(place / name / "study.yaml")), overrides):
-            cfg = compose_run([*job.overrides, f"method={job.method}"])
-            run(cfg, job.overrides)
-    return place, overrides
+    given = ["source=local", f"source.root={data}", f"output_dir={place / 'runs'}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["isotrain"])
+        patch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+        for name, steps in (("trained", 3), ("untrained", 0)):
+            (place / f"{name}.yaml").write_text(study.format(steps))
+            assert main(["run", str(place / f"{name}.yaml"), *given]) == 0
+    return place, place / "runs" / "studies"
 
 
 @pytest.mark.slow
-def test_results_are_whole_or_said_to_be_partial(experiment, monkeypatch):
-    place, overrides = experiment
+def test_results_are_whole_or_said_to_be_partial(experiment, monkeypatch, tmp_path):
+    place, studies = experiment
     monkeypatch.delenv("ISOTRAIN_DATA_DIR", raising=False)
-    longer = place / "longer" / "study.yaml"
-    longer.parent.mkdir()
-    text = (place / "trained" / "study.yaml").read_text()
-    longer.write_text(text.replace("seeds: [4]", "seeds: [4, 5]"))
-    with pytest.raises(ValueError, match=r"4 of the 8 of .*, the first is few, none, seed 5"):
-        results(longer, overrides)
-    assert len(results(longer, overrides, is_partial=True)) == 4
-    with pytest.raises(ValueError, match="results are of finished runs; 8 of the 8"):
-        results(longer, [*overrides, "optimizer.lr=0.5"], is_partial=True)
+    moved = shutil.copytree(place / "runs", tmp_path / "runs") / "studies" / "trained"
+    (lost, *_) = (job.folder for job in read_plan(moved).jobs if job.method == "mean")
+    (lost / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"1 of the 4 of .*, the first is few, mean, seed 4"):
+        results(moved)
+    assert len(results(moved, is_partial=True)) == 3
+    whole = results(studies / "trained")
+    assert len(whole) == 4
+    pd.testing.assert_frame_equal(
+        whole[whole.index != 1].reset_index(drop=True), results(moved, is_partial=True)
+    )
+    with pytest.raises(ValueError, match=r"has no study.json; give RUNS/studies/NAME"):
+        results(place)
 
 
 @pytest.mark.slow
 def test_genres_of_other_data_are_an_error(experiment, monkeypatch):
-    place, overrides = experiment
-    study = place / "trained" / "study.yaml"
+    place, studies = experiment
     file = place / "data" / "stsb" / "test.jsonl"
     other = shutil.copytree(place / "data", place / "other") / "stsb" / "test.jsonl"
     other.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(place / "other"))
     with pytest.raises(ValueError, match=r"genres must be of the data that the run had, .*test"):
-        results(study, overrides)
+        results(studies / "trained")
 
 
 @pytest.mark.slow
 def test_a_row_has_the_scores_of_its_run_before_and_after(experiment, monkeypatch):
-    place, overrides = experiment
+    place, studies = experiment
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(place / "data"))
-    files = {name: place / name / "study.yaml" for name in ("trained", "untrained")}
-    table = results(files["trained"], overrides, files["untrained"], also="/tokens$")
+    table = results(studies / "trained", studies / "untrained", also="/tokens$")
     assert list(zip(table["task"], table["method"], strict=True)) == [
         (task, method) for task in ("few", "all") for method in ("none", "mean")
     ]

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,8 +12,10 @@ import yaml
 from matplotlib.image import imread
 from scipy.stats import t
 
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import recorded, run_id
 from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from tests.compositions import composed_once
 from tools.experiment_picture import SPEC, draw
 from tools.readme_blocks import BLOCK, PAGES, filled
 
@@ -56,14 +57,19 @@ def test_there_is_enough_to_look_at():
     assert len(OWN_LAYERS) == 3
 
 
+def composed_by(name, *given):
+    """The configuration of each task and method, at one seed."""
+    more = [*given, f"seed={study_of(name).seeds[0]}"]
+    return [composed_once(*overrides, *more) for _, _, overrides in study_of(name).pairs]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in OWN_LAYERS])
-def test_a_study_plans_for_a_small_encoder_and_local_data(name, data_dir):
-    whole = study_of(name)
-    study = replace(whole, seeds=whole.seeds[:1])
-    jobs = plan_jobs(study, ["encoder=minilm", "source=local", f"source.root={data_dir}"])
-    assert len(jobs) == len(study.tasks) * len(study.methods)
-    assert len({job.id for job in jobs}) == len(jobs)
+def test_a_study_composes_for_a_small_encoder_and_local_data(name, data_dir):
+    configs = composed_by(name, "encoder=minilm", "source=local", f"source.root={data_dir}")
+    assert [told for cfg in configs for told in mistakes_in(cfg)] == []
+    ids = {run_id(recorded(cfg), "") for cfg in configs}
+    assert len(ids) == len(configs), "no two methods are the same"
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -89,11 +95,9 @@ def test_what_a_study_compares_can_be_shown_or_it_says_that_it_explores(name):
 
 
 def test_small_sets_have_epochs_for_all_steps():
-    jobs = plan_jobs(
-        replace(study_of("where_isotropy_pays"), seeds=(3,)),
-        ["encoder=tiny", "encoder.n_blocks=2", "source=demo"],
-    )
-    planned = [(cfg.data.n_train, cfg.trainer) for cfg in (job.cfg for job in jobs)]
+    small = ("encoder=tiny", "encoder.n_blocks=2", "source=demo")
+    configs = composed_by("where_isotropy_pays", *small)
+    planned = [(cfg.data.n_train, cfg.trainer) for cfg in configs]
     assert {n_train for n_train, _ in planned} == {100, 300, 1000, None}
     for n_train, trainer in planned:
         assert -(-(n_train or 3000) // 32) * trainer.max_epochs >= trainer.max_steps

@@ -1,9 +1,9 @@
 """Write `results.csv` of an experiment from the records of its runs: a row for each run.
 
-    python tools/results_csv.py experiments/NAME/study.yaml [--untrained STUDY] [--also REGEX]
-        [--config-dir DIR] [--partial] [OVERRIDE ...]
+    python tools/results_csv.py experiments/NAME RUNS/studies/NAME [--untrained RUNS/studies/OTHER]
+        [--also REGEX] [--partial]
 
-with the overrides that the study was run with (`source=local output_dir=RUNS`). Columns:
+The second folder has the `study.json` of the study that was run. Columns:
 
 - `task`, `method`, `seed`, `steps`, `commit` (code of the run), `collapsed` (1: its predictions are
   constant).
@@ -15,29 +15,28 @@ with the overrides that the study was run with (`source=local output_dir=RUNS`).
 - IsoScore (bias-corrected), mean cosine and ln I(W) less its null of the last layer in the pooled
   view, of its tokens, and of both sides of each isotropy layer; with `--also`, other isotropy keys.
 
-Every run of the study must have finished, unless `--partial` is given; those that it shares with
-other studies are found in the same output folder. Six significant digits.
+Every run of the study must have finished, unless `--partial` is given. Six significant digits.
 """
 
 import argparse
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from isotrain.commands.targets import Named, resolve
-from isotrain.jobs.archive import Archive, Job, locate, seeded
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
-from isotrain.config.compose import recorded, without_locations
+from isotrain.config.compose import without_locations
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import SIDES, last_layer, parse_key, shown_view
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.stored import PlanError
+from isotrain.studies.definition import Study
+from isotrain.studies.record import read_plan
 from isotrain.studies.results import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, finite
 
 METRICS = ("isoscore_corrected", "mean_cosine", LESS_NULL)
@@ -59,51 +58,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("experiment", type=Path)
     parser.add_argument("study", type=Path)
-    parser.add_argument("overrides", nargs="*")
     parser.add_argument("--untrained", type=Path)
     parser.add_argument("--also", default="$^")
-    parser.add_argument("--config-dir")
     parser.add_argument("--partial", action="store_true")
-    args = parser.parse_intermixed_args()
+    args = parser.parse_args()
     if not os.environ.get("ISOTRAIN_DATA_DIR"):
         print("ISOTRAIN_DATA_DIR is not set: no scores by genre of STS-B")
     try:
-        table = results(
-            args.study,
-            args.overrides,
-            args.untrained,
-            args.also,
-            args.config_dir,
-            is_partial=args.partial,
-        )
+        table = results(args.study, args.untrained, args.also, is_partial=args.partial)
     except (PlanError, ValueError) as error:
         parser.error(str(error))
-    path = args.study.parent / "results.csv"
+    path = args.experiment / "results.csv"
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     print(f"{path}: {len(table)} runs, {len(table.columns)} columns")
 
 
 def results(
-    study: Path,
-    overrides: Sequence[str],
-    untrained: Path | None = None,
-    also: str = "$^",
-    config_dir: str | None = None,
-    is_partial: bool = False,
+    study: Path, untrained: Path | None = None, also: str = "$^", is_partial: bool = False
 ) -> pd.DataFrame:
-    """A row for each finished run of a study, in plan order.
+    """A row for each finished run of a study's folder, by task, method and seed.
 
     Raises:
         ValueError: no run has finished, or some have not and `is_partial` is false.
     """
     starts = {}
     if untrained:
-        jobs, runs = finished(untrained, overrides, config_dir, is_partial)
-        starts = {start_of(jobs[key(run)]): after(run) for run in runs}
-    jobs, runs = finished(study, overrides, config_dir, is_partial)
-    if untrained and (n := sum(start_of(jobs[key(run)]) not in starts for run in runs)):
-        print(f"{n} of {len(runs)} runs have no counterpart in {untrained}")
+        starts = {start_of(run): after(run) for run in finished(untrained, is_partial)}
+    runs, n_without = finished(study, is_partial), 0
     rows = []
     for run in runs:
         result = read_result(run.folder)
@@ -116,40 +99,44 @@ def results(
             "collapsed": int(bool(run.degenerate)),
         }
         first = at_step_0(run)
-        before = scores_of(first) | starts.get(start_of(jobs[key(run)]), {})
+        own = starts.get(start_of(run), {}) if starts else {}
+        n_without += not own
+        before = scores_of(first) | own
         keys = isotropy_keys(run.scores, result["config"], also)
         row |= {f"before/{name}": value for name, value in before.items()} | after(run)
         row |= {f"before/{name}": first[name] for name in keys if name in first}
         row |= {name: run.scores[name] for name in keys if name in run.scores}
         rows.append(row)
+    if untrained and n_without:
+        print(f"{n_without} of {len(runs)} runs have no counterpart in {untrained}")
     table = pd.DataFrame(rows)
     named = [name for name in table if name.partition("/")[1]]
     return table[[name for name in table if name not in named] + sorted(named, key=position)]
 
 
-def finished(
-    study: Path, overrides: Sequence[str], config_dir: str | None, is_partial: bool
-) -> tuple[dict[tuple[str, str, int], Job], list[Run]]:
-    """The planned runs of a study by task, method and seed; the finished ones."""
-    target = resolve(Named(str(study), overrides, config_dir))
-    runs, gaps = collect(locate(target.jobs, Archive(target.folder)))
+def finished(study: Path, is_partial: bool) -> list[Run]:
+    """The finished runs of a study's folder, by task, method and seed."""
+    plan = read_plan(study)
+    if plan is None:
+        raise ValueError(f"{study} has no study.json; give RUNS/studies/NAME")
+    runs, gaps = collect(plan.jobs)
     if not runs or (gaps and not is_partial):
         raise ValueError(
-            f"results are of finished runs; {len(gaps)} of the {len(target.jobs)} of {study} with "
-            f"these overrides are not below {target.folder.parents[1]}, the first is {gaps[0]}; "
-            "run them, give the overrides that they had, or --partial for the others"
+            f"results are of finished runs; {len(gaps)} of the {len(plan.jobs)} of {study} are "
+            f"not, the first is {gaps[0]}; run them, or give --partial for the others"
         )
-    return {(job.task, job.method, job.seed): job for job in target.jobs}, runs
+    return sorted(runs, key=lambda run: position_in(plan.study, run))
 
 
-def key(run: Run) -> tuple[str, str, int]:
-    """Task, method and seed of a run."""
-    return run.task, run.method, run.seed
+def position_in(study: Study, run: Run) -> tuple[int, int, int]:
+    """Where a run stands: by task, then by method, then by seed."""
+    tasks, methods = list(study.tasks), list(study.methods)
+    return tasks.index(run.task), methods.index(run.method), study.seeds.index(run.seed)
 
 
-def start_of(job: Job) -> str:
+def start_of(run: Run) -> str:
     """What a run computes before its first step, as text: encoder, data, layer, head and seed."""
-    content = without_locations(recorded(seeded(job.cfg, job.seed)))
+    content = without_locations(read_result(run.folder)["config"])
     start = {
         name: value
         for name, value in content.items()
