@@ -65,8 +65,8 @@ def part_mistakes(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
 
 def missing_keys(cfg: DictConfig) -> list[str]:
     """Missing required keys; nothing is resolved."""
-    content = dotted(OmegaConf.to_container(cfg, resolve=False))
-    return sorted(key for key, value in content.items() if value == "???")
+    content: Any = OmegaConf.to_container(cfg, resolve=False)
+    return sorted(key for key, value in dotted(content).items() if value == "???")
 
 
 def resolved(cfg: DictConfig) -> tuple[dict[str, Any], list[str]]:

@@ -30,7 +30,7 @@ CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)
 FEWEST_FOR_SEEDS = 5  # pairs, from which their spread generalises to other seeds
 SAME_SCORE = 1e-5  # scores are float32; one example in 50,000 is more
-NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Row(NamedTuple):
