@@ -8,6 +8,7 @@ the files of the page, by tests/test_extension.py; `isotrain demo` by tests/test
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -198,11 +199,12 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
                 if exported:  # layers of its own
                     patch.syspath_prepend(folder / exported["PYTHONPATH"])
                     patch.setenv("ISOTRAIN_ALLOW", exported["ISOTRAIN_ALLOW"])
+                    sys.modules.pop(exported["ISOTRAIN_ALLOW"], None)  # of another experiment
                 assert plan_name(name) in typed("run", name, "--list", *given)
         elif action == "run":
             assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))
         if name in shown and "--list" not in options:
             file = shorter(group, name, folder)
-            told = typed(action, file, *with_own(options, TRAIN))
+            told = typed(action, file, *(with_own(options, TRAIN) if action == "run" else options))
             assert re.search(ended, told, re.MULTILINE), told
     assert shown
