@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from isotrain import demo as demo_module
-from isotrain.commands import train
+from isotrain.config.check import mistakes_in
+from isotrain.config.compose import compose_run
 from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
-from tests.judge import judged
 
 
 @pytest.mark.slow
@@ -52,19 +52,22 @@ def no_run(monkeypatch):
 
     def call(*arguments, then=lambda _: None):
         monkeypatch.setattr(demo_module, "demo", then)
-        return train.demo(arguments)
+        return demo_module.main(arguments)
 
     return call
 
 
 def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
-    wrong = ("sede=1", "data.batch_size=0", "site=[layer_0]", "pooling=spanz")
-    assert no_run(*wrong, then=pytest.fail) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("isotrain: this cannot run\n  ")
-    for said in ("no key sede; did you mean seed?", "at least 1", "layer_0", "pooling=spanz does"):
-        assert told.err.count(said) == 1, "once, not once for each method"
+    for wrong, told in (
+        (("sede=1", "pooling=spanz"), ("no key sede; did you mean seed?", "pooling=spanz does")),
+        (("data.batch_size=0", "site=[layer_0]"), ("data.batch_size must be at", "layer_0")),
+    ):
+        assert no_run(*wrong, then=pytest.fail) == 2
+        out, error = capsys.readouterr()
+        assert out == ""
+        assert error.startswith("isotrain: this cannot run\n  ")
+        for said in told:
+            assert error.count(said) == 1, "once, not once for each method"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_what_makes_the_demo_is_refused_with_another_way(override):
     assert "is fixed in the demo" in mistake
     command = mistake.partition("isotrain train ")[2]
     assert command.endswith(f" {override}")
-    assert judged(command.split())[1] == []
+    assert mistakes_in(compose_run(command.split())) == []
 
 
 def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):

@@ -57,7 +57,7 @@ def test_a_judged_encoder_task_or_objective_costs_torch_alone():
 
 
 def test_the_command_line_and_the_check_need_no_torch():
-    found = loaded_by("import isotrain.cli, isotrain.config.command, isotrain.commands.plans")
+    found = loaded_by("import isotrain.app, isotrain.cli, isotrain.commands.plans")
     assert "hydra" in found
     assert found.isdisjoint({"torch", "numpy", *HEAVY} - {"hydra", "omegaconf"})
 

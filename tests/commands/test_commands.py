@@ -1,11 +1,8 @@
-"""Commands on runs and folders: what they show, evaluate, cancel, and do not take."""
+"""Commands on runs and folders: what they show, evaluate, and do not take."""
 
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,7 +12,6 @@ from isotrain.config.compose import compose_run
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run
 from isotrain.runs.files import write_result
-from isotrain.runs.record import owned
 from tests.stopped_runs import save_weights
 
 OVERRIDES = [
@@ -55,37 +51,14 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     assert "no longer give its configuration" in capsys.readouterr().err
 
 
-def test_nothing_is_cancelled_below_a_plain_folder(tmp_path, capsys):
-    assert main(["cancel", str(tmp_path)]) == 2
-    assert "give a folder of one below it" in capsys.readouterr().err
-
-
-def test_cancel_stops_a_run_at_work_with_a_checkpoint(tmp_path, capsys, eventually):
-    own = [text for text in OVERRIDES if not text.startswith("trainer.max_steps")]
-    line = [sys.executable, "-m", "isotrain", "train", *own, f"output_dir={tmp_path}"]
-    line += ["trainer.max_epochs=400", "metric=[]", "checkpoint.every_steps=1"]
-    process = subprocess.Popen(line)
-    eventually(lambda: any(tmp_path.glob("rte/*/resume.ckpt")))
-    (file,) = tmp_path.glob("rte/*/resume.ckpt")
-    assert main(["cancel", str(file.parent)]) == 0
-    assert process.wait(60) == 128 + signal.SIGTERM
-    told = capsys.readouterr().out
-    assert told == f"stopping process {process.pid}\n{file.parent}: stopped\n"
-    assert json.loads((file.parent / "result.json").read_text())["status"] == "interrupted"
-    assert file.is_file()
-
-
-def test_cancel_signals_no_process_of_this_number_for_one_of_another_machine(tmp_path, capsys):
-    process = subprocess.Popen(["sleep", "60"])
-    try:
-        with owned(tmp_path, tmp_path):
-            (tmp_path / ".lock").write_text(json.dumps({"pid": process.pid, "host": "another"}))
-            assert main(["cancel", str(tmp_path)]) == 2
-        assert f"is run by process {process.pid} on machine another" in capsys.readouterr().err
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
+def test_an_encoder_is_evaluated_without_a_run(tmp_path, capsys):
+    assert main(["evaluate", *WITHOUT_METRICS, f"output_dir={tmp_path}"]) == 0
+    (file,) = tmp_path.glob("rte/none-*/result.json")
+    record = json.loads(file.read_text())
+    assert (record["status"], record["steps"]) == ("finished", 0)
+    assert {"val/accuracy", "test/accuracy"} <= set(record["scores"])
+    assert main(["evaluate", *WITHOUT_METRICS, "sede=1"]) == 2
+    assert "no key sede; did you mean seed?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "report", "evaluate"])
@@ -98,24 +71,22 @@ def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "smoke", "--trials", "3"], "smoke is a study, which takes no --trials"),
-        (["status", "RUN", "seed=1"], "is a run, which takes no key=value"),
-        (["status", "RUN", "--name", "x", "--trials", "3"], "which takes no --name, --trials"),
-        (["status", "RUN", "--jobs", "2"], "--jobs is of a plan"),
-        (["status", "FOLDER", "--watch", "--json"], "give one of them"),
-        (["cancel", "PLAN", "--name", "x"], "is a sweep's folder, which takes no --name"),
-        (["run", "RUN"], "RUN is a run; give the folder of a study, search or sweep"),
-        (["run", "job.json", "--name", "x"], "give its file alone"),
+        (["run", "smoke", "--trials", "3"], "unrecognized arguments: --trials"),
+        (["run", "nowhere"], "studies has no nowhere; it has smoke, template (or give the path of"),
+        (["run", "nowhere.yaml"], "there is no file nowhere.yaml; check the path"),
+        (["status", "RUN", "seed=1"], "unrecognized arguments: seed=1"),
+        (["status", "nowhere"], "nowhere is no folder, and there is no runs/studies/nowhere or"),
+        (["report", "FOLDER", "--wandb", "mine"], "--wandb sends a run; the runs of a study: log"),
         (["evaluate", "task=rte", "--json"], "--json is of a run"),
         (["evaluate", "task=rte", "trainer.max_epochs=3"], "evaluate trains nothing"),
     ],
 )
-def test_an_option_that_says_nothing_of_the_target_is_rejected(tmp_path, capsys, words, told):
-    for name, file in (("RUN", "result.json"), ("FOLDER", "x"), ("PLAN", "sweep.json")):
+def test_what_a_command_cannot_do_is_told(tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.chdir(tmp_path)
+    for name, file in (("RUN", "result.json"), ("FOLDER", "x")):
         (tmp_path / name).mkdir()
-        content = {"status": "failed", "overrides": [], "config_dir": None}
-        (tmp_path / name / file).write_text(json.dumps(content))
-    assert main([str(tmp_path / word) if word.isupper() else word for word in words]) == 2
+        (tmp_path / name / file).write_text('{"status": "failed"}')
+    assert main(words) == 2
     assert told in capsys.readouterr().err
 
 
@@ -168,7 +139,7 @@ def test_status_of_a_folder_lists_its_finished_runs(finished, capsys):
 def test_a_report_as_json_names_its_files_and_the_record(finished, capsys):
     code, text = told(capsys, "report", finished, "--json")
     content = json.loads(text)
-    assert (code, content["what"], content["folder"]) == (0, "run", str(finished))
+    assert (code, content["folder"]) == (0, str(finished))
     assert str(finished / "report.html") in content["files"]
     assert content["result"]["status"] == "finished"
 
