@@ -193,7 +193,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 
     add = command(
         "demo",
-        "demo:main",
+        "commands.demo:main",
         "Train two small runs, isotropy layer off and on, and compare them.",
         "seed=1",
     )

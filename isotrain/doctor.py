@@ -18,12 +18,12 @@ from urllib.request import Request, urlopen
 from huggingface_hub.constants import ENDPOINT, HF_HUB_CACHE
 from omegaconf import OmegaConf
 
+from isotrain.commands.demo import demo_mistakes
 from isotrain.config.environment import HUB_OFF, has_wandb_key, is_on
 from isotrain.config.shipped import names, shipped
 from isotrain.console import FAILED, install
-from isotrain.demo import demo_mistakes
-from isotrain.devices import VISIBLE, cuda_devices
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
+from isotrain.launch.devices import VISIBLE, cuda_devices
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
 from isotrain.training.requirements import data_sets_of

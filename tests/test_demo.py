@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain import demo as demo_module
+from isotrain.commands import demo as demo_module
+from isotrain.commands.demo import demo, demo_mistakes
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import compose_run
-from isotrain.demo import demo, demo_mistakes
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
 

@@ -8,8 +8,8 @@ from multiprocessing import get_context
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain import devices
-from isotrain.devices import VISIBLE, cuda_devices
+from isotrain.launch import devices
+from isotrain.launch.devices import VISIBLE, cuda_devices
 
 WHOLE = "GPU 0: NVIDIA A (UUID: GPU-1)\nGPU 1: NVIDIA A (UUID: GPU-2)\n"
 DIVIDED = (

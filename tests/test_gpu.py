@@ -6,10 +6,9 @@ are fitted before the first step, in float32. torchmetrics keeps correlations in
 
 import pytest
 import torch
-from isotrain.jobs.devices import cuda_devices
 
 from isotrain.analysis.weights import device_of
-from isotrain.devices import cuda_devices
+from isotrain.launch.devices import cuda_devices
 from isotrain.run import folder_of
 from isotrain.runs.files import read_result
 from isotrain.training.speed import TAKEN

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from isotrain.ranks import RanksError, needs_ranks, run_in_ranks
+from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.runs.record import CannotRunError
 
 LEFT_OUT = ("RANK", "LOCAL_RANK", "SLURM_NTASKS")

@@ -16,8 +16,8 @@ from omegaconf import DictConfig
 from isotrain.config.compose import with_names
 from isotrain.config.signatures import constant, load
 from isotrain.console import FAILED, print_error, reject, score_text, spinner
-from isotrain.devices import claim
-from isotrain.ranks import RanksError, needs_ranks, run_in_ranks
+from isotrain.launch.devices import claim
+from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted

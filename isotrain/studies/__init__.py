@@ -1,6 +1,5 @@
-"""Plans of jobs for the pool: studies, searches and sweeps.
+"""Sweeps, studies and searches: `call.py` plans the runs of a call, and launches what is missing.
 
-A study: `definition.py`, `plan.py`, `identity.py`, `results.py`. A search: `search.py`, `space.py`,
-`search_plan.py`, `trials.py`, `search_run.py`, `search_status.py`, `confirm.py`. A sweep of
-`train -m`: `sweep.py`. All: `status.py`.
+A study: `definition.py`, `record.py`, `results.py`, `status.py`; a sweep is one without a file. A
+search: `search.py`, `space.py`, `trials.py`, `confirm.py`.
 """

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import RunConfig, n_processes
 from isotrain.console import FAILED, REJECTED, launched, spinner
-from isotrain.devices import unclaimed
+from isotrain.launch.devices import unclaimed
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
 
@@ -55,7 +55,7 @@ def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     with TemporaryFile("w+", encoding="utf-8") as message, _passed_on() as processes:
         number = message.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-m", "isotrain.ranks"],
+            [sys.executable, "-m", "isotrain.launch.ranks"],
             stdin=subprocess.DEVNULL,
             stdout=_file_of(sys.stdout),
             stderr=_file_of(sys.stderr),
@@ -119,7 +119,7 @@ def _file_of(stream: TextIO) -> int | None:
 def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     """That of ranks: ours, the run, and this package importable from any folder."""
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # secrets stay references
-    root, given = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
+    root, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
     return {
         **unclaimed(),
         "PYTHONPATH": os.pathsep.join(filter(None, [root, given])),

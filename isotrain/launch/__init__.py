@@ -1,0 +1,4 @@
+"""How a process gets what a run needs: its GPU (`devices.py`), its other ranks (`ranks.py`).
+
+Hydra's launchers start the processes of a sweep; a run of several processes starts its ranks.
+"""
