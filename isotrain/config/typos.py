@@ -73,8 +73,13 @@ def alternatives(text: str) -> list[Override]:
         raise HydraException("only a search draws from an interval; write values, such as 0,1")
     if not override.is_sweep_override():
         return [override]
-    key = override.get_key_element()
-    return [parser.parse_override(f"{key}={v}") for v in override.sweep_string_iterator()]
+    try:
+        values = list(override.sweep_string_iterator())
+    except ValueError as error:  # range(0,1,0)
+        raise HydraException(str(error)) from error
+    if not values:
+        raise HydraException("it has no value")
+    return [parser.parse_override(f"{override.get_key_element()}={value}") for value in values]
 
 
 def options_of(group: str, config_dir: str | None = None) -> dict[str, Any]:

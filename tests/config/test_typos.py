@@ -152,6 +152,10 @@ def test_the_order_of_groups_and_keys_does_not_matter(order):
         (("seed=0,x,2",), ("seed=x: ",)),
         (("data.batching=length,sorted",), ("data.batching=sorted: ",)),
         (("metric=[isoscore],[partitoin]",), ("metric=partitoin does not exist; did you mean",)),
+        (
+            ("seed=range(0,1,0)", "task=glob(x*)"),
+            ("seed=range(0,1,0) cannot", "task=glob(x*) cannot"),
+        ),
         (("seed=interval(0,1)",), ("seed=interval(0,1) cannot be read: only a search",)),
         (
             ("isotropy=none,clip", "isotropy.n_components=1,2"),

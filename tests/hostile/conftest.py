@@ -53,6 +53,32 @@ def hostile_runs(tmp_path_factory):
     return root
 
 
+STUDY = """overrides: [OVERRIDES]
+tasks: {wic: [task=wic]}
+methods: {none: [isotropy=none], clip: [isotropy=clip]}
+baseline: none
+seeds: [0]
+"""
+SEARCH = """overrides: [OVERRIDES, task=stsb, task.form=bi, pooling=mean]
+space: {optimizer.lr: "choice(0.1, 0.01)"}
+sampler: RandomSampler
+n_trials: 2
+"""
+
+
+@pytest.fixture(scope="session")
+def hostile_plans(tmp_path_factory):
+    """A study of two runs and a search of two trials, each in `out` of its own folder."""
+    root = tmp_path_factory.mktemp("plans")
+    overrides = ", ".join(f"'{text}'" for text in (*TINY, "output_dir=out"))
+    for name, text in (("studies", STUDY), ("searches", SEARCH)):
+        (place := root / name).mkdir()
+        (place / "mine.yaml").write_text(text.replace("OVERRIDES", overrides))
+        end = ended(["run", "mine.yaml"], place, limit_s=600)
+        assert end.kind == "ran", end.text
+    return root
+
+
 @pytest.fixture(scope="session", autouse=True)
 def composed_before_forks():
     """Compositions, imports and generated rows, which every case would make again."""

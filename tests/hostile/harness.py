@@ -33,7 +33,7 @@ TINY = (
     *("encoder=tiny", "encoder.width=8", "encoder.n_blocks=1", "source=demo", "threads=1"),
     *("trainer.accelerator=cpu", "report=false", "data.batch_size=4", "data.n_train=8"),
     *("data.n_dev=8", "data.n_test=8", "monitor.max_rows=16", "monitor.map_rows=0"),
-    *("trainer.max_steps=2", "metric=[isoscore]", "optimizer.fused=false"),
+    *("trainer.max_steps=2", "metric=[isoscore]", "optimizer.fused=false", "checkpoint.every_s=0"),
 )
 
 
@@ -88,6 +88,7 @@ def _child(work: Any, folder: Path, log: Path, environment: Mapping[str, str], s
         gc.disable()
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` in a script ignores it
+        sys.argv = ["isotrain"]
         with log.open("wb") as file, open(os.devnull) as nothing:
             for number, stream in enumerate((nothing, file, file)):
                 os.dup2(stream.fileno(), number)

