@@ -70,12 +70,13 @@ n_trials: 2
 def hostile_plans(tmp_path_factory):
     """A study of two runs and a search of two trials, each in `out` of its own folder."""
     root = tmp_path_factory.mktemp("plans")
-    overrides = ", ".join(f"'{text}'" for text in (*TINY, "output_dir=out"))
+    overrides = ", ".join(f"'{text}'" for text in TINY)
     for name, text in (("studies", STUDY), ("searches", SEARCH)):
         (place := root / name).mkdir()
         (place / "mine.yaml").write_text(text.replace("OVERRIDES", overrides))
-        end = ended(["run", "mine.yaml"], place, limit_s=600)
+        end = ended(["run", "mine.yaml", "output_dir=out"], place, limit_s=600)
         assert end.kind == "ran", end.text
+        assert len(list(place.glob("out/*/mine/*.json"))) == 1
     return root
 
 

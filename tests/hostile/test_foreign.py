@@ -185,7 +185,11 @@ def test_links_of_a_plan(kind, name, command, tried, tmp_path, hostile_plans):
     shutil.copytree(hostile_plans / kind, tmp_path / "place", dirs_exist_ok=True)
     folder = tmp_path / "place/out" / kind / "mine"
     linked(folder.parent if name == ".." else folder / name, tmp_path)
-    line = ["run", "mine.yaml"] if command == "run" else [command, f"out/{kind}/mine"]
+    line = (
+        ["run", "mine.yaml", "output_dir=out"]
+        if command == "run"
+        else [command, f"out/{kind}/mine"]
+    )
     tried(line)
 
 

@@ -122,12 +122,13 @@ def test_a_damaged_plan(number, hostile_plans, quick, tmp_path, record_property)
     own = place / "out" / folder
     file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
     what, reader = damage(one, file), LOOKS[number // 2 % len(LOOKS)]
-    target = {"collect": "out", "run": "mine.yaml"}.get(reader, f"out/{folder}")
-    end, why = ended([reader, target], place, limit_s=120), ""
+    own = {"collect": ["out"], "run": ["mine.yaml", "output_dir=out"]}
+    command = [reader, *own.get(reader, [f"out/{folder}"])]
+    end, why = ended(command, place, limit_s=120), ""
     reads_runs = reader == "collect" or number % 2 == 0  # of a study
     if what in LOST and file.name == "result.json" and reads_runs:
         why = "the damage is not told" * (not tells(end.text, file))
     has_begun = (what, file.name) == ("empty", "study.db")  # as a kill may leave it
     if what in LOST and file.name in KNOWN_BY and reader != "collect" and not has_begun:
         why = "what a plan is known by is damaged, and it goes on"
-    judged(record_property, f"{file.name} {what}; {reader} {target}", end, why)
+    judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
