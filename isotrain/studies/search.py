@@ -143,7 +143,7 @@ def read_search(folder: Path) -> Record:
         raise PlanError(f"no search was started in {folder}: it has no {FILE}") from error
     except OSError as error:
         raise cannot_be_read(path, error) from error
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, RecursionError) as error:
         raise PlanError(
             f"{path} is damaged ({_one_line(error)}); give the command again"
         ) from error

@@ -75,7 +75,7 @@ def ended(
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if "Traceback (most recent call last)" in text or code < 0 or code not in (0, 1, 2):
         return End("traceback", text, code)
-    if code and "isotrain: " not in text and "stopped" not in text:
+    if code and not any(word in text for word in ("isotrain: ", "stopped", "failed")):
         return End("traceback", f"exit code {code} without a sentence: {text}", code)
     if any(character in text for character in RAW):
         return End("silent", f"raw control characters: {text!r}", code)
