@@ -1,13 +1,9 @@
 """Check requirements of a run: valid keys and parts, available data, weights and packages."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from inspect import isclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -26,7 +22,6 @@ from isotrain.encoders.on_disk import (
 )
 from isotrain.encoders.start import start_file
 from isotrain.runs.files import sha256_of
-from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import DataSet, Source
 
 LOGGERS, LIGHTNING = "isotrain.training.loggers", "pytorch_lightning.loggers"
@@ -67,40 +62,6 @@ def revision(cfg: DictConfig) -> str:
     if (folder := Path(str(cfg.encoder.get("name")))).is_dir():
         found += f"; encoder {digest_of_folder(folder)[:12]}"
     return found
-
-
-class Late(NamedTuple):
-    """Errors in and facts about the imported parts of a configuration."""
-
-    mistakes: list[str]
-    monitor: str | None  # monitored score of the task, without its stage; None = unknown
-    mode: str | None  # of its task: max | min
-    data: str = ""  # `revision`
-
-
-def late_mistakes_apart(configs: Sequence[DictConfig]) -> list[Late]:
-    """Errors in imported parts and data, checked in another process unless torch is loaded."""
-    texts = [OmegaConf.to_container(cfg, resolve=False, enum_to_str=True) for cfg in configs]
-    if "torch" in sys.modules:
-        return list(map(_late, texts))
-    command = [sys.executable, "-m", "isotrain.training.requirements"]
-    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True)
-    if done.returncode:
-        why = redacted(done.stderr.strip().rpartition("\n")[2])
-        return [Late([f"the parts cannot be imported: {why}"], None, None) for _ in configs]
-    return [Late(*found) for found in json.loads(done.stdout.splitlines()[-1])]
-
-
-def _late(content: Any) -> Late:
-    cfg = OmegaConf.create(content)
-    if mistakes := part_mistakes(cfg) or data_mistakes(cfg):
-        return Late(mistakes, None, None)
-    try:
-        data = revision(cfg)
-    except (ValueError, OSError) as error:
-        return Late([str(error)], None, None)
-    task = load(cfg.task["_target_"])
-    return Late([], constant(task, "monitor"), constant(task, "mode"), data)
 
 
 def file_mistakes(cfg: DictConfig) -> list[str]:
@@ -164,7 +125,3 @@ def encoder_mistakes(cfg: DictConfig) -> list[str]:
 def _resolved(cfg: DictConfig, key: str) -> Any:
     """A value; None if absent or a reference cannot be resolved."""
     return OmegaConf.select(cfg, key, throw_on_resolution_failure=False)
-
-
-if __name__ == "__main__":
-    print(json.dumps(list(map(_late, json.load(sys.stdin)))))

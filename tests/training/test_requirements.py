@@ -1,29 +1,21 @@
-"""What only imported parts can tell of a plan, found in another process."""
+"""What only imported parts and data can tell of a configuration."""
 
-import json
+import pytest
 
-from tests.processes import printed_by
-
-TELL = """
-import json, sys
 from isotrain.config.compose import compose_run
-from isotrain.training.requirements import late_mistakes_apart
-common = ["task=wic", "encoder=tiny", "source=demo"]
-no_data = ["source=local", "source.root=nowhere"]
-own = ([], ["isotropy=zca", "+isotropy.colour=red"], no_data)
-configs = [compose_run([*common, *more]) for more in own]
-found = late_mistakes_apart(configs)
-print(json.dumps([found, "torch" in sys.modules]))
-"""
+from isotrain.training.requirements import check, revision
+
+COMMON = ("task=wic", "encoder=tiny", "source=demo")
 
 
-def test_parts_are_judged_in_another_process_which_imports_torch(tmp_path):
-    printed = printed_by("-c", TELL, cwd=tmp_path)
-    (sound, of_part, of_data), imported = json.loads(printed.splitlines()[-1])
-    assert not imported
-    mistakes, monitor, mode, data = sound
-    assert (mistakes, monitor, mode) == ([], "accuracy", "max")
-    assert data.startswith("demo")
-    assert "isotropy.colour" in of_part[0][0]
-    assert "nowhere" in of_data[0][0]
-    assert of_part[1:] == of_data[1:] == [None, None, ""]
+def test_parts_and_data_are_judged_before_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sound = compose_run(COMMON)
+    check(sound)
+    assert revision(sound).startswith("demo")
+    for more, told in (
+        (["isotropy=zca", "+isotropy.colour=red"], "isotropy.colour"),
+        (["source=local", "source.root=nowhere"], "nowhere"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            check(compose_run([*COMMON, *more]))
