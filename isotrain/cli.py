@@ -4,6 +4,7 @@ A command's module is imported when it is called; `--help` needs only the standa
 """
 
 import os
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawTextHelpFormatter
 from collections.abc import Callable, Sequence
@@ -61,6 +62,11 @@ def parsed(arguments: Sequence[str]) -> Namespace:
     name, *rest = arguments or ["--help"]
     if name == "train":  # Hydra reads its arguments
         return Namespace(function="app:main", arguments=rest)
+    if name in ("-sc", "--shell-completion"):  # of the command that its script completes
+        if re.match(r"\S+\s+train\s|$", os.environ.get("COMP_LINE", "")):
+            return Namespace(function="app:main", arguments=[name, *rest])
+        print(*commands)
+        sys.exit()
     if name == "run":
         found, more = commands[name].parse_known_args(rest)
         return Namespace(**vars(found), arguments=more)

@@ -269,6 +269,7 @@ def quiet() -> None:
     """Silence warnings that are irrelevant to the run."""
     for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("pytorch_lightning.profilers").setLevel(logging.INFO)  # their report
     for message in (
         ".*does not have many workers.*",
         ".*isinstance.treespec, LeafSpec.*",

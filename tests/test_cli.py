@@ -150,3 +150,20 @@ def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small):
     assert "resuming after step" in process.stdout.readline()
     process.kill()
     process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("isotrain train isotropy=cluster_p", "isotropy=cluster_pca"),
+        ("isotrain tr", "train"),
+        ("isotrain report sm", "report"),
+    ],
+)
+def test_the_installed_command_completes_keys_of_train_and_names_of_commands(
+    monkeypatch, capsys, line, found
+):
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", str(len(line)))
+    assert main(["-sc", "query=bash"]) == 0
+    assert found in capsys.readouterr().out.split()

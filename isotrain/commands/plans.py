@@ -95,8 +95,8 @@ def folder_of(target: str) -> Path:
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         raise PlanError(
-            f"{target} is no folder, and there is no {places[0]} or {places[1]}; start it with "
-            f"isotrain run {target}, or give its folder"
+            f"{target} is no folder, and there is no {places[0]} or {places[1]}; give the folder "
+            "of a study, search, sweep or run"
         )
     return found
 

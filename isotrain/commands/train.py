@@ -26,6 +26,7 @@ from isotrain.studies.status import FAILED_LINE
 from isotrain.training.requirements import check
 
 PRUNED = "PrunedError"  # of isotrain.training.callbacks.pruning, which imports Lightning
+PLACE = "a run's folder is <output_dir>/<task>/<method>-<hash>; use output_dir=... or method=..."
 LOADING = "importing torch, Lightning and transformers"
 
 
@@ -44,6 +45,8 @@ def train(cfg: DictConfig) -> float | None:
     sources = [one.path for one in hydra.runtime.config_sources if one.provider == "command-line"]
     overrides = [*(f"--config-dir={path}" for path in sources), *hydra.overrides.task]
     if hydra.mode != RunMode.MULTIRUN:
+        if hydra.run.dir != ".":
+            sys.exit(reject(f"hydra.run.dir={hydra.run.dir}: {PLACE}"))
         sys.exit(run_alone(cfg, overrides))
     if cfg.study is None and cfg.search is None:  # of a sweeper that is not ours
         return _run(cfg, overrides)

@@ -10,7 +10,13 @@ from omegaconf.errors import InterpolationResolutionError
 from isotrain.config.compose import dotted
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
 from isotrain.config.schema import RUN, Schema
-from isotrain.config.signatures import argument_mistakes, load, nearest
+from isotrain.config.signatures import (
+    SUPPLIED,
+    argument_mistakes,
+    load,
+    nearest,
+    supplied_mistake,
+)
 from isotrain.config.targets import (
     SEVERAL,
     group_of,
@@ -29,6 +35,8 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
     if missing := missing_keys(cfg):
         return [f"{key} has no value; set {key}=..." for key in missing]
     content, mistakes = resolved(cfg)
+    if ours := SUPPLIED["trainer"] & set(content.get("trainer") or ()):
+        return [supplied_mistake(f"trainer.{key}") for key in sorted(ours)]
     mistakes += wrong_keys(content, schema)
     mistakes += [
         f"{key} is a secret, and a command line and a study would show it; give a "

@@ -162,8 +162,8 @@ def strategy(content: Content) -> Iterator[str]:
     """Several processes have the whole model each."""
     if (given := content["trainer"].get("strategy", "auto")) not in ("auto", "ddp"):
         yield (
-            f"trainer.strategy={str(given)[:80]} would divide the model; use auto or ddp: each "
-            "process has the whole of it, as layers, objectives and checkpoints need"
+            f"trainer.strategy must be auto or ddp, got {str(given)[:80]}: each process has the "
+            "whole model, as layers, objectives and checkpoints need"
         )
 
 

@@ -138,7 +138,8 @@ def _nearest_key(key: str, cfg: DictConfig, config_dir: str | None) -> str:
         return f"did you mean {near[0]}?"
     if not inside:
         return "--cfg job shows all keys"
-    has = f"it has {', '.join(name for name in names if '.' not in name and name[0] != '_')}"
+    own = [name for name in names if "." not in name and name[0] != "_"]
+    has = f"it has {', '.join(own) or 'no key'}"
     return f"{has}; +{key}=... adds another argument" if "_target_" in names else has
 
 

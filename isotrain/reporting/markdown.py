@@ -25,8 +25,8 @@ def markdown(result: Result) -> str:
     lines = [f"# {result.kind.capitalize()} {study.name}", ""]
     lines += [f"Tasks × methods × seeds: {sizes}; {len(runs)} of {result.n_planned} runs finished."]
     told = [f"every run: `{' '.join(result.overrides)}`"]
-    told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items()]
-    told += [f"method {name}: `{' '.join(own)}`" for name, own in study.methods.items()]
+    told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items() if own]
+    told += [f"method {name}: `{' '.join(own)}`" for name, own in study.methods.items() if own]
     told.append(f"seeds: {', '.join(map(str, study.seeds))}")
     lines += ["", *bullets(told), ""]
     lines += _listed("Changed since the first run started", result.changes)
@@ -47,6 +47,17 @@ def markdown(result: Result) -> str:
     lines += ["", *bullets(legend(study, result.rows, result.gaps))]
     kept = [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
     return "\n".join(kept) + "\n"  # no consecutive blank lines
+
+
+def first_tables(text: str) -> str:
+    r"""The part of a Markdown report that a terminal shows: down to the first table of each task.
+
+    >>> first_tables("# Study x\n\n## rte\n\n### accuracy\n\n| a |\n\n### loss\n\n| b |\n")
+    '# Study x\n\n## rte\n\n### accuracy\n\n| a |\n'
+    """
+    head, *tasks = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    kept = ["".join(re.split(r"^(?=### )", task, flags=re.MULTILINE)[:2]) for task in tasks]
+    return "".join([head, *kept]).rstrip() + "\n"
 
 
 def mixed(runs: Sequence[Run]) -> list[str]:

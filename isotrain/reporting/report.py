@@ -11,7 +11,7 @@ from isotrain.config.targets import allowance
 from isotrain.console import drawing, say, spinner
 from isotrain.reporting.frame import frame
 from isotrain.reporting.latex import latex
-from isotrain.reporting.markdown import markdown
+from isotrain.reporting.markdown import first_tables, markdown
 from isotrain.reporting.result import Result, find_result
 from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.wandb_report import send
@@ -76,8 +76,8 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     }
     (folder / PAGE).unlink(missing_ok=True)
     written = replace_files(folder, files)
-    say(files["table.md"].decode())
-    say(f"{folder}: {', '.join(files)}")
+    say(first_tables(files["table.md"].decode()))
+    say(f"{folder}: {', '.join(files)}; table.md has every score")
     return [*written, *_draw(result, folder)]
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from isotrain.runs.files import read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
+from isotrain.runs.progress import is_owned
 from isotrain.runs.shapes import DamagedError
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Job
@@ -109,7 +110,9 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
             if not result:
                 gaps.append(Gap(*of, NOT_RUN))
             elif result["status"] != "finished":
-                gaps.append(Gap(*of, unfinished(result), result["status"] == "failed"))
+                is_stale = result["status"] == "running" and not is_owned(job.folder)
+                why = "interrupted" if is_stale else unfinished(result)
+                gaps.append(Gap(*of, why, result["status"] == "failed"))
             else:
                 run = run_of(result, job.folder, *of)
                 lost = [key for key in run.shown if key not in run.scores]

@@ -243,7 +243,7 @@ WARM = "training.objective_weight_schedule=warmup"
         (("task=stsb", "task.scaled_cosine=true"), ["task.scaled_cosine=true scales the cosine"]),
         # the trainer
         (("+trainer.num_nodes=2",), []),
-        (("trainer.strategy=fsdp",), ["trainer.strategy=fsdp would divide the model; use auto or"]),
+        (("trainer.strategy=fsdp",), ["trainer.strategy must be auto or ddp, got fsdp: each"]),
         (("trainer.strategy=ddp", "+trainer.enable_progress_bar=true"), []),
         (
             ("+trainer.logger=true",),

@@ -50,7 +50,7 @@ def test_gaps_are_listed_with_their_reason(jobs):
     ]
     assert [str(gap) for gap in missing] == [
         "rte, none, seed 0: failed (OSError)",
-        "rte, none, seed 1: running",
+        "rte, none, seed 1: interrupted",
         "rte, none, seed 2: no finite val/accuracy",
         "rte, mean, seed 1: not run",
         "rte, mean, seed 2: not run",
