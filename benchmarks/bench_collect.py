@@ -1,13 +1,12 @@
-"""Seconds to collect 1,000 finished runs and to report a study of them, as commands.
+"""Seconds to look at a study of 1,000 finished runs: report, status and collect, as commands.
 
     python benchmarks/bench_collect.py
     python benchmarks/bench_collect.py --runs 200
 
 The runs are written, not trained: two tasks × five methods × seeds, each with a `result.json` of
 about 100 kB (every metric at every place of 12 blocks), predictions for 638 rows of dev and, for
-the curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds`
-`isotrain collect` and `isotrain report`, with the interpreter's start in it, and how long
-reading and parsing alone take.
+the curves of the page, `metrics.jsonl` of six evaluations. Printed is the median of `--rounds`,
+with the interpreter's start in it, and how long reading and parsing alone take.
 """
 
 import argparse
@@ -18,16 +17,18 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from timing import head, interleaved, ms, row, seconds_of
 
-from isotrain.config.compose import plain
-from isotrain.jobs.archive import Job
+from isotrain.config.compose import RunId, compose_run, plain
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.studies.definition import load_study
-from isotrain.studies.plan import plan_jobs
+from isotrain.studies.call import Job
+from isotrain.studies.definition import Study
+from isotrain.studies.record import write_plan
 
 METHODS = ["none", "zca", "standardize", "iso_bn", "batch_norm"]
 METRICS = [f"metric_{number}" for number in range(32)]
@@ -42,27 +43,29 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        file, overrides = root / "thousand.yaml", [f"output_dir={root / 'runs'}"]
-        file.write_text(
-            "overrides: [encoder=tiny, source=demo]\n"
-            "tasks: {wic: [task=wic], rte: [task=rte]}\n"
-            f"methods: {{{', '.join(f'{method}: [isotropy={method}]' for method in METHODS)}}}\n"
-            f"baseline: none\nseeds: {list(range(given.runs // 10))}\n"
+        study, folder = study_of(given.runs // 10), root / "runs" / "studies" / "thousand"
+        jobs = []
+        for task, method, overrides in study.pairs:
+            config = plain(compose_run(overrides))
+            for seed in study.seeds:
+                place = root / "runs" / task / f"{method}-{seed:010d}"
+                job = Job(task, method, seed, (), place, RunId(task, method, "", ""))
+                write_run(job, {**config, "seed": seed})
+                jobs.append(job)
+        call_of_it = SimpleNamespace(
+            **{"folder": folder, "kind": "study", "name": "thousand", "config_dir": None},
+            **{"overrides": [], "arguments": []},
         )
-        jobs: list[Job] = []
-        planning = seconds_of(lambda: jobs.extend(plan_jobs(load_study(str(file)), overrides)))
-        jobs = [job.on_data(DATA) for job in jobs]
-        for job in jobs:
-            write_run(job)
+        write_plan(call_of_it, "thousand.yaml", study, jobs)
         size = (jobs[0].folder / "result.json").stat().st_size
         reading = seconds_of(lambda: [read_result(job.folder) for job in jobs])
         print(f"{len(jobs)} runs, result.json {size / 1e3:.0f} kB")
         head("what", "s")
         row("reading and parsing every result.json", f"{reading:.1f}")
-        row("planning the study", f"{planning:.1f}")
         commands = {
+            "isotrain status": ["status", str(folder)],
+            "isotrain report": ["report", str(folder)],
             "isotrain collect": ["collect", str(root / "runs"), "--out", str(root / "out")],
-            "isotrain report": ["report", str(file), *overrides],
         }
         times = interleaved(
             given.rounds, {title: partial(call, command) for title, command in commands.items()}
@@ -71,7 +74,19 @@ def main() -> None:
             row(title, f"{ms(times, title) / 1e3:.1f}")
 
 
-def write_run(job: Job) -> None:
+def study_of(n_seeds: int) -> Study:
+    """Two tasks, five methods."""
+    return Study(
+        name="thousand",
+        overrides=("encoder=tiny", "source=demo"),
+        tasks={task: (f"task={task}",) for task in ("wic", "rte")},
+        methods={method: (f"isotropy={method}",) for method in METHODS},
+        baseline="none",
+        seeds=tuple(range(n_seeds)),
+    )
+
+
+def write_run(job: Job, config: dict[str, Any]) -> None:
     """A finished run as it stands on disk, drawn by its seed."""
     generator = np.random.default_rng([job.seed, hash_of(job.task), hash_of(job.method)])
     places = [
@@ -89,7 +104,7 @@ def write_run(job: Job) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (job.folder / "metrics.jsonl").write_text(text, encoding="utf-8")
     content = {
-        **{"status": "finished", "method": job.method, "seed": job.seed, "config": plain(job.cfg)},
+        **{"status": "finished", "method": job.method, "seed": job.seed, "config": config},
         **{"monitor": "val/accuracy", "n_rows": {"dev": N_DEV, "test": 0}, "data": DATA},
         **{"headline": METRICS[:2], "environment": {"git": "0a1b2c3d4e5f"}},
         **{"scores": {"val/accuracy": accuracy, "val/loss": 0.7, **isotropy, **counts}},

@@ -52,10 +52,10 @@ def find_result(plan: Plan) -> Result:
     shown = {task: {run.method for run in runs if run.task == task} for task in study.tasks}
     gone = {task: len(left_out(plan, task, own)) for task, own in shown.items()}
     rows = study_rows(study, runs, gaps, gone)
-    records = [
-        read_result(run.folder) for run in {run.task: run for run in reversed(runs)}.values()
-    ]
-    of_methods = {run.method: read_result(run.folder)["config"] for run in reversed(runs)}
+    tasks = {run.task: run for run in reversed(runs)}  # the first run of each
+    methods = {run.method: run for run in reversed(runs)}
+    records = [read_result(run.folder) for run in tasks.values()]
+    of_methods = {name: read_result(run.folder)["config"] for name, run in methods.items()}
     first = read_result(runs[0].folder) if runs else {}
     works = [
         w for method in study.methods if method in of_methods for w in sources(of_methods[method])

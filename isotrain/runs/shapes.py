@@ -135,8 +135,14 @@ def _named(content: Any, path: Path | str, deep: bool = True) -> Any:
         return [_named(value, path) for value in content] if deep else content
     if not isinstance(content, dict):
         return content
-    pairs = ((k, _named(v, path, k != "config") if deep else v) for k, v in content.items())
-    return StoredObject(path, pairs)
+    if not deep:
+        return StoredObject(path, content.items())
+    plain = (float, int, str)  # most values
+    own = {
+        key: value if type(value) in plain else _named(value, path, key != "config")
+        for key, value in content.items()
+    }
+    return StoredObject(path, own.items())
 
 
 def misfit(content: Any, shape: Any, at: str = "") -> str:
@@ -152,14 +158,17 @@ def misfit(content: Any, shape: Any, at: str = "") -> str:
         own: Any = ((key, value, shape[0]) for key, value in enumerate(content))
     elif isinstance(shape, dict) and isinstance(content, dict):
         rest = shape.get(REST)
-        own = ((key, value, shape.get(key, rest)) for key, value in content.items())
+        own = (
+            (key, value, shape.get(key, rest))
+            for key, value in content.items()
+            if rest is not VALUE or type(value) is not float or not isfinite(value) or key in shape
+        )
     elif _fits(content, shape):
         return ""
     else:
         return f"{at.removesuffix('.') or 'it'} must be {_rule(shape)}, got {shortened(content)}"
     for key, value, one in own:
-        is_usual = one is VALUE and type(value) is float and isfinite(value)  # most that is stored
-        if one and not is_usual and (reason := misfit(value, one, f"{at}{key}.")):
+        if one and (reason := misfit(value, one, f"{at}{key}.")):
             return reason
     return ""
 

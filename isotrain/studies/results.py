@@ -132,7 +132,9 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
     """Why the record of a finished run is excluded from the tables; else empty."""
     if result.get("status") == "finished":
         try:
-            run_of(result, folder, "", "", 0)
+            is_tested = on_test(str(result["monitor"])) in result["scores"]
+            for split in ("dev", "test") if is_tested else ("dev",):
+                result["n_rows"][split]  # each names what is missing
         except DamagedError as error:
             return f"{folder / 'result.json'} is of a finished run: {error.reason}"
     return ""
@@ -166,12 +168,18 @@ def finite(record: Mapping[str, Any]) -> dict[str, float]:
     -1.5
     """
     found = {k: v for k, v in record.items() if isinstance(v, int | float) and math.isfinite(v)}
-    for key, null in list(found.items()):
-        if (curve := read_key(key)) and curve.metric == "partition_null_median":
-            value = found.get(curve._replace(metric="partition").text)
-            if value is not None:
-                found[curve._replace(metric=LESS_NULL).text] = value - null
+    for less, value, null in _nulls(tuple(found)):
+        found[less] = found[value] - found[null]
     return dict(sorted(found.items()))
+
+
+@cache  # runs of a study share their keys
+def _nulls(keys: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Keys of ln I(W) minus its null, of ln I(W), and of its null, where there are both."""
+    curves = [c for key in keys if (c := read_key(key)) and c.metric == "partition_null_median"]
+    of = [tuple(c._replace(metric=name).text for name in (LESS_NULL, "partition")) for c in curves]
+    known = set(keys)
+    return [(less, v, c.text) for c, (less, v) in zip(curves, of, strict=True) if v in known]
 
 
 def limited_text(result: Mapping[str, Any]) -> str:
@@ -218,10 +226,18 @@ def _shown(
     shown |= {key: sizes["test"] for key in twins if key in every}
     config = result.get("config", {})
     metric = next(iter(result.get("headline") or config.get("metric", {})), "")
-    curves = [curve for key in every if (curve := read_key(key))]
     pooling = str(config.get("pooling", {}).get("_target_", "")).rpartition(".")[2]
+    for cloud in _clouds(tuple(every), metric, VIEWS_OF.get(pooling, "tokens")):
+        shown[cloud.text] = int(scores.get(counted_by(cloud), 0))
+    return shown
+
+
+@cache  # runs of a study share their keys
+def _clouds(keys: tuple[str, ...], metric: str, pooled: str) -> list[CurveKey]:
+    """Isotropy values shown in tables, of those that there are; `pooled` is the view pooled."""
+    curves = [curve for key in keys if (curve := read_key(key))]
     last = last_layer(curves)
-    view = shown_view({c.view for c in curves if c.where == last}, VIEWS_OF.get(pooling, "tokens"))
+    view = shown_view({c.view for c in curves if c.where == last}, pooled)
     is_behind = any(c.view == "before" and c.where.startswith("layer_") for c in curves)
     names = dict.fromkeys((metric, *BESIDE))
     own = [] if is_behind else [CurveKey(name, last, view) for name in names]
@@ -230,9 +246,8 @@ def _shown(
         for where in sorted({c.where for c in curves if c.view in SIDES})
         for of in ((metric, where, "before"), *((name, where, "after") for name in names))
     ]
-    for cloud in [c for c in (*own, *sides) if c.text in every]:
-        shown[cloud.text] = int(scores.get(counted_by(cloud), 0))
-    return shown
+    known = set(keys)
+    return [cloud for cloud in (*own, *sides) if cloud.text in known]
 
 
 def _code(result: Mapping[str, Any]) -> str:
