@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,16 +33,14 @@ def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int
     return 0
 
 
-def write_runs(
-    root: Path, out: Path, folders: Iterable[Path] | None = None, as_json: bool = False
-) -> list[Path]:
-    """Tabulate the finished runs below `root`, or only those in `folders`, into `out`; the files.
+def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
+    """Tabulate the finished runs below `root` into `out`; the files.
 
     Raises:
         PlanError: there is no such run, or `out` is not writable.
     """
     with spinner(f"reading {root}"):
-        found, told, tried = find_runs(root, folders)
+        found, told, tried = find_runs(root)
     if not found:
         reasons = "".join(f"\n  {line}" for line in told)
         raise PlanError(f"no finished run below {root}{reasons}")
@@ -96,15 +94,15 @@ class Collected(NamedTuple):
     tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
 
-def find_runs(root: Path, folders: Iterable[Path] | None = None) -> Collected:
-    """The runs below a folder, or only those in `folders`.
+def find_runs(root: Path) -> Collected:
+    """The runs below a folder.
 
     Of runs with equal configuration, data and seed, the last one to finish counts.
     """
     found: dict[tuple[object, ...], Found] = {}
     told: list[str] = []
     tried = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
-    for folder in dict.fromkeys(_run_folders(root, told) if folders is None else folders):
+    for folder in _run_folders(root, told):
         name = folder.relative_to(root)
         try:
             result = read_result(folder) or {"status": "running"}  # it has just started
