@@ -15,6 +15,7 @@ from signal import SIGINT, SIGPIPE
 from textwrap import indent
 from typing import NoReturn
 
+from isotrain.config.shipped import YAML
 from isotrain.config.signatures import nearest
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
@@ -69,7 +70,13 @@ def parsed(arguments: Sequence[str]) -> Namespace:
         sys.exit()
     if name == "run":
         found, more = commands[name].parse_known_args(rest)
-        return Namespace(**vars(found), arguments=more)
+        words = [word for word in [found.target, *more] if word]
+        files = [word for word in words if word[0] != "-" and word.endswith(YAML)]
+        names = [word for word in words if word[0] != "-" and "=" not in word]
+        found.target = next(iter([*names, *files]), None)
+        own = [] if found.config_dir is None else ["--config-dir", found.config_dir]
+        del found.config_dir
+        return Namespace(**vars(found), arguments=[*(w for w in words if w != found.target), *own])
     if name in commands:
         return commands[name].parse_intermixed_args(rest)
     if not name.startswith("-"):
@@ -116,6 +123,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
     add("-j", "--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
+    add("--config-dir", "-cd", metavar="DIR", help="more config groups, of yours")
 
     add = command(
         "evaluate",

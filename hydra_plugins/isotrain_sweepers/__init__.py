@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 
 class _IsotrainSweeper(Sweeper):
@@ -39,9 +39,20 @@ class _IsotrainSweeper(Sweeper):
         from isotrain.commands.sweeps import start
 
         given = {text.lstrip("+~").partition("=")[0] for text in arguments}
-        own = [f"{key}={value}" for key, value in self._params.items() if key not in given]
+        own = [f"{key}={_text(value)}" for key, value in self._params.items() if key not in given]
         if code := start(self.kind, *self._given, [*own, *arguments], self._only_list):
             sys.exit(code)
+
+
+def _text(value: Any) -> str:
+    """A value of `params` as on a command line; a list is several values."""
+    from isotrain.config.compose import written
+
+    if isinstance(value, str):
+        return value
+    values = OmegaConf.to_container(value) if OmegaConf.is_list(value) else [value]
+    assert isinstance(values, list)
+    return ",".join(map(written, values))
 
 
 class SweepSweeper(_IsotrainSweeper):

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from itertools import chain, count, product
+from typing import Any
 
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
@@ -17,7 +18,7 @@ from isotrain.console import FAILED, counted, print_error, reject, say
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Call, Job, LaunchError, safe_name, swept
-from isotrain.studies.definition import Study, load_study, name_of
+from isotrain.studies.definition import Study, load_study, name_of, parsed
 from isotrain.studies.record import is_finished, write_plan
 
 MOST = 80  # letters of a name
@@ -46,7 +47,7 @@ def start(
     try:
         for other in ("study", "search"):
             if (name := config[other]) is not None and other != kind:
-                raise PlanError(f"{other}={name} has a sweeper of its own: isotrain run {name}")
+                raise PlanError(f"{other}={name}: start it with isotrain run {name}")
         if kind in ("study", "search"):
             if config[kind] is None:
                 raise PlanError(f"hydra/sweeper={kind} needs {kind}=NAME, or {kind}=FILE.yaml")
@@ -71,6 +72,10 @@ def _study(
 ) -> int:
     study = load_study(str(config.study))
     call = Call(config, context, task, arguments, "study", study.name)
+    groups = (*study.tasks.values(), *study.methods.values())
+    own = {key_of(text) for group in groups for text in group}
+    if twice := [text for text in call.overrides if key_of(text) in own]:
+        raise PlanError(f"{twice[0]}: tasks or methods of the study set it; change it in the file")
     return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
 
 
@@ -88,9 +93,7 @@ def _sweep(
     fixed = [text for text in arguments if key_of(text) not in several]
     call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
     call.arguments = list(arguments)
-    if found := call.mistakes_of(arguments):
-        raise PlanError("\n".join(found))
-    study = _study_of(call, several, int(config.seed))
+    study = _study_of(call, several)
     call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
     return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
 
@@ -128,13 +131,14 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
         from isotrain.reporting.report import write_report  # scipy is slow to import
 
         write_report(plan)
-    return int(any(one.error is not None for one in ended))
+    failed = any(one.error is not None for one in ended)
+    return int(failed or not all(map(is_finished, jobs)))
 
 
-def _study_of(call: Call, several: dict[str, list[str]], seed: int) -> Study:
+def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
     """The study that a sweep is."""
     tasks = {text.partition("=")[2]: (text,) for text in several.pop("task", ())}
-    seeds = [int(text.partition("=")[2]) for text in several.pop("seed", ())] or [seed]
+    seeds = [int(text.partition("=")[2]) for text in several.pop("seed", ())]
     methods: dict[str, tuple[str, ...]] = {}
     for chosen in product(*several.values()):
         values = (text.partition("=") for text in chosen)
@@ -144,14 +148,19 @@ def _study_of(call: Call, several: dict[str, list[str]], seed: int) -> Study:
     first = call.compose([*call.overrides, *own[0], *own[1]])
     if not several:
         methods = {method_of(first): ()}
+    if "experiment" in several and not seeds:  # their files may have seeds
+        found = {int(call.compose([*call.overrides, *own[0], *m]).seed) for m in methods.values()}
+        if len(found) > 1:
+            raise PlanError(f"the experiments have the seeds {sorted(found)}; give seed=...")
     task = str(first.task["_target_"]).split(".")[-2]
-    return Study(
-        name=call.name,
-        tasks={safe_name(name): given for name, given in tasks.items()} or {task: ()},
-        methods=methods,
-        baseline=next(iter(methods)),
-        seeds=tuple(seeds),
-    )
+    content: dict[str, Any] = {
+        "name": call.name,
+        "tasks": {safe_name(name): given for name, given in tasks.items()} or {task: ()},
+        "methods": methods,
+        "baseline": next(iter(methods)),
+        "seeds": tuple(seeds or [int(first.seed)]),
+    }
+    return parsed(Study, content, "sweep")
 
 
 def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:

@@ -56,6 +56,8 @@ def train(cfg: DictConfig) -> float | None:
 
 def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
     """Exit code of one run: 0, 1 if it failed, 2 if it cannot run, 128 + signal."""
+    if cfg.trial is not None:
+        return reject(f"trial={cfg.trial} is set by a search; leave it out")
     if name := cfg.study or cfg.search:
         return reject(f"{name} has several runs; start them with: isotrain run {name}")
     codes: list[int] = []

@@ -66,4 +66,6 @@ def plan_name(name_or_path: str) -> str:
     """
     path = Path(name_or_path)
     is_in_folder = path.name in ("study.yaml", "search.yaml")
-    return path.resolve().parent.name if is_in_folder else path.stem
+    if is_in_folder:
+        return path.resolve().parent.name
+    return path.stem if path.suffix in YAML else path.name

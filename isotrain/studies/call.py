@@ -33,6 +33,7 @@ from isotrain.console import counted, launched, say
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.requirements import check, revision
 
+LAUNCHERS = ("joblib", "concurrent", "submitit", "ray")  # packages whose errors are of a worker
 FOLDERS = {"study": "studies", "search": "searches", "sweep": "sweeps"}  # below the output folder
 
 
@@ -166,6 +167,7 @@ class Call:
                     found.setdefault(line, []).append(f"{task}-{method}")
         if found:
             raise PlanError("\n".join(_placed(found, len(pairs))))
+        _check_tasks(planned[seeds[0]])
         _check_different(planned[seeds[0]])
         return [job for jobs in planned.values() for job in jobs]
 
@@ -204,8 +206,11 @@ class Call:
         more: Sequence[str],
     ) -> list[Job]:
         """The runs of a method, one for each seed; a ValueError tells every mistake in it."""
-        if wrong := [text for text in overrides if key_of(text) == "seed"]:
-            raise ConfigError(f"{wrong[0]}: every method has every seed of {list(seeds)}")
+        for text in overrides:
+            if key_of(text) == "seed":
+                raise ConfigError(f"{text}: the seeds are {list(seeds)}; change them in the file")
+            if re.match(r"\W*hydra\b", text):
+                raise ConfigError(f"{text}: Hydra's keys belong on the command line")
         cfg = self.compose(overrides)
         if told := [*method_mistakes(method), *mistakes_in(cfg)]:
             raise ConfigError("\n".join(told))
@@ -220,7 +225,11 @@ class Call:
             cfg.seed = seed
             own = run_id(recorded(cfg), str(cfg.method or method))
             if own.reads not in self._revisions:
-                self._revisions[own.reads] = revision(cfg)
+                try:
+                    self._revisions[own.reads] = revision(cfg)
+                except TypeError:  # an argument that a source or task does not take
+                    check(cfg)
+                    raise
             folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
             given = (*overrides, f"seed={seed}", *named, *labels, *more)
             jobs.append(Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition))
@@ -244,6 +253,19 @@ def _placed(found: Mapping[str, Sequence[str]], n_pairs: int) -> Iterator[str]:
     for line, places in found.items():
         where = "" if len(places) == n_pairs else f"{', '.join(places[:3])}: "
         yield where + line
+
+
+def _check_tasks(jobs: Sequence[Job]) -> None:
+    """Raise a PlanError if runs of one task of a table have different tasks."""
+    found: dict[str, dict[str, None]] = {}
+    for job in jobs:
+        found.setdefault(job.task, {})[job.id.task] = None
+    for task, own in found.items():
+        if len(own) > 1:
+            raise PlanError(
+                f"scores of {' and '.join(own)} do not compare in one table ({task}); give each "
+                "task a name under tasks, or on the command line as task=..."
+            )
 
 
 def _check_different(jobs: Sequence[Job]) -> None:
@@ -278,8 +300,10 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
-    except Exception as error:  # of joblib, Slurm, ...
+    except Exception as error:
         kind = type(error).__name__
+        if type(error).__module__.partition(".")[0] not in LAUNCHERS:
+            raise
         raise LaunchError(f"{kind}: {error}; the same command goes on with the others") from error
     except (KeyboardInterrupt, SystemExit) as stop:
         say(f"{what}: stopped; the same command goes on")

@@ -27,7 +27,7 @@ NOTHING = (
     "is nothing to confirm."
 )
 COMPARED = ("isotropy", "objective")  # groups that a search compares by default
-FOLDERS = ("output_dir", "cache_dir")  # keys of the command line that no file names
+FOLDERS = ("output_dir", "cache_dir", "rerun")  # keys of the command line that no file names
 
 
 class Confirmation(NamedTuple):

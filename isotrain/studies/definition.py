@@ -211,6 +211,6 @@ def name_of(key: str, value: Any) -> str:
     items = value if isinstance(value, list) else [value]
     plain = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in items)
     text = "_".join(re.sub(r"^-", "minus_", item) for item in plain)
-    text = re.sub(r"[^A-Za-z0-9_.]+", "_", text).strip("_") or "none"
+    text = re.sub(r"[^A-Za-z0-9_.]+", "_", text).strip("_.") or "none"
     is_word = "." not in key and bool(items) and all(isinstance(v, str) for v in items)
     return text if is_word else f"{re.split(r'[./+]', key)[-1]}_{text}"

@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from isotrain.config.compose import RunId
 from isotrain.console import counted
 from isotrain.runs.files import RECORD_FILE, make_inside, write_json
+from isotrain.runs.locks import taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored
 from isotrain.studies.call import Call, Job
 from isotrain.studies.definition import Study
 
 FILE = "study.json"
+PATIENCE_S = 60.0  # for another call that writes its plan
 KINDS = ("tasks", "methods", "seeds")
 STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,8 +104,29 @@ def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan
     Raises:
         PlanError: an earlier `study.json` is damaged, or the folder cannot be written to.
     """
-    before = read_plan(call.folder)
     folder = call.folder
+    try:
+        make_inside(folder.absolute().parent, folder)
+        lock = taken_within(folder / "lock", PATIENCE_S)
+    except OSError as error:
+        raise PlanError(
+            f"cannot write to {folder} ({error.strerror or error}); choose another output_dir=..."
+        ) from error
+    if lock is None:
+        raise PlanError(f"{folder / 'lock'} is held by another call; give the command again")
+    try:
+        return _written(call, file, study, jobs)
+    finally:
+        os.close(lock)
+
+
+def _written(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan:
+    folder, before = call.folder, read_plan(call.folder)
+    if before is not None and call.kind == "study" and before.name != call.name:
+        raise PlanError(
+            f"{folder} has {before.kind} {before.name}; give study {call.name} another "
+            "hydra.sweep.dir=..."
+        )
     runs = tuple(
         PlannedRun(
             task=job.task,
@@ -128,12 +151,9 @@ def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan
     own = {"history": _history(before, plan), "earlier": _earlier(before, plan)}
     plan = plan.model_copy(update=own)
     try:
-        make_inside(folder.absolute().parent, folder)
         write_json(folder / FILE, plan.model_dump(mode="json"))
     except OSError as error:
-        raise PlanError(
-            f"cannot write to {folder} ({error.strerror or error}); choose another output_dir=..."
-        ) from error
+        raise PlanError(f"cannot write to {folder} ({error.strerror or error})") from error
     return plan
 
 

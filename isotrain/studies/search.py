@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isotrain.config.compose import key_of, written
+from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.config.signatures import constant, load, nearest
 from isotrain.console import counted, say, score_text
@@ -206,23 +207,28 @@ def _planned(call: Call, search: Search, file: str) -> tuple[Record, dict[str, A
     task, *others = sorted({job.id.task for job in jobs})
     if others:
         raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
-    target = load(call.compose([*points[0], *call.overrides]).task["_target_"])
+    first = call.compose([*points[0], *call.overrides])
+    target = load(first.task["_target_"])
     monitored = f"val/{name}" if (name := constant(target, "monitor")) else None
     objective = search.objective or monitored
     is_monitored = objective == monitored
     direction = search.direction or (constant(target, "mode") if is_monitored else None)
-    if objective is None or objective.startswith("test/"):
+    if objective is None or not objective.startswith("val/"):
         raise PlanError(
             f"objective: a score on dev such as {monitored or 'val/loss'}, got {objective}"
         )
     if direction is None:
         raise PlanError(f"direction: max or min for {objective}, got none")
+    if search.pruner != "NopPruner" and n_processes(first.get("trainer") or {}) > 1:
+        raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,
         "objective": [objective, direction],
         "configuration or data": [job.folder.name.rpartition("-")[2] for job in jobs],
     }
+    if search.storage is not None:  # calls know of each other by locks in the folder
+        identity["folder"] = str(call.folder.absolute())
     record = Record(
         folder=call.folder,
         file=file,

@@ -94,7 +94,7 @@ def test_nothing_finished_is_told_with_what_is_damaged(fake):
     (plan.jobs[0].folder / "result.json").write_text("{")
     with pytest.raises(PlanError, match=r"no run of study few has finished(.|\n)*damaged"):
         write_report(plan)
-    assert {path.name for path in fake.folder.iterdir()} == {"study.json", "logs"}
+    assert {path.name for path in fake.folder.iterdir()} == {"study.json", "logs", "lock"}
 
 
 def test_mixed_code_and_data_are_told_with_their_runs():

@@ -184,4 +184,4 @@ def test_a_study_is_named_from_its_working_folder(fake, capsys, monkeypatch):
         assert fake.main("status", target) == 0
         assert "study few: 2 runs, 2 finished\n" in capsys.readouterr().out
     assert fake.main("status", "fewer") == 2
-    assert "start it with isotrain run fewer" in capsys.readouterr().err
+    assert "fewer is no folder, and there is no runs/studies/fewer" in capsys.readouterr().err

@@ -49,8 +49,9 @@ class Pruning(pl.Callback):
         (selection,) = (one for one in callbacks if isinstance(one, Selection))
         if (number := int(selection.state["n_candidates"])) > self._n_reported:
             self._n_reported = number
-            self.trial.report(float(trainer.callback_metrics[self.score]), number)
-            self._is_pruned = self.trial.should_prune()
+            if (score := trainer.callback_metrics.get(self.score)) is not None:
+                self.trial.report(float(score), number)
+                self._is_pruned = self.trial.should_prune()
 
     def on_train_batch_start(self, *_: object) -> None:
         """Stop a pruned run, after `Checkpoints` has taken its state."""
