@@ -317,3 +317,23 @@ def test_names_of_methods_that_differ_in_signs_alone_are_numbered(fake):
 def test_the_study_of_a_call_is_the_one_of_its_file(fake):
     assert fake.run() == 0
     assert fake.plan.study == load_study(str(fake.file))
+
+
+def test_overrides_do_not_undo_what_a_study_compares(fake, capsys):
+    (told,) = errors(capsys, fake.run("isotropy=zca"))
+    assert told == "isotropy=zca: tasks or methods of the study set it; change it in the file"
+    assert fake.run("optimizer.lr=1e-3") == 0
+
+
+def test_scores_of_different_tasks_are_not_compared(fake, capsys):
+    (fake.file.parent / "mixed.yaml").write_text(
+        fake.file.read_text().replace("isotropy=mean", "task=wic")
+    )
+    (told,) = errors(capsys, fake.main("run", str(fake.file.parent / "mixed.yaml")))
+    assert told.startswith("scores of rte and wic do not compare in one table (rte); ")
+
+
+def test_a_seed_of_params_is_that_of_the_runs(fake):
+    more = ["+hydra.sweeper.params={seed: 3, isotropy: 'none,mean'}", f"output_dir={fake.runs}"]
+    jobs, _ = fake.planned("-m", "encoder=tiny", "source=demo", "task=rte", *more)
+    assert [(job.seed, job.method) for job in jobs] == [(3, "none"), (3, "mean")]
