@@ -18,6 +18,7 @@ from isotrain.config.signatures import constant, load
 from isotrain.console import FAILED, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
+from isotrain.launch.workers import end_with_caller
 from isotrain.runs.files import read_result
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
@@ -128,6 +129,7 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
         run_in_ranks(cfg, overrides)
         return None if cfg.threads is None else _score_of(cfg, _stored(cfg))
     if HydraConfig.get().mode == RunMode.MULTIRUN:
+        end_with_caller()
         claim(cfg)  # before CUDA starts
     with spinner(LOADING):
         from isotrain.pages.show import show_run
