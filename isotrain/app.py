@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return reject(wrong)
     except SystemExit as end:
         if end.code == 2 and (hints := _hints(given)):
-            print(f"isotrain: write {', '.join(hints)}", file=sys.stderr)
+            print(f"isotrain: write {' '.join(hints)}", file=sys.stderr)
         return int(end.code or 0)
     finally:
         sys.argv = program

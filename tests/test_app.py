@@ -111,8 +111,8 @@ def test_tab_completion(typed, offered):
         (["--config-dir", "mine", "experiment=broken"], "mine.*did not find expected|broken"),
         (["--config-dir", "mine", "experiment=wrong"], "Key 'sede' not in 'RunConfig'"),
         (["study=smoke"], "smoke has several runs; start them with: isotrain run smoke"),
-        (["-m", "study=smoke"], "study=smoke has a sweeper of its own: isotrain run smoke"),
-        (["-m", "search=smoke_search"], "has a sweeper of its own: isotrain run smoke_search"),
+        (["-m", "study=smoke"], "study=smoke: start it with isotrain run smoke"),
+        (["-m", "search=smoke_search"], "start it with isotrain run smoke_search"),
         (["encoder._target_=os.system"], "encoder._target_=os.system is not allowed"),
     ],
 )

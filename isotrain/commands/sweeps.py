@@ -93,9 +93,13 @@ def _sweep(
     fixed = [text for text in arguments if key_of(text) not in several]
     call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
     call.arguments = list(arguments)
-    study = _study_of(call, several)
-    call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
-    return _run(call, study, "", call.plan(study.pairs, study.seeds), only_list)
+    try:
+        study = _study_of(call, several)
+        call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
+        jobs = call.plan(study.pairs, study.seeds)
+    except (PlanError, ConfigError) as error:  # every typo at once, in any of the values
+        raise PlanError("\n".join(call.mistakes_of(arguments)) or str(error)) from error
+    return _run(call, study, "", jobs, only_list)
 
 
 def _search(
