@@ -6,7 +6,8 @@ The plan is written into its folder before the first launch, so that a killed ca
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, count, product
 from typing import Any
 
@@ -22,6 +23,7 @@ from isotrain.studies.definition import Study, load_study, name_of, parsed
 from isotrain.studies.record import is_finished, write_plan
 
 MOST = 80  # letters of a name
+NewCall = Callable[[Sequence[str], str, str], Call]  # of arguments, kind and name
 
 
 def start(
@@ -55,7 +57,7 @@ def start(
                 place = "methods or grid" if kind == "study" else "space"
                 raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
         work = {"study": _study, "search": _search, "sweep": _sweep}[kind]
-        return work(config, context, task, arguments, only_list)
+        return work(config, partial(Call, config, context, task), arguments, only_list)
     except LaunchError as error:
         print_error("the launcher stopped", [str(error)])
         return FAILED
@@ -63,15 +65,9 @@ def start(
         return reject(str(error))
 
 
-def _study(
-    config: DictConfig,
-    context: HydraContext,
-    task: TaskFunction,
-    arguments: Sequence[str],
-    only_list: bool,
-) -> int:
+def _study(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     study = load_study(str(config.study))
-    call = Call(config, context, task, arguments, "study", study.name)
+    call = new(arguments, "study", study.name)
     groups = (*study.tasks.values(), *study.methods.values())
     own = {key_of(text) for group in groups for text in group}
     if twice := [text for text in call.overrides if key_of(text) in own]:
@@ -79,19 +75,13 @@ def _study(
     return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
 
 
-def _sweep(
-    config: DictConfig,
-    context: HydraContext,
-    task: TaskFunction,
-    arguments: Sequence[str],
-    only_list: bool,
-) -> int:
+def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     """Its tasks are the values of `task`, its seeds those of `seed`, its methods all the others."""
     several = dict(swept(arguments))
     name = "-".join(safe_name(key.rpartition(".")[2]) for key in several) or "one"
     digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
     fixed = [text for text in arguments if key_of(text) not in several]
-    call = Call(config, context, task, fixed, "sweep", f"{name[:MOST]}-{digits}")
+    call = new(fixed, "sweep", f"{name[:MOST]}-{digits}")
     call.arguments = list(arguments)
     try:
         study = _study_of(call, several)
@@ -102,18 +92,12 @@ def _sweep(
     return _run(call, study, "", jobs, only_list)
 
 
-def _search(
-    config: DictConfig,
-    context: HydraContext,
-    task: TaskFunction,
-    arguments: Sequence[str],
-    only_list: bool,
-) -> int:
+def _search(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     from isotrain.reporting import search_report
     from isotrain.studies import search as searches  # these need Optuna
 
     search = searches.load_search(str(config.search))
-    call = Call(config, context, task, arguments, "search", search.name)
+    call = new(arguments, "search", search.name)
     code = searches.run_search(call, search, str(config.search), only_list)
     if not only_list:
         search_report.write_report(call.folder, call.compose)
