@@ -44,7 +44,8 @@ def mistakes(
             given: Any = value.value()
             several = given if isinstance(given, list) else [given]
             names = ["null" if name is None else str(name) for name in several]
-            if wrong := [name for name in names if name not in options]:
+            unknown = (name for name in names if name not in options)
+            if wrong := [name for name in unknown if _why(compose, [f"{value.key_or_group}={name}"])]:
                 hint = nearest(wrong[0], sorted(options), "there are")
                 found.append(f"{value.key_or_group}={wrong[0]} does not exist; {hint}")
             else:
@@ -54,7 +55,7 @@ def mistakes(
         cfg = compose(chosen)
     except NOT_COMPOSED as error:
         return [*found, first_line(error)]
-    told = (_mistake(one, cfg, compose, config_dir) for one in keys)
+    told = (_mistake(one, cfg, lambda own: compose([*chosen, *own]), config_dir) for one in keys)
     return list(dict.fromkeys([*found, *filter(None, told)]))
 
 
@@ -101,16 +102,25 @@ def first_line(error: BaseException) -> str:
     return lines[0] + "; a list is [a,b], and several runs need -m" * is_sweep
 
 
+def _why(compose: Compose, overrides: Sequence[str]) -> str:
+    """Why overrides do not compose; else empty."""
+    try:
+        compose(overrides)
+    except (*NOT_COMPOSED, ValueError) as error:
+        return first_line(error)
+    return ""
+
+
 def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str | None) -> str:
     """Why an override of a value does not apply to a configuration; else empty."""
     key = one.key_or_group
+    if one.is_add() or one.is_force_add() or one.is_delete():
+        why = _why(compose, [str(one.input_line)])
+        return why and f"{one.input_line}: {why}"
+    if not _has(cfg, key):
+        return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
     try:
-        if one.is_add() or one.is_force_add() or one.is_delete():
-            compose([str(one.input_line)])
-        elif not _has(cfg, key):
-            return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
-        else:
-            OmegaConf.update(cfg, key, one.value())
+        OmegaConf.update(cfg, key, one.value())
     except NOT_COMPOSED as error:
         return f"{one.input_line}: {first_line(error)}"
     return ""

@@ -90,6 +90,9 @@ TOLD = [
     (("~seed",), ("seed was deleted, and a run needs it; leave it in",)),
     (("~data",), ("data was deleted, and a run needs it; leave it in",)),
     (("~encoder.width",), ("encoder lacks width",)),
+    (("optimizer=muon", "~optimizer.nesterov", "sede=1"), ("~optimizer.nesterov: ", "no key sede")),
+    (("optimizer=muon", "~optimizer.momentum", "sede=1"), ("no key sede",)),
+    (("optimizer=muon", "+optimizer.momentum=1", "sede=1"), ("+optimizer.momentum=1: ", "no key")),
     # several at once
     (
         ("sede=1", "task=wicc", "site=pooled", "data.bach_size=3", "data.batching=sorted", "x"),
@@ -180,6 +183,9 @@ def test_options_and_keys_of_a_folder_of_the_user(own_files):
     assert found.startswith("pooling=min does not exist; did you mean mi")
     (found,) = mistakes("task.half=1", config_dir=folder)
     assert found == "no key task.half; it belongs to task=mine"
+    own_files("pooling/below/other", "_target_: isotrain.model.pooling.MeanPooling\n")
+    assert mistakes("pooling=below/other", config_dir=folder) == []
+    assert_told(mistakes("pooling=below/other", "sede=1", config_dir=folder), ("no key sede",))
     (found,) = mistakes("pooling=mine")
     assert found.startswith("pooling=mine does not exist; ")
 

@@ -75,7 +75,9 @@ def test_no_table_selection_or_record_has_a_score_of_equal_labels(
     assert (recorded["select"], recorded["degenerate"]) == ("last", False)
     run = run_of(read_result(folder), folder, "stsb", "none", 0)
     assert "val/spearman" in run.shown
-    study = Study("s", (), {"stsb": ("task=stsb",)}, {"none": ()}, "none", (0,), None)
+    study = Study(
+        name="s", tasks={"stsb": ("task=stsb",)}, methods={"none": ()}, baseline="none", seeds=(0,)
+    )
     found = [row.score for row in study_rows(study, [run]) if row.baseline]
     assert "test/spearman" in found
     assert "val/spearman" not in found
