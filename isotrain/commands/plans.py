@@ -17,10 +17,8 @@ from isotrain.runs.progress import checkpoint_step, is_owned, newest_step, steps
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import FOLDERS
 from isotrain.studies.definition import load_study, question_of, read_yaml
-from isotrain.studies.record import read_plan
+from isotrain.studies.record import SEARCH_FILE, read_plan
 from isotrain.studies.status import Status, at_step, status_of
-
-SEARCH = "search.json"  # in the folder of a search
 
 
 def run(target: str | None, jobs: int, only_list: bool, arguments: Sequence[str]) -> int:
@@ -54,7 +52,7 @@ def kind_of(name_or_path: str) -> str:
 
 def status(target: str, as_json: bool = False) -> int:
     """Exit code of `isotrain status`: 1 if a run has failed."""
-    found = _look(folder_of(target))
+    found = _look(folder_of(target), target)
     if as_json:
         print(json.dumps(found.content, indent=2))
     else:
@@ -70,7 +68,7 @@ def report(target: str, wandb: str | None = None, as_json: bool = False) -> int:
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
     with redirect_stdout(StringIO()) if as_json else nullcontext():
-        files = [str(path) for path in _write(folder, is_run)]
+        files = [str(path) for path in _write(folder, target, is_run)]
         if wandb is not None:
             from isotrain.reporting.wandb_report import send_run
 
@@ -91,6 +89,8 @@ def folder_of(target: str) -> Path:
     if Path(target).is_dir():
         return Path(target)
     own = plan_name(target)
+    if Path(target).suffix in YAML and Path(target).is_file():
+        own = str(read_yaml("studies", target)[1].get("name", own))
     places = [Path("runs") / kind / own for kind in FOLDERS.values()]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
@@ -114,13 +114,13 @@ def show_all() -> int:
     return 0
 
 
-def _look(folder: Path) -> Status:
+def _look(folder: Path, target: str) -> Status:
     if plan := read_plan(folder):
         return status_of(plan)
-    if (folder / SEARCH).is_file():
+    if (folder / SEARCH_FILE).is_file():
         from isotrain.reporting.search_report import status_of_search
 
-        return status_of_search(folder)
+        return status_of_search(folder, _storage_of(target))
     if (folder / "result.json").is_file() or is_owned(folder):
         return _look_at_run(folder)
     from isotrain.reporting.collect_command import find_runs
@@ -145,7 +145,15 @@ def _look_at_run(folder: Path) -> Status:
     return Status(Group(*filter(None, [error, line])), content, state == "failed")
 
 
-def _write(folder: Path, is_run: bool) -> list[Path]:
+def _storage_of(target: str) -> str | None:
+    """The storage that a search's file names; None where a folder is given."""
+    from isotrain.studies.search import load_search
+
+    is_file = Path(target).suffix in YAML or target in names("searches")
+    return load_search(target).storage if is_file and not Path(target).is_dir() else None
+
+
+def _write(folder: Path, target: str, is_run: bool) -> list[Path]:
     """Write and print the page or tables of a run or plan; the files."""
     if is_run:
         with spinner(f"drawing {folder}"):
@@ -158,10 +166,10 @@ def _write(folder: Path, is_run: bool) -> list[Path]:
         from isotrain.reporting import report as of_study
 
         return of_study.write_report(plan)
-    if (folder / SEARCH).is_file():
+    if (folder / SEARCH_FILE).is_file():
         from isotrain.reporting import search_report
 
-        return search_report.write_report(folder)
+        return search_report.write_report(folder, _storage_of(target))
     from isotrain.reporting.collect_command import write_runs
 
     return write_runs(folder, folder / "collected")

@@ -94,13 +94,15 @@ def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
 
 def _search(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     from isotrain.reporting import search_report
-    from isotrain.studies import search as searches  # these need Optuna
+    from isotrain.studies.confirm import confirm
+    from isotrain.studies.search import load_search, run_search  # these need Optuna
 
-    search = searches.load_search(str(config.search))
+    search = load_search(str(config.search))
     call = new(arguments, "search", search.name)
-    code = searches.run_search(call, search, str(config.search), only_list)
+    code = run_search(call, search, only_list)
     if not only_list:
-        search_report.write_report(call.folder, call.compose)
+        confirm(call.folder, search.storage, call.compose)
+        search_report.write_report(call.folder, search.storage)
     return code
 
 
@@ -109,7 +111,7 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
     if only_list:
         say("\n".join([f"{counted(len(jobs), 'run')} of {call.kind} {call.name}"]))
         for job in jobs:
-            state = "finished" if is_finished(job) else "to do"
+            state = "to do" if job.is_due else "finished"
             say(f"{job.name} ({state}): {' '.join(redacted(list(job.overrides)))}")
         return 0
     plan = write_plan(call, file, study, jobs)

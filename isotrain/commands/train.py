@@ -84,7 +84,8 @@ def errors_printed(codes: list[int]) -> Iterator[None]:
 
 
 def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float | None:
-    terminal, began_at, name = sys.stdout, time.monotonic(), log.stem
+    terminal, began_at = sys.stdout, time.monotonic()
+    name = log.stem.rpartition("-")[0]  # without its hash
     log.parent.mkdir(parents=True, exist_ok=True)
 
     def tell(text: str) -> None:

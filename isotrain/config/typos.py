@@ -44,10 +44,10 @@ def mistakes(
             given: Any = value.value()
             several = given if isinstance(given, list) else [given]
             names = ["null" if name is None else str(name) for name in several]
-            unknown = (name for name in names if name not in options)
-            if wrong := [name for name in unknown if _why(compose, [f"{value.key_or_group}={name}"])]:
-                hint = nearest(wrong[0], sorted(options), "there are")
-                found.append(f"{value.key_or_group}={wrong[0]} does not exist; {hint}")
+            unknown = (f"{value.key_or_group}={name}" for name in names if name not in options)
+            if wrong := [one for one in unknown if _why(compose, [one])]:
+                hint = nearest(wrong[0].partition("=")[2], sorted(options), "there are")
+                found.append(f"{wrong[0]} does not exist; {hint}")
             else:
                 good.append(str(value.input_line))
         chosen += good[:1]

@@ -18,17 +18,10 @@ from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import number
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text
-from isotrain.studies.confirm import (
-    FOLDERS,
-    Compose,
-    Confirmation,
-    best_trial,
-    confirmation,
-    is_complete,
-)
-from isotrain.studies.search import Record, read_search
+from isotrain.studies.confirm import PLACES, best_trial, is_complete
+from isotrain.studies.search import Confirmation, Record, trials_of
 from isotrain.studies.status import Status, first_of
-from isotrain.studies.trials import BAD_ENDINGS, SCORES, WHY, ending, is_left, opened
+from isotrain.studies.trials import BAD_ENDINGS, SCORES, WHY, ending, is_left
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -36,13 +29,9 @@ if TYPE_CHECKING:
 STATES = ("complete", "pruned", *BAD_ENDINGS, "failed", "running", "waiting")
 
 
-def status_of_search(folder: Path) -> Status:
-    """Trials by state, reasons of failed ones, and the time left.
-
-    Raises:
-        PlanError: no search was started there, or its trials cannot be read.
-    """
-    record, trials = _read(folder)
+def status_of_search(folder: Path, storage: str | None = None) -> Status:
+    """Trials by state, reasons of failed ones, and the time left; see `trials_of`."""
+    record, trials = trials_of(folder, storage)
     states = ["waiting" if is_left(trial, folder) else ending(trial) for trial in trials]
     states += ["waiting"] * (record.search.n_trials - len(trials))
     counts = {state: states.count(state) for state in STATES}
@@ -64,32 +53,23 @@ def status_of_search(folder: Path) -> Status:
     return Status(Group(*first_of(reasons), line), content | {"trials": ends}, bool(failed))
 
 
-def write_report(folder: Path, compose: Compose | None = None) -> list[Path]:
+def write_report(folder: Path, storage: str | None = None) -> list[Path]:
     """Write and print the tables of a search so far; the files, equal for equal trials.
 
-    `compose` is that of a running call. Without a trial that has ended there are none.
-
-    Raises:
-        PlanError: no search was started there, or its trials cannot be read.
+    Without a trial that has ended there are none. See `trials_of`.
     """
-    record, trials = _read(folder)
+    record, trials = trials_of(folder, storage)
     if not any(trial.state.is_finished() for trial in trials):
         say(f"{folder}: no trial of search {record.search.name} has ended")
         return []
-    study = confirmation(record, trials, compose)
+    study = record.confirmation
     texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
-    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials, study)]
+    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials)]
     texts |= {"table.md": "\n".join(lines) + "\n", "trials.csv": _csv(record, trials)}
     written = replace_files(folder, {name: text.encode() for name, text in texts.items()})
     say(texts["table.md"])
     say(f"{folder}: {', '.join(texts)}")
     return written
-
-
-def _read(folder: Path) -> tuple[Record, list[FrozenTrial]]:
-    record = read_search(folder)
-    with opened(record.url, record.search.name) as study:
-        return record, study.get_trials()
 
 
 def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
@@ -127,8 +107,8 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
     return aligned(lines)
 
 
-def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | str) -> list[str]:
-    best = best_trial(trials, record.direction)
+def _best(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
+    study, best = record.confirmation, best_trial(trials, record.direction)
     if best is None:
         return ["No trial is complete, so there is no best one."]
     text = (
@@ -138,8 +118,8 @@ def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | s
         "this is no result."
     )
     if isinstance(study, str):
-        return [text, study]
-    more = [text for text in record.overrides if key_of(text) in FOLDERS]
+        return [text, study or "The study that confirms it is written when the search ends."]
+    more = [text for text in record.overrides if key_of(text) in PLACES]
     more += ["--config-dir", record.config_dir] if record.config_dir else []
     return [
         f"{text} To compare {', '.join(study.methods)}, on dev and test, over seeds that the "

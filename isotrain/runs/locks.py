@@ -9,14 +9,9 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
-from isotrain.runs.shapes import COUNT, misfit
+from isotrain.runs.shapes import misfit
 
-SIGNATURE = {
-    "pid": range(2, 2**31),
-    "host": str,
-    "n": COUNT,
-    "launch": str,
-}  # 0 and below name process groups
+SIGNATURE = {"pid": range(2, 2**31), "host": str, "launch": str}  # pids below name groups
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
@@ -44,14 +39,13 @@ class Owner(NamedTuple):
 
     pid: int
     host: str  # its machine: a folder may be shared
-    n: int = 1  # runs at a time, of a plan
     launch: str = ""  # `launch_id` of its ranks
 
 
-def sign(lock: int, n: int = 1) -> None:
+def sign(lock: int) -> None:
     """Write this process and its machine into the file of a lock that it holds."""
     os.truncate(lock, 0)
-    own = Owner(os.getpid(), gethostname(), n, launch_id())
+    own = Owner(os.getpid(), gethostname(), launch_id())
     os.pwrite(lock, json.dumps(own._asdict()).encode(), 0)
 
 

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
+from errno import EACCES
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -30,6 +31,7 @@ from isotrain.config.compose import (
 )
 from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistakes
 from isotrain.console import counted, launched, say
+from isotrain.runs.files import make_inside
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.requirements import check, revision
 
@@ -61,13 +63,18 @@ class Job(NamedTuple):
     overrides: tuple[str, ...]  # that a launcher gets, without Hydra's own
     folder: Path  # of the run
     id: RunId
-    rerun: bool = False
+    is_due: bool = False  # not finished when it was planned, or to be trained again
     definition: str = ""  # hash of what its method computes with any seed
 
     @property
     def name(self) -> str:
-        """Its name in log and messages."""
+        """Its name in messages."""
         return f"{self.task}-{self.method}-seed{self.seed}"
+
+    @property
+    def log(self) -> str:
+        """Name of its log and of Hydra's job; another definition has another one."""
+        return f"{self.name}-{self.folder.name.rpartition('-')[2]}"
 
 
 class Ended(NamedTuple):
@@ -173,14 +180,14 @@ class Call:
 
     def launch(self, jobs: Sequence[Job]) -> list[Ended]:
         """Launch the runs that have not finished, in one batch; how each of them ended."""
-        left = [job for job in jobs if job.rerun or not stored(job.folder).is_finished]
+        left = [job for job in jobs if job.is_due]
         if not left:
             return []
         launcher = Plugins.instance().instantiate_launcher(
             config=self.config, hydra_context=self._context, task_function=self._task
         )
         place = f"hydra.sweep.dir={written(str(self.folder))}"
-        batch = [[*job.overrides, place, f"hydra.job.name={written(job.name)}"] for job in left]
+        batch = [[*job.overrides, place, f"hydra.job.name={written(job.log)}"] for job in left]
         with _stopped_by_signals(f"{self.kind} {self.name}"):
             returns = launcher.launch(batch, initial_job_idx=self._n_launched)
         self._n_launched += len(left)
@@ -188,7 +195,7 @@ class Call:
 
     def announce(self, jobs: Sequence[Job]) -> None:
         """Say how many runs there are, and where."""
-        n_left = sum(job.rerun or not stored(job.folder).is_finished for job in jobs)
+        n_left = sum(job.is_due for job in jobs)
         say(
             f"{self.kind} {self.name}: {counted(len(jobs), 'run')}, {len(jobs) - n_left} finished "
             f"before, {n_left} to do, {self.n_at_once} at a time; {self.folder}"
@@ -232,8 +239,9 @@ class Call:
                     raise
             folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
             given = (*overrides, f"seed={seed}", *named, *labels, *more)
-            jobs.append(Job(task, method, seed, given, folder, own, bool(cfg.rerun), definition))
-        if any(job.rerun or not stored(job.folder).is_finished for job in jobs):
+            is_due = bool(cfg.rerun) or not stored(folder).is_finished
+            jobs.append(Job(task, method, seed, given, folder, own, is_due, definition))
+        if any(job.is_due for job in jobs):
             check(cfg)  # imports the parts
         return jobs
 
@@ -310,6 +318,18 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
         raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a call; a PlanError if it cannot be written to."""
+    try:
+        make_inside(folder.absolute().parent, folder)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+    except OSError as error:
+        raise PlanError(
+            f"cannot write to {folder} ({error.strerror or error}); choose another output_dir=..."
+        ) from error
 
 
 def safe_name(text: str) -> str:

@@ -6,16 +6,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from isotrain.config.check import mistakes_in
-from isotrain.config.compose import ConfigError, compose_run, content_hash, key_of
-from isotrain.studies.search import Record
+from isotrain.config.compose import ConfigError, content_hash, key_of
+from isotrain.studies.search import Confirmation, Record, trials_of
 from isotrain.studies.space import Parameter, overrides_of
+from isotrain.studies.trials import alone
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -23,20 +24,19 @@ if TYPE_CHECKING:
 Compose = Callable[[Sequence[str]], DictConfig]  # overrides to the configuration of a run
 N_SEEDS = 8  # from this number on, paired differences are tested by sign flips
 NOTHING = (
-    "Its values compute what the overrides alone compute, or those cannot run without them: there "
-    "is nothing to confirm."
+    "There is nothing to compare it with: its values are those of the overrides alone, or a run "
+    "needs them."
 )
 COMPARED = ("isotropy", "objective")  # groups that a search compares by default
-FOLDERS = ("output_dir", "cache_dir", "rerun")  # keys of the command line that no file names
+PLACES = ("output_dir", "cache_dir", "rerun")  # keys of the command line that no file names
 
 
-class Confirmation(NamedTuple):
-    """A study to run."""
-
-    file: str
-    yaml: str
-    methods: Sequence[str]  # the first is the baseline
-    shows: Sequence[str]  # what each comparison can and cannot show, in sentences
+def confirm(folder: Path, storage: str | None, compose: Compose) -> None:
+    """Record the study that confirms the best trial so far; `storage` is that of the search."""
+    with alone(folder):
+        record, trials = trials_of(folder, storage)
+        found = confirmation(record, trials, compose)
+        record.model_copy(update={"confirmation": found}).write()
 
 
 def is_complete(trial: FrozenTrial) -> bool:
@@ -52,7 +52,7 @@ def best_trial(trials: Sequence[FrozenTrial], direction: str) -> FrozenTrial | N
 
 
 def confirmation(
-    record: Record, trials: Sequence[FrozenTrial], compose: Compose | None = None
+    record: Record, trials: Sequence[FrozenTrial], compose: Compose
 ) -> Confirmation | str:
     """A study of the best trial per option of a key, or of the best trial and its ablations.
 
@@ -87,7 +87,7 @@ def confirmation(
         return NOTHING
     numbers = [str(trial.number) for trial in chosen.values()]
     seeds = list(islice((k for k in count() if k not in search.seeds), N_SEEDS))
-    fixed = [text for text in _fixed(record) if key_of(text) not in FOLDERS]
+    fixed = [text for text in _fixed(record) if key_of(text) not in PLACES]
     task = [text for text in fixed if key_of(text) == "task"]
     which = f"Trial{'s' * (len(numbers) > 1)} {' and '.join(numbers)}"
     made = (
@@ -109,7 +109,9 @@ def confirmation(
     if search.margin is not None:
         lines.append(f"margin: {search.margin} # of the search's file: closer counts as equal")
     file = f"{'_'.join(['confirm', search.name, *numbers])}.yaml"
-    return Confirmation(file, "\n".join(lines) + "\n", list(methods), shows)
+    return Confirmation(
+        file=file, yaml="\n".join(lines) + "\n", methods=tuple(methods), shows=tuple(shows)
+    )
 
 
 def _fixed(record: Record) -> list[str]:
@@ -143,10 +145,9 @@ def _without(space: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str,
 
 
 def _different(
-    record: Record, compose: Compose | None, methods: Mapping[str, Mapping[str, Any]]
+    record: Record, compose: Compose, methods: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[str]]:
     """Overrides of the methods that can run and do not duplicate an earlier one."""
-    compose = compose or partial(compose_run, config_dir=record.config_dir)
     found: dict[str, list[str]] = {}
     known = set()
     for name, values in methods.items():

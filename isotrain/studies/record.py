@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from isotrain.config.compose import RunId
 from isotrain.console import counted
-from isotrain.runs.files import RECORD_FILE, make_inside, write_json
+from isotrain.runs.files import RECORD_FILE, write_json
 from isotrain.runs.locks import taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored
-from isotrain.studies.call import Call, Job
+from isotrain.studies.call import Call, Job, make_folder
 from isotrain.studies.definition import Study
 
-FILE = "study.json"
+FILE, SEARCH_FILE = "study.json", "search.json"
 PATIENCE_S = 60.0  # for another call that writes its plan
 KINDS = ("tasks", "methods", "seeds")
 STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -105,13 +105,8 @@ def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan
         PlanError: an earlier `study.json` is damaged, or the folder cannot be written to.
     """
     folder = call.folder
-    try:
-        make_inside(folder.absolute().parent, folder)
-        lock = taken_within(folder / "lock", PATIENCE_S)
-    except OSError as error:
-        raise PlanError(
-            f"cannot write to {folder} ({error.strerror or error}); choose another output_dir=..."
-        ) from error
+    make_folder(folder)
+    lock = taken_within(folder / "lock", PATIENCE_S)
     if lock is None:
         raise PlanError(f"{folder / 'lock'} is held by another call; give the command again")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
@@ -17,11 +18,12 @@ from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.config.signatures import constant, load, nearest
 from isotrain.console import counted, say, score_text
-from isotrain.runs.files import make_inside, write_json
+from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored
-from isotrain.studies.call import Call, Job, safe_name
+from isotrain.studies.call import Call, Job, make_folder, safe_name
 from isotrain.studies.definition import Margin, Overrides, Seed, Seeds, parsed, read_yaml
+from isotrain.studies.record import SEARCH_FILE
 from isotrain.studies.space import Parameter, corners, parameters
 from isotrain.studies.trials import (
     RUNS,
@@ -38,9 +40,8 @@ from isotrain.studies.trials import (
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import Trial
+    from optuna.trial import FrozenTrial, Trial
 
-FILE = "search.json"
 HOPELESS = 3  # a call stops after this many failed trials and no others
 IDENTITY = "identity"  # attribute of the storage: what all trials share
 
@@ -92,12 +93,21 @@ class Search(BaseModel):
         return self
 
 
+class Confirmation(BaseModel):
+    """The study to run on the best trial."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    file: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*\.yaml$")]  # its name in the folder
+    yaml: str
+    methods: tuple[str, ...]  # the first is the baseline
+    shows: tuple[str, ...]  # what each comparison can and cannot show, in sentences
+
+
 class Record(BaseModel):
     """Content of `search.json`: what `status` and `report` read beside the storage."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     folder: Path = Field(exclude=True)
-    file: str  # that the search was read from
     search: Search
     task: str
     objective: str  # that trials are ranked by
@@ -105,11 +115,16 @@ class Record(BaseModel):
     monitored: str | None  # the dev score that the task monitors
     overrides: Overrides  # of the command line
     config_dir: str | None
+    confirmation: Confirmation | str = ""  # or why there is none; of the call that ended last
 
     @property
     def url(self) -> str:
         """Address of the storage."""
         return storage_url(self.search.storage, self.folder)
+
+    def write(self) -> None:
+        """Write it into its folder."""
+        write_json(self.folder / SEARCH_FILE, redacted(self.model_dump(mode="json")))
 
 
 class _Running(NamedTuple):
@@ -137,11 +152,11 @@ def read_search(folder: Path) -> Record:
     Raises:
         PlanError: there is none, or its record is damaged or cannot be read now.
     """
-    path = folder / FILE
+    path = folder / SEARCH_FILE
     try:
         return Record.model_validate(json.loads(path.read_bytes()) | {"folder": folder})
     except FileNotFoundError as error:
-        raise PlanError(f"no search was started in {folder}: it has no {FILE}") from error
+        raise PlanError(f"no search was started in {folder}: it has no {SEARCH_FILE}") from error
     except OSError as error:
         raise cannot_be_read(path, error) from error
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
@@ -150,7 +165,27 @@ def read_search(folder: Path) -> Record:
         ) from error
 
 
-def run_search(call: Call, search: Search, file: str, only_list: bool = False) -> int:
+def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[FrozenTrial]]:
+    """What is on record of a search, and its trials.
+
+    A record may be somebody else's, so a storage elsewhere than in the folder is opened only where
+    it is also `storage`: that of the search's file.
+
+    Raises:
+        PlanError: no search was started there, or its trials cannot be read.
+    """
+    record = read_search(folder)
+    own = record.search.storage
+    if own not in (None, storage) and not re.fullmatch(r"journal:\w[\w.-]*", str(own)):
+        raise PlanError(
+            f"the trials of {folder} are not in it, but in {own}; give the yaml file of the search "
+            "in place of the folder"
+        )
+    with opened(record.url, record.search.name) as study:
+        return record, study.get_trials()
+
+
+def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     """Exit code: 0 if no trial of this call failed, else 1; `only_list` checks and shows the space.
 
     Trials are taken `call.n_at_once` at a time, until the search has `n_trials`. Each is run with
@@ -160,13 +195,13 @@ def run_search(call: Call, search: Search, file: str, only_list: bool = False) -
     Raises:
         PlanError: invalid values or parts, trials of another search, or a storage failure.
     """
-    record, identity = _planned(call, search, file)
+    record, identity = _planned(call, search)
     if only_list:
         say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
         for p in search.parameters:
             say(f"{p.key}: {p.told}")
         return 0
-    make_inside(call.folder.absolute().parent, call.folder)
+    make_folder(call.folder)
     with alone(call.folder), opened(record.url, search.name, record.direction) as study:
         known = study.user_attrs.get(IDENTITY, identity)
         if changed := [key for key in identity if known.get(key) != identity[key]]:
@@ -176,7 +211,7 @@ def run_search(call: Call, search: Search, file: str, only_list: bool = False) -
                 "give the search another name"
             )
         study.set_user_attr(IDENTITY, identity)
-        write_json(call.folder / FILE, redacted(record.model_dump(mode="json")))
+        record.write()
     n_failed = n_good = 0
     with at_work(call.folder) as own, opened(record.url, search.name) as study:
         n_ended = sum(trial.state.is_finished() for trial in study.trials)
@@ -196,7 +231,7 @@ def run_search(call: Call, search: Search, file: str, only_list: bool = False) -
     return 1
 
 
-def _planned(call: Call, search: Search, file: str) -> tuple[Record, dict[str, Any]]:
+def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     """What is recorded, and what all trials share; both ends of every range are planned."""
     if twice := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
         raise PlanError(f"{', '.join(sorted(twice))}: the space has its values; leave it out")
@@ -231,7 +266,6 @@ def _planned(call: Call, search: Search, file: str) -> tuple[Record, dict[str, A
         identity["folder"] = str(call.folder.absolute())
     record = Record(
         folder=call.folder,
-        file=file,
         search=search,
         task=task,
         objective=objective,

@@ -91,7 +91,7 @@ def state_of(job: Job, folder: Path) -> State:
         state = "failed" if is_changed else "running" if is_running else "waiting"
         return State(job, state, reason=damage)
     if not record:
-        why = "" if is_running else _failure(folder / "logs" / f"{job.name}.log")
+        why = "" if is_running else _failure(folder / "logs" / f"{job.log}.log")
         return State(job, "failed" if why else "running" if is_running else "waiting", reason=why)
     n_steps = steps_of(record)
     if is_running:

@@ -84,7 +84,7 @@ class FakeCall:
 def searched(call, **changed):
     """`run_search` with other keys, on a task that monitors accuracy."""
     search.load = lambda target: SimpleNamespace(monitor="accuracy", mode="max")
-    return run_search(call, Search(**{**KEYS, **changed}), "few.yaml")
+    return run_search(call, Search(**{**KEYS, **changed}))
 
 
 def trials(folder, storage=None):

@@ -3,9 +3,10 @@
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from isotrain.studies.confirm import NOTHING, Confirmation, confirmation
+from isotrain.config.compose import compose_run
+from isotrain.studies.confirm import NOTHING, confirmation
 from isotrain.studies.definition import load_study, question_of
-from isotrain.studies.search import Record, Search
+from isotrain.studies.search import Confirmation, Record, Search
 from isotrain.studies.space import parameters
 
 TINY = ["task=rte", "encoder=tiny", "source=demo"]
@@ -28,7 +29,6 @@ def confirmed(tmp_path, space, trials, objective=("val/accuracy", "max"), given=
         made.append(trial)
     record = Record(
         folder=tmp_path,
-        file="",
         search=Search(space=space, **more),
         task="rte",
         **dict(zip(("objective", "direction"), objective, strict=True)),
@@ -36,7 +36,7 @@ def confirmed(tmp_path, space, trials, objective=("val/accuracy", "max"), given=
         overrides=("output_dir=out", *given),
         config_dir=None,
     )
-    return confirmation(record, made)
+    return confirmation(record, made, compose_run)
 
 
 def loaded(tmp_path, found):
@@ -135,4 +135,4 @@ def test_a_method_that_cannot_run_is_left_out(tmp_path):
     space, values = {"data.batch_size": [8, 16], "pooling": ["cls", "mean"]}, {"pooling": "mean"}
     trials = [(values | {"data.batch_size": "8"}, 0.9)]
     found = confirmed(tmp_path, space, trials, given=["data.batch_size=0"])
-    assert found.methods == ["winner", "without_pooling"]
+    assert found.methods == ("winner", "without_pooling")

@@ -115,7 +115,7 @@ def test_a_score_is_the_mean_over_seeds(folder, capsys):
 def test_the_record_of_a_search_has_what_readers_need(folder):
     searched(FakeCall(folder, overrides=["source=demo", "+note=hf_abcdefghijklmnopqrstuvwxyz"]))
     record = read_search(folder)
-    assert (record.file, record.search.n_trials) == ("few.yaml", 4)
+    assert (record.search.name, record.search.n_trials) == ("few", 4)
     assert record.overrides == ("source=demo", "+note=<redacted>")
     goal = (record.task, record.objective, record.direction, record.monitored)
     assert goal == ("rte", "val/accuracy", "max", "val/accuracy")
@@ -432,3 +432,9 @@ def test_values_are_checked_before_the_first_trial(fake, capsys, more, told):
     assert fake.run() == 2
     assert told in capsys.readouterr().err
     assert not fake.started
+
+
+def test_a_folder_that_cannot_be_made_is_told(folder):
+    folder.parent.write_text("a file")
+    with pytest.raises(PlanError, match=r"cannot write to .*; choose another output_dir="):
+        searched(FakeCall(folder))

@@ -5,9 +5,11 @@ import math
 
 import pytest
 
+from isotrain.config.compose import compose_run
 from isotrain.reporting.search_report import status_of_search, write_report
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
+from isotrain.studies.confirm import confirm
 from isotrain.studies.definition import load_study
 from tests.studies.searched import FakeCall, searched
 
@@ -31,6 +33,7 @@ def ran(folder, ends, **changed):
 
     more = {"overrides": TINY, "n_trials": len(ends)} | changed
     searched(FakeCall(folder, score, n_at_once=len(ends), overrides=["output_dir=out"]), **more)
+    confirm(folder, changed.get("storage"), compose_run)
     return folder
 
 
@@ -146,6 +149,26 @@ def test_the_status_of_a_search_that_runs_and_of_one_that_was_stopped(folder):
     assert line.endswith("left")
     assert after.endswith("left; none is running: the same command goes on")
     assert not stopped.has_failed
+    write_report(folder)
+    assert "confirms it is written when the search ends" in (folder / "table.md").read_text()
+
+
+def test_a_storage_elsewhere_is_opened_only_where_the_file_of_the_search_names_it(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    storage = "sqlite:///${oc.env:PLACE}/trials.db"
+    ran(folder, [0.5, 0.7], storage=storage)
+    for look in (status_of_search, write_report):
+        with pytest.raises(PlanError) as error:
+            look(folder)
+        assert str(error.value).startswith(f"the trials of {folder} are not in it, but in {storage}")
+        with pytest.raises(PlanError):
+            look(folder, "sqlite:///trials.db")
+    assert status_of_search(folder, storage).content["counts"]["complete"] == 2
+    assert len(write_report(folder, storage)) == 3
+    inside = ran(folder.with_name("other"), [0.5], storage="journal:trials.log")
+    assert status_of_search(inside).content["counts"]["complete"] == 1
 
 
 def test_of_many_failures_the_first_are_listed(folder):

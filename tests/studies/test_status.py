@@ -62,7 +62,7 @@ def test_every_state(job, studied):
     stopped = job(5, result=record("interrupted"), rows=12)
     failed = job(6, result=record("failed", error="OSError: full\nmore"), checkpoint=4)
     refused = job(7)
-    (studied / "logs" / f"{refused.name}.log").write_text(f"why\n{FAILED_LINE}exit\n")
+    (studied / "logs" / f"{refused.log}.log").write_text(f"why\n{FAILED_LINE}exit\n")
     half = job(8)
     (half.folder / "result.json").write_text('{"status": "fin')
     with owned(running.folder, running.folder.parent):
@@ -103,7 +103,7 @@ def test_time_left_by_the_mean_of_the_same_task():
 
 def test_a_failure_without_a_record_is_told_from_the_last_line_of_its_log(job, studied):
     own = job(0)
-    log = studied / "logs" / f"{own.name}.log"
+    log = studied / "logs" / f"{own.log}.log"
     log.write_text(f"{FAILED_LINE}ValueError: before\nstarted again\n")
     assert state_of(own, studied).state == "waiting"
     log.write_text(f"started\n{FAILED_LINE}ValueError: the reason\n")
@@ -111,6 +111,8 @@ def test_a_failure_without_a_record_is_told_from_the_last_line_of_its_log(job, s
     assert (found.state, found.reason) == ("failed", "ValueError: the reason")
     with owned(own.folder, own.folder.parent):
         assert state_of(own, studied).state == "running"
+    other = own._replace(folder=own.folder.with_name("none-fedcba9876"))
+    assert state_of(other, studied).state == "waiting", "defined otherwise since then"
 
 
 def plan_of(found):
