@@ -162,7 +162,7 @@ def test_a_storage_elsewhere_is_opened_only_where_the_file_of_the_search_names_i
     for look in (status_of_search, write_report):
         with pytest.raises(PlanError) as error:
             look(folder)
-        assert str(error.value).startswith(f"the trials of {folder} are not in it, but in {storage}")
+        assert f"the trials of {folder} are not in it, but in {storage}; " in str(error.value)
         with pytest.raises(PlanError):
             look(folder, "sqlite:///trials.db")
     assert status_of_search(folder, storage).content["counts"]["complete"] == 2
