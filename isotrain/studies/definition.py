@@ -162,6 +162,8 @@ def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
                 told = f"no key {key}; {nearest(key, [*model.model_fields])}"
             elif one["type"] == "missing":
                 told = f"{key} is missing"
+            elif one["type"] == "string_pattern_mismatch":
+                told = f"{key}: letters, digits and _.+-, got {str(one['input'])[:80]!r}"
             elif key:
                 told = f"{key}: {told}, got {str(one['input'])[:80]!r}"
             lines.append(f"{what}: {told}")

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from isotrain.commands.plans import folder_of
 from isotrain.config.compose import RunId
 from isotrain.console import say
 from isotrain.runs.record import owned
+from isotrain.runs.stored import PlanError
 from isotrain.studies import status
 from isotrain.studies.call import Job
 from isotrain.studies.status import FAILED_LINE, State, first_of, seconds_left, state_of
@@ -113,6 +115,15 @@ def test_a_failure_without_a_record_is_told_from_the_last_line_of_its_log(job, s
         assert state_of(own, studied).state == "running"
     other = own._replace(folder=own.folder.with_name("none-fedcba9876"))
     assert state_of(other, studied).state == "waiting", "defined otherwise since then"
+
+
+def test_a_plan_is_found_by_the_name_that_its_file_gives(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("name: other\n")
+    (tmp_path / "runs" / "studies" / "other").mkdir(parents=True)
+    assert folder_of("mine.yaml") == folder_of("other") == Path("runs/studies/other")
+    with pytest.raises(PlanError, match="mine is no folder, and there is no runs/studies/mine or"):
+        folder_of("mine")
 
 
 def plan_of(found):
