@@ -146,6 +146,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "runs/studies/smoke",
     )
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
+    add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
     add("--json", action="store_true", dest="as_json", help="as JSON")
 
     add = command(
@@ -157,6 +158,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "runs/rte/none-0123456789",
     )
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
+    add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
     add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
     add("--json", action="store_true", dest="as_json", help="print what was written, as JSON")
 

@@ -50,9 +50,9 @@ def kind_of(name_or_path: str) -> str:
     return "search" if "space" in read_yaml("studies", name_or_path)[1] else "study"
 
 
-def status(target: str, as_json: bool = False) -> int:
+def status(target: str, as_json: bool = False, file: str | None = None) -> int:
     """Exit code of `isotrain status`: 1 if a run has failed."""
-    found = _look(folder_of(target), target)
+    found = _look(folder_of(target), file or target)
     if as_json:
         print(json.dumps(found.content, indent=2))
     else:
@@ -61,14 +61,16 @@ def status(target: str, as_json: bool = False) -> int:
     return int(found.has_failed)
 
 
-def report(target: str, wandb: str | None = None, as_json: bool = False) -> int:
+def report(
+    target: str, wandb: str | None = None, as_json: bool = False, file: str | None = None
+) -> int:
     """The exit code of `isotrain report`."""
     folder = folder_of(target)
     is_run = (folder / "result.json").is_file()
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
     with redirect_stdout(StringIO()) if as_json else nullcontext():
-        files = [str(path) for path in _write(folder, target, is_run)]
+        files = [str(path) for path in _write(folder, file or target, is_run)]
         if wandb is not None:
             from isotrain.reporting.wandb_report import send_run
 
@@ -88,15 +90,16 @@ def folder_of(target: str) -> Path:
     """
     if Path(target).is_dir():
         return Path(target)
-    own = plan_name(target)
+    own, kinds = plan_name(target), [*FOLDERS.values()]
     if Path(target).suffix in YAML and Path(target).is_file():
         own = str(read_yaml("studies", target)[1].get("name", own))
-    places = [Path("runs") / kind / own for kind in FOLDERS.values()]
+        kinds = [FOLDERS[kind_of(target)]]
+    places = [Path("runs") / kind / own for kind in kinds]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         raise PlanError(
-            f"{target} is no folder, and there is no {places[0]} or {places[1]}; give the folder "
-            "of a study, search, sweep or run"
+            f"{target} is no folder, and there is no {' or '.join(map(str, places[:2]))}; give "
+            "the folder of a study, search, sweep or run"
         )
     return found
 

@@ -44,7 +44,8 @@ def mistakes(
             given: Any = value.value()
             several = given if isinstance(given, list) else [given]
             names = ["null" if name is None else str(name) for name in several]
-            unknown = (f"{value.key_or_group}={name}" for name in names if name not in options)
+            key = value.get_key_element()  # with its + and @package
+            unknown = (f"{key}={name}" for name in names if name not in options)
             if wrong := [one for one in unknown if _why(compose, [one])]:
                 hint = nearest(wrong[0].partition("=")[2], sorted(options), "there are")
                 found.append(f"{wrong[0]} does not exist; {hint}")

@@ -32,7 +32,7 @@ STATES = ("complete", "pruned", *BAD_ENDINGS, "failed", "running", "waiting")
 def status_of_search(folder: Path, storage: str | None = None) -> Status:
     """Trials by state, reasons of failed ones, and the time left; see `trials_of`."""
     record, trials = trials_of(folder, storage)
-    states = ["waiting" if is_left(trial, folder) else ending(trial) for trial in trials]
+    states = [_state(trial, folder) for trial in trials]
     states += ["waiting"] * (record.search.n_trials - len(trials))
     counts = {state: states.count(state) for state in STATES}
     told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
@@ -62,6 +62,9 @@ def write_report(folder: Path, storage: str | None = None) -> list[Path]:
     if not any(trial.state.is_finished() for trial in trials):
         say(f"{folder}: no trial of search {record.search.name} has ended")
         return []
+    n_ended = sum(trial.state.is_finished() for trial in trials)
+    if n_ended != record.n_confirmed:  # a call is at work, or was stopped
+        record = record.model_copy(update={"confirmation": ""})
     study = record.confirmation
     texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
     lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials)]
@@ -72,8 +75,12 @@ def write_report(folder: Path, storage: str | None = None) -> list[Path]:
     return written
 
 
+def _state(trial: FrozenTrial, folder: Path) -> str:
+    return "waiting" if is_left(trial, folder) else ending(trial)
+
+
 def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
-    search, states = record.search, Counter(map(ending, trials))
+    search, states = record.search, Counter(_state(trial, record.folder) for trial in trials)
     told = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
     fixed = {key_of(text): text for text in (*search.overrides, *record.overrides)}.values()
     yield from (f"# Search {search.name}", "")
@@ -103,7 +110,9 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
         values = (t.params.get(key, "") for key in keys)
         texts = (number(value) if isinstance(value, float) else str(value) for value in values)
         score = score_text(t.values[0]) if is_complete(t) else ""
-        lines.append((str(t.number), score, ending(t), *texts, str(t.user_attrs.get(WHY, ""))))
+        lines.append(
+            (str(t.number), score, _state(t, record.folder), *texts, str(t.user_attrs.get(WHY, "")))
+        )
     return aligned(lines)
 
 
@@ -135,8 +144,13 @@ def _csv(record: Record, trials: Sequence[FrozenTrial]) -> str:
     scores = [record.objective, *(f"seed_{k}" for k in record.search.seeds)]
     lines = []
     for trial in trials:
-        own = [trial.value if is_complete(trial) else None, *trial.user_attrs.get(SCORES, ())]
-        line = {"trial": trial.number, "state": ending(trial), "why": trial.user_attrs.get(WHY)}
+        of_seeds = [x for x in trial.user_attrs.get(SCORES) or () if isinstance(x, float)]
+        own = [trial.value if is_complete(trial) else None, *of_seeds]
+        line = {
+            "trial": trial.number,
+            "state": _state(trial, record.folder),
+            "why": trial.user_attrs.get(WHY),
+        }
         lines.append(line | trial.params | dict(zip(scores, own, strict=False)))
     columns = ["trial", "state", *scores, *(p.key for p in record.search.parameters), "why"]
     found = DataFrame(lines, columns=columns, dtype=object)

@@ -35,13 +35,14 @@ def confirm(folder: Path, storage: str | None, compose: Compose) -> None:
     """Record the study that confirms the best trial so far; `storage` is that of the search."""
     with alone(folder):
         record, trials = trials_of(folder, storage)
-        found = confirmation(record, trials, compose)
-        record.model_copy(update={"confirmation": found}).write()
+        n_ended = sum(trial.state.is_finished() for trial in trials)
+        own = {"confirmation": confirmation(record, trials, compose), "n_confirmed": n_ended}
+        record.model_copy(update=own).write()
 
 
 def is_complete(trial: FrozenTrial) -> bool:
     """Whether it has a score."""
-    return trial.state.name == "COMPLETE"
+    return trial.state.name == "COMPLETE" and bool(trial.values)
 
 
 def best_trial(trials: Sequence[FrozenTrial], direction: str) -> FrozenTrial | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
@@ -26,11 +25,14 @@ from isotrain.studies.definition import Margin, Overrides, Seed, Seeds, parsed, 
 from isotrain.studies.record import SEARCH_FILE
 from isotrain.studies.space import Parameter, corners, parameters
 from isotrain.studies.trials import (
+    CALLS,
+    DATABASE,
     RUNS,
     SCORES,
     Taken,
     alone,
     at_work,
+    is_in_folder,
     opened,
     optuna_part,
     storage_url,
@@ -52,7 +54,7 @@ class Search(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*$")]  # of its folder
     space: dict[Any, Any]  # see `isotrain.studies.space`
-    n_trials: Annotated[int, Field(ge=1, strict=True)]  # in total, however they end
+    n_trials: Annotated[int, Field(ge=1, le=10**6, strict=True)]  # in total, however they end
     overrides: Overrides = ()  # of every run
     seeds: Seeds = (0,)  # a trial's score is the mean over these
     objective: str | None = None  # a score of result.json; None = the task's monitored dev score
@@ -81,7 +83,7 @@ class Search(BaseModel):
         self.sampler_of(0)
         optuna_part("pruner", self.pruner, self.pruner_options)
         if self.storage != redacted(self.storage):
-            raise ValueError("storage must hold no password; write ${oc.env:NAME} for a variable")
+            raise ValueError("storage must hold no login; write ${oc.env:NAME} for a variable")
         space = self.parameters
         fixed = {"seed", *map(key_of, self.overrides)}
         if twice := [p.key for p in space if p.key in fixed]:
@@ -115,7 +117,8 @@ class Record(BaseModel):
     monitored: str | None  # the dev score that the task monitors
     overrides: Overrides  # of the command line
     config_dir: str | None
-    confirmation: Confirmation | str = ""  # or why there is none; of the call that ended last
+    confirmation: Confirmation | str = ""  # or why there is none
+    n_confirmed: int = 0  # trials that had ended when it was written
 
     @property
     def url(self) -> str:
@@ -176,13 +179,21 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
     """
     record = read_search(folder)
     own = record.search.storage
-    if own not in (None, storage) and not re.fullmatch(r"journal:\w[\w.-]*", str(own)):
+    if is_in_folder(own):
+        file = folder / (DATABASE if own is None else own.partition(":")[2])
+        own_files = *folder.glob(f"{file.name}*"), folder / CALLS
+        if not file.is_file() or any(path.is_symlink() for path in own_files):
+            raise PlanError(f"{file} is missing, or is or has a link: no trials of a search")
+    elif own != storage:
         raise PlanError(
-            f"the trials of {folder} are not in it, but in {own}; give the yaml file of the search "
-            "in place of the folder"
+            f"the trials of {folder} are not in it, but in {own}; name the file of the search, "
+            "whose storage is trusted: --file FILE.yaml"
         )
     with opened(record.url, record.search.name) as study:
-        return record, study.get_trials()
+        try:
+            return record, study.get_trials()
+        except Exception as error:  # damaged trials may raise anything
+            raise PlanError(f"the trials of {folder} are damaged: {error!r:.200}") from error
 
 
 def run_search(call: Call, search: Search, only_list: bool = False) -> int:
@@ -262,7 +273,7 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         "objective": [objective, direction],
         "configuration or data": [job.folder.name.rpartition("-")[2] for job in jobs],
     }
-    if search.storage is not None:  # calls know of each other by locks in the folder
+    if not is_in_folder(search.storage):  # calls know of each other by locks in the folder
         identity["folder"] = str(call.folder.absolute())
     record = Record(
         folder=call.folder,

@@ -5,10 +5,11 @@ trials name the lock; a trial whose call is dead is taken by the next one, numbe
 """
 
 import os
+import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from socket import gethostname
@@ -50,12 +51,19 @@ class Taken(NamedTuple):
     values: list[str]  # overrides
 
 
+def is_in_folder(storage: str | None) -> bool:
+    """Whether a storage is a file in the search's folder."""
+    return storage is None or re.fullmatch(r"journal:\w[\w.-]*", storage) is not None
+
+
 def storage_url(storage: str | None, folder: Path) -> str:
     """Address of a storage; a relative path starts at the search's folder.
 
     >>> storage_url("journal:trials.log", Path("/runs/searches/few"))
     'journal:/runs/searches/few/trials.log'
     """
+    if "?" in str(folder.absolute()):
+        raise PlanError(f"{folder}: the address of a storage may hold no ?; choose another folder")
     if storage is None:
         return f"sqlite:///{folder.absolute() / DATABASE}"
     storage = str(OmegaConf.create([storage])[0])  # ${oc.env:NAME} may hold a password
@@ -120,7 +128,7 @@ def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls some of them experimental
             return kind(**own, **options)
-    except (TypeError, ValueError, ImportError) as error:
+    except Exception as error:  # whatever a class of Optuna raises
         raise ValueError(f"{what}_options of {name}: {error}, got {dict(options)}") from error
 
 
@@ -153,8 +161,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 def is_left(trial: FrozenTrial, folder: Path) -> bool:
     """Whether the call that ran a trial is dead."""
-    is_running, call = trial.state == TrialState.RUNNING, trial.user_attrs.get(CALL)
-    return is_running and (call is None or not is_locked(folder / CALLS / call))
+    lock = folder / CALLS / Path(str(trial.user_attrs.get(CALL))).name
+    return trial.state == TrialState.RUNNING and not (lock.is_file() and is_locked(lock))
 
 
 def take_trials(
@@ -176,10 +184,18 @@ def take_trials(
         left: list[Any] = [trial for trial in trials if is_left(trial, folder)]
         new = range(len(trials), n_trials)
         for one in [*left, *new][:n]:
-            study.sampler = sampler(one if isinstance(one, int) else one.number)
+            own = sampler(one if isinstance(one, int) else one.number)
+            study.sampler = own
             trial = study.ask() if isinstance(one, int) else Trial(study, one._trial_id)
             trial.set_user_attr(CALL, call)
-            taken.append(Taken(trial, suggest(trial, space)))
+            try:
+                taken.append(Taken(trial, suggest(trial, space)))
+            except (StorageInternalError, KeyboardInterrupt):
+                raise
+            except Exception as error:  # of options that only drawing reads
+                raise PlanError(
+                    f"{type(own).__name__} cannot draw a trial: {error!r}; correct its options"
+                ) from error
     return taken
 
 
@@ -194,7 +210,8 @@ def tell(study: Study, trial: Trial, kind: str, score: float | None = None, why:
         trial.set_user_attr(BAD, kind)
         trial.set_constraint("can be ranked", 1.0)
     states = {name: state for state, name in NAMES.items()}
-    study.tell(trial, score, states.get(kind, TrialState.PRUNED))
+    with suppress(RuntimeError):  # of a sampler that would stop Optuna's own loop: its grid is done
+        study.tell(trial, score, states.get(kind, TrialState.PRUNED))
 
 
 def ending(trial: FrozenTrial) -> str:

@@ -65,7 +65,7 @@ def test_shipped_searches_say_what_every_key_means():
         ),
         (
             "storage: postgresql://me:password@host/db",
-            ["storage must hold no password; write ${oc.env:NAME} for a variable"],
+            ["storage must hold no login; write ${oc.env:NAME} for a variable"],
         ),
         ("overrides: [x=1]", ["space.x has its values elsewhere in the file; leave it out"]),
         (
@@ -436,6 +436,20 @@ def test_values_are_checked_before_the_first_trial(fake, capsys, more, told):
     assert fake.run() == 2
     assert told in capsys.readouterr().err
     assert not fake.started
+
+
+@pytest.mark.parametrize("sampler", ["BruteForceSampler", "GridSampler"])
+def test_a_sampler_of_a_finite_grid_ends_as_others_do(folder, sampler):
+    more = {"sampler_options": {"search_space": {"optimizer.lr": ["0.1", "0.2"]}}}
+    own = more if sampler == "GridSampler" else {}
+    space = {"optimizer.lr": "choice(0.1, 0.2)"}
+    assert searched(FakeCall(folder), n_trials=2, space=space, sampler=sampler, **own) == 0
+    assert sorted(trial.params["optimizer.lr"] for trial in trials(folder)) == ["0.1", "0.2"]
+
+
+def test_options_that_only_drawing_reads_are_told(folder):
+    with pytest.raises(PlanError, match=r"TPESampler cannot draw a trial: .*; correct"):
+        searched(FakeCall(folder), n_trials=12, sampler="TPESampler", sampler_options={"gamma": 3})
 
 
 def test_a_folder_that_cannot_be_made_is_told(folder):

@@ -153,6 +153,27 @@ def test_the_status_of_a_search_that_runs_and_of_one_that_was_stopped(folder):
     assert "confirms it is written when the search ends" in (folder / "table.md").read_text()
 
 
+def test_trials_behind_a_link_are_not_opened(folder, tmp_path):
+    ran(folder, [0.5])
+    (folder / "study.db").rename(other := tmp_path / "other.db")
+    before = other.read_bytes()
+    for make in (lambda path: None, lambda path: path.symlink_to(other)):
+        make(folder / "study.db")
+        with pytest.raises(PlanError, match=r"study\.db is missing, or is or has a link"):
+            write_report(folder)
+    assert other.read_bytes() == before
+
+
+def test_a_study_that_other_trials_have_overtaken_is_not_shown(folder):
+    ran(folder, [0.5, 0.6], space={"data.batch_size": [8, 16]})
+    write_report(folder)
+    assert "isotrain run" in (folder / "table.md").read_text()
+    call = FakeCall(folder, lambda job: 0.9, overrides=["output_dir=out"])
+    searched(call, overrides=TINY, n_trials=3, space={"data.batch_size": [8, 16]})
+    write_report(folder)
+    assert "confirms it is written when the search ends" in (folder / "table.md").read_text()
+
+
 def test_a_storage_elsewhere_is_opened_only_where_the_file_of_the_search_names_it(
     folder, tmp_path, monkeypatch
 ):
