@@ -194,7 +194,7 @@ def test_a_sweep_runs_every_combination_and_ends_with_a_table(swept):
         (method, seed, "finished") for method in ("none", "mean") for seed in (0, 1)
     }
     assert {one["config"]["study"] for one in records} == {folder.name}
-    logs = {path.stem for path in (folder / "logs").iterdir()}
+    logs = {path.stem.rpartition("-")[0] for path in (folder / "logs").iterdir()}
     assert logs == {f"rte-{method}-seed{seed}" for method in ("none", "mean") for seed in (0, 1)}
 
 
