@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from isotrain.runs.shapes import misfit
 
-SIGNATURE = {"pid": range(2, 2**31), "host": str, "launch": str}  # pids below name groups
+# 0 and below name process groups
+SIGNATURE = {"pid": range(2, 2**31), "host": str, "launch": str}
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 

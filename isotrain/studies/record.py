@@ -106,7 +106,10 @@ def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan
     """
     folder = call.folder
     make_folder(folder)
-    lock = taken_within(folder / "lock", PATIENCE_S)
+    try:
+        lock = taken_within(folder / "lock", PATIENCE_S)
+    except OSError as error:
+        raise PlanError(f"cannot write to {folder} ({error.strerror or error})") from error
     if lock is None:
         raise PlanError(f"{folder / 'lock'} is held by another call; give the command again")
     try:

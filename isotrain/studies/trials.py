@@ -186,9 +186,9 @@ def take_trials(
         for one in [*left, *new][:n]:
             own = sampler(one if isinstance(one, int) else one.number)
             study.sampler = own
-            trial = study.ask() if isinstance(one, int) else Trial(study, one._trial_id)
-            trial.set_user_attr(CALL, call)
             try:
+                trial = study.ask() if isinstance(one, int) else Trial(study, one._trial_id)
+                trial.set_user_attr(CALL, call)
                 taken.append(Taken(trial, suggest(trial, space)))
             except (StorageInternalError, KeyboardInterrupt):
                 raise
