@@ -1,14 +1,12 @@
 """On-disk cache of hidden states of the training examples after frozen blocks.
 
-A sequences of a batch, T tokens, N tokens of a group, D hidden.
+A sequences, T tokens, N tokens of a group, D hidden.
 """
 
 import hashlib
 import json
-import os
-import sys
-import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from torch import Tensor
 
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import levels
-from isotrain.runs.files import make_inside
+from isotrain.runs.files import replacing
 from isotrain.types import Batch, Example
 
 GROUP = 64  # sequences computed together
@@ -28,11 +26,11 @@ Compute = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Tensor]
 
 
 class FrozenPrefix:
-    """States after block `level` for the sequences of a training set, as float32 in one file.
+    """States after block `level` for the sequences of a training set, as float32 on disk.
 
     Sequences are computed in groups of similar length that depend only on the set, so that a state
-    is bit-identical in any run and order of requests. Each group has a checksum; a missing or
-    damaged group is recomputed. Processes and runs may share the files.
+    is bit-identical in any run and order of requests. A group is one file, `[N, D]`, written
+    atomically; one that is missing or cut off is computed again. Processes and runs may share them.
 
     Args:
         folder: of the files.
@@ -61,17 +59,16 @@ class FrozenPrefix:
         self.first_of = {
             e.index: i * len(e.input_ids) for i, e in enumerate(examples)
         }  # index of an example to index of its first sequence
-        lengths = np.array([len(ids) for ids, _ in self.sequences])
-        self.starts = np.concatenate([[0], lengths.cumsum()])
-        by_length = np.argsort(-lengths, kind="stable")
+        self.lengths = np.array([len(ids) for ids, _ in self.sequences])
+        by_length = np.argsort(-self.lengths, kind="stable")
         self.groups = [by_length[i : i + GROUP] for i in range(0, len(by_length), GROUP)]
-        self.group_of = np.empty(len(lengths), dtype=int)
+        self.group_of, self.start_of = np.empty((2, len(self.lengths)), dtype=int)
         for number, group in enumerate(self.groups):
             self.group_of[group] = number
-        make_inside(folder.parent, folder)
-        self.states = _mapped(folder / f"{key}.states", np.float32, (self.starts[-1], width))
-        self.checksums = _mapped(folder / f"{key}.crc32", np.uint32, (len(self.groups),))
-        self._sound: set[int] = set()  # groups verified by this process
+            self.start_of[group] = self.lengths[group].cumsum() - self.lengths[group]
+        self.folder, self.width = folder / key, width
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.states: dict[int, np.ndarray] = {}  # of a group, mapped from its file
 
     def __call__(self, batch: Batch) -> Tensor:
         """The states `[A, T, D]` of a batch, 0 at pads."""
@@ -80,25 +77,29 @@ class FrozenPrefix:
             for q in range(batch.n_sequences)
             for index in batch.index.tolist()
         ]
-        for group in {int(self.group_of[number]) for number in numbers} - self._sound:
-            self._make_sound(group)
-        states = torch.zeros(*batch.input_ids.shape, self.states.shape[1])
+        states = torch.zeros(*batch.input_ids.shape, self.width)
         for row, number in enumerate(numbers):
-            tokens = self.states[self.starts[number] : self.starts[number + 1]]
-            states[row, : len(tokens)] = torch.from_numpy(np.asarray(tokens))
+            start, length = self.start_of[number], self.lengths[number]
+            tokens = self._states_of(int(self.group_of[number]))[start : start + length]
+            states[row, :length] = torch.from_numpy(np.asarray(tokens))
         return states.to(batch.input_ids.device)
 
-    def _make_sound(self, group: int) -> None:
-        """Compute the states of a group, unless those on disk match their checksum."""
-        members = self.groups[group]
-        spans = [slice(self.starts[number], self.starts[number + 1]) for number in members]
-        if self.checksums[group] != _checksum([self.states[span] for span in spans]):
+    def _states_of(self, group: int) -> np.ndarray:
+        """The states `[N, D]` of a group, from its file or computed into it."""
+        if group in self.states:
+            return self.states[group]
+        members, file = self.groups[group], self.folder / f"{group}.npy"
+        shape = (int(self.lengths[members].sum()), self.width)
+        with suppress(FileNotFoundError, EOFError, ValueError):  # not there, or cut off
+            self.states[group] = np.load(file, mmap_mode="c")
+        if group not in self.states or self.states[group].shape != shape:
             ids, types = zip(*(self.sequences[number] for number in members), strict=True)
-            states = self.compute(ids, types).float().cpu().numpy()
-            for state, span in zip(states, spans, strict=True):
-                self.states[span] = state[: span.stop - span.start]
-            self.checksums[group] = _checksum([self.states[span] for span in spans])
-        self._sound.add(group)
+            found = self.compute(ids, types).float().cpu().numpy()
+            parts = [x[:n] for x, n in zip(found, self.lengths[members], strict=True)]
+            with replacing(file) as opened:
+                np.save(opened, np.concatenate(parts))
+            self.states[group] = np.load(file, mmap_mode="c")
+        return self.states[group]
 
 
 def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:
@@ -115,22 +116,3 @@ def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precis
     for example in examples:
         digest.update(repr((example.input_ids, example.token_type_ids)).encode())
     return digest.hexdigest()[:32]
-
-
-def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> np.memmap:
-    """Memory-map an array; a file of another size is resized first."""
-    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    with path.open("ab") as file:
-        if file.tell() != n_bytes:
-            file.truncate(n_bytes)
-            if sys.platform == "linux":  # a full disk would raise SIGBUS at a later write
-                os.posix_fallocate(file.fileno(), 0, n_bytes)
-    return np.memmap(path, dtype, "r+", shape=shape)
-
-
-def _checksum(parts: Sequence[np.ndarray]) -> int:
-    """CRC-32 of arrays; never 0, the value in a new file."""
-    value = 0
-    for part in parts:
-        value = zlib.crc32(np.ascontiguousarray(part).data, value)
-    return value or 1
