@@ -27,7 +27,7 @@ from isotrain.runs.secrets import redacted
 from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
-from isotrain.training.callbacks.resume import KEY, check_content
+from isotrain.training.callbacks.resume import KEY
 from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.isolation import isolated
@@ -147,19 +147,19 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
 def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
     """isotrain's part of the checkpoint of an unfinished run; None restarts it.
 
-    It also restarts if a file needed to resume is damaged or does not match the parts (code may
-    have changed). That file and the checkpoint are kept under other names.
+    It also restarts if a file needed to resume is damaged. That file and the checkpoint are kept
+    under other names. A checkpoint of another model is for Lightning to reject.
     """
     if not folder.may_resume():
         return None
     path = folder.path / "resume.ckpt"
     try:
-        checkpoint = load_checkpoint(path)
-        check_content(checkpoint, path, experiment.module, experiment.trainer, experiment.selection)
-        point: dict[str, Any] = checkpoint[KEY]
+        point: dict[str, Any] | None = load_checkpoint(path).get(KEY)
+        if point is None:
+            raise DamagedError(path, "it is no checkpoint to resume from")
+        experiment.selection.kept(point["selection"], point["step"])
         folder.check_records(point["n_bytes"], point["records_sha256"])
-    except (DamagedError, LookupError, TypeError) as cause:
-        error = cause if isinstance(cause, DamagedError) else DamagedError(path, cause)
+    except DamagedError as error:
         if folder.is_first:  # the others restart too; `TaskData.setup` checks that all agree
             kept = ", ".join(aside.name for aside in put_aside(path, error.path))
             say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from isotrain import cli
-from isotrain.model.checkpoint import save_checkpoint
 from tests.hostile.harness import TINY, draw, ended, judged
 from tests.stopped_runs import save_weights
 from tools import kill_points
@@ -81,7 +80,7 @@ def harm(path, one, how=None):
         path.write_bytes(b"mine")
         return f"{path.name}: a file"
     hows = [*OTHER_BYTES, "flip", "flip", "gone", "folder", "loop"]
-    hows += OTHER_STATES if path.suffix == ".ckpt" else []
+    hows += OTHER_STATES if path.name == "last.ckpt" else []
     how = how or one.choice(hows)
     if how in OTHER_BYTES:
         path.write_bytes(OTHER_BYTES[how](path.read_bytes(), one))
@@ -97,20 +96,16 @@ def harm(path, one, how=None):
 
 
 def _other_state(how, path, one):
-    """A checkpoint with other content and the digest of that, which the record of a run has, too.
+    """Weights of a run with other content and the digest of that, which its record has, too.
 
-    Of weights that a run ended with those of the encoder, which every reader needs.
+    Those of the encoder, which every reader needs.
     """
-    state, is_last = torch.load(path, weights_only=True), path.name == "last.ckpt"
+    state = torch.load(path, weights_only=True)
     weights, name = state["state_dict"], "state_dict"
-    names = [key for key in weights if not is_last or key.startswith("model.encoder.")]
+    names = [key for key in weights if key.startswith("model.encoder.")]
     if how == "key":
-        node, name = (weights, one.choice(names)) if is_last else (state, one.choice(list(state)))
-        while isinstance(node[name], dict) and node[name] and one.random() < 0.7:
-            node, name = node[name], one.choice(list(node[name]))
-        del node[name]
-    elif how == "emptied" and "optimizer_states" in state:
-        state[name := "optimizer_states"][0]["state"] = {}
+        name = one.choice(names)
+        del weights[name]
     elif how == "emptied":
         state[name] = {}
     elif how == "no dict":
@@ -118,7 +113,7 @@ def _other_state(how, path, one):
     else:
         name = one.choice([key for key in names if weights[key].is_floating_point()])
         weights[name] = weights[name][..., None]
-    save_weights(state, path.parent) if is_last else save_checkpoint(state, path)
+    save_weights(state, path.parent)
     return name
 
 

@@ -5,7 +5,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.model.distributed import n_processes, of_all_processes, sum_over_processes
 from isotrain.runs.files import sync, write_json
-from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
@@ -196,7 +194,6 @@ class Checkpoints(pl.Callback):
             "evaluation_due": evaluation_due,
             "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
-            "n_states": [len(optimizer.state) for optimizer in trainer.optimizers],
             "n_bytes": sum(file.n_bytes for file in records),
             "records_sha256": "".join(file.digest.hexdigest() for file in records),
             "random": _random_state(),  # of this process; a checkpoint has those of all
@@ -227,52 +224,6 @@ class AtomicFiles(TorchCheckpointIO):
     ) -> None:
         """Write atomically, with a digest."""
         save_checkpoint(checkpoint, Path(path))
-
-
-def check_content(
-    checkpoint: dict[str, Any],
-    path: Path,
-    module: Any,
-    trainer: Any,
-    selection: Selection,
-) -> None:
-    """Compare names, lengths and shapes of a checkpoint with those of the run that would load it.
-
-    Raises:
-        DamagedError, LookupError: something is missing, or belongs to other parts.
-    """
-    groups = module.new_optimizer().state_dict()["param_groups"]
-    names = ("epoch", "batches", "evaluated_step", "evaluation_due", "random")
-    own = {
-        "state_dict": module.state_dict(),
-        "loops": {"fit_loop": trainer.fit_loop.state_dict()},
-        "callbacks": {x.state_key: x.state_dict() for x in trainer.callbacks if x.state_dict()},
-        "optimizer_states": [{"param_groups": [{"params": group["params"]} for group in groups]}],
-        "lr_schedulers": [{}],
-        **dict.fromkeys(("global_step", "pytorch-lightning_version")),
-        KEY: dict.fromkeys(names) | {"selection": selection.state},
-    }
-    _compare(own, checkpoint, path)
-    point = checkpoint[KEY]
-    n_states = [len(optimizer["state"]) for optimizer in checkpoint["optimizer_states"]]
-    if n_states != point["n_states"]:
-        raise DamagedError(path, "states of its optimizer are missing")
-    if best := selection.kept(point["selection"], point["step"]):
-        _compare({"state_dict": own["state_dict"]}, best, selection.path)
-
-
-def _compare(own: dict[str, Any], checkpoint: dict[str, Any], path: Path) -> None:
-    n_more = len(checkpoint["state_dict"]) - len(own["state_dict"])
-    if n_more or not _fits(own, checkpoint):
-        raise DamagedError(path, "its names or shapes are not those of this model and optimizer")
-
-
-def _fits(own: Any, stored: Any) -> bool:
-    if isinstance(own, Mapping):
-        return all(_fits(part, stored[key]) for key, part in own.items())
-    if isinstance(own, list):
-        return len(own) == len(stored) and all(map(_fits, own, stored))
-    return bool(getattr(own, "shape", None) == getattr(stored, "shape", None))
 
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:
