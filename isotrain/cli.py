@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ended_by(end)
     except (ValueError, OSError) as error:
         from isotrain.console import reject
-        from isotrain.runs.shapes import DamagedError
+        from isotrain.runs.files import DamagedError
         from isotrain.runs.stored import PlanError
 
         if isinstance(error, PlanError | DamagedError | OSError):

@@ -19,12 +19,11 @@ from isotrain.config.signatures import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint, stored_digest
-from isotrain.runs.files import put_aside, sha256_of
+from isotrain.runs.files import DamagedError, put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
-from isotrain.runs.shapes import DamagedError
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY

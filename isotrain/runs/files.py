@@ -8,16 +8,83 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO
+from reprlib import repr as shortened
+from stat import S_ISREG
+from types import NoneType
+from typing import Annotated, Any, BinaryIO, Literal
 
-from isotrain.runs.shapes import DIGESTS, RECORD, RESULT, ChangedError, DamagedError, parsed
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic_core import from_json
 
 RECORD_FILE = "result.json"
+DIGESTS = ("metrics.jsonl", "predictions/dev.csv", "predictions/test.csv")  # of a finished run
 CHANGED = "it was changed after the run: its SHA-256 is not"
 ASIDE = ".damaged"  # appended to the name of what is put aside
+MOST_BYTES = 2**28  # of a record that is read whole; isotrain writes less than one MB
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+VALUES = {int, float, NoneType}  # null where a value was not finite
+
+
+class DamagedError(ValueError):
+    """A stored file that has been changed or damaged; `reason` says where, and why."""
+
+    fix = (
+        "move that file away and run the same command again, with rerun=true if that run had "
+        "finished"
+    )
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        self.path, self.reason = Path(path), reason
+        super().__init__(f"{path} is damaged ({reason}); {self.fix}")
+
+
+class ChangedError(DamagedError):
+    """A file of a finished run that is not what its digest says; the run is left as it is."""
+
+    fix = "put it back as it was, or train that run again with rerun=true"
+
+
+class _Sizes(BaseModel, strict=True):
+    dev: Count
+    train: Count = 0
+    test: Count = 0
+
+
+class _Result(BaseModel, strict=True):
+    """Fields of `result.json` that its readers need; any but `status` may be missing.
+
+    Of a finished run, the digest of the record catches a change of any field.
+    """
+
+    status: Literal["running", "finished", "failed", "interrupted"]
+    finished_at: Annotated[str, AfterValidator(datetime.fromisoformat)] = "2000-01-01"
+    method: Annotated[str, Field(pattern=r"^[\w.+=-]+$")] = "none"
+    seed: Count = 0
+    overrides: list[str] = []
+    search: str = ""
+    config: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    n_rows: _Sizes | None = None
+    monitor: str = ""
+    headline: list[str] = []
+    scores: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None] = {}
+    sha256: dict[str, str] = {}
+
+
+class Record(dict[str, Any]):
+    """The content of a record; a field that it lacks is a DamagedError."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self.path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise DamagedError(self.path, f"{key} is missing")
 
 
 @contextmanager
@@ -121,29 +188,64 @@ def put_aside(*paths: Path) -> list[Path]:
     return moved
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file of at most `MOST_BYTES`; nothing else is opened.
+
+    Raises:
+        DamagedError: it is a folder, FIFO or device, or larger.
+    """
+    state = path.stat()
+    if not S_ISREG(state.st_mode):
+        raise DamagedError(path, "it is no file")
+    if state.st_size > MOST_BYTES:
+        raise DamagedError(path, f"it has more than {MOST_BYTES:,} bytes")
+    return path.read_bytes()
+
+
+def parse_object(text: bytes, where: Path | str) -> dict[str, Any]:
+    """The JSON object in a text of the file or line `where`; a DamagedError if it has none."""
+    try:
+        content = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise DamagedError(where, f"invalid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DamagedError(where, "it must be a JSON object")
+    return content
+
+
 def read_result(folder: Path) -> dict[str, Any]:
-    """The `result.json` of a run or analysis, of the shape that isotrain writes; else empty.
+    """The `result.json` of a run or analysis; empty if there is none.
 
     A score that is null in the file is NaN: JSON has no number for it. The record, the metrics and
     the predictions of a finished run are compared with their digests in it, if it has any.
 
     Raises:
-        DamagedError: it exists but is not such a record, or is a folder.
+        DamagedError: it is no such record; the message names the field.
         ChangedError: a digest differs.
     """
     path = folder / RECORD_FILE
     try:
-        result = parsed(path.read_bytes(), path, RESULT, "status")
+        result = Record(path, parse_object(read_bytes(path), path))
+        _Result.model_validate(result)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except IsADirectoryError as error:
-        raise DamagedError(path, "it is a folder") from error
+    except ValidationError as error:
+        raise DamagedError(path, _reason(error)) from error
     if "${" in json.dumps(result.get("config")):
         raise DamagedError(path, "its configuration has references, and a record has values alone")
     _check_digests(folder, result)
     if "scores" in result:
         result["scores"] = nulls_as_nan(result["scores"])
     return result
+
+
+def _reason(error: ValidationError) -> str:
+    """The first field that does not fit, and why."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"{field} is missing"
+    return f"{field}: {first['msg']}, got {shortened(first['input'])}"
 
 
 def write_result(folder: Path, record: dict[str, Any]) -> None:
@@ -249,14 +351,25 @@ def read_records(path: str | Path, last_step: float = math.inf) -> list[dict[str
     if not Path(path).is_file():
         return records
     with Path(path).open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(iter(partial(lines.readline, MOST_BYTES), b""), start=1):
             if not line.endswith(b"\n"):
                 break
-            record = nulls_as_nan(parsed(line, f"{path}:{number}", RECORD, "step"))
+            record = nulls_as_nan(_values(line, f"{path}:{number}"))
             if record["step"] > last_step:
                 break
             records.append(record)
     return records
+
+
+def _values(line: bytes, where: str) -> dict[str, Any]:
+    """The numbers of one line of a `metrics.jsonl`, with its step."""
+    record = parse_object(line, where)
+    if type(record.get("step")) is not int:
+        raise DamagedError(where, f"step must be a whole number, got {record.get('step')!r:.50}")
+    if not VALUES.issuperset(map(type, record.values())):
+        key, value = next((k, v) for k, v in record.items() if type(v) not in VALUES)
+        raise DamagedError(where, f"{key} must be a number or null, got {shortened(value)}")
+    return record
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.config.compose import method_of, recorded, run_folder
 from isotrain.console import say
 from isotrain.runs.files import (
+    ChangedError,
+    DamagedError,
     put_aside,
     read_records,
     read_result,
@@ -25,7 +27,6 @@ from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.locks import is_locked, launch_id, owner
 from isotrain.runs.record import POLL_S, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
-from isotrain.runs.shapes import ChangedError, DamagedError
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
     *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),

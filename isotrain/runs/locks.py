@@ -9,10 +9,8 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
-from isotrain.runs.shapes import misfit
+from isotrain.runs.files import parse_object, read_bytes
 
-# 0 and below name process groups
-SIGNATURE = {"pid": range(2, 2**31), "host": str, "launch": str}
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
@@ -59,10 +57,10 @@ def launch_id() -> str:
 
 def owner(path: Path) -> Owner | None:
     """The process that signed a lock and holds it; None where there is none."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):  # just ended, or just begun
+    with suppress(OSError, ValueError, LookupError):  # just ended, or just begun
         if is_locked(path):
-            signed = json.loads(path.read_text(encoding="utf-8"))
-            return None if misfit(signed, SIGNATURE) else Owner(**signed)
+            signed = parse_object(read_bytes(path), path)
+            return Owner(int(signed["pid"]), str(signed["host"]), str(signed["launch"]))
     return None
 
 
@@ -72,10 +70,14 @@ def is_locked(path: Path) -> bool:
     The look itself shares the lock for some microseconds: who wants to own it tries for longer.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed
     except BlockingIOError:
         return True
     except OSError:  # there is none yet
         return False
     return False
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # of a FIFO, for a writer

@@ -1,6 +1,5 @@
 """Progress of a run, from the files of its folder; nothing is written."""
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrain.config.schema import batches_of, number_asked_for, training_steps
+from isotrain.runs.files import parse_object, read_bytes
 from isotrain.runs.locks import is_locked
 
 LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
@@ -15,6 +15,8 @@ LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
 
 def newest_step(file: Path) -> int | None:
     """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
+    if not file.is_file():
+        return None
     try:
         with file.open("rb") as lines:
             lines.seek(max(0, file.stat().st_size - LATEST_BYTES))
@@ -53,8 +55,9 @@ def checkpoint_step(folder: Path) -> int | None:
     if not (folder / "resume.ckpt").is_file():
         return None
     try:
-        return int(json.loads((folder / "resume.json").read_text(encoding="utf-8"))["step"])
-    except (OSError, ValueError, KeyError):  # killed between the two files
+        content = read_bytes(file := folder / "resume.json")
+        return int(parse_object(content, file)["step"])
+    except (OSError, ValueError, TypeError, KeyError):  # killed between the two files
         return None
 
 

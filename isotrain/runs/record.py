@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from isotrain.console import say
-from isotrain.runs.files import make_inside
+from isotrain.runs.files import DamagedError, make_inside
 from isotrain.runs.locks import owner, sign, take, taken_within
-from isotrain.runs.shapes import DamagedError
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
 POLL_S = 0.2  # between two tries to take a lock that another process holds

@@ -71,10 +71,12 @@ def read_snapshots(
     wanted = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
     found: dict[int, Arrays] = {}
     for step in sorted(wanted):
+        if not (file := _folder(run) / f"step_{step:08d}.npz").is_file():
+            continue
         with (
             suppress(OSError, ValueError, EOFError, BadZipFile),
-            (_folder(run) / f"step_{step:08d}.npz").open("rb") as file,
-            np.load(file, allow_pickle=False) as arrays,
+            file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as arrays,
         ):
             found[step] = dict(arrays)
     return found

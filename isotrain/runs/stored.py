@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.runs.files import read_result
-from isotrain.runs.shapes import ChangedError, DamagedError
+from isotrain.runs.files import ChangedError, DamagedError, read_result
 
 
 class PlanError(ValueError):

@@ -8,11 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.runs.files import read_result
+from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.progress import is_owned
-from isotrain.runs.shapes import DamagedError
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Job
 
@@ -133,8 +132,8 @@ def lack_of(result: Mapping[str, Any], folder: Path) -> str:
     if result.get("status") == "finished":
         try:
             is_tested = on_test(str(result["monitor"])) in result["scores"]
-            for split in ("dev", "test") if is_tested else ("dev",):
-                result["n_rows"][split]  # each names what is missing
+            if "test" not in result["n_rows"] and is_tested:  # each names what is missing
+                raise DamagedError(folder / "result.json", "n_rows.test is missing")
         except DamagedError as error:
             return f"{folder / 'result.json'} is of a finished run: {error.reason}"
     return ""

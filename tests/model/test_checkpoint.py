@@ -15,8 +15,7 @@ from isotrain.model.checkpoint import (
     save_checkpoint,
     stored_digest,
 )
-from isotrain.runs.files import write_json
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.files import DamagedError, write_json
 
 STATE = {"state_dict": {"x": torch.arange(300.0)}, "step": 3, "list": [1, "two"]}
 

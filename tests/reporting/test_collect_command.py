@@ -151,7 +151,7 @@ def test_what_is_left_out_is_told(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "# Runs: 2 finished" in text
     assert "- wic/none-2: failed (OSError)" in text
-    assert "- wic/none-3: damaged: result.json (JSONDecodeError" in text
+    assert "- wic/none-3: damaged: result.json (invalid JSON" in text
     assert "- wic/none-4: damaged: result.json (config is missing)" in text
     assert "- 2c3d+: wic none 1" in text
     assert "hidden" not in text

@@ -6,7 +6,11 @@ import os
 
 import pytest
 
+from isotrain.runs import files
 from isotrain.runs.files import (
+    DamagedError,
+    read_bytes,
+    read_records,
     read_result,
     replace_bytes,
     replace_text,
@@ -83,3 +87,42 @@ def test_what_is_not_finite_is_null_and_a_score_reads_as_nan(tmp_path):
     assert result["scores"]["val/accuracy"] == 0.5
     assert result["resumed_after_step"] is None, "a null that is no score stays one"
     assert math.isnan(content["scores"]["val/loss"]), "what is written is not changed"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"step": 1, "val/a": "high"}', "val/a must be a number or null, got 'high'"),
+        ('{"step": 1, "val/a": true}', "val/a must be a number or null, got True"),
+        ('{"step": 1, "val/a": [1]}', r"val/a must be a number or null, got \[1\]"),
+        ('{"val/a": 1.0}', "step must be a whole number, got None"),
+        ('{"step": 1.5}', "step must be a whole number, got 1.5"),
+        ('{"step": 1, "val/a": NaN}', "invalid JSON: expected value at line 1 column 22"),
+        ("[1]", "it must be a JSON object"),
+        ("", "invalid JSON: EOF while parsing"),
+    ],
+)
+def test_a_line_of_the_metrics_that_is_no_record_is_named(tmp_path, line, reason):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "val/a": null}\n' + line + "\n")
+    with pytest.raises(DamagedError, match=rf"metrics.jsonl:2 is damaged \({reason}"):
+        read_records(path)
+
+
+def test_nothing_but_a_regular_file_of_bounded_size_is_read(tmp_path, monkeypatch):
+    """A FIFO would wait for a writer, a device would fill the memory."""
+    path = tmp_path / "result.json"
+    os.mkfifo(path)
+    with pytest.raises(DamagedError, match="it is no file"):
+        read_result(tmp_path)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(DamagedError, match="it is no file"):
+        read_result(tmp_path)
+    path.unlink()
+    path.write_bytes(b"12345678")
+    monkeypatch.setattr(files, "MOST_BYTES", 8)
+    assert read_bytes(path) == b"12345678"
+    path.write_bytes(b"123456789")
+    with pytest.raises(DamagedError, match="it has more than 8 bytes"):
+        read_bytes(path)

@@ -7,10 +7,9 @@ import pytest
 
 from isotrain.config.check import mistakes_in
 from isotrain.config.compose import run_folder
-from isotrain.runs.files import read_result, write_result
+from isotrain.runs.files import ChangedError, DamagedError, read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.locks import Owner, launch_id
-from isotrain.runs.shapes import ChangedError, DamagedError
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},

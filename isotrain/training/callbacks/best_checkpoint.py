@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.runs.shapes import DamagedError
+from isotrain.runs.files import DamagedError
 
 Select = Literal["last", "best", "holdout"]
 

@@ -209,7 +209,7 @@ def test_a_damaged_record_and_a_damaged_end_of_the_metrics_cost_no_checkpoint(
     said = capsys.readouterr().out
     assert "resuming after step 12" in said
     assert "result.json.damaged: kept" in said
-    assert "no result.json of a run (JSON" in said
+    assert "no result.json of a run (invalid JSON" in said
     assert (folder / "result.json.damaged").read_text() == "{"
 
 
