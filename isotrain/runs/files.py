@@ -110,25 +110,18 @@ def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
-def check_inside(root: Path, *paths: Path) -> None:
-    """Raise a PermissionError if links lead a path that is to be written out of `root`."""
-    home = os.path.realpath(root)
-    for path in paths:
-        if not Path(target := os.path.realpath(path)).is_relative_to(home):
-            raise PermissionError(
-                f"{path} leads to {target} by a link, out of {root}; delete the link, or give "
-                "another output_dir=..."
-            )
+def check_inside(root: Path, folder: Path) -> None:
+    """Raise a PermissionError if a folder that is to be written to is a link out of `root`."""
+    if not Path(target := os.path.realpath(folder)).is_relative_to(os.path.realpath(root)):
+        raise PermissionError(
+            f"{folder} leads to {target} by a link, out of {root}; delete the link, or give "
+            "another output_dir=..."
+        )
 
 
 def make_inside(root: Path, folder: Path) -> None:
-    """Make a folder below `root` to write to; no link above or in it may lead elsewhere.
-
-    Links below `wandb` are of wandb itself, which replaces them.
-    """
+    """Make a folder below `root` to write to; see `check_inside`."""
     check_inside(root, folder)
-    links = [path for path in folder.rglob("*") if path.is_symlink()]
-    check_inside(folder, *(path for path in links if folder / "wandb" not in path.parents))
     folder.mkdir(parents=True, exist_ok=True)
 
 

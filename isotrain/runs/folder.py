@@ -205,10 +205,11 @@ class RunFolder:
         return values
 
     def _put_aside(self) -> None:
-        """Rename a folder in place of a file, a file in place of a folder, a damaged record."""
+        """Rename a folder in place of a file, no folder in its place, a damaged record."""
         files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
         folders = [self.path / name for name in FOLDERS_OF_A_TRY]
-        wrong = [*(f for f in files if f.is_dir()), *(f for f in folders if f.is_file())]
+        wrong = [file for file in files if file.is_dir()]
+        wrong += [folder for folder in folders if folder.is_file() or folder.is_symlink()]
         reasons = dict.fromkeys(wrong, "")
         try:
             read_result(self.path)

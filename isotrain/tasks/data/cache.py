@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from isotrain.runs.files import make_inside, replace_bytes
+from isotrain.runs.files import replace_bytes
 from isotrain.tasks.base import Task
 from isotrain.tasks.data import encoding
 from isotrain.types import Example, Row
@@ -92,7 +92,7 @@ def _write(file: Path, examples: list[Example]) -> None:
     """A line with the checksum, and one of JSON."""
     values = [[getattr(example, name) for name in FIELDS] for example in examples]
     content = json.dumps(values, separators=(",", ":")).encode()
-    make_inside(file.parents[1], file.parent)
+    file.parent.mkdir(parents=True, exist_ok=True)
     replace_bytes(file, _checksum(content) + b"\n" + content)
 
 
