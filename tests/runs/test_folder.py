@@ -201,6 +201,21 @@ def test_what_is_no_file_of_a_run_is_kept_under_another_name(folder, step, capsy
     assert capsys.readouterr().out.count("kept") == 4
 
 
+def test_a_link_is_neither_a_run_folder_nor_a_folder_in_it(folder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "snapshots").mkdir(parents=True)
+    (folder.path / "snapshots").symlink_to(elsewhere / "snapshots")
+    folder.begin(FACTS, 4)
+    assert (folder.path / "snapshots.damaged").is_symlink()
+    assert not (folder.path / "snapshots").exists()
+    folder.cfg.output_dir = str(tmp_path / "other")
+    linked = RunFolder(folder.cfg, "rows of today")
+    linked.path.parent.mkdir(parents=True)
+    linked.path.symlink_to(elsewhere)
+    with pytest.raises(PermissionError, match=r"leads to .*elsewhere by a link"), linked.owned():
+        pass
+
+
 def test_other_processes_write_nothing(composed, small, tmp_path):
     cfg = composed(*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}")
     second = RunFolder(cfg, "rows of today", is_first=False)
