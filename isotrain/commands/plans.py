@@ -13,8 +13,7 @@ from isotrain.config.compose import written
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
 from isotrain.runs.files import read_result
-from isotrain.runs.progress import checkpoint_step, is_owned, newest_step, steps_of
-from isotrain.runs.stored import PlanError
+from isotrain.runs.stored import PlanError, checkpoint_step, is_owned, newest_step, steps_of
 from isotrain.studies.call import FOLDERS
 from isotrain.studies.definition import load_study, question_of, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_plan

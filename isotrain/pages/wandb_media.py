@@ -20,9 +20,8 @@ from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
 from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
 from isotrain.runs.files import as_json, read_records, read_result
-from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, few, parse_key
+from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
-from isotrain.runs.table import Measured, table
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
 DPI = 160  # of images

@@ -16,8 +16,7 @@ from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.reporting.words import collapsed_runs
 from isotrain.runs.files import check_inside, read_result
-from isotrain.runs.progress import checkpoint_step, is_owned, newest_step
-from isotrain.runs.stored import PlanError
+from isotrain.runs.stored import PlanError, checkpoint_step, is_owned, newest_step
 from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """

@@ -1,9 +1,22 @@
-"""The stored result of a run, and errors of plans."""
+"""The stored result and the progress of a run, from the files of its folder; errors of plans."""
 
+import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrain.runs.files import ChangedError, DamagedError, read_result
+from isotrain.config.schema import batches_of, number_asked_for, training_steps
+from isotrain.runs.files import (
+    ChangedError,
+    DamagedError,
+    parse_object,
+    read_bytes,
+    read_result,
+)
+from isotrain.runs.locks import is_locked
+
+LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
 
 
 class PlanError(ValueError):
@@ -43,3 +56,56 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
         f"{path} cannot be read now ({error.strerror or error}); it is left unchanged: give the "
         "same command again when it can be read"
     )
+
+
+def newest_step(file: Path) -> int | None:
+    """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
+    if not file.is_file():
+        return None
+    try:
+        with file.open("rb") as lines:
+            lines.seek(max(0, file.stat().st_size - LATEST_BYTES))
+            found = re.findall(rb'^\{"step": (\d+).*\n', lines.read(), re.MULTILINE)
+    except OSError:  # nothing is logged yet
+        return None
+    return int(found[-1]) if found else None
+
+
+def n_steps(
+    trainer: Mapping[str, Any], n_rows: int, batch_size: int, n_processes: int | None = None
+) -> int | None:
+    """Optimizer steps of a whole training of `n_rows` rows, at most; None without a limit.
+
+    `n_processes` None: as many as `devices` asks for.
+
+    >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
+    8
+    """
+    world = n_processes or number_asked_for(trainer.get("devices", 1)) or 1
+    _, steps = training_steps(trainer, batches_of(n_rows, batch_size, world))
+    return None if math.isinf(steps) else int(steps)
+
+
+def steps_of(record: Mapping[str, Any]) -> int | None:
+    """`n_steps` of a run by its record; None where it has no configuration or rows yet."""
+    n_rows, config = (record.get("n_rows") or {}).get("train"), record.get("config")
+    if not n_rows or not config:
+        return None
+    n_processes, batch_size = record.get("n_processes"), int(config["data"]["batch_size"])
+    return n_steps(config["trainer"], int(n_rows), batch_size, n_processes)
+
+
+def checkpoint_step(folder: Path) -> int | None:
+    """The step that an unfinished run resumes after; None where it would start anew."""
+    if not (folder / "resume.ckpt").is_file():
+        return None
+    try:
+        content = read_bytes(file := folder / "resume.json")
+        return int(parse_object(content, file)["step"])
+    except (OSError, ValueError, TypeError, KeyError):  # killed between the two files
+        return None
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process is running the run of a folder, by its lock."""
+    return is_locked(folder / ".lock")

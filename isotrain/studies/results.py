@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
-from isotrain.runs.progress import is_owned
-from isotrain.runs.stored import PlanError
+from isotrain.runs.stored import PlanError, is_owned
 from isotrain.studies.call import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split

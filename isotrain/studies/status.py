@@ -11,8 +11,7 @@ from rich.console import Group
 from rich.table import Table
 
 from isotrain.console import counted, duration
-from isotrain.runs.progress import checkpoint_step, is_owned, newest_step, steps_of
-from isotrain.runs.stored import stored
+from isotrain.runs.stored import checkpoint_step, is_owned, newest_step, steps_of, stored
 from isotrain.studies.call import Job
 from isotrain.studies.record import Plan, listed
 from isotrain.studies.results import lack_of

@@ -13,9 +13,8 @@ from PIL import Image
 
 from isotrain.pages.wandb_media import media, summary
 from isotrain.runs.files import RecordFile, read_records, write_json, write_result
-from isotrain.runs.keys import few
+from isotrain.runs.keys import few, table
 from isotrain.runs.snapshots import write_snapshot
-from isotrain.runs.table import table
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
 

@@ -18,8 +18,8 @@ from isotrain.runs.keys import (
     layer_name,
     metric_of,
     parse_key,
+    table,
 )
-from isotrain.runs.table import table
 
 light = settings(max_examples=60)
 

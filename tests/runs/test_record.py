@@ -19,7 +19,7 @@ from tests.processes import held
 LOOKER = """
 import sys
 from pathlib import Path
-from isotrain.runs.progress import is_owned
+from isotrain.runs.stored import is_owned
 print("looking", flush=True)
 while True:
     is_owned(Path(sys.argv[1]))

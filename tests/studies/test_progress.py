@@ -4,8 +4,8 @@ import fcntl
 
 import pytest
 
-from isotrain.runs.progress import checkpoint_step, is_owned, n_steps, newest_step
 from isotrain.runs.record import owned
+from isotrain.runs.stored import checkpoint_step, is_owned, n_steps, newest_step
 
 
 def test_the_newest_whole_row(tmp_path):

@@ -12,8 +12,8 @@ import torch
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
 from isotrain.run import folder_of, run
-from isotrain.runs.progress import checkpoint_step
 from isotrain.runs.record import StorageError
+from isotrain.runs.stored import checkpoint_step
 from isotrain.training.callbacks import resume as checkpoints
 from isotrain.training.callbacks.resume import KEY, Checkpoints
 from isotrain.training.module import FineTuning
