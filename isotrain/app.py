@@ -18,7 +18,7 @@ from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.schema import RUN
 from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, first_line
-from isotrain.console import reject
+from isotrain.console import guarded, reject
 
 SHORT = {  # options of Hydra that have a value
     **{"cd": "config-dir", "cn": "config-name", "cp": "config-path", "c": "cfg", "p": "package"},
@@ -28,6 +28,7 @@ OPTIONS = (*SHORT.values(), "multirun", "resolve", "help", "hydra-help", "versio
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set to 1: Hydra raises its errors instead of printing them
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code of the app: 0; 1 a run failed; 2 it cannot run; 128 + number of a signal."""
     program, shown = sys.argv, os.environ.get(FULL_ERROR)

@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from signal import SIGINT, SIGPIPE
+from signal import SIGINT
 from textwrap import indent
 from typing import NoReturn
 
 from isotrain.config.shipped import YAML
 from isotrain.config.signatures import nearest
+from isotrain.console import FAILED, guarded, is_lost, reject
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `isotrain`; the exit code. Arguments default to those of the process."""
     if os.name != "posix":
@@ -32,12 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, name = given.pop("function").partition(":")
     try:
         code = int(getattr(import_module(f"isotrain.{module}"), name)(**given))
-        sys.stdout.flush()
-        return code
-    except (KeyboardInterrupt, BrokenPipeError, SystemExit) as end:
+        return FAILED if is_lost() and given.get("as_json") else code
+    except (KeyboardInterrupt, SystemExit) as end:
         return ended_by(end)
     except (ValueError, OSError) as error:
-        from isotrain.console import reject
         from isotrain.runs.files import DamagedError
         from isotrain.runs.stored import PlanError
 
@@ -47,13 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ended_by(end: BaseException) -> int:
-    """Exit code after Ctrl-C or a closed pipe, also where a library turned them into SystemExit."""
-    causes = type(end), type(end.__context__)
-    if KeyboardInterrupt in causes:  # Lightning exits with 1
+    """Exit code after Ctrl-C, also where a library turned it into SystemExit."""
+    if KeyboardInterrupt in (type(end), type(end.__context__)):  # Lightning exits with 1
         return 128 + SIGINT
-    if BrokenPipeError in causes:  # such as `| head`; rich exits with 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + SIGPIPE
     raise end
 
 
@@ -242,8 +238,6 @@ class _Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit code 2."""
-        from isotrain.console import reject
-
         _, is_unknown, words = message.partition("unrecognized arguments: ")
         if is_unknown:
             word = words.split()[0].partition("=")[0]

@@ -1,39 +1,60 @@
 """Output of commands: text, errors with exit codes, a spinner for slow steps.
 
-Imports only rich, so that a command can show the spinner while torch is being imported.
+Imports only the standard library, and rich where it prints, so that `--help` is quick and a command
+can show the spinner while torch is being imported.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, cast
-
-from rich import get_console
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.segment import Segment
-from rich.table import Column, Table
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from isotrain.runs.secrets import redacted
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
+    from rich.table import Table
+
 FAILED, REJECTED = 1, 2  # exit codes; after a signal, 128 + its number
-DELAY_S = 0.5  # a faster step shows no spinner
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # a launcher sets one
 UNSEEN = (  # control characters but newline and tab, marks of direction, halves of characters
     *({*range(32), *range(127, 160)} - {9, 10}),
     *(0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)),
 )
 ESCAPES = {n: f"\\x{n:02x}" if n < 256 else f"\\u{n:04x}" for n in UNSEEN}
-_lines: list[_Line] = []  # of the outermost spinner, while there is one
+_spinners: list[Live] = []  # those shown; output to stderr stops them
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Within the block, stdout and stderr raise no errors; neither does Python's exit."""
+    before = sys.stdout, sys.stderr
+    out, error = _Output(_opened(sys.stdout)), _ErrorOutput(_opened(sys.stderr))
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, error)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for output in (out, error):
+            _close_off(output)
+
+
+def is_lost() -> bool:
+    """Whether any of the standard output was dropped."""
+    sys.stdout.flush()
+    return bool(getattr(sys.stdout, "is_lost", False))
 
 
 def say(what: Any) -> None:
     """Print a text or table, unwrapped at any width; above the spinner while there is one."""
+    from rich import get_console
+    from rich.table import Table
+
     console = get_console()
     if isinstance(what, Table):
         what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
@@ -72,9 +93,8 @@ def score_text(value: float) -> str:
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.
 
-    Yields a function that changes the text. The line appears after `DELAY_S`, below all that `say`
-    prints, and is removed at the end. Any other output, such as the bar of a download, removes it
-    too. A block within another changes the text of the outer line.
+    Yields a function that changes the text. It stands below what is printed, and ends early where
+    something else writes to stderr, such as the bar of a download.
 
     >>> with spinner("reading 5,428 rows") as now:
     ...     now("tokenising 5,428 rows")
@@ -82,23 +102,17 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
     if not is_watched():
         yield lambda text: None
         return
-    if _lines:
-        line = _lines[0]
-        before = line.text
-        line.show(what)
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    line = Spinner("dots", Text(what))
+    with Live(line, transient=True, redirect_stderr=False) as live:
+        _spinners.append(live)
         try:
-            yield line.show
+            yield lambda text: line.update(text=Text(text))
         finally:
-            line.show(before)
-        return
-    _lines.append(line := _Line(what))
-    out, err = (_GivesWay(stream, line.stop) for stream in (sys.stdout, sys.stderr))
-    try:
-        with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
-            yield line.show
-    finally:
-        _lines.clear()
-        line.stop()
+            _spinners.remove(live)
 
 
 @contextmanager
@@ -215,49 +229,62 @@ class _Printable:
         self.table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
         for segment in console.render(self.table, options):
             yield Segment(printable(segment.text), segment.style, segment.control)
 
 
-class _Line(Progress):
-    """A spinner, a text and the time since the beginning."""
+class _Output:
+    """A text stream that drops what it cannot write, and escapes what it cannot encode."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self._shown_at = text, time.monotonic() + DELAY_S
-        super().__init__(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(),
-            transient=True,
-            refresh_per_second=5,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self.add_task(text, total=None)
-        self.start()
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """Empty before `DELAY_S`."""
-        return super().get_renderables() if time.monotonic() > self._shown_at else [""]
-
-    def show(self, text: str) -> None:
-        """Change the text; show the line again if other output removed it."""
-        self.text = text
-        self.update(self.task_ids[0], description=text)
-        if not self.live.is_started:
-            self._shown_at = time.monotonic() + DELAY_S
-            self.start()
-
-
-class _GivesWay:
-    """A stream that removes the spinner before it writes; the console itself bypasses it."""
-
-    def __init__(self, stream: Any, hide: Callable[[], None]) -> None:
-        self.rich_proxied_file, self._hide = stream, hide
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.is_lost = False  # whether anything was dropped
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
+        return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        self._hide()
-        return int(self.rich_proxied_file.write(text))
+        """The length of the text, written or not."""
+        try:
+            self.stream.write(text)
+        except UnicodeEncodeError as error:
+            self.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+        except (OSError, ValueError):  # a full disk, a lost terminal; a closed file
+            self.is_lost = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if it can be."""
+        try:
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.is_lost = True
+
+
+class _ErrorOutput(_Output):
+    """Standard error, which shares the terminal with the spinner."""
+
+    def write(self, text: str) -> int:
+        """As `_Output`; a spinner ends."""
+        for live in list(_spinners):
+            live.stop()
+        return super().write(text)
+
+
+def _opened(stream: TextIO | None) -> TextIO:
+    """The stream; one that takes everything where the process was started without it (`>&-`)."""
+    return open(os.devnull, "w", encoding="utf-8") if stream is None else stream
+
+
+def _close_off(output: _Output) -> None:
+    """Flush; where that fails, discard the rest, which Python's exit would try again."""
+    with suppress(ValueError):  # closed
+        try:
+            output.stream.flush()
+        except OSError:
+            number = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(number, output.stream.fileno())
+            os.close(number)
+            output.stream.flush()

@@ -78,14 +78,14 @@ def test_elsewhere_than_linux_and_macos_one_sentence_says_so():
 
 
 @pytest.mark.parametrize("command", [["run"], ["analyze", "list"]], ids=["rich", "print"])
-def test_a_closed_pipe_ends_a_command_without_a_word(command):
-    """As `isotrain run | head -1` does."""
+def test_a_closed_pipe_is_no_error(command):
+    """As `isotrain run | head -1` closes it."""
     looker, ours = os.pipe()
     os.close(looker)
     line = [sys.executable, "-m", "isotrain", *command]
     found = subprocess.run(line, stdout=ours, stderr=subprocess.PIPE, cwd=ROOT, check=False)
     os.close(ours)
-    assert (found.returncode, found.stderr) == (128 + signal.SIGPIPE, b"")
+    assert (found.returncode, found.stderr) == (0, b"")
 
 
 def test_ctrl_c_is_told_by_the_exit_code_where_a_library_exits(monkeypatch):

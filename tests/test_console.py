@@ -1,4 +1,4 @@
-"""The line of what lasts, on a pseudo-terminal, frame by frame; and nothing anywhere else."""
+"""The spinner on a pseudo-terminal, frame by frame; outputs that fail."""
 
 import fcntl
 import os
@@ -15,10 +15,7 @@ from rich.table import Table
 from isotrain.console import launched, reject, say
 
 WIDTH = 70
-HEAD = (
-    "import time\nimport isotrain.console\nfrom isotrain.console import spinner\n"
-    "isotrain.console.DELAY_S = 0.2\n"  # further from the sleeps, where the machine is busy
-)
+HEAD = "import time\nfrom isotrain.console import guarded, spinner\n"
 CONTROL = re.compile(r"\x1b\[(\??[\d;]*)([A-Za-z])")
 
 
@@ -99,12 +96,12 @@ SAY = "from isotrain.pages.summary import say\n"
 
 def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
     screen = on_terminal(
-        SAY + "with spinner('reading rows') as now:\n"
-        "    time.sleep(0.9); say('a first line'); time.sleep(0.3)\n"
+        SAY + "with spinner('reading [all] rows') as now:\n"
+        "    time.sleep(0.4); say('a first line'); time.sleep(0.3)\n"
         "    now('token ids'); time.sleep(0.4); say('a second line'); time.sleep(0.3)\n"
         "say('the end')"
     )
-    assert shown(screen, "reading rows 0:00:00") == 1
+    assert shown(screen, "reading [all] rows") == 1
     assert shown(screen, "token ids") == 1
     assert [line.rstrip() for line in screen.lines if line.strip()] == [
         "a first line",
@@ -116,28 +113,25 @@ def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
     assert all("a first line" in frame for frame in below)
 
 
-def test_a_block_within_a_block_has_its_line_for_its_time():
+def test_a_block_within_a_block_has_a_line_of_its_own():
     screen = on_terminal(
         "with spinner('the run'):\n"
-        "    time.sleep(0.8)\n"
-        "    with spinner('the rows'): time.sleep(0.6)\n"
-        "    time.sleep(0.5)\n"
+        "    time.sleep(0.4)\n"
+        "    with spinner('the rows'): time.sleep(0.4)\n"
+        "    time.sleep(0.4)\n"
     )
-    texts = [next(filter(None, frame), "") for frame in screen.frames]
-    order = [name for text in texts for name in ("the run", "the rows") if name in text]
-    assert [a for a, b in zip(order, [*order[1:], ""], strict=True) if a != b] == [
-        "the run",
-        "the rows",
-        "the run",
-    ]
+    assert shown(screen, "the run") == 1
+    assert shown(screen, "the rows") == 1
+    last = [frame for frame in screen.frames if any("the run" in line for line in frame)][-1]
+    assert not any("the rows" in line for line in last)
     assert "".join(screen.lines).strip() == ""
 
 
-def test_it_gives_way_to_whatever_writes_past_the_console():
+def test_it_gives_way_to_what_writes_to_stderr():
     screen = on_terminal(
         "import sys, warnings\n"
-        "with spinner('loading weights'):\n"
-        "    time.sleep(0.8)\n"
+        "with guarded(), spinner('loading weights'):\n"
+        "    time.sleep(0.4)\n"
         "    for share in (10, 50, 100):\n"
         "        sys.stderr.write(f'\\r{share} % of a download'); sys.stderr.flush()\n"
         "        time.sleep(0.3)\n"
@@ -152,16 +146,16 @@ def test_it_gives_way_to_whatever_writes_past_the_console():
 
 def test_an_error_takes_the_line_away():
     screen = on_terminal(
-        "try:\n    with spinner('reading rows'):\n        time.sleep(0.8); raise ValueError\n"
-        "except ValueError: print('told')"
+        "try:\n    with spinner('reading rows'):\n        time.sleep(0.4); raise ValueError\n"
+        "except ValueError: print('an error')"
     )
     assert shown(screen, "reading rows") == 1
-    assert [line.strip() for line in screen.lines if line.strip()] == ["told"]
+    assert [line.strip() for line in screen.lines if line.strip()] == ["an error"]
     assert not screen.is_hidden
 
 
 def test_a_process_that_is_not_the_first_shows_nothing():
-    code = "with spinner('reading rows'): time.sleep(0.8)"
+    code = "with spinner('reading rows'): time.sleep(0.4)"
     assert shown(on_terminal(code, LOCAL_RANK="1"), "reading") == 0
     assert shown(on_terminal(code, RANK="0", LOCAL_RANK="1"), "reading") == 1
 
@@ -196,3 +190,32 @@ def test_control_characters_are_escaped_in_messages_and_tables(capsys):
     assert error == "isotrain: this cannot run\n  no \\x1b]0;title\\x07\n  \\u202ehere\\x9b2J\n"
     assert all(text in out for text in ("na\\x1b[31mme", "a\\x9b2J\\u202e", "b\\x1b[2J"))
     assert not {"\x1b", "\x9b", "\u202e"} & set(out)
+
+
+TALK = (
+    "import sys\nfrom isotrain.console import guarded, say, print_error\n"
+    "with guarded():\n"
+    "    say('0.27 → 0.26'); print('−' * 100_000); print_error('stopped', ['→'])\n"
+    "sys.exit(3)"
+)
+
+
+@pytest.mark.parametrize("outputs", [">/dev/full 2>/dev/full", ">&- 2>&-", "2>&1 | true"])
+def test_an_output_that_fails_changes_no_exit_code(outputs):
+    line = f"set -o pipefail; '{sys.executable}' -c \"$TALK\" {outputs}"
+    environment = {**os.environ, "TALK": TALK}
+    found = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (3, b"", b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_an_output_cannot_encode_are_escaped(encoding):
+    found = subprocess.run(
+        [sys.executable, "-c", TALK],
+        env={**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"},
+        capture_output=True,
+        check=False,
+    )
+    assert found.returncode == 3
+    assert b"0.27 \\u2192 0.26\n\\u2212\\u2212" in found.stdout
+    assert found.stderr == b"isotrain: stopped\n  \\u2192\n"

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import with_names
 from isotrain.config.signatures import constant, load
-from isotrain.console import FAILED, print_error, reject, score_text, spinner
+from isotrain.console import FAILED, guarded, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.launch.workers import end_with_caller
@@ -31,6 +31,7 @@ PLACE = "a run's folder is <output_dir>/<task>/<method>-<hash>; use output_dir=.
 LOADING = "importing torch, Lightning and transformers"
 
 
+@guarded()
 def train(cfg: DictConfig) -> float | None:
     """Train the run that Hydra composed; its monitored score.
 
@@ -91,10 +92,14 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
     def tell(text: str) -> None:
         print(f"{text} ({time.monotonic() - began_at:.0f} s)", file=terminal, flush=True)
 
-    with log.open("a", encoding="utf-8") as stream:
+    with (
+        log.open("a", encoding="utf-8") as stream,
+        redirect_stdout(stream),
+        redirect_stderr(stream),
+        guarded(),
+    ):
         try:
-            with redirect_stdout(stream), redirect_stderr(stream):
-                score = _run(cfg, overrides)
+            score = _run(cfg, overrides)
         except (SystemExit, KeyboardInterrupt, Exception) as error:
             if is_stop(error):
                 tell(f"stopped {name}")
@@ -103,8 +108,8 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
             if failure.kind == PRUNED:
                 tell(f"pruned {name}")
                 raise failure from None
-            traceback.print_exc(file=stream)
-            stream.write(f"{FAILED_LINE}{failure}\n")
+            traceback.print_exc()
+            print(f"{FAILED_LINE}{failure}", file=sys.stderr)
             tell(f"failed {name}: {failure}; {log}")
             raise failure from None
     tell(f"done {name}" + (f": {score_text(score)}" if score is not None else ""))

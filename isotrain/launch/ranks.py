@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import RunConfig, n_processes
-from isotrain.console import FAILED, REJECTED, launched, spinner
+from isotrain.console import FAILED, REJECTED, guarded, launched, spinner
 from isotrain.launch.devices import unclaimed
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
@@ -128,6 +128,7 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     }
 
 
+@guarded()
 def _rank() -> int:
     """Run as a rank; the exit code."""
     given = json.loads(os.environ[RUN])
