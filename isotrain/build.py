@@ -43,7 +43,7 @@ from isotrain.training.freezing_schedule import (
     up_to_level,
     within_steps,
 )
-from isotrain.training.loggers.jsonl import Throughput
+from isotrain.training.loggers.jsonl import EvaluationRecords, Throughput
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
@@ -153,7 +153,10 @@ def build(
     if metrics:
         n, n_map = cfg.monitor.max_rows, cfg.monitor.map_rows
         views = [view.value for view in cfg.monitor.views]
-        callbacks.append(IsotropyMonitor(metrics, n, headline, views, n_map, folder))
+        monitor = IsotropyMonitor(metrics, n, headline, views, n_map, folder)
+        callbacks += [monitor, EvaluationRecords(lambda: monitor.newest)]
+    else:
+        callbacks.append(EvaluationRecords())
     trainer = _trainer(cfg, folder, [*callbacks, *extra], n_steps, world_size)
     trained_by = "freezing" if adapters is None else "peft"
     check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)

@@ -57,6 +57,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         from isotrain.build import build
         from isotrain.model.checkpoint import load_weights
         from isotrain.run import quiet
+        from isotrain.training.loggers.jsonl import scores_of
         from isotrain.training.requirements import revision
     known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
     others = {"source", "task"} & {key_of(text).partition(".")[0] for text in overrides}
@@ -76,9 +77,11 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
             load_weights(module, folder / "last.ckpt")
             module.selected_step = result["steps"]
             lost = {split: of for split, of in data.lost_input.items() if split != "train"}
-            scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
+            trainer.validate(module, datamodule=data, verbose=False)
+            scores = scores_of(trainer, ("val/", "holdout/"))
             if data.n_rows["test"]:
-                scores |= trainer.test(module, datamodule=data, verbose=False)[0]
+                trainer.test(module, datamodule=data, verbose=False)
+                scores |= scores_of(trainer, ("test/",))
         except (ValueError, RuntimeError, OSError) as error:
             raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
     if as_json:

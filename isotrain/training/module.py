@@ -257,7 +257,8 @@ class FineTuning(pl.LightningModule):
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
         loss = self._task_loss(output, batch)
-        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
+        # `EvaluationRecords` passes the values to the loggers, in one record.
+        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False, "logger": False}
         # A float: Lightning averages counts over processes, with integer division for integers.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
@@ -268,14 +269,12 @@ class FineTuning(pl.LightningModule):
         return {"output": output, "predictions": predictions}
 
     def _log_scores(self, *stages: str) -> None:
-        # Lightning would log the last batch index, one less than the steps of the weights.
-        self.log("step", float(self.weights_step), sync_dist=True)
         for stage in stages:
             scores: Any = self.scores[f"{stage}_"]
             for name, value in scores.compute().items():
                 # over all processes: torchmetrics gathers
                 shown = name == self.task.monitor and stage != "holdout"
-                self.log(f"{stage}/{name}", value, prog_bar=shown, sync_dist=True)
+                self.log(f"{stage}/{name}", value, shown, logger=False, sync_dist=True)
             scores.reset()
 
     def _counters(self, stage: str) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from isotrain.objectives.base import Objective
+from isotrain.training.loggers.jsonl import scores_of
 from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.stopped_runs import differing
 
@@ -21,9 +22,8 @@ def fit(experiment):
 
 def validate(experiment):
     """One evaluation by the run's own trainer; what it logged, and what the monitor measured."""
-    (scores,) = experiment.trainer.validate(
-        experiment.module, datamodule=experiment.data, verbose=False
-    )
+    experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
+    scores = scores_of(experiment.trainer, ("val/",))
     monitors = [c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor)]
     return scores | (monitors[0].newest if monitors else {})
 

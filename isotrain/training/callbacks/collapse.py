@@ -58,7 +58,8 @@ class CollapseMonitor(pl.Callback):
         if self._seen:  # empty if evaluation is limited to 0 batches
             if (found := self._collapse()) is not None:
                 key, value = found
-                pl_module.log(key, value.float().to(pl_module.device), sync_dist=True)
+                value = value.float().to(pl_module.device)
+                pl_module.log(key, value, logger=False, sync_dist=True)
             self._write(trainer, "dev")
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -69,7 +70,7 @@ class CollapseMonitor(pl.Callback):
             loss = None if dev is None else _scaled_loss(test, dev)
             if loss is not None:
                 value = torch.tensor(loss, dtype=torch.float32)
-                pl_module.log("test/scaled_loss", value, rank_zero_only=True)
+                pl_module.log("test/scaled_loss", value, logger=False, rank_zero_only=True)
 
     def _collapse(self) -> tuple[str, Tensor] | None:
         """The key and value of dev, over all processes; None if all labels are equal."""

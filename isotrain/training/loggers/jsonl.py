@@ -43,7 +43,6 @@ class RecordLog(Logger):
         self.file, self.headline = RecordFile(path), tuple(headline)
         self.opened = tuple(others)  # to close at the end, including dropped ones
         self._held = dict.fromkeys(others, 0)  # of the others, the records that each already has
-        self._coming: dict[str, float] = {}  # values of the next record
         self._trained: list[tuple[int, Tensor, float]] = []  # see `count`
         self._started = time.perf_counter()
 
@@ -79,10 +78,6 @@ class RecordLog(Logger):
         """Forward to the others; for the file, `config.yaml` has the configuration."""
         self.each(lambda other: other.log_hyperparams(params))
 
-    def join(self, values: Mapping[str, float]) -> None:
-        """Add values to the next record."""
-        self._coming |= values
-
     @rank_zero_only
     def count(self, n_examples: int, n_tokens: Tensor, seconds: float) -> None:
         """Count a training batch towards the throughput in the next record."""
@@ -91,7 +86,7 @@ class RecordLog(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one record."""
-        metrics, self._coming = {**metrics, **self._coming}, {}
+        metrics = dict(metrics)
         if self._trained and "train/loss" in metrics:
             n_examples, n_tokens, times = zip(*self._trained, strict=True)
             self._trained = []
@@ -151,6 +146,41 @@ class Throughput(pl.Callback):
         for log in trainer.loggers:
             if isinstance(log, RecordLog):
                 log.count(world * len(batch.labels), world * batch.attention_mask.sum(), seconds)
+
+
+class EvaluationRecords(pl.Callback):
+    """Write each evaluation as one record: scores and counters, and the monitor's values.
+
+    Scores are logged with `logger=False`, so that Lightning writes no record of its own.
+
+    Args:
+        measured: gives the monitor's values of the latest validation.
+    """
+
+    def __init__(self, measured: Callable[[], Mapping[str, float]] = dict) -> None:
+        super().__init__()
+        self.measured = measured
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Write the record of dev and of held-out training examples."""
+        self._write(trainer, pl_module.weights_step, ("val/", "holdout/"), self.measured())
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Write the record of test."""
+        self._write(trainer, pl_module.weights_step, ("test/",), {})
+
+    def _write(
+        self, trainer: pl.Trainer, step: int, stages: tuple[str, ...], more: Mapping[str, float]
+    ) -> None:
+        for log in trainer.loggers:
+            log.log_metrics({**scores_of(trainer, stages), **more}, step)
+            log.save()
+
+
+def scores_of(trainer: pl.Trainer, stages: tuple[str, ...]) -> dict[str, float]:
+    """Scores, losses and counters of the latest evaluation, of the stages by prefix."""
+    logged = trainer.callback_metrics.items()
+    return {key: value.item() for key, value in logged if key.startswith(stages)}
 
 
 def left_out(name: str, error: Exception) -> str:

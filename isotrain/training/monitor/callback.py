@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
@@ -29,8 +30,8 @@ class IsotropyMonitor(pl.Callback):
     need `reference` compare with the same embeddings at step 0. Training steps with an `output`
     are measured under `train_isotropy/`, with dropout.
 
-    Loggers get the scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, in the
-    record of the evaluation. `newest` has the values of the latest evaluation.
+    Loggers get the scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, those of
+    an evaluation from `EvaluationRecords`. `newest` has the values of the latest evaluation.
 
     Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, whatever the size of the data.
     It doubles if a metric compares with step 0.
@@ -102,7 +103,8 @@ class IsotropyMonitor(pl.Callback):
             self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
         if trainer.is_global_zero:
             self.newest = self._evaluate(rows, pl_module)
-            self._send(trainer, self.newest, join=True)
+            others = [log for log in trainer.loggers if not isinstance(log, RecordLog)]
+            self._send(others, self.newest, trainer.global_step)
             self._show(pl_module)
 
     def on_train_batch_end(
@@ -123,7 +125,7 @@ class IsotropyMonitor(pl.Callback):
             with torch.no_grad():
                 for cloud in rows.clouds():
                     values |= self._values(cloud, TRAINING)
-            self._send(trainer, values, join=False)
+            self._send(trainer.loggers, values, trainer.global_step)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
         """Discard an incomplete step or evaluation."""
@@ -174,14 +176,10 @@ class IsotropyMonitor(pl.Callback):
         found = self.measure(cloud, reference_ND if is_known else None)
         return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in found.items()}
 
-    def _send(self, trainer: pl.Trainer, values: dict[str, float], join: bool) -> None:
-        for logger in trainer.loggers:
-            if not isinstance(logger, RecordLog):
-                logger.log_metrics(few(values, self.headline), trainer.global_step)
-            elif join:  # the record of this evaluation comes next
-                logger.join(values)
-            else:
-                logger.log_metrics(values, trainer.global_step)
+    def _send(self, loggers: Sequence[Logger], values: dict[str, float], step: int) -> None:
+        for logger in loggers:
+            is_record = isinstance(logger, RecordLog)
+            logger.log_metrics(values if is_record else few(values, self.headline), step)
 
     def _show(self, module: Any) -> None:
         """Show the first headline metric in the bar: for the last layer's tokens, if measured."""

@@ -8,7 +8,9 @@ import torch
 
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import few
+from isotrain.training.callbacks.collapse import MAJORITY
 from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.training.monitor.test_sampling import Calls
 from tools.kill_points import untimed
 
@@ -50,15 +52,22 @@ def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
 LID = {"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
 
 
-def test_values_that_join_are_part_of_the_next_row_and_of_no_other(tmp_path):
+def test_an_evaluation_is_one_record_with_all_its_values(built, tmp_path):
+    more = ("task=wic", "isotropy=zca", "metric=[isoscore]", "training.select=holdout")
+    experiment = built(*more, "data.holdout=0.25")
+    trainer, module, data = experiment.trainer, experiment.module, experiment.data
     log = RecordLog(tmp_path / "metrics.jsonl")
-    log.join({"isotropy/lid/layer_00/cls": 1.0})
-    log.join({"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0})
-    log.log_metrics({"val/loss": 0.5}, step=4)
-    log.log_metrics({"train/loss": 0.25}, step=5)
-    one, two = map(untimed, read_records(log.file.path))
-    assert one == {"step": 4, "val/loss": 0.5, **LID}
-    assert two == {"step": 5, "train/loss": 0.25}
+    trainer.loggers = [log]
+    trainer.validate(module, datamodule=data, verbose=False)
+    trainer.test(module, datamodule=data, verbose=False)
+    dev, test = map(untimed, read_records(log.file.path))
+    (monitor,) = (x for x in trainer.callbacks if isinstance(x, IsotropyMonitor))
+    assert monitor.newest.items() <= dev.items()
+    assert {"val/loss", "val/accuracy", "val/n_rows", "holdout/accuracy", MAJORITY} <= dev.keys()
+    assert {"val/pooled/energy_kept", "isotropy/isoscore/layer_02/tokens"} <= dev.keys()
+    assert {"test/loss", "test/accuracy", "test/scaled_loss"} <= test.keys()
+    assert {key.partition("/")[0] for key in test} == {"test", "step"}
+    assert {key.partition("/")[0] for key in dev} == {"val", "holdout", "isotropy", "step"}
 
 
 def test_rates_are_those_since_the_last_record_of_training_and_no_part_of_comparisons(tmp_path):
@@ -90,8 +99,7 @@ def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headli
     other = Calls()
     log = RecordLog(tmp_path / "metrics.jsonl", [other], headline)
     tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
-    log.join(LID | tokens)
-    log.log_metrics({"val/loss": 0.5}, step=4)
+    log.log_metrics({"val/loss": 0.5} | LID | tokens, step=4)
     (row,) = read_records(log.file.path)
     assert row.items() >= (LID | tokens).items()
     shown = {"isotropy/lid/layer_01/cls": 3.0} | tokens if headline == ("lid",) else {}
