@@ -31,6 +31,7 @@ from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.isolation import isolated
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
+from isotrain.training.memory import memory_failures
 from isotrain.training.requirements import check, revision
 
 THREADS = torch.get_num_threads()  # torch's own choice; a run in this process may set another
@@ -61,6 +62,7 @@ def run(
     Raises:
         CannotRunError: a ValueError: the configuration is invalid, parts are incompatible, data or
             weights are missing. No run folder is written.
+        MemoryLimitError: memory is full; the run resumes.
         NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
         StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
     """
@@ -97,7 +99,8 @@ def _run(
         point = _resume_point(folder, experiment)
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
-            timings = _work(cfg, folder, experiment, point)
+            with memory_failures():
+                timings = _work(cfg, folder, experiment, point)
             timings["total"] = round(time.perf_counter() - started, 2)
             folder.finished(_outcome(folder, experiment, timings))
         except BaseException as error:

@@ -9,6 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 from isotrain import run as run_module
+from isotrain.commands.train import errors_printed
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
@@ -216,6 +217,28 @@ def test_an_exit_that_is_no_signal_is_a_failure(of_rte, monkeypatch):
     with pytest.raises(RuntimeError, match="exited with code 3"):
         run(cfg)
     assert json.loads((folder_of(cfg) / "result.json").read_text())["status"] == "failed"
+
+
+def test_out_of_memory_is_one_sentence_and_the_run_resumes(of_rte, monkeypatch, capsys):
+    cfg = of_rte("trainer.max_steps=3", "metric=[]", "checkpoint.every_steps=1")
+    step, calls = FineTuning.training_step, []
+
+    def full(self, batch, batch_idx):
+        calls.append(batch_idx)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0")
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch, errors_printed(codes := []):
+        patch.setattr(FineTuning, "training_step", full)
+        run(cfg)
+    errors = capsys.readouterr().err
+    assert codes == [1]
+    assert "isotrain: the run stopped\n  out of memory (CUDA out of memory); free" in errors
+    assert "Traceback" not in errors
+    assert json.loads((folder_of(cfg) / "result.json").read_text())["status"] == "failed"
+    assert "val/accuracy" in run(cfg)
+    assert "resuming after step 2" in capsys.readouterr().out
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, capsys):

@@ -72,6 +72,7 @@ def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
 def errors_printed(codes: list[int]) -> Iterator[None]:
     """Print the errors of a run and append its exit code; others are raised."""
     from isotrain.training.callbacks.non_finite import NonFiniteError
+    from isotrain.training.memory import MemoryLimitError
 
     try:
         yield
@@ -79,7 +80,7 @@ def errors_printed(codes: list[int]) -> Iterator[None]:
         codes.append(reject(str(error)))
     except KeyboardInterrupt:  # before training could listen, or the second one
         codes.append(128 + SIGINT)
-    except (NonFiniteError, StorageError, RanksError) as error:
+    except (NonFiniteError, MemoryLimitError, StorageError, RanksError) as error:
         print_error("the run stopped", [str(error)])
         codes.append(FAILED)
 

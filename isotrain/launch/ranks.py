@@ -42,7 +42,7 @@ def needs_ranks(cfg: DictConfig) -> bool:
 def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     """Train a run of several processes, and wait for its end.
 
-    They print where this process prints. SIGTERM and Ctrl-C are passed on.
+    They print where this process prints. SIGTERM, SIGHUP and Ctrl-C are passed on.
 
     Raises:
         CannotRunError: as of `run`.
@@ -100,7 +100,8 @@ def _passed_on() -> Iterator[list[subprocess.Popen[bytes]]]:
         if not processes:
             raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in heard}
     try:
         yield processes
     finally:
@@ -139,6 +140,7 @@ def _rank() -> int:
         from isotrain.pages.show import show_run
         from isotrain.run import run
         from isotrain.training.callbacks.non_finite import NonFiniteError
+        from isotrain.training.memory import MemoryLimitError
     try:
         run(cfg, given["overrides"], show=show_run)
         return 0
@@ -146,7 +148,7 @@ def _rank() -> int:
         return 128 + signal.SIGINT
     except Exception as error:
         cannot = isinstance(error, CannotRunError | PermissionError)
-        known = cannot or isinstance(error, NonFiniteError | StorageError)
+        known = cannot or isinstance(error, NonFiniteError | MemoryLimitError | StorageError)
         text = str(redacted(str(error) if known else f"{type(error).__name__}: {error}"))
         if is_first:
             with open(int(os.environ[ERROR]), "w", encoding="utf-8", closefd=False) as message:

@@ -12,6 +12,7 @@ from isotrain.geometry.levels import energy_kept, rms_distance
 from isotrain.geometry.rows import finite_rows, sentence_of
 from isotrain.geometry.scatter import class_scatter, label_classes
 from isotrain.metrics.suite import call_metric, flat, grouped_by, needs
+from isotrain.training.memory import MemoryLimitError, first_line, is_out_of_memory
 from isotrain.training.monitor.sampling import SampledCloud
 from isotrain.types import RowMetric
 
@@ -20,7 +21,8 @@ class Measurement:
     """Values of every metric of one cloud, by `<metric>`, and `n_rows`.
 
     Embeddings with a NaN are left out and counted in `n_rows_not_finite`. If a metric is undefined
-    for a cloud (too few embeddings, one class) its value is absent, with one warning per metric.
+    for a cloud (too few embeddings, one class), or fails, its value is absent, with one warning per
+    metric.
     A metric that needs words or a reference is absent if there are none.
 
     Args:
@@ -31,7 +33,7 @@ class Measurement:
     def __init__(self, metrics: Mapping[str, RowMetric]):
         self.metrics = dict(metrics)
         self.needs = {name: needs(metric) for name, metric in metrics.items()}
-        self._warned_of: set[str] = set()
+        self._warned_of: set[tuple[str, type[Exception]]] = set()
 
     @property
     def compares(self) -> bool:
@@ -60,16 +62,25 @@ class Measurement:
                 continue
             extras = {} if need == "rows" else {need: given[source]}
             try:
-                found = flat(name, call_metric(metric, cloud.finite, **extras))
-                values |= {key: float(value) for key, value in found.items()}
-            except (ValueError, RuntimeError) as error:
+                value = call_metric(metric, cloud.finite, **extras)
+                values |= {key: float(x) for key, x in flat(name, value).items()}
+            except Exception as error:  # a user's metric may raise anything
+                if is_out_of_memory(error):  # not undefined: a gap would look like a rule
+                    raise MemoryLimitError(
+                        f"metric.{name} is out of memory ({first_line(error)}); free memory and "
+                        "give the same command again, or lower monitor.max_rows"
+                    ) from error
                 self._warn(name, cloud.name, error)
         return values
 
     def _warn(self, name: str, where: str, error: Exception) -> None:
-        if name not in self._warned_of:
-            rank_zero_warn(f"isotropy/{name} is left out where it is not defined: {where}: {error}")
-        self._warned_of.add(name)
+        """Warn once per metric and kind: a ValueError says that it is undefined."""
+        kind, text = type(error), f"isotropy/{name} is left out where it is not defined: {where}"
+        if not isinstance(error, ValueError):
+            text = f"isotropy/{name} failed and is left out there: {where}: {kind.__name__}"
+        if (name, kind) not in self._warned_of:
+            rank_zero_warn(f"{text}: {error}{'' if kind is ValueError else raised_at(error)}")
+        self._warned_of.add((name, kind))
 
 
 def value_names(

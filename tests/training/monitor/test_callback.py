@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.dev_rows import validated
+from isotrain.training.memory import MemoryLimitError
+from tests.dev_rows import monitor_of, validated
 
 THREE = "metric=[isoscore,mean_cosine,partition]"
 
@@ -36,6 +37,39 @@ def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
     assert "isotropy/lid_value/layer_00/cls" not in values
     assert "isotropy/lid_value/layer_00/tokens" in values
     validated(experiment)  # told once: a second warning would be an error here
+
+
+def raises(error):
+    def metric(x):
+        raise error
+
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("metric", "named"),
+    [
+        (raises(KeyError("mine")), r"KeyError: 'mine' \(.*test_callback.py"),
+        (raises(RuntimeError("mine")), "RuntimeError: mine"),
+        (lambda x: None, "TypeError: .*NoneType"),
+    ],
+)
+def test_a_metric_that_fails_is_left_out_and_its_error_is_named(built, metric, named):
+    experiment = built("task=rte", "metric=[isoscore,mean_cosine]")
+    monitor_of(experiment).measure.metrics["isoscore"] = metric
+    with pytest.warns(UserWarning, match=f"isotropy/isoscore failed and is left out.*{named}"):
+        values = validated(experiment)
+    assert "isotropy/mean_cosine/layer_00/tokens" in values
+    assert "isotropy/isoscore/layer_00/tokens" not in values
+    validated(experiment)  # warned of once
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_a_metric_without_memory_is_not_undefined(built, error):
+    experiment = built("task=rte", "metric=[isoscore]")
+    monitor_of(experiment).measure.metrics["isoscore"] = raises(error)
+    with pytest.raises(MemoryLimitError, match=r"metric\.isoscore is out of memory.*max_rows"):
+        validated(experiment)
 
 
 def test_all_metrics_of_one_cloud_share_one_spectrum(built, monkeypatch):
