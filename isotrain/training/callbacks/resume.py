@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
 
 KEY = "isotrain"  # key of isotrain's part of a checkpoint
-SIGNALS = (signal.SIGTERM, signal.SIGINT)  # that stop a run with a checkpoint
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # that stop a run with a checkpoint
 
 
 class Checkpoints(pl.Callback):
@@ -146,22 +147,25 @@ class Checkpoints(pl.Callback):
         checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
 
     def listen(self, answer: bool = True) -> None:
-        """Handle SIGTERM and Ctrl-C by stopping at a safe point; `answer=False` restores handlers.
+        """Handle `SIGNALS` by stopping at a safe point; `answer=False` restores handlers.
 
-        Lightning's SIGTERM handler talks to other processes and can block forever. A second
-        Ctrl-C stops at once.
+        An ignored SIGHUP (`nohup`) stays ignored. A second Ctrl-C stops at once. Lightning's
+        SIGTERM handler talks to other processes and can block forever.
         """
 
         def note(number: int, _frame: Any) -> None:
             self._signal = number
             if number == signal.SIGINT:
-                os.write(2, b"\nstopping with a checkpoint; Ctrl-C again stops without\n")
+                with suppress(OSError):  # the terminal may be closed
+                    os.write(2, b"\nstopping with a checkpoint; Ctrl-C again stops without\n")
                 signal.signal(signal.SIGINT, signal.default_int_handler)
 
         if threading.current_thread() is not threading.main_thread():
             return
         if answer and not self._handlers:
-            self._handlers = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
+            before = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
+            nohup = before[signal.SIGHUP] == signal.SIG_IGN
+            self._handlers = {n: h for n, h in before.items() if n != signal.SIGHUP or not nohup}
         for number, earlier in self._handlers.items():
             signal.signal(number, note if answer else earlier)
         if not answer:

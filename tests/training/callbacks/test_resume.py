@@ -1,6 +1,7 @@
 """Killed anywhere and started again: the same weights and rows, bit by bit."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -19,6 +20,11 @@ from isotrain.training.callbacks.resume import KEY, Checkpoints
 from isotrain.training.module import FineTuning
 from tests.processes import on_ranks
 from tests.stopped_runs import assert_same_end, fail, finished, stopped, terminate
+
+
+def hang_up(_module):
+    """The reaction to a call: the signal of a terminal that is closed."""
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +57,7 @@ def reference(composed, keys, tmp_path_factory):
     ("method", "at", "reaction", "step"),
     [
         ("training_step", 15, terminate, 15),  # in the second epoch; the step is still done
+        ("training_step", 13, hang_up, 13),  # the terminal is closed
         ("training_step", 12, terminate, 12),  # the last step of an epoch
         ("training_step", 15, fail, 12),  # back to the last of every 4 steps
         ("validation_step", 4 + 4 + 2, terminate, 10),  # in the evaluation of step 10
@@ -63,7 +70,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     cfg = composed(*overrides)
     folder = stopped(cfg, monkeypatch, method, at, reaction)
     result = json.loads((folder / "result.json").read_text())
-    assert result["status"] == ("interrupted" if reaction is terminate else "failed")
+    assert result["status"] == ("failed" if reaction is fail else "interrupted")
     point = load_checkpoint(folder / "resume.ckpt")[KEY]
     assert point["step"] == step == checkpoint_step(folder)
     assert point["evaluation_due"] == (method == "validation_step")
@@ -303,6 +310,18 @@ def saves(rank, late):
 def test_the_clock_of_rank_0_decides_for_all(tmp_path):
     assert on_ranks(saves, 2, tmp_path, 0) == [1, 1]
     assert on_ranks(saves, 2, tmp_path, 1) == [0, 0]
+
+
+def test_a_run_under_nohup_does_not_hear_that_the_terminal_is_closed(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    callback = Checkpoints(tmp_path / "resume.ckpt", 0, 0, None)
+    callback.listen()
+    try:
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert callable(signal.getsignal(signal.SIGTERM))
+    finally:
+        callback.listen(False)
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(tmp_path, capfd):
