@@ -1,6 +1,7 @@
 """Read points: where objectives read embeddings in a model. Imports no torch."""
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens or /mean"
@@ -12,17 +13,19 @@ class ReadPoint(NamedTuple):
     name: str  # pooled | before | layer_k | all
     view: str | None  # of a block: cls | tokens | mean
 
-    def blocks(self, n_blocks: int) -> list[int]:
-        """Indices of its hidden states, 0 = embedding output; empty for pooled and before.
+    def levels(self, n_blocks: int) -> list[int]:
+        """Depths read: index of a hidden state, L + 1 = before, L + 2 = pooled.
 
         Raises:
             ValueError: a block that the encoder does not have.
 
-        >>> read_point("all/cls").blocks(3), read_point("layer_0/tokens").blocks(3)
-        ([1, 2, 3], [0])
+        >>> [read_point(text).levels(3) for text in ("layer_0/tokens", "all/cls")]
+        [[0], [1, 2, 3]]
+        >>> [read_point(text).levels(3) for text in ("before", "pooled")]
+        [[4], [5]]
         """
         if self.view is None:
-            return []
+            return [n_blocks + 1 if self.name == "before" else n_blocks + 2]
         if self.name == "all":
             return list(range(1, n_blocks + 1))
         number = int(self.name.removeprefix("layer_"))
@@ -33,7 +36,12 @@ class ReadPoint(NamedTuple):
             )
         return [number]
 
+    def level(self, n_blocks: int) -> int:
+        """The highest of `levels`."""
+        return max(self.levels(n_blocks), default=n_blocks)
 
+
+@cache
 def read_point(text: str) -> ReadPoint:
     """The read point of a name such as `layer_3/tokens`.
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import refuse_misspelt
+from isotrain.config.read_points import ReadPoint, read_point
 from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.geometry.slices import slices_of_step
 from isotrain.transforms.queue import RowQueue
@@ -65,6 +66,11 @@ class Objective(nn.Module, ABC):
 
     def check(self, n_vectors: int) -> None:
         """Raise a ValueError for examples of a wrong number of vectors. By default, nothing."""
+
+    @property
+    def read_points(self) -> list[ReadPoint]:
+        """The parsed `reads`."""
+        return [read_point(text) for text in self.reads]
 
     @property
     def remembers(self) -> bool:

@@ -9,7 +9,6 @@ from omegaconf import DictConfig
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
-from isotrain.config.read_points import read_point
 from isotrain.config.schema import TrainingConfig
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
@@ -22,7 +21,6 @@ from isotrain.training.extra_losses import NEEDS
 from isotrain.training.freezing_schedule import (
     ever_trained,
     highest_level_read,
-    level_of_read,
     level_of_site,
 )
 from isotrain.training.module import FineTuning
@@ -92,11 +90,10 @@ def check_reads(
     for name, objective in objectives.items():
         needs = objective.needs
         least, most, what, fix = NEEDS.get(needs, (0, math.inf, "", ""))
-        for text in objective.reads:
-            found = read_point(text)
+        for text, found in zip(objective.reads, objective.read_points, strict=True):
             n = n_vectors if found.view is None else n_sequences
             try:
-                found.blocks(encoder.n_blocks)
+                found.levels(encoder.n_blocks)
                 if found.view != "tokens":
                     objective.check(n)
             except ValueError as error:
@@ -123,8 +120,9 @@ def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> 
     n_blocks = model.encoder.n_blocks
     changing = {site: level_of_site(site, n_blocks) for site in model.sites}
     for name, objective in objectives.items():
-        for text in objective.reads if objective.reads_start else ():
-            level = level_of_read(text, n_blocks)
+        points = zip(objective.reads, objective.read_points, strict=True)
+        for text, point in points if objective.reads_start else ():
+            level = point.level(n_blocks)
             for site, of_layer in changing.items():
                 if model.transforms[site].changes_rows and of_layer <= level:
                     raise ValueError(
@@ -227,7 +225,7 @@ def check_memories(objectives: Mapping[str, Objective], data: TaskData, n_vector
     for name, objective in objectives.items():
         if objective.memory is None:
             continue
-        view = read_point(*objective.reads).view
+        view = objective.read_points[0].view
         n_each = n_vectors if view is None else data.task.n_sequences
         labels = objective.positives.labels if objective.positives else None
         low, high = labels or (-math.inf, math.inf)
@@ -274,7 +272,7 @@ def check_gradients(
         if any(p.requires_grad for p in layer.parameters())
     }
     level_read = {
-        name: max(level_of_read(text, n_blocks) for text in objective.reads)
+        name: max(point.level(n_blocks) for point in objective.read_points)
         for name, objective in objectives.items()
         if objective.weight != 0
     }

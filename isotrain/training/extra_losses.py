@@ -4,7 +4,7 @@ A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.arguments import check_kind
-from isotrain.config.read_points import read_point
+from isotrain.config.read_points import ReadPoint
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import (
     WholeBatch,
@@ -104,15 +104,16 @@ class ExtraLosses(nn.Module):
         started = None if self.start is None else self.start(batch)
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
+                points = objective.read_points
                 read = [
-                    read_points(view, batch, objective.reads, partial(step, v) if step else None)
+                    read_points(view, batch, points, partial(step, v) if step else None)
                     for v, view in enumerate(views[: objective.n_views])
                 ]
                 kept = [x for view in read for x in view] if objective.remembers else []
                 if objective.reads_start:
                     assert started is not None
                     gather = partial(step, START) if step else None
-                    read.append(read_points(started, batch, objective.reads, gather))
+                    read.append(read_points(started, batch, points, gather))
                 losses[name] = loss = scalar(objective(read, labels_B), f"objective={name}")
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
@@ -147,9 +148,9 @@ class ExtraLosses(nn.Module):
         """
         for objective in self.objectives.values():
             if objective.asks_for_pass(epoch):
-                reads = objective.reads
+                points = objective.read_points
                 objective.prepare(
-                    epoch, (read_points(output, batch, reads) for batch, output in passes(None))
+                    epoch, (read_points(output, batch, points) for batch, output in passes(None))
                 )
 
 
@@ -169,7 +170,7 @@ def scalar(loss: Any, whose: str) -> Tensor:
 
 
 def read_points(
-    output: ModelOutput, batch: Batch, reads: Sequence[str], gather: Gather | None = None
+    output: ModelOutput, batch: Batch, points: Iterable[ReadPoint], gather: Gather | None = None
 ) -> list[Tensor]:
     """Embeddings at the read points of a forward pass, in float32 or higher.
 
@@ -180,14 +181,15 @@ def read_points(
         ValueError: a block that the encoder does not have.
     """
     embeddings: list[tuple[str, Tensor]] = []
-    for name, view in map(read_point, reads):
-        if view is None:
-            x = output.site_embeddings["pooled"].before if name == "before" else output.pooled
-            embeddings.append((name, x.reshape(*output.pooled.shape[:2], -1)))
+    for point in points:
+        if point.view is None:
+            is_before = point.name == "before"
+            x = output.site_embeddings["pooled"].before if is_before else output.pooled
+            embeddings.append((point.name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
-        for block in read_point(f"{name}/{view}").blocks(len(output.hidden_states) - 1):
-            hidden_ATD = output.hidden_states[block]
-            embeddings.append((f"layer_{block}/{view}", _of_block(hidden_ATD, batch, view)))
+        for block in point.levels(len(output.hidden_states) - 1):
+            vectors = _of_block(output.hidden_states[block], batch, point.view)
+            embeddings.append((f"layer_{block}/{point.view}", vectors))
     return [wide(gather(key, x) if gather else x) for key, x in embeddings]
 
 

@@ -12,7 +12,6 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
-from isotrain.config.read_points import read_point
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels, set_trainable
 from isotrain.model.isotropic_model import IsotropicModel, block_of
@@ -94,19 +93,8 @@ def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks
     if task.has_loss:
         return n_blocks + 3
     weighted = [objective for objective in objectives.values() if objective.weight != 0]
-    reads = [text for objective in weighted for text in objective.reads]
-    return max((level_of_read(text, n_blocks) for text in reads), default=-1)
-
-
-def level_of_read(text: str, n_blocks: int) -> int:
-    """The level of a read point; for `all/…` that of the last block.
-
-    >>> [level_of_read(text, 6) for text in ("layer_2/cls", "all/tokens", "before", "pooled")]
-    [2, 6, 7, 8]
-    """
-    found = read_point(text)
-    outside = {"before": n_blocks + 1, "pooled": n_blocks + 2, "all": n_blocks}
-    return outside[found.name] if found.name in outside else int(found.name.split("_")[1])
+    points = [point for objective in weighted for point in objective.read_points]
+    return max((point.level(n_blocks) for point in points), default=-1)
 
 
 def level_of_site(site: str, n_blocks: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from isotrain.config.read_points import read_point
+from isotrain.config.read_points import ReadPoint
 from isotrain.config.schema import WeightAs, WeightSchedule
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.objectives.base import Objective
@@ -117,7 +117,9 @@ class ObjectiveWeights(nn.Module):
         squares = []
         for name, objective in self.objectives.items():
             read = views[: objective.n_views]
-            points = [x for view in read if (x := shared_point(view, objective.reads)) is not None]
+            points = [
+                x for view in read if (x := shared_point(view, objective.read_points)) is not None
+            ]
             for point in points[:1]:  # the first view, which the task loss reads
                 if id(point) not in of_task:
                     of_task[id(point)] = squared_norm(task_loss, [point])
@@ -127,7 +129,7 @@ class ObjectiveWeights(nn.Module):
         return norms_O2.detach()
 
 
-def shared_point(output: ModelOutput, reads: Sequence[str]) -> Tensor | None:
+def shared_point(output: ModelOutput, reads: Sequence[ReadPoint]) -> Tensor | None:
     """The lowest tensor read by an objective with these read points; the task loss depends on it.
 
     The hidden states of the lowest block among the read points (`all` begins with block 1), else
@@ -139,10 +141,7 @@ def shared_point(output: ModelOutput, reads: Sequence[str]) -> Tensor | None:
     # A layer that returns its input returns the pooled embeddings themselves.
     before = output.pooled if site is None or site.after is site.before else site.before
     points = [*output.hidden_states, before, output.pooled]
-    others = {"before": n_blocks + 1, "pooled": n_blocks + 2}
-    lowest = min(
-        min(read_point(text).blocks(n_blocks), default=others.get(text, 0)) for text in reads
-    )
+    lowest = min(min(point.levels(n_blocks), default=0) for point in reads)
     return next((x for x in points[lowest:] if x.requires_grad), None)
 
 

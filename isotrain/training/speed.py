@@ -12,7 +12,6 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch.nn.functional import linear
 
-from isotrain.config.read_points import read_point
 from isotrain.encoders.attention import takes_attention, use_attention
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast_dropout import draw_lanes, without_dropout
@@ -197,8 +196,8 @@ def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
 def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
     """Highest block that the frozen prefix may end with; nothing below it is read or edited."""
     n_blocks = model.encoder.n_blocks
-    reads = [text for objective in objectives.values() for text in objective.reads]
-    read = [block for text in reads for block in read_point(text).blocks(n_blocks)]
+    points = [point for objective in objectives.values() for point in objective.read_points]
+    read = [level for point in points for level in point.levels(n_blocks)]
     changed = [block for block in model.blocks_of.values() if block is not None]
     measured = [0] if cfg.metric and cfg.monitor.every_steps else []
     return min([n_blocks, *read, *changed, *measured])
@@ -235,7 +234,7 @@ def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Object
     if sites := sorted({"tokens", f"layer_{n_blocks}"} & set(model.sites)):
         return f"site={sites[0]} reads all tokens"
     for name, objective in objectives.items():
-        if any(n_blocks in read_point(text).blocks(n_blocks) for text in objective.reads):
+        if any(n_blocks in point.levels(n_blocks) for point in objective.read_points):
             return f"objective={name} reads the last block"
     measured = cfg.metric and cfg.monitor.every_steps
     return "monitor.every_steps reads all tokens" if measured else ""
@@ -257,7 +256,7 @@ def _measured(cfg: Any, objectives: Mapping[str, Objective]) -> str:
     if cfg.training.objective_weight_as != "share_of_task_gradient":
         return ""
     for name, objective in objectives.items():
-        if any(read_point(text).view is not None for text in objective.reads):
+        if any(point.view is not None for point in objective.read_points):
             return f"the gradient of objective={name} is measured at a block"
     return ""
 

@@ -83,14 +83,14 @@ def test_without_dropout_the_loss_begins_at_0_and_its_embeddings_are_those_of_st
 ):
     experiment = built(*RUN, "encoder.dropout=0", "trainer.max_steps=4", *overrides)
     module, (batch,) = experiment.module, experiment.data.first_batches(1)
-    reads = module.extra.objectives["anchor"].reads
+    points = module.extra.objectives["anchor"].read_points
     with torch.no_grad():
         output = module.train().model(batch)
-        untrained = read_points(output, batch, reads)
+        untrained = read_points(output, batch, points)
         _, logged = module.extra([output], batch)
     assert float(logged["train/anchor"]) == pytest.approx(0.0, abs=1e-6)
     experiment.trainer.fit(module, datamodule=experiment.data)
-    found = read_points(module.extra.start(batch), batch, reads)
+    found = read_points(module.extra.start(batch), batch, points)
     torch.testing.assert_close(found, untrained, rtol=1e-5, atol=1e-6)
     with torch.no_grad():
         _, logged = module.extra([module.model(batch)], batch)

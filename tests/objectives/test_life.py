@@ -187,7 +187,7 @@ def test_a_step_of_two_micro_batches_is_observed_once_as_a_whole(name):
         assert all(torch.equal(state[key], before[key]) for key in state)
     if objective.remembers:
         read = [
-            [read_points(view, batch, objective.reads) for view in of_batch]
+            [read_points(view, batch, objective.read_points) for view in of_batch]
             for of_batch, batch in zip(views, batches, strict=True)
         ]
         joined = [

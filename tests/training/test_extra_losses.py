@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
 from isotrain.objectives.simcse import SimCSE
@@ -37,7 +38,7 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
 def test_every_read_point_holds_what_its_name_says():
     batch, output = batch_and_output()
     names = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean"]
-    pooled, before, cls, tokens, mean = read_points(output, batch, names)
+    pooled, before, cls, tokens, mean = read_points(output, batch, map(read_point, names))
     assert torch.equal(pooled, output.pooled)
     assert torch.equal(before, 2 * output.pooled)
     for example in range(B):
@@ -57,8 +58,8 @@ def test_every_read_point_holds_what_its_name_says():
 
 def test_all_is_every_block_and_not_the_embeddings():
     batch, output = batch_and_output()
-    clouds = read_points(output, batch, ["all/tokens"])
-    one, two = (read_points(output, batch, [f"layer_{k}/tokens"])[0] for k in (1, 2))
+    clouds = read_points(output, batch, [read_point("all/tokens")])
+    one, two = (read_points(output, batch, [read_point(f"layer_{k}/tokens")])[0] for k in (1, 2))
     assert len(clouds) == 2
     assert torch.equal(clouds[0], one)
     assert torch.equal(clouds[1], two)
@@ -67,7 +68,9 @@ def test_all_is_every_block_and_not_the_embeddings():
 def test_half_precision_is_widened_and_double_stays():
     for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         batch, output = batch_and_output(dtype=dtype)
-        found = read_points(output, batch, ["pooled", "all/tokens", "layer_1/mean"])
+        found = read_points(
+            output, batch, map(read_point, ("pooled", "all/tokens", "layer_1/mean"))
+        )
         assert {cloud.dtype for cloud in found} == {expected}
 
 
@@ -114,7 +117,9 @@ def test_the_sum_is_weighted_and_each_part_is_named():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         total, logged = extra([first, second], batch)
     means = sum(
-        cloud.mean() for v in (first, second) for cloud in read_points(v, batch, Remembers.reads)
+        cloud.mean()
+        for v in (first, second)
+        for cloud in read_points(v, batch, map(read_point, Remembers.reads))
     )
     one = first.pooled.sum() + 1
     assert remembers.autocast == [False]

@@ -86,7 +86,7 @@ def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
 
 def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
     objectives = {
-        "of_weight": SimpleNamespace(weight=-1.0, reads=["layer_1/cls"]),
-        "of_none": SimpleNamespace(weight=0.0, reads=["pooled"]),
+        "of_weight": CosReg(-1.0, ["layer_1/cls"]),
+        "of_none": CosReg(0.0, ["pooled"]),
     }
     assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == 1
