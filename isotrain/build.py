@@ -32,7 +32,7 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.checks import check_experiment, check_parts, check_plan
+from isotrain.training.checks import check_experiment, check_parts
 from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
@@ -110,7 +110,6 @@ def build(
         plan: Plan = _made_taking(cfg.freezing, encoder=encoder, **lengths)
     else:
         plan = {0: adapters}
-    check_plan(plan, encoder)
     plan = within_steps(up_to_level(plan, encoder, level), n_steps)
     set_trainable(encoder, ever_trained(plan))
     freeze_above(model, level)

@@ -1,4 +1,4 @@
-"""Base classes of parts: defaults, misspelt members, kinds."""
+"""Base classes of parts: defaults and kinds."""
 
 import pytest
 import torch
@@ -8,44 +8,10 @@ from torch import nn
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.objectives.base import Objective
-from isotrain.objectives.cosreg import CosReg
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.rte import RTE
-from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.parts import made
-from isotrain.transforms.base import RowTransform
-from isotrain.transforms.zca import ZCA
-
-
-@pytest.mark.parametrize(
-    ("base", "misspelt", "meant"),
-    [
-        (Objective, "weights", "weight"),  # of a name that the contract only annotates
-        (RTE, "head_droput", "head_dropout"),  # of the class itself
-        (Encoder, "max_position", "max_positions"),
-        (Source, "mising", "missing"),  # of a method
-        (ZCA, "eval_stat", "eval_stats"),  # the contract of an inherited base class
-    ],
-)
-def test_a_misspelt_member_is_an_error_that_names_the_right_one(base, misspelt, meant):
-    for body in ({misspelt: True}, {"__annotations__": {misspelt: int}}):
-        with pytest.raises(TypeError, match=rf"^Mine\.{misspelt}: did you mean {meant}, of "):
-            type("Mine", (base,), body)
-
-
-@pytest.mark.parametrize(
-    ("base", "names"),
-    [
-        (Objective, ("views",)),  # like n_views, and none of its misspellings
-        (CosReg, ("weight", "_need")),  # of the contract, and of the class alone
-        (Task, ("losses",)),
-        (RowTransform, ("fits", "add_statistics")),
-    ],
-)
-def test_a_new_name_is_no_error(base, names):
-    mine = type("Mine", (base,), dict.fromkeys(names, 1))
-    assert all(getattr(mine, name) == 1 for name in names)
 
 
 class Mean(Objective):
@@ -130,11 +96,6 @@ def test_a_part_of_another_kind_is_rejected_with_the_class_to_inherit_from(group
     node = OmegaConf.select(cfg, group)
     with pytest.raises(ValueError, match=rf"^{group}: Plain is no .*; let it inherit from {base}$"):
         made(node)
-
-
-def test_extra_losses_take_objectives_alone():
-    with pytest.raises(ValueError, match=r"mine: Plain is no Objective; .*objectives\.base"):
-        ExtraLosses({"mine": Plain()})
 
 
 def test_an_encoder_counts_its_blocks():

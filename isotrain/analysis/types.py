@@ -13,7 +13,7 @@ import numpy as np
 
 from isotrain.analysis.plots import LinePlot, Picture, draw
 from isotrain.analysis.tables import Cell, Frames, Record, Table, TableSpec, render
-from isotrain.arguments import checked, refuse_misspelt
+from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.tasks.data.sources import Source
 
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
 @dataclass_transform()
 def analysis(cls: type[T]) -> type[T]:
-    """Class decorator: annotated names become arguments, validated by their `Bounds`."""
+    """Class decorator: annotated names become arguments, validated by pydantic."""
     made = dataclass(cls)
     made.__init__ = checked(made.__init__)  # type: ignore[method-assign]
     return made
@@ -74,10 +74,6 @@ class Analysis(ABC):
     TABLES: ClassVar[Sequence[TableSpec]] = ()
     PLOTS: ClassVar[Sequence[Any]] = ()  # LinePlots, and functions of an Outcome to Pictures
     published: Sequence[Mapping[str, Any]] = ()
-
-    def __init_subclass__(cls) -> None:
-        """Refuse a misspelt member."""
-        refuse_misspelt(cls, Analysis)
 
     @property
     def instead(self) -> str | None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from isotrain.arguments import Bounds
 from isotrain.config.compose import plain
-from isotrain.config.schema import BOUNDS_OF_ANY, Schema
+from isotrain.config.schema import Schema
 
 NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
 
@@ -52,7 +51,6 @@ ANALYSIS = Schema(
     "an analysis",
     {"": AnalysisConfig},
     ("analysis", "encoder", "source"),
-    {**BOUNDS_OF_ANY, "batch_size": Bounds(1), "max_length": Bounds(3)},
 )
 
 

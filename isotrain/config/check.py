@@ -2,11 +2,14 @@
 
 import re
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
+from pydantic import Field, TypeAdapter
 
+from isotrain.arguments import adapter_of, violation
+from isotrain.config.analysis import ANALYSIS
 from isotrain.config.compose import dotted
 from isotrain.config.rules import FACTS, FACTS_OF_PARTS
 from isotrain.config.schema import RUN, Schema
@@ -27,7 +30,38 @@ from isotrain.config.targets import (
 )
 from isotrain.runs.secrets import literal_secrets
 
-PARTIAL = ("isotropy", "freezing", "peft", "optimizer", "schedule", "logger")  # called later
+
+def _number(**limits: Any) -> TypeAdapter[Any]:
+    """Validates a number within limits, or null."""
+    return adapter_of(Annotated[float, Field(**limits)] | None)
+
+
+OF_ANY = {"seed": _number(ge=0, lt=2**32), "threads": _number(ge=1)}
+BOUNDS = {  # of the numbers of a schema; those of a part are in its annotations
+    ANALYSIS.name: {**OF_ANY, "batch_size": _number(ge=1), "max_length": _number(ge=3)},
+    RUN.name: {
+        **OF_ANY,
+        "data.fraction": _number(gt=0, le=1),
+        "data.label_skew": _number(ge=0, lt=1),  # the last class needs examples
+        "data.label_noise": _number(ge=0, le=1),
+        "data.holdout": _number(gt=0, lt=1),
+        **{f"data.{key}": _number(ge=1) for key in ("n_train", "n_dev", "n_test")},
+        **{f"data.{key}": _number(ge=1) for key in ("batch_size", "eval_batch_size")},
+        **{f"training.{key}": _number(ge=1) for key in ("prefill_batches", "patience")},
+        "training.refit_rows": _number(ge=2),
+        "training.warmup_fraction": _number(ge=0, le=1),
+        "training.head_lr_factor": _number(ge=0),
+        "training.layer_decay": _number(gt=0, le=1),
+        "training.reinit_blocks": _number(ge=0),
+        "monitor.max_rows": _number(ge=2),
+        **{f"monitor.{key}": _number(ge=0) for key in ("every_steps", "map_rows")},
+        **{f"checkpoint.{key}": _number(ge=0) for key in ("every_steps", "every_s")},
+        "trainer.accumulate_grad_batches": _number(ge=1),
+        **{
+            f"trainer.{key}": _number(gt=0) for key in ("limit_train_batches", "val_check_interval")
+        },
+    },
+}
 
 
 def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
@@ -47,10 +81,12 @@ def mistakes_in(cfg: DictConfig, schema: Schema = RUN) -> list[str]:
     mistakes += target_mistakes(content)
     is_whole = all(is_part(content.get(group)) for group in schema.needed)
     if is_whole and all(isinstance(content.get(name), dict) for name in schema.sections if name):
-        for key, bounds in schema.bounds.items():
-            section, _, leaf = key.rpartition(".")
-            if problem := bounds.refusal((content[section] if section else content).get(leaf)):
-                mistakes.append(f"{key} {problem}")
+        values = dotted(content)
+        mistakes += [
+            f"{key} {problem}"
+            for key, bounds in BOUNDS[schema.name].items()
+            if (problem := violation(bounds, values.get(key)))
+        ]
         if schema is RUN:
             mistakes += [sentence for fact in FACTS for sentence in fact(content)]
     return mistakes
@@ -126,9 +162,6 @@ def wrong_keys(content: dict[str, Any], schema: Schema) -> list[str]:
             for key in legal
             if key not in node
         ]
-        found += [
-            f"{key} is empty; give it a value, or null" for key in legal if node.get(key) == ""
-        ]
     return found
 
 
@@ -139,53 +172,29 @@ def is_part(node: Any) -> bool:
 
 
 def wrong_shapes(content: dict[str, Any], schema: Schema) -> list[str]:
-    """Groups and entries that are not parts, or parts of the wrong kind."""
-    mistakes = []
+    """Groups and entries of groups that are no part, and names of others' groups."""
     parts: dict[str, Any] = {group: content.get(group) for group in schema.needed}
     for group in SEVERAL:
         entries = content.get(group) or {}
         if not isinstance(entries, dict):
-            mistakes.append(f"{group} must be a list of its options, {group}=[...]")
-            continue
+            return [f"{group} must be a list of its options, {group}=[...]"]
         parts |= {f"{group}.{name}": node for name, node in entries.items()}
-        mistakes += [
-            f"{group} has the name {str(name)[:80]!r}; use letters, digits, _, - and ."
-            for name in entries
-            if not re.fullmatch(r"\w[\w.-]*", str(name))
-        ]
+    found = []
     for path, node in parts.items():
         if path.startswith("metric."):
-            if not isinstance(node, dict) or "function" not in node:
-                mistakes.append(f"{path} must have the key function, got {node!r}")
-                continue
-            mistakes += [
-                f"{path}.{key}: a metric has one key, function"
-                for key in sorted(set(node) - {"function"})
-            ]
-            node = node["function"]
+            path, node = (
+                f"{path}.function",
+                node.get("function") if isinstance(node, dict) else None,
+            )
         if not is_part(node):
-            rule = f"a part with a _target_, got {node!r}"
-            rule = "one of its options, with a _target_" if path in schema.needed else rule
-            mistakes.append(f"{path} must be {rule}")
-            continue
-        if "_args_" in node:
-            mistakes.append(f"{path}._args_: name the arguments instead")
-        later = path.partition(".")[0] in (*PARTIAL, "metric")
-        if bool(node.get("_partial_", False)) != later:
-            mistakes.append(f"{path}._partial_ must be {'true' if later else 'left out'}")
-    return mistakes
+            found.append(f"{path} must be one of its options, with a _target_, got {node!r}")
+    return found
 
 
 def target_mistakes(content: dict[str, Any]) -> list[str]:
-    """Targets that are not allowed, and keys that nested parts may not have."""
-    mistakes = []
-    for path, node in targets(content):
-        target, group = node["_target_"], group_of(path)
-        if not group:
-            mistakes += [
-                f"{path}.{key}: a part within a part has arguments alone; leave it out"
-                for key in sorted({"_args_", "_partial_", "_recursive_", "_convert_"} & set(node))
-            ]
-        if (target or not group) and not is_allowed(str(target), group):  # else it is no part
-            mistakes.append(f"{path}.{not_allowed(target, group)}")
-    return mistakes
+    """Targets that are not allowed."""
+    return [
+        f"{path}.{not_allowed(node['_target_'], group_of(path))}"
+        for path, node in targets(content)
+        if not is_allowed(str(node["_target_"]), group_of(path))
+    ]

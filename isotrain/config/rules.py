@@ -6,19 +6,16 @@ A message states the rule, the given value, and the fix. `FACTS` need only the k
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from isotrain.config.compose import method_mistakes, method_of
 from isotrain.config.read_points import read_point
 from isotrain.config.schema import n_processes, number_asked_for
 from isotrain.config.signatures import constant, load, parameters_of
-from isotrain.runs.keys import EXTRAS, metric_of
 
 Content = dict[str, Any]
 Parts = Mapping[str, Any]  # path of a node to its imported class or function
-OURS = {file.stem for file in Path(__file__).parents[1].glob("metrics/[a-z]*.py")}
 NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
 NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
 REMOVAL = "isotrain.geometry.cluster_removal.Removal"
@@ -43,15 +40,6 @@ def name_of_folder(content: Content) -> Iterator[str]:
     yield from method_mistakes(method_of(content))
 
 
-def evaluations(content: Content) -> Iterator[str]:
-    """Selection and patience need evaluations."""
-    for key, unused in (("select", "last"), ("patience", None)):
-        value = content["training"][key]
-        if content["trainer"].get("limit_val_batches") == 0 and value != unused:
-            rule = f"training.{key}={value} goes by evaluations"
-            yield f"{rule}, and trainer.limit_val_batches=0 makes none; leave one out"
-
-
 def whole_evaluations(content: Content) -> Iterator[str]:
     """A limited evaluation is a random subset, not Lightning's first batches."""
     for split, key in (("val", "data.n_dev"), ("test", "data.n_test")):
@@ -62,33 +50,13 @@ def whole_evaluations(content: Content) -> Iterator[str]:
             )
 
 
-def each_once(content: Content) -> Iterator[str]:
-    """Sites, views, headline values and read points must be unique."""
-    lists = {"site": content["site"], "monitor.views": content["monitor"]["views"]}
-    lists["monitor.headline"] = content["monitor"]["headline"] or []
-    lists |= {f"objective.{n}.reads": o.get("reads") for n, o in _nodes(content, "objective")}
-    for key, names in lists.items():
-        if isinstance(names, list) and twice(names):
-            yield f"{key} must have each of its names once, got {names}"
-
-
-def twice(names: Sequence[Any]) -> bool:
-    """Whether a list of texts has duplicates."""
-    return all(isinstance(one, str) for one in names) and len(set(names)) < len(names)
-
-
 def sites(content: Content) -> Iterator[str]:
-    """Sites of isotropy layers must exist; token selection needs a token site."""
+    """Sites of isotropy layers must exist; without one a run would be its own baseline."""
     if not content["site"]:
         yield "site must name at least one place, got []"
     names = [str(site) for site in content["site"]]
     if odd := [name for name in names if not re.fullmatch(r"pooled|tokens|layer_[1-9]\d*", name)]:
         yield f"site must be pooled, tokens or layer_k (k from 1), got {', '.join(odd)}"
-    if content["rows"] == "no_special" and set(content["site"]) <= {"pooled"}:
-        yield (
-            f"rows=no_special chooses tokens of a token site, and site={content['site']} has "
-            "none; add tokens or layer_k, or use rows=all"
-        )
 
 
 def read_points(content: Content) -> Iterator[str]:
@@ -110,16 +78,6 @@ def read_points(content: Content) -> Iterator[str]:
             )
 
 
-def pairs_to_read(content: Content) -> Iterator[str]:
-    """Hard negatives need an objective of pairs."""
-    positives = {node.get("positives") for _, node in _nodes(content, "objective")}
-    if content["task"].get("hard_negatives") and positives == {"dropout"}:
-        yield (
-            "task.hard_negatives=true is read by objectives of pairs, and positives=dropout reads "
-            "none; use objective.<name>.positives=pair, or task.hard_negatives=false"
-        )
-
-
 def one_choice_of_what_trains(content: Content) -> Iterator[str]:
     """Adapters freeze the encoder themselves."""
     peft, freezing = (content[group]["_target_"] for group in ("peft", "freezing"))
@@ -128,26 +86,6 @@ def one_choice_of_what_trains(content: Content) -> Iterator[str]:
             "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
             "or use peft=none"
         )
-
-
-def a_cosine_to_scale(content: Content) -> Iterator[str]:
-    """A scaled cosine needs a cosine."""
-    form = content["task"].get("form")
-    if content["task"].get("scaled_cosine") is True and form != "bi":
-        yield (
-            "task.scaled_cosine=true scales the cosine of two embeddings, and "
-            f"task.form={form} has none; use task.form=bi, or task.scaled_cosine=false"
-        )
-
-
-def headline(content: Content) -> Iterator[str]:
-    """Headline values must be measured."""
-    metrics = content["metric"]
-    known = OURS | set(metrics)  # so that isoscore_corrected is no part of isoscore
-    for name in content["monitor"]["headline"] or ():
-        if metric_of(name, known) not in metrics:
-            measured = f"choose among {', '.join(metrics)}, or " if metrics else ""
-            yield f"monitor.headline={name} is not measured; {measured}add it to metric=[...]"
 
 
 def devices(content: Content) -> Iterator[str]:
@@ -175,36 +113,21 @@ def an_end(content: Content) -> Iterator[str]:
 
 
 def precision(content: Content) -> Iterator[str]:
-    """Half-precision weights would round labels, counts and optimizer state.
-
-    Lightning's loss scaling cannot clip where a fused optimizer unscales.
-    """
-    trainer, optimizer = content["trainer"], content["optimizer"]
-    name = str(trainer.get("precision"))
+    """Half-precision weights would round labels, counts and optimizer state."""
+    name = str(content["trainer"].get("precision"))
     if name in ("16-true", "bf16-true"):
         mixed = name.replace("true", "mixed")
         yield f"trainer.precision={name} would round labels and counts; use {mixed}"
-    is_scaled = name in ("16", "16-mixed")
-    if is_scaled and optimizer.get("fused") and trainer.get("gradient_clip_val"):
-        yield (
-            "trainer.precision=16-mixed cannot clip gradients with a fused optimizer; add "
-            "optimizer.fused=false, or use bf16-mixed"
-        )
 
 
 def weights_of_objectives(content: Content) -> Iterator[str]:
-    """Compared gradients need the range of float32, and a warm-up needs steps."""
+    """Compared gradients need the range of float32."""
     training = content["training"]
     name = str(content["trainer"].get("precision"))
     if training["objective_weight_as"] == SHARE and name in ("16", "16-mixed"):
         yield (
             f"training.objective_weight_as={SHARE} measures gradients before they are scaled, and "
             f"trainer.precision={name} rounds small ones to 0; use bf16-mixed or 32-true"
-        )
-    if training["objective_weight_schedule"] == "warmup" and training["warmup_fraction"] == 0:
-        yield (
-            "training.objective_weight_schedule=warmup lasts training.warmup_fraction of the "
-            "steps, and that is 0; raise it, or use constant"
         )
 
 
@@ -295,22 +218,6 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
         )
 
 
-def what_metrics_take(content: Content, parts: Parts) -> Iterator[str]:
-    """A run must provide the arguments of its metrics."""
-    views = content["monitor"]["views"]
-    sees_tokens = "tokens" in views or any(s != "pooled" for s in content["site"])
-    for name, _ in _nodes(content, "metric"):
-        parameters = parameters_of(parts[f"metric.{name}.function"])
-        takes = next((extra for extra in EXTRAS if extra in parameters), None)
-        if takes == "groups" and not sees_tokens:
-            yield f"metric={name} needs groups of tokens; add tokens to monitor.views"
-        if takes == "positives":
-            yield (
-                f"metric.{name} takes positives, which a run does not have; leave it out, and call "
-                "it on your own clouds (isotrain.metrics.suite)"
-            )
-
-
 def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
     """Batch statistics need enough embeddings: two, or enough for each cluster."""
     defaults = {name: p.default for name, p in parameters_of(parts["isotropy"]).items()}
@@ -349,13 +256,12 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
 
 
 FACTS: tuple[Callable[[Content], Iterator[str]], ...] = (
-    *(one_size, name_of_folder, evaluations, whole_evaluations, each_once, sites),
-    *(read_points, pairs_to_read, one_choice_of_what_trains, a_cosine_to_scale, headline, devices),
-    *(strategy, an_end, precision, weights_of_objectives),
+    *(one_size, name_of_folder, whole_evaluations, sites, read_points),
+    *(one_choice_of_what_trains, devices, strategy, an_end, precision, weights_of_objectives),
 )
 FACTS_OF_PARTS: tuple[Callable[[Content, Parts], Iterator[str]], ...] = (
     *(untouched_tokens, protected_labels, target_words, something_to_learn, labels_to_read),
-    *(what_metrics_take, embeddings_of_a_batch, a_task_gradient),
+    *(embeddings_of_a_batch, a_task_gradient),
 )
 
 

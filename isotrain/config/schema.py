@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
-from isotrain.arguments import Bounds
-
 
 class TokenRows(StrEnum):
     """Tokens of a token site."""
@@ -175,43 +173,6 @@ SECTIONS = {
     "speed": SpeedConfig,
 }
 MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine
-BOUNDS_OF_ANY = {"seed": Bounds(0, 2**32 - 1), "threads": Bounds(1, 1024)}
-BOUNDS = {  # of numbers; those of a part are in its annotations
-    **BOUNDS_OF_ANY,
-    "data.fraction": Bounds(above=0, most=1),
-    "data.n_train": Bounds(1),
-    "data.label_skew": Bounds(0, below=1),  # the last class needs examples
-    "data.label_noise": Bounds(0, 1),
-    "data.batch_size": Bounds(1, 2**31),
-    "data.eval_batch_size": Bounds(1, 2**31),
-    "data.n_dev": Bounds(1),
-    "data.n_test": Bounds(1),
-    "data.holdout": Bounds(above=0, below=1),
-    "training.prefill_batches": Bounds(1),
-    "training.refit_rows": Bounds(2),
-    "training.patience": Bounds(1),
-    "training.warmup_fraction": Bounds(0, 1),
-    "training.head_lr_factor": Bounds(0, 1e9),  # so that float32 holds the products of the three
-    "training.layer_decay": Bounds(above=0, most=1),
-    "training.reinit_blocks": Bounds(0),
-    "monitor.max_rows": Bounds(2),
-    "monitor.every_steps": Bounds(0),
-    "monitor.map_rows": Bounds(0),
-    "checkpoint.every_steps": Bounds(0),
-    "checkpoint.every_s": Bounds(0),
-    "speed.prefix_gb": Bounds(0),
-    "optimizer.lr": Bounds(0, 1e9),
-    "optimizer.weight_decay": Bounds(0, 1e18),
-    "trainer.accumulate_grad_batches": Bounds(1),
-    "trainer.check_val_every_n_epoch": Bounds(1),
-    "trainer.gradient_clip_val": Bounds(0),
-    "trainer.limit_train_batches": Bounds(above=0),
-    "trainer.log_every_n_steps": Bounds(1),
-    "trainer.min_epochs": Bounds(0),
-    "trainer.min_steps": Bounds(0),
-    "trainer.num_nodes": Bounds(1, 4096),
-    "trainer.val_check_interval": Bounds(above=0),
-}
 NAMED = ("freezing", "isotropy", "optimizer", "peft")  # groups whose chosen file `names` has
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
     *("cache_dir", "logger", "names", "output_dir", "report", "rerun"),
@@ -230,13 +191,12 @@ READS = ("task", "source", "encoder", "init_from")  # keys that decide which fil
 
 
 class Schema(NamedTuple):
-    """Keys, groups and bounds of a kind of configuration."""
+    """Keys and groups of a kind of configuration."""
 
     name: str  # to Hydra
     what: str  # in messages
     sections: Mapping[str, Any]  # dotted section to dataclass; "" = the whole
     needed: tuple[str, ...]  # groups that must be a part
-    bounds: Mapping[str, Bounds]  # of numbers, by dotted key
 
     def register(self) -> None:
         """Register the schema with Hydra."""
@@ -247,7 +207,7 @@ NEEDED = (
     *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
     *("optimizer", "schedule", "trainer"),
 )
-RUN = Schema("run_schema", "a run", SECTIONS, NEEDED, BOUNDS)
+RUN = Schema("run_schema", "a run", SECTIONS, NEEDED)
 
 
 def n_processes(trainer: Mapping[str, Any]) -> int:

@@ -6,14 +6,13 @@ Only after `isotrain.config.targets.is_allowed`: importing a module runs it.
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, isfunction, signature
 from traceback import extract_tb
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from isotrain.arguments import fits, refusal
+from isotrain.arguments import invalid
 from isotrain.config.targets import OF_HYDRA, is_allowed, is_of_library, not_allowed
 
 SUPPLIED = {  # arguments that isotrain gives itself, by group
@@ -140,7 +139,6 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
     except ValueError as error:
         return [f"{path}.{error}"]
     parameters = parameters_of(part)
-    hints = _hints(part, parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     named = {n: p for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     supplied = SUPPLIED.get(path.partition(".")[0], set())
@@ -150,50 +148,7 @@ def argument_mistakes(path: str, node: dict[str, Any]) -> list[str]:
             mistakes.append(supplied_mistake(f"{path}.{key}"))
         elif key not in named and not takes_any:
             mistakes.append(f"{path}.{key} is no argument of {target}; {nearest(key, legal)}")
-        elif problem := wrong_value(f"{path}.{key}", hints.get(key, Any), node[key]):
-            mistakes.append(problem)
+    values = {key: value for key, value in node.items() if not (supplied | OF_HYDRA) & {key}}
+    mistakes += [f"{path}.{told}" for told in invalid(part, values) if not mistakes]
     lacking = [key for key in legal if named[key].default is Parameter.empty and key not in node]
     return mistakes + [f"{path} lacks {key}, which {target} needs" for key in lacking]
-
-
-def wrong_value(key: str, hint: Any, value: Any) -> str | None:
-    """The error for a value that violates its annotation; None if it is valid.
-
-    >>> wrong_value("site", list[str], "pooled"), wrong_value("seed", int, "one")
-    ("site is a list; write 'site=[pooled]'", "seed must be int, got 'one'")
-    """
-    if isinstance(value, str) and not fits(hint, value) and fits(hint, [value]):
-        return f"{key} is a list; write '{key}=[{value}]'"
-    problem = refusal(hint, value) or _wrong_part(hint, value)
-    return problem and f"{key} {problem}"
-
-
-def _wrong_part(hint: Any, value: Any) -> str | None:
-    """Why a node does not build a part of the annotated isotrain class; or None."""
-    options = get_args(hint) or (hint,)
-    classes = tuple(c for c in options if isclass(c) and c.__module__.startswith("isotrain."))
-    if not classes or not isinstance(value, dict):
-        return None
-    names = " or ".join(f"{c.__module__}.{c.__name__}" for c in classes)
-    if not isinstance(target := value.get("_target_"), str):
-        return f"must be a part with _target_={names}"
-    is_one = isclass(part := load(target)) and issubclass(part, classes)
-    return None if is_one else f"must be a {names}, got {target}"
-
-
-def _hints(part: Any, parameters: dict[str, Parameter]) -> dict[str, Any]:
-    """The annotations of the parameters; without one, the type of a default that is plain.
-
-    None are known where a name in them is not there at run time.
-    """
-    kinds = {bool: bool, int: float, float: float, str: str}
-    hints = {
-        name: kinds.get(type(one.default), Any)
-        for name, one in parameters.items()
-        if one.annotation is Parameter.empty
-    }
-    for annotated in (part.__init__, part) if isclass(part) else (part,):
-        with suppress(NameError, TypeError, AttributeError):
-            if found := get_type_hints(annotated, include_extras=True):
-                return hints | found
-    return hints

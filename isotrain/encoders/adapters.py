@@ -6,9 +6,10 @@ train afterwards, all others being frozen; None if nothing was added.
 
 from typing import Annotated, Any
 
+from pydantic import Field
 from torch import nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 
 LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures without a default in peft
@@ -23,9 +24,9 @@ def no_adapters(encoder: Encoder) -> None:
 @checked
 def lora(
     encoder: Encoder,
-    r: Annotated[int, Bounds(1)] = 8,
-    alpha: Annotated[float, Bounds(above=0)] = 16.0,
-    dropout: Annotated[float, Bounds(0, below=1)] = 0.0,
+    r: Annotated[int, Field(ge=1)] = 8,
+    alpha: Annotated[float, Field(gt=0)] = 16.0,
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     target_modules: list[str] | None = None,
 ) -> frozenset[str]:
     """Add LoRA factors (Hu et al. 2022) to linear maps; their parameter names.

@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from isotrain.arguments import refuse_misspelt
 from isotrain.encoders.trial import only_after_blocks
 from isotrain.types import Batch, Edit, EncoderOutput
 
@@ -39,10 +38,6 @@ class Encoder(nn.Module, ABC):
         self.width, self.tokenizer, self.source_id = width, tokenizer, source_id
         # On the instance: class attributes would shadow modules of these names.
         self.blocks, self.model = (), None
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_misspelt(cls, Encoder)
 
     @property
     def n_blocks(self) -> int:

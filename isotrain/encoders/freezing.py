@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 
 Plan = dict[int, frozenset[str]]
@@ -31,7 +32,7 @@ def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 @checked
 def freeze_first_n(
-    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(0)]
+    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Field(ge=0)]
 ) -> Plan:
     """Freeze the embedding layer and blocks 1 to `n_blocks`.
 
@@ -46,7 +47,7 @@ def freeze_first_n(
 
 @checked
 def train_last_n(
-    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Bounds(1)]
+    encoder: Encoder, steps_per_epoch: int, n_blocks: Annotated[int, Field(ge=1)]
 ) -> Plan:
     """Only the last `n_blocks` blocks train, and the final norm of encoders that have one."""
     _check_blocks(encoder, n_blocks)
@@ -103,7 +104,7 @@ def train_biases(encoder: Encoder, steps_per_epoch: int) -> Plan:
 def unfreeze_gradually(
     encoder: Encoder,
     steps_per_epoch: int,
-    every: Annotated[int, Bounds(1)] = 1,
+    every: Annotated[int, Field(ge=1)] = 1,
     unit: Literal["epoch", "step"] = "epoch",
 ) -> Plan:
     """The top block trains from the start; every `every` epochs or steps, one more block joins.
@@ -127,7 +128,7 @@ def train_head_first(
     encoder: Encoder,
     steps_per_epoch: int,
     n_steps: float,
-    share: Annotated[float, Bounds(above=0, below=1)] = 0.2,
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.2,
 ) -> Plan:
     """Only the head trains for the first `share` of all steps, then everything (LP-FT).
 

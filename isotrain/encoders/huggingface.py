@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.console import say
 from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder, cut_after
@@ -34,7 +35,7 @@ class EncoderUnavailableError(OSError):
 
 @checked
 def load_encoder(
-    name: str, revision: str | None = None, n_blocks: Annotated[int, Bounds(1)] | None = None
+    name: str, revision: str | None = None, n_blocks: Annotated[int, Field(ge=1)] | None = None
 ) -> TransformerEncoder:
     """Load the pre-trained encoder `name`, a hub id or a folder, in float32 and train mode.
 
@@ -186,7 +187,7 @@ def _three(names: Sequence[str]) -> str:
 
 @checked
 def load_minilm(
-    name: str, revision: str, sha256: str, n_blocks: Annotated[int, Bounds(1)] | None = None
+    name: str, revision: str, sha256: str, n_blocks: Annotated[int, Field(ge=1)] | None = None
 ) -> TransformerEncoder:
     """MiniLM from the extra `isotrain[demo]` if installed, else `name` at `revision` of the hub.
 

@@ -3,8 +3,9 @@
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.encoders.huggingface import EncoderUnavailableError, complete
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
@@ -18,8 +19,8 @@ TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
 def build_random_vectors(
     vocabulary: str,
     revision: str | None,
-    width: Annotated[int, Bounds(1)] = 300,
-    seed: Annotated[int, Bounds(0)] = 0,
+    width: Annotated[int, Field(ge=1)] = 300,
+    seed: Annotated[int, Field(ge=0)] = 0,
 ) -> TableEncoder:
     """Random vectors for the vocabulary of another encoder, which is not loaded.
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.runs.files import sha256_of
 from isotrain.types import Batch, Edit, EncoderOutput
@@ -48,7 +49,7 @@ class TableEncoder(Encoder):
 
 @checked
 def build_static(
-    path: str, lowercase: bool = True, max_words: Annotated[int | None, Bounds(1)] = None
+    path: str, lowercase: bool = True, max_words: Annotated[int | None, Field(ge=1)] = None
 ) -> TableEncoder:
     r"""Load word vectors from a text file, with a tokenizer of its words.
 

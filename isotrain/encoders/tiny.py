@@ -3,17 +3,19 @@
 import string
 from typing import Annotated, Any
 
-from isotrain.arguments import Bounds, checked
+from pydantic import Field
+
+from isotrain.arguments import checked
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.resources.lexicon import WORDS
 
 
 @checked
 def build_tiny(
-    width: Annotated[int, Bounds(1)],
-    n_blocks: Annotated[int, Bounds(1, 1000)],
-    n_heads: Annotated[int, Bounds(1)],
-    dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
+    width: Annotated[int, Field(ge=1)],
+    n_blocks: Annotated[int, Field(ge=1, le=1000)],
+    n_heads: Annotated[int, Field(ge=1)],
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
 ) -> TransformerEncoder:
     """A BERT of random weights whose vocabulary is the demo lexicon plus single characters.
 

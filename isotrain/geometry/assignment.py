@@ -3,9 +3,10 @@
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
 from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
 
@@ -27,8 +28,8 @@ class Assignment:
     def __init__(
         self,
         method: Method = "kmeans",
-        softness: Annotated[float, Bounds(least=0)] = 0.0,
-        n_iterations: Annotated[int, Bounds(1)] = 3,
+        softness: Annotated[float, Field(ge=0)] = 0.0,
+        n_iterations: Annotated[int, Field(ge=1)] = 3,
     ) -> None:
         self.method, self.softness, self.n_iterations = method, softness, n_iterations
 

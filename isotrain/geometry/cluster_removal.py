@@ -3,9 +3,10 @@
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.kmeans import cluster_means
 from isotrain.geometry.levels import capped_basis, noise_floor
 from isotrain.geometry.linalg import leading_directions_of_each, random_directions
@@ -45,13 +46,13 @@ class Removal:
         centre: Centre = "cluster",
         directions: Directions = "principal",
         mode: Mode = "project",
-        level: Annotated[float, Bounds(above=0)] = 1.0,
-        gain: Annotated[float, Bounds(above=1)] = 3.0,
-        rho: Annotated[float, Bounds(above=0, most=1)] = 0.25,
-        min_rows: Annotated[int, Bounds(1)] = 4,
+        level: Annotated[float, Field(gt=0)] = 1.0,
+        gain: Annotated[float, Field(gt=1)] = 3.0,
+        rho: Annotated[float, Field(gt=0, le=1)] = 0.25,
+        min_rows: Annotated[int, Field(ge=1)] = 4,
         grad: Grad = "detach",
-        strength: Annotated[float, Bounds(least=0, most=1)] = 1.0,
-        warmup_steps: Annotated[int, Bounds(0)] = 0,
+        strength: Annotated[float, Field(ge=0, le=1)] = 1.0,
+        warmup_steps: Annotated[int, Field(ge=0)] = 0,
     ) -> None:
         self.centre, self.directions, self.mode, self.level = centre, directions, mode, level
         self.gain, self.rho, self.min_rows, self.grad = gain, rho, min_rows, grad

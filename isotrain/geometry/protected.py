@@ -3,9 +3,10 @@
 from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.levels import root
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import rounding_of
@@ -28,9 +29,9 @@ class Protection:
     @checked
     def __init__(
         self,
-        n_leading: Annotated[int, Bounds(0)] = 0,
+        n_leading: Annotated[int, Field(ge=0)] = 0,
         labels: bool = False,
-        level: Annotated[float, Bounds(above=0)] = 1.0,
+        level: Annotated[float, Field(gt=0)] = 1.0,
         scale: bool = False,
     ) -> None:
         self.n_leading, self.labels, self.level, self.scale = n_leading, labels, level, scale

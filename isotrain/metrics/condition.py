@@ -4,9 +4,10 @@ import math
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud, from_moments
 
 
@@ -14,7 +15,7 @@ from isotrain.geometry.cloud import Cloud, from_moments
 @from_moments
 def condition(
     x: Tensor | Cloud,
-    quantile: Annotated[float, Bounds(above=0, most=1)] = 0.9,
+    quantile: Annotated[float, Field(gt=0, le=1)] = 0.9,
     center: bool = True,
 ) -> Tensor:
     """λ₁/λ_q of `x [N, D]`: the largest variance over a small one; ≥ 1 = isotropic.

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import (
@@ -23,7 +24,7 @@ def intra_sentence_similarity(
     x: Tensor | Cloud,
     groups: Annotated[Tensor, "sentences"],
     form: Literal["published", "leave_one_out"] = "published",
-    min_count: Annotated[int, Bounds(1)] = 2,
+    min_count: Annotated[int, Field(ge=1)] = 2,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean cosine of tokens with the mean of their sentence; in [−1, 1], isotropic near 0.

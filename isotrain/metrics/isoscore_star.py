@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud, to_one
 from isotrain.geometry.spectrum import evenness
 
 
 @checked
 def isoscore_star(
-    x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: Annotated[float, Bounds(0, 1)]
+    x: Tensor | Cloud, reference_covariance: Tensor, shrinkage: Annotated[float, Field(ge=0, le=1)]
 ) -> Tensor:
     """IsoScore of (1 − ζ)·C + ζ·C₀, in [0, 1], 1 = isotropic; differentiable in `x [N, D]`.
 
@@ -60,7 +61,7 @@ def isoscore_star(
 
 
 def isoscore_star_of_rows(
-    x: Tensor | Cloud, reference: Tensor, shrinkage: Annotated[float, Bounds(0, 1)] = 0.5
+    x: Tensor | Cloud, reference: Tensor, shrinkage: Annotated[float, Field(ge=0, le=1)] = 0.5
 ) -> Tensor:
     """`isoscore_star` with the covariance of `reference [M, D]` as the target; in [0, 1].
 

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.clusters import silhouette_values
 from isotrain.geometry.groups import hashed_order
@@ -12,7 +13,7 @@ from isotrain.geometry.groups import hashed_order
 
 @checked
 def label_silhouette(
-    x: Tensor | Cloud, labels: Tensor, max_rows: Annotated[int, Bounds(3)] = 4096, seed: int = 0
+    x: Tensor | Cloud, labels: Tensor, max_rows: Annotated[int, Field(ge=3)] = 4096, seed: int = 0
 ) -> Tensor:
     """Mean silhouette of `x [N, D]` by label; in [−1, 1], 1 = classes far apart.
 

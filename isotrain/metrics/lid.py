@@ -3,9 +3,10 @@
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
@@ -16,11 +17,11 @@ ROUNDING = 64.0 * torch.finfo(torch.float64).eps  # of chords, and of equal dist
 
 def lid(
     x: Tensor | Cloud,
-    n_neighbors: Annotated[int, Bounds(2)] = 100,
+    n_neighbors: Annotated[int, Field(ge=2)] = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
     aggregate: Literal["mean", "harmonic"] = "mean",
-    max_queries: Annotated[int, Bounds(1)] | None = None,
+    max_queries: Annotated[int, Field(ge=1)] | None = None,
     seed: int = 0,
 ) -> Tensor:
     """The `value` of `lid_estimate` of `x [N, D]`, whose options these are; in (0, ∞).
@@ -38,11 +39,11 @@ def lid(
 @checked
 def lid_estimate(
     x: Tensor | Cloud,
-    n_neighbors: Annotated[int, Bounds(2)] = 100,
+    n_neighbors: Annotated[int, Field(ge=2)] = 100,
     distance: Literal["euclidean", "cosine"] = "euclidean",
     squared: bool = False,
     aggregate: Literal["mean", "harmonic"] = "mean",
-    max_queries: Annotated[int, Bounds(1)] | None = None,
+    max_queries: Annotated[int, Field(ge=1)] | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean local intrinsic dimension of `x [N, D]`: `value`, `standard_error`, `n_queries`.

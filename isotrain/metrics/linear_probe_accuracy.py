@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import has_scatter
 from isotrain.geometry.scatter import class_ids, stratified_folds
@@ -16,7 +17,7 @@ def linear_probe_accuracy(
     x: Tensor | Cloud,
     labels: Tensor,
     n_folds: int = 5,
-    l2: Annotated[float, Bounds(above=0, below=float("inf"))] = 0.1,
+    l2: Annotated[float, Field(gt=0)] = 0.1,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Held-out accuracy of a linear probe on `x [N, D]`; in [0, 1], 1 = separable.

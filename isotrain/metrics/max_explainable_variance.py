@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.groups import (
     check_groups,
@@ -23,7 +24,7 @@ def max_explainable_variance(
     groups: Tensor,
     center: bool = False,
     n_per_group: int | None = 5,
-    n_baseline: Annotated[int, Bounds(1)] = 1000,
+    n_baseline: Annotated[int, Field(ge=1)] = 1000,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.geometry.moments import rounding_of
 
@@ -13,7 +14,7 @@ from isotrain.geometry.moments import rounding_of
 @checked
 @from_moments
 def outlier_dims(
-    x: Tensor | Cloud, n_top: Annotated[int, Bounds(1)] = 3, variance_factor: float = 5.0
+    x: Tensor | Cloud, n_top: Annotated[int, Field(ge=1)] = 3, variance_factor: float = 5.0
 ) -> dict[str, Tensor]:
     """How strongly, and which, single coordinates of `x [N, D]` dominate, as a flat dict.
 

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud, from_moments
 from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import shares
@@ -13,7 +14,7 @@ from isotrain.geometry.spectrum import shares
 @checked
 @from_moments
 def rankme(
-    x: Tensor | Cloud, epsilon: Annotated[float, Bounds(above=0)] = 1e-7, center: bool = False
+    x: Tensor | Cloud, epsilon: Annotated[float, Field(gt=0)] = 1e-7, center: bool = False
 ) -> Tensor:
     """exp(−Σ p·ln p) of `x [N, D]`, p = σ/Σσ + ε; from 1 to min(N, D) = isotropic.
 

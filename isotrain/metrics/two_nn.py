@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.neighbours import nearest_neighbours
 
@@ -13,7 +14,7 @@ ROUNDING = 64.0 * torch.finfo(torch.float64).eps
 
 
 @checked
-def two_nn(x: Tensor | Cloud, discard: Annotated[float, Bounds(0, below=1)] = 0.1) -> Tensor:
+def two_nn(x: Tensor | Cloud, discard: Annotated[float, Field(ge=0, lt=1)] = 0.1) -> Tensor:
     """Intrinsic dimension of `x [N, D]` (TwoNN); in (0, ∞), up to D if isotropic.
 
     With μ = r₂/r₁, the ratio of the distances to the second and first nearest neighbour, P(μ > t) =

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
@@ -13,9 +14,9 @@ from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_po
 
 def uniformity(
     x: Tensor | Cloud,
-    t: Annotated[float, Bounds(above=0, below=float("inf"))] = 2.0,
+    t: Annotated[float, Field(gt=0)] = 2.0,
     max_rows: int = 20_000,
-    n_pairs: Annotated[int, Bounds(2)] = 1_000_000,
+    n_pairs: Annotated[int, Field(ge=2)] = 1_000_000,
     seed: int = 0,
 ) -> Tensor:
     """ln mean_{i<j} exp(−t‖u_i − u_j‖²) of `x [N, D]`; in [−2tN/(N − 1), 0], low = isotropic.
@@ -39,9 +40,9 @@ def uniformity(
 @checked
 def uniformity_estimate(
     x: Tensor | Cloud,
-    t: Annotated[float, Bounds(above=0, below=float("inf"))] = 2.0,
+    t: Annotated[float, Field(gt=0)] = 2.0,
     max_rows: int = 20_000,
-    n_pairs: Annotated[int, Bounds(2)] = 1_000_000,
+    n_pairs: Annotated[int, Field(ge=2)] = 1_000_000,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """`value` of `uniformity` of `x [N, D]`, its `standard_error`, and `n_pairs`, the pairs used.

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import mean_distance_power
 from isotrain.objectives.base import LossOfPairs, check_pairs
 
@@ -45,7 +46,7 @@ class Alignment(LossOfPairs):
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
         positive_labels: Sequence[float] | None = None,
-        alpha: Annotated[float, Bounds(above=0)] = 2.0,
+        alpha: Annotated[float, Field(gt=0)] = 2.0,
     ) -> None:
         loss = partial(alignment, alpha=alpha)
         super().__init__(weight, reads, positives, positive_labels, loss, min_rows=1)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.objectives.base import LossOfPairs, check_pairs
 
 
@@ -59,9 +60,9 @@ class Barlow(LossOfPairs):
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
         positive_labels: Sequence[float] | None = None,
-        off_diagonal_weight: Annotated[float, Bounds(least=0)] = 5e-3,
-        scale: Annotated[float, Bounds(above=0)] = 0.025,
-        eps: Annotated[float, Bounds(above=0)] = 1e-5,
+        off_diagonal_weight: Annotated[float, Field(ge=0)] = 5e-3,
+        scale: Annotated[float, Field(gt=0)] = 0.025,
+        eps: Annotated[float, Field(gt=0)] = 1e-5,
     ) -> None:
         loss = partial(barlow, off_diagonal_weight=off_diagonal_weight, scale=scale, eps=eps)
         super().__init__(weight, reads, positives, positive_labels, loss, scatter=True)

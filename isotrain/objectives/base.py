@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrain.arguments import refuse_misspelt
 from isotrain.config.read_points import ReadPoint, read_point
 from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.geometry.slices import slices_of_step
@@ -48,10 +47,6 @@ class Objective(nn.Module, ABC):
             self.reads = reads
         self.memory = None  # not of the class, which would hide a module of that name
         self.counters = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_misspelt(cls, Objective)
 
     @abstractmethod
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:

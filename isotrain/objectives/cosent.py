@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.contrast import ranking
 from isotrain.geometry.cosine import paired_cosines
 from isotrain.objectives.base import Objective, check_labels, check_pairs
@@ -53,7 +54,7 @@ class CoSENT(Objective):
         self,
         weight: float,
         reads: Sequence[str] = ("pooled",),
-        scale: Annotated[float, Bounds(above=0)] = 20.0,
+        scale: Annotated[float, Field(gt=0)] = 20.0,
         more_similar: Literal["higher", "lower"] = "higher",
     ) -> None:
         super().__init__(weight, one_read_point(reads))

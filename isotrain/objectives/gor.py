@@ -8,9 +8,10 @@ from functools import partial
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
 from isotrain.geometry.rows import check_shape
 from isotrain.objectives.base import LossOfClouds
@@ -55,8 +56,8 @@ class GOR(LossOfClouds):
         self,
         weight: float,
         reads: Sequence[str] = ("pooled",),
-        mean_weight: Annotated[float, Bounds(least=0)] = 1.0,
-        second_moment_weight: Annotated[float, Bounds(least=0)] = 1.0,
+        mean_weight: Annotated[float, Field(ge=0)] = 1.0,
+        second_moment_weight: Annotated[float, Field(ge=0)] = 1.0,
     ) -> None:
         of_column = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
         super().__init__(weight, reads, of_column)

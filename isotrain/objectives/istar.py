@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.config.read_points import read_point
 from isotrain.geometry.moments import RunningCovariance
 from isotrain.geometry.rows import check_shape
@@ -85,10 +86,10 @@ class IStar(Objective):
         width: int,
         n_blocks: int,
         reads: Sequence[str] = ("all/tokens",),
-        shrinkage: Annotated[float, Bounds(least=0, most=1)] = 0.2,
+        shrinkage: Annotated[float, Field(ge=0, le=1)] = 0.2,
         clouds: Literal["each", "union"] = "union",
         reference: Literal["queue", "epoch"] = "queue",
-        reference_rows: Annotated[int, Bounds(least=16)] = 4096,
+        reference_rows: Annotated[int, Field(ge=16)] = 4096,
     ) -> None:
         super().__init__(weight, reads)
         self.shrinkage, self.clouds = shrinkage, clouds

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.neighbours import nearest_neighbours
 from isotrain.geometry.rows import check_shape
@@ -47,6 +48,6 @@ class KoLeo(LossOfClouds):
         self,
         weight: float,
         reads: Sequence[str] = ("pooled",),
-        eps: Annotated[float, Bounds(above=0)] = 1e-8,
+        eps: Annotated[float, Field(gt=0)] = 1e-8,
     ) -> None:
         super().__init__(weight, reads, partial(koleo, eps=eps))

@@ -6,16 +6,16 @@ N embeddings, D dimensions, M embeddings held.
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds
 from isotrain.config.read_points import read_point
 from isotrain.geometry.rows import wide
 from isotrain.objectives.base import Objective
 from isotrain.transforms.queue import RowQueue
 
 Projection = Literal["none", "mlp"]
-MemoryRows = Annotated[int, Bounds(0)]
+MemoryRows = Annotated[int, Field(ge=0)]
 
 
 def one_read_point(reads: Sequence[str]) -> Sequence[str]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
 from isotrain.objectives.base import Sliced, mean_loss
@@ -80,9 +81,9 @@ class SIGReg(Sliced):
         weight: float,
         reads: Sequence[str] = ("pooled",),
         rows: Literal["scaled", "raw"] = "scaled",
-        n_slices: Annotated[int, Bounds(least=1)] = 256,
-        t_max: Annotated[float, Bounds(above=0)] = 3.0,
-        n_points: Annotated[int, Bounds(least=3)] = 17,
+        n_slices: Annotated[int, Field(ge=1)] = 256,
+        t_max: Annotated[float, Field(gt=0)] = 3.0,
+        n_points: Annotated[int, Field(ge=3)] = 17,
         seed: int = 0,
     ) -> None:
         super().__init__(weight, reads, n_slices, seed)

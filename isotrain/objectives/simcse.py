@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.contrast import contrast
 from isotrain.geometry.cosine import unit_rows
 from isotrain.objectives.base import Positives, check_pairs
@@ -110,7 +111,7 @@ class SimCSE(Projected):
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
         positive_labels: Sequence[float] | None = None,
-        temperature: Annotated[float, Bounds(above=0)] = 0.05,
+        temperature: Annotated[float, Field(gt=0)] = 0.05,
         symmetric: bool = False,
         hard_negative_weight: float = 0.0,
         projection: Projection = "none",

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import check_shape
 from isotrain.objectives.base import LossOfClouds
@@ -66,7 +67,7 @@ class Spectral(LossOfClouds):
         weight: float,
         width: int,
         reads: Sequence[str] = ("pooled",),
-        n_components: Annotated[int, Bounds(least=1)] = 1,
+        n_components: Annotated[int, Field(ge=1)] = 1,
     ) -> None:
         check_below(n_components, width)
         share = partial(spectral, n_components=n_components)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
 from isotrain.objectives.base import check_labels
@@ -97,7 +98,7 @@ class SupCon(Projected):
         width: int,
         reads: Sequence[str] = ("pooled",),
         n_views: Literal[1, 2] = 1,
-        temperature: Annotated[float, Bounds(above=0)] = 0.1,
+        temperature: Annotated[float, Field(gt=0)] = 0.1,
         projection: Projection = "none",
         memory_rows: MemoryRows = 0,
     ) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
 from isotrain.geometry.uniformity import log_mean_potential
@@ -41,6 +42,6 @@ class Uniformity(LossOfClouds):
         self,
         weight: float,
         reads: Sequence[str] = ("pooled",),
-        t: Annotated[float, Bounds(above=0)] = 2.0,
+        t: Annotated[float, Field(gt=0)] = 2.0,
     ) -> None:
         super().__init__(weight, reads, partial(uniformity, t=t))

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.objectives.base import LossOfPairs, check_pairs
 
 
@@ -89,10 +90,10 @@ class VICReg(LossOfPairs):
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
         positive_labels: Sequence[float] | None = None,
-        invariance_weight: Annotated[float, Bounds(least=0)] = 25.0,
-        variance_weight: Annotated[float, Bounds(least=0)] = 25.0,
-        covariance_weight: Annotated[float, Bounds(least=0)] = 1.0,
-        eps: Annotated[float, Bounds(above=0)] = 1e-4,
+        invariance_weight: Annotated[float, Field(ge=0)] = 25.0,
+        variance_weight: Annotated[float, Field(ge=0)] = 25.0,
+        covariance_weight: Annotated[float, Field(ge=0)] = 1.0,
+        eps: Annotated[float, Field(gt=0)] = 1e-4,
         unbiased: bool = False,
     ) -> None:
         loss = partial(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.rows import check_shape
 from isotrain.objectives.base import Sliced, mean_loss
 
@@ -75,10 +76,10 @@ class VISReg(Sliced):
         self,
         weight: float,
         reads: Sequence[str] = ("pooled",),
-        scale_weight: Annotated[float, Bounds(least=0)] = 1.0,
-        shape_weight: Annotated[float, Bounds(least=0)] = 1.0,
-        centre_weight: Annotated[float, Bounds(least=0)] = 1.0,
-        n_slices: Annotated[int, Bounds(least=1)] = 256,
+        scale_weight: Annotated[float, Field(ge=0)] = 1.0,
+        shape_weight: Annotated[float, Field(ge=0)] = 1.0,
+        centre_weight: Annotated[float, Field(ge=0)] = 1.0,
+        n_slices: Annotated[int, Field(ge=1)] = 256,
         seed: int = 0,
     ) -> None:
         super().__init__(weight, reads, n_slices, seed)

@@ -9,9 +9,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.runs.predictions import Predictions
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,7 @@ def row_interval(
     baseline_SN: ArrayLike,
     label_N: ArrayLike,
     score: Score,
-    n_resamples: Annotated[int, Bounds(least=100)] = 2000,
+    n_resamples: Annotated[int, Field(ge=100)] = 2000,
     seed: int = 0,
 ) -> RowInterval:
     """The mean difference of a score between methods, with its 95 % CI over seeds and examples.

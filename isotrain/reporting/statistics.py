@@ -10,9 +10,10 @@ from statistics import fmean, stdev
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from pydantic import Field
 from scipy.special import ncfdtr, ndtri, stdtr, stdtrit  # type: ignore[import-untyped]
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 
 ROUNDING = 1e-6  # relative; scores are float32, so a smaller spread is their rounding
 LEVEL = 0.05  # family-wise
@@ -66,7 +67,7 @@ def summarize(values: Sequence[float]) -> Summary:
 def compare_paired(
     values: Sequence[float],
     baseline: Sequence[float],
-    margin: Annotated[float | None, Bounds(above=0, below=math.inf)] = None,
+    margin: Annotated[float | None, Field(gt=0, lt=math.inf)] = None,
 ) -> Comparison:
     """Paired differences `values[i] − baseline[i]`: CI, tests of difference and equivalence.
 
@@ -114,10 +115,10 @@ def compare_paired(
 
 @checked
 def seeds_needed(
-    sd: Annotated[float, Bounds(above=0, below=math.inf)],
-    difference: Annotated[float, Bounds(above=0, below=math.inf)] = 0.01,
-    power: Annotated[float, Bounds(least=0.8, below=1)] = 0.8,
-    n_comparisons: Annotated[int, Bounds(least=1)] = 1,
+    sd: Annotated[float, Field(gt=0, lt=math.inf)],
+    difference: Annotated[float, Field(gt=0, lt=math.inf)] = 0.01,
+    power: Annotated[float, Field(ge=0.8, lt=1)] = 0.8,
+    n_comparisons: Annotated[int, Field(ge=1)] = 1,
 ) -> int:
     """Approximate number of seeds to detect a difference among m comparisons with a given power.
 

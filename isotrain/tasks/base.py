@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from isotrain.arguments import refuse_misspelt
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import HIDDEN, SPLITS, DataSet, Source, load_split
 from isotrain.types import Example, Row
@@ -30,10 +29,6 @@ class Task(ABC):
 
     def __init__(self) -> None:
         self.left_out: dict[str, int] = {}  # examples that `load` leaves out, by reason
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_misspelt(cls, Task)
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:

@@ -6,9 +6,10 @@ B batch, P vectors per example, D hidden.
 from abc import abstractmethod
 from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.model.heads import CosineHead
 from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.tasks.data.sources import Source
@@ -49,8 +50,8 @@ class Contrastive(STSB):
     @checked
     def __init__(
         self,
-        max_length: Annotated[int, Bounds(3)] = 128,
-        train_length: Annotated[int, Bounds(3)] = 32,
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        train_length: Annotated[int, Field(ge=3)] = 32,
     ) -> None:
         super().__init__("bi", max_length, head_dropout=0.0)
         self.train_length, self.n_sequences = train_length, 1

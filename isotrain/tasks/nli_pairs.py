@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from isotrain.arguments import Bounds, checked
+from pydantic import Field
+
+from isotrain.arguments import checked
 from isotrain.tasks.contrastive import Contrastive
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.snli import DATA
@@ -30,8 +32,8 @@ class NLIPairs(Contrastive):
     def __init__(
         self,
         hard_negatives: bool = False,
-        max_length: Annotated[int, Bounds(3)] = 128,
-        train_length: Annotated[int, Bounds(3)] = 32,
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        train_length: Annotated[int, Field(ge=3)] = 32,
     ) -> None:
         super().__init__(max_length, train_length)
         self.hard_negatives = hard_negatives

@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.encoding import Form, encode_pairs
@@ -28,8 +29,8 @@ class PairTask(Task):
     def __init__(
         self,
         form: Form = "cross",
-        max_length: Annotated[int, Bounds(3)] = 128,
-        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
     ) -> None:
         super().__init__()
         self.form, self.max_length, self.head_dropout = form, max_length, head_dropout

@@ -3,9 +3,10 @@
 import warnings
 from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.model.heads import CosineHead, LinearHead, ScaledCosineHead
 from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import DataSet
@@ -45,8 +46,8 @@ class STSB(PairTask):
     def __init__(
         self,
         form: Form = "cross",
-        max_length: Annotated[int, Bounds(3)] = 128,
-        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
         scaled_cosine: bool = False,
     ) -> None:
         super().__init__(form, max_length, head_dropout)

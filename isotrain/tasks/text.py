@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from isotrain.arguments import Bounds, checked
+from pydantic import Field
+
+from isotrain.arguments import checked
 from isotrain.tasks.contrastive import Contrastive
 from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.stsb import DATA as EVALUATION
@@ -48,9 +50,9 @@ class Text(Contrastive):
     @checked
     def __init__(
         self,
-        min_words: Annotated[int, Bounds(1)] = 4,
-        max_length: Annotated[int, Bounds(3)] = 128,
-        train_length: Annotated[int, Bounds(3)] = 32,
+        min_words: Annotated[int, Field(ge=1)] = 4,
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        train_length: Annotated[int, Field(ge=3)] = 32,
     ) -> None:
         super().__init__(max_length, train_length)
         self.min_words = min_words

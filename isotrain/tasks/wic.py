@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from isotrain.arguments import Bounds, checked
+from pydantic import Field
+
+from isotrain.arguments import checked
 from isotrain.tasks.data.encoding import Form, encode_pairs
 from isotrain.tasks.data.sources import DataSet
 from isotrain.tasks.pairs import PairClassification
@@ -38,9 +40,9 @@ class WiC(PairClassification):
     def __init__(
         self,
         form: Form = "cross",
-        max_length: Annotated[int, Bounds(3)] = 128,
+        max_length: Annotated[int, Field(ge=3)] = 128,
         prompt: Literal["word", "none"] = "word",
-        head_dropout: Annotated[float, Bounds(0, below=1)] = 0.1,
+        head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
     ) -> None:
         super().__init__(form, max_length, head_dropout)
         self.prompt = prompt

@@ -1,18 +1,14 @@
 """Checks that need weights (`check_parts`) or data too (`check_experiment`), called by `build`."""
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from itertools import chain
 
-import torch
 from omegaconf import DictConfig
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
-from isotrain.config.schema import TrainingConfig
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import Plan, levels
-from isotrain.model.heads import ScaledCosineHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
@@ -24,9 +20,6 @@ from isotrain.training.freezing_schedule import (
     level_of_site,
 )
 from isotrain.training.module import FineTuning
-from isotrain.training.muon import is_muon, matrices_of_blocks
-from isotrain.training.optim import parameter_groups
-from isotrain.training.parts import check_calls
 from isotrain.training.solved_head import check_head
 
 
@@ -35,7 +28,6 @@ def check_parts(
 ) -> None:
     """Raise a ValueError for incompatible parts, independent of the data."""
     encoder, pooling = model.encoder, model.pooling
-    check_calls(model, task, objectives)
     if encoder.is_causal and pooling.reads == "first":
         raise ValueError(
             "this pooling takes the first token, which has seen nothing of the sentence in a "
@@ -58,14 +50,13 @@ def check_experiment(
     n_steps: float,
     n_processes: int,
 ) -> None:
-    """Raise a ValueError for parts incompatible with data or plan; warn of options without effect.
+    """Raise a ValueError for parts incompatible with data or plan.
 
     `plan` is the freezing schedule up to `n_steps`, set by the key `trained_by` (freezing | peft).
     """
     model, task, objectives = module.model, module.task, module.extra.objectives
     encoder, n_blocks = model.encoder, model.encoder.n_blocks
     level = highest_level_read(task, objectives, n_blocks)
-    check_trainable(plan, module)
     if n_steps > 0 and not cfg.trainer.get("fast_dev_run"):  # a smoke test of the code
         if level < n_blocks:
             trained_by += f", with objectives that read nothing above layer_{level},"
@@ -73,11 +64,9 @@ def check_experiment(
         check_fresh_blocks(plan, encoder, cfg.training.reinit_blocks, within)
     check_gradients(objectives, plan, model, task)
     check_gradient_layers(plan, model, task, level)
-    check_optimizer(module)
     check_sizes(cfg, data, n_processes, encoder.max_positions)
     check_labels(objectives, data)
     check_memories(objectives, data, model.pooling.n_vectors(task.n_sequences, task.n_spans))
-    warn_of_no_effect(cfg, data, plan, module, encoder)
 
 
 def check_reads(
@@ -132,50 +121,10 @@ def check_starts(objectives: Mapping[str, Objective], model: IsotropicModel) -> 
                     )
 
 
-def check_plan(plan: Plan, encoder: Encoder) -> None:
-    """Check that a freezing schedule has a stage at step 0 and names encoder parameters."""
-    if not isinstance(plan, dict) or not all(isinstance(names, Set) for names in plan.values()):
-        raise ValueError(
-            "a freezing gives a dict of steps, each with a frozenset of parameter names, got "
-            f"{str(plan)[:80]}"
-        )
-    unknown = ever_trained(plan) - levels(encoder).keys()
-    if 0 not in plan or min(plan) < 0 or unknown:
-        raise ValueError(
-            "a freezing gives steps from 0 on, 0 among them, each with names of the encoder's "
-            f"parameters; got steps {sorted(plan)[:5]}"
-            + (f" and {sorted(unknown)[:3]}, which it does not have" if unknown else "")
-        )
-
-
-def check_trainable(plan: Plan, module: FineTuning) -> None:
-    """Check that something trains in every stage."""
-    model, task = module.model, module.task
-    of_encoder = {id(parameter) for parameter in model.encoder.parameters()}
-    others = [p for p in model.parameters() if p.requires_grad and id(p) not in of_encoder]
-    if not (others or all(plan.values())):
-        raise ValueError(
-            f"nothing would train: the head of task={task.name} form={task.form} has no "
-            "parameters and freezing leaves none of the encoder's that a loss depends on; use "
-            "another freezing, or objectives that read a higher block"
-        )
-
-
-def check_optimizer(module: FineTuning) -> None:
-    """Check that optimizer and schedule accept their values."""
-    name = "optimizer"
-    try:
-        trial = module.optimizer([torch.nn.Parameter(torch.zeros(1))])
-        name = "schedule.name"
-        module.schedule(optimizer=trial, num_warmup_steps=0, num_training_steps=1)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
 def check_sizes(
     cfg: DictConfig, data: TaskData, world_size: int, max_positions: int | None
 ) -> None:
-    """Check lengths against the encoder, batches and splits against ranks, intervals."""
+    """Check lengths against the encoder, batches and splits against ranks."""
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
     if max_positions is not None and longest > max_positions:
@@ -190,15 +139,6 @@ def check_sizes(
                 f"each of {world_size} processes needs an example, and {name} is {n}; lower "
                 "trainer.devices"
             )
-    interval, n_batches = cfg.trainer.get("val_check_interval"), data.n_batches(world_size)
-    in_an_epoch = "check_val_every_n_epoch" not in cfg.trainer and not any(
-        key.startswith(("limit_", "fast_dev")) for key in cfg.trainer
-    )
-    if in_an_epoch and (interval or 0) > max(1, n_batches):  # 1.0 is an epoch
-        raise ValueError(
-            f"trainer.val_check_interval={interval} batches is more than the {n_batches} of an "
-            "epoch; use 1.0, or count over epochs with +trainer.check_val_every_n_epoch=null"
-        )
 
 
 def check_labels(objectives: dict[str, Objective], data: TaskData) -> None:
@@ -326,47 +266,3 @@ def check_fresh_blocks(plan: Plan, encoder: Encoder, n_blocks: int, within: str)
             f"weights, and {within} leaves weights of block {', '.join(map(str, sorted(never)))} "
             "untrained; use training.reinit_blocks=0, or let those blocks train"
         )
-
-
-def warn_of_no_effect(
-    cfg: DictConfig, data: TaskData, plan: Plan, module: FineTuning, encoder: Encoder
-) -> None:
-    """Warn of options without effect.
-
-    Not an error: studies and sweeps apply one command to several tasks and methods.
-    """
-    training, task, level_of = cfg.training, module.task, levels(encoder)
-    lowest = min((level_of[name] for name in ever_trained(plan)), default=encoder.n_blocks)
-    refits = any(layer.eval_stats == "refit" for layer in module.model.transforms.values())
-    reasons: dict[str, str] = {}
-    if cfg.data.holdout is not None and training.select.value != "holdout":
-        reasons[f"data.holdout={cfg.data.holdout}"] = " without training.select=holdout"
-    for split, n in data.n_scored.items():
-        if n is not None and 0 < (n_rows := data.n_rows[split]) < n:
-            reasons[f"data.n_{split}={n}"] = f": there are {n_rows:,} examples of {split}"
-    if module.layer_decay != 1 and lowest >= encoder.n_blocks:
-        reasons[f"training.layer_decay={module.layer_decay}"] = (
-            f": it lowers rates below block {encoder.n_blocks}, and nothing trains there"
-        )
-    groups = parameter_groups(module, encoder, matrices=matrices_of_blocks(encoder))
-    if module.head_lr_factor != 1 and not any(group["is_head"] for group in groups):
-        reasons[f"training.head_lr_factor={module.head_lr_factor}"] = (
-            f": with task={task.name} form={task.form} only the encoder trains"
-        )
-    head = module.model.head
-    if isinstance(head, ScaledCosineHead) and module.head_lr_factor == 1:
-        rank_zero_warn(
-            "task.scaled_cosine=true hardly moves scale and bias at the learning rate of the "
-            "encoder; add training.head_lr_factor=100"
-        )
-    if is_muon(module.optimizer) and not any(group.get("is_matrix") for group in groups):
-        reasons["optimizer=muon"] = (
-            " over optimizer=adamw: no matrix of a block trains, and AdamW takes all else"
-        )
-    if training.refit_rows != TrainingConfig.refit_rows and not (refits or training.solved_head):
-        reasons[f"training.refit_rows={training.refit_rows}"] = " without isotropy.eval_stats=refit"
-    for key in ("objective_weight_as", "objective_weight_schedule"):
-        if not cfg.objective and training[key] != getattr(TrainingConfig, key):
-            reasons[f"training.{key}={training[key].value}"] = " without an objective"
-    for given, why in reasons.items():
-        rank_zero_warn(f"{given} changes nothing{why}; leave it out")

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrain.arguments import check_kind
 from isotrain.config.read_points import ReadPoint
 from isotrain.geometry.rows import take_rows, wide
 from isotrain.model.distributed import (
@@ -55,9 +54,6 @@ class ExtraLosses(nn.Module):
         objectives: by name.
         weights: of these objectives; None = constant weights.
         start: frozen copy of the initial encoder, if an objective reads it.
-
-    Raises:
-        ValueError: an objective does not inherit from `Objective`.
     """
 
     def __init__(
@@ -67,8 +63,6 @@ class ExtraLosses(nn.Module):
         start: FrozenStart | None = None,
     ) -> None:
         super().__init__()
-        for name, objective in objectives.items():
-            check_kind(name, objective, Objective)
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
         self.weights = weights or ObjectiveWeights(self.objectives)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 
-Share = Annotated[float, Bounds(0, below=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MuonAdamW(Optimizer):
@@ -56,14 +57,14 @@ class MuonAdamW(Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: Annotated[float, Bounds(0)] = 5e-5,
+        lr: Annotated[float, Field(ge=0)] = 5e-5,
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: Annotated[float, Bounds(0)] = 1e-8,
-        weight_decay: Annotated[float, Bounds(0)] = 0.01,
+        eps: Annotated[float, Field(ge=0)] = 1e-8,
+        weight_decay: Annotated[float, Field(ge=0)] = 0.01,
         fused: bool = True,
-        muon_lr: Annotated[float, Bounds(0, 1e9)] = 5e-5,
+        muon_lr: Annotated[float, Field(ge=0, le=1e9)] = 5e-5,
         momentum: Share = 0.95,
-        muon_weight_decay: Annotated[float, Bounds(0, 1e18)] = 0.01,
+        muon_weight_decay: Annotated[float, Field(ge=0, le=1e18)] = 0.01,
     ) -> None:
         from torch.optim import Muon  # torch 2.9 and newer: runs with AdamW do not need it
 

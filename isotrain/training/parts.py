@@ -1,7 +1,5 @@
 """Instantiate parts from configuration nodes, and check how training calls them. No Lightning."""
 
-from collections.abc import Callable, Mapping
-from inspect import signature
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -11,12 +9,10 @@ from omegaconf import DictConfig
 from isotrain.arguments import check_kind
 from isotrain.config.signatures import load, raised_at
 from isotrain.encoders.base import Encoder
-from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
 from isotrain.transforms.base import RowTransform
-from isotrain.transforms.fitted import FittedTransform
 
 CONTRACTS: dict[str, type] = {
     "task": Task,
@@ -48,57 +44,3 @@ def made(node: DictConfig, **arguments: Any) -> Any:
         ) from error
     check_kind(path, part, CONTRACTS.get(path.partition(".")[0], object))
     return part
-
-
-def check_calls(model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]) -> None:
-    """Check that the members of parts take the arguments with which training calls them.
-
-    Raises:
-        ValueError: one does not.
-    """
-    for part, members in _calls_of(model, task, objectives).items():
-        for member, arguments in members:
-            _check_call(part, member, arguments)
-
-
-def _calls_of(
-    model: IsotropicModel, task: Task, objectives: Mapping[str, Objective]
-) -> dict[str, list[tuple[Callable[..., Any], str]]]:
-    """Members and their arguments, by key of the part; keyword arguments end in `=`."""
-    calls: dict[str, list[tuple[Callable[..., Any], str]]] = {
-        "task": [(task.loss, "logits, labels"), (task.predictions, "logits"), (task.metrics, "")]
-    }
-    for name, objective in objectives.items():
-        calls[f"objective={name}"] = [
-            *((member, "views, labels") for member in (objective.forward, objective.observe)),
-            *((member, "n_vectors") for member in (objective.check, objective.n_remembered)),
-            *((objective.asks_for_pass, "epoch"), (objective.prepare, "epoch, reads")),
-        ]
-    layers: Any = model.transforms
-    for site, layer in layers.items():
-        labels = ", labels_N" if layer.reads_labels else ""
-        calls[f"isotropy at {site}"] = [
-            *((member, f"x_ND{labels}") for member in (layer.forward, layer.observe, layer.fit)),
-            (layer.fit, ""),  # on the queue
-        ]
-        if isinstance(layer, FittedTransform):
-            n_own = ", n_own=" if layer.of_clusters else ""
-            named = ", labels_N=" if layer.reads_labels else ""
-            calls[f"isotropy at {site}"] += [
-                (layer.estimate, f"x_ND, to_freeze{n_own}{named}"),
-                (layer.transform, "x_ND, stats, are_last"),
-            ]
-    return calls
-
-
-def _check_call(part: str, member: Callable[..., Any], arguments: str) -> None:
-    names = [name for name in arguments.split(", ") if name]
-    named = {name[:-1]: None for name in names if name.endswith("=")}
-    given = [name for name in names if not name.endswith("=")]
-    try:
-        signature(member).bind(*given, **named)
-    except TypeError as error:
-        raise ValueError(
-            f"{part}: {member.__name__}{signature(member)} is called with ({arguments}): {error}; "
-            f"let it take {arguments or 'no arguments'}"
-        ) from error

@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from isotrain.arguments import refuse_misspelt
-
 TrainStats = Literal["batch", "queue", "start"]
 EvalStats = Literal["frozen", "refit", "batch"]
 
@@ -41,7 +39,6 @@ class RowTransform(nn.Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        refuse_misspelt(cls, RowTransform)
         if "fit" in vars(cls) and "has_statistics" not in vars(cls):
             cls.has_statistics = True
 

@@ -3,9 +3,10 @@
 from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 from isotrain.transforms.standardize import column_moments
@@ -53,8 +54,8 @@ class BatchNorm(FittedTransform[BatchNormStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(above=0)] = 1e-5,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(gt=0)] = 1e-5,
         affine: bool = True,
         stats: TrainStats = "batch",
         eval_stats: EvalStats = "frozen",

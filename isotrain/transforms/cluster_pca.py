@@ -8,9 +8,10 @@ import warnings
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
 from isotrain.geometry.cluster_removal import PROJECT, Removal
@@ -54,9 +55,9 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        n_clusters: Annotated[int, Bounds(1)] = 8,
-        n_components: Annotated[int, Bounds(0)] = 3,
+        width: Annotated[int, Field(ge=1)],
+        n_clusters: Annotated[int, Field(ge=1)] = 8,
+        n_components: Annotated[int, Field(ge=0)] = 3,
         assign: Assignment = KMEANS,
         removal: Removal = PROJECT,
         stats: TrainStats = "queue",

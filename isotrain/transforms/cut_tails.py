@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 from isotrain.transforms.standardize import column_moments
@@ -60,12 +61,12 @@ class CutTails(FittedTransform[CutTailsStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
+        width: Annotated[int, Field(ge=1)],
         dims: Sequence[int] | None = None,
         mode: Mode = "clip",
-        clip_sd: Annotated[float, Bounds(above=0)] = 3.0,
-        threshold: Annotated[float, Bounds(2)] = 3.0,  # with both at 2 at least a quarter is kept
-        variance_factor: Annotated[float, Bounds(2)] = 5.0,
+        clip_sd: Annotated[float, Field(gt=0)] = 3.0,
+        threshold: Annotated[float, Field(ge=2)] = 3.0,  # with both at 2 at least a quarter is kept
+        variance_factor: Annotated[float, Field(ge=2)] = 5.0,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,

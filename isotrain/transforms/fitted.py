@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
-from isotrain.arguments import Bounds
 from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import wide
 from isotrain.geometry.straight_through import straight_through
@@ -15,7 +15,7 @@ from isotrain.geometry.whitening import WhiteningStats, apply_whitening
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import RowQueue, finite_labelled
 
-Capacity = Annotated[int, Bounds(2)]  # embeddings in a queue
+Capacity = Annotated[int, Field(ge=2)]  # embeddings in a queue
 # `torch.compiler.disable`, but the compiler is imported on the first call, which takes 1.3 s.
 # For data-dependent code: a compiler would make a graph for each case.
 not_compiled = _disable_dynamo

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map, whole_groups
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, LinearTransform
@@ -42,9 +43,9 @@ class GroupWhitening(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(0)] = 0.1,
-        group_size: Annotated[int | None, Bounds(1)] = 8,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(ge=0)] = 0.1,
+        group_size: Annotated[int | None, Field(ge=1)] = 8,
         keep_scale: bool = True,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

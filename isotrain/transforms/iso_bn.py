@@ -3,9 +3,10 @@
 from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 from isotrain.transforms.standardize import column_moments
@@ -49,9 +50,9 @@ class IsoBn(FittedTransform[IsoBnStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        beta: Annotated[float, Bounds(least=0)] = 0.5,
-        epsilon: Annotated[float, Bounds(above=0)] = 1e-3,
+        width: Annotated[int, Field(ge=1)],
+        beta: Annotated[float, Field(ge=0)] = 0.5,
+        epsilon: Annotated[float, Field(gt=0)] = 1e-3,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.rows import has_scatter, wide
 from isotrain.geometry.straight_through import straight_through
@@ -116,8 +117,8 @@ class IsoGrad(RowTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        rho: Annotated[float, Bounds(0)] = 0.2,
+        width: Annotated[int, Field(ge=1)],
+        rho: Annotated[float, Field(ge=0)] = 0.2,
         queue_rows: Capacity = 1024,
     ) -> None:
         super().__init__(width)

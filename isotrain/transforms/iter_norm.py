@@ -3,9 +3,10 @@
 from functools import partial
 from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.whitening import (
     WhiteningStats,
     newton_inverse_root,
@@ -51,10 +52,10 @@ class IterNorm(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(above=0)] = 0.1,
-        group_size: Annotated[int | None, Bounds(1)] = 64,
-        n_iterations: Annotated[int, Bounds(15)] = 20,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(gt=0)] = 0.1,
+        group_size: Annotated[int | None, Field(ge=1)] = 64,
+        n_iterations: Annotated[int, Field(ge=15)] = 20,
         grad: Grad = "full",
         keep_scale: bool = True,
         stats: TrainStats = "queue",

@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from isotrain.arguments import Bounds, checked
+from pydantic import Field
+
+from isotrain.arguments import checked
 from isotrain.geometry.assignment import KMEANS, Assignment
 from isotrain.geometry.cluster_removal import PROJECT, Removal
 from isotrain.geometry.protected import LEADING, Protection
@@ -35,9 +37,9 @@ class ProtectedClusterPCA(ClusterPCA):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        n_clusters: Annotated[int, Bounds(1)] = 8,
-        n_components: Annotated[int, Bounds(0)] = 3,
+        width: Annotated[int, Field(ge=1)],
+        n_clusters: Annotated[int, Field(ge=1)] = 8,
+        n_components: Annotated[int, Field(ge=0)] = 3,
         protect: Protection = LEADING,
         assign: Assignment = KMEANS,
         removal: Removal = PROJECT,

@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.rows import finite_rows
 
 
@@ -29,7 +30,7 @@ class RowQueue(nn.Module):
     @checked
     def __init__(
         self,
-        capacity: Annotated[int, Bounds(2)],
+        capacity: Annotated[int, Field(ge=2)],
         width: int,
         span: int = 8,
         has_labels: bool = False,

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.tempering import TemperStats, tempering_map
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
@@ -51,8 +52,8 @@ class SpectralTemper(FittedTransform[TemperStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        target: Annotated[float, Bounds(above=0, most=1)] = 0.5,
+        width: Annotated[int, Field(ge=1)],
+        target: Annotated[float, Field(gt=0, le=1)] = 0.5,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,

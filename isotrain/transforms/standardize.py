@@ -3,9 +3,10 @@
 from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.rows import has_scatter
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
@@ -59,8 +60,8 @@ class Standardize(FittedTransform[StandardizeStats]):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(above=0)] = 1e-4,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(gt=0)] = 1e-4,
         keep_scale: bool = True,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

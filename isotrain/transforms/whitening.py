@@ -4,9 +4,10 @@ from functools import partial
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.rows import finite_rows, has_scatter, wide
 from isotrain.geometry.whitening import (
     WhiteningStats,
@@ -60,9 +61,9 @@ class Whitening(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(0)] = 0.1,
-        n_components: Annotated[int | None, Bounds(1)] = None,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(ge=0)] = 0.1,
+        n_components: Annotated[int | None, Field(ge=1)] = None,
         keep_scale: bool = True,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, LinearTransform
@@ -41,8 +42,8 @@ class ZCA(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(0)] = 0.1,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(ge=0)] = 0.1,
         keep_scale: bool = True,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

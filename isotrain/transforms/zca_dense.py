@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
 from isotrain.geometry.whitening import inverse_root, whitening_map
@@ -48,8 +49,8 @@ class ZCADense(RowTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Bounds(1)],
-        epsilon: Annotated[float, Bounds(0)] = 0.1,
+        width: Annotated[int, Field(ge=1)],
+        epsilon: Annotated[float, Field(ge=0)] = 0.1,
         keep_scale: bool = True,
     ) -> None:
         super().__init__(width)

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from isotrain.analysis.published import read_published
 from isotrain.analysis.tables import text
-from isotrain.analysis.types import Analysis, Outcome
+from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import outcome_of, records_of
 from tests.parts import CONF, names
@@ -195,8 +195,3 @@ def test_published_figures_name_what_is_measured(measured):
         assert figure.source
         wanted = {*figure.where, figure.column}
         assert any(wanted <= set(record) for record in outcome.records), figure
-
-
-def test_a_misspelt_member_is_an_error():
-    with pytest.raises(TypeError, match=r"did you mean data_sets"):
-        type("Mine", (Analysis,), {"data_set": lambda self, source: []})

@@ -1,6 +1,5 @@
 """Rules of every configuration, whatever its root."""
 
-import pytest
 from omegaconf import OmegaConf
 
 from isotrain.config.check import (
@@ -42,14 +41,7 @@ def test_a_part_of_another_group_is_refused_with_the_modules_of_this_one():
     )
 
 
-@pytest.mark.parametrize(
-    ("override", "told"),
-    [
-        ("+isotropy.removal._args_=[cluster]", "isotropy.removal._args_: a part within a part"),
-        ("+isotropy.removal._partial_=true", "isotropy.removal._partial_: a part within a part"),
-        ("isotropy.removal._target_=null", "isotropy.removal._target_=None is not allowed"),
-    ],
-)
-def test_a_part_within_a_part_has_a_target_and_arguments_alone(override, told):
-    mistakes = mistakes_in(compose_run(["encoder=tiny", "isotropy=cluster_pca", override]))
-    assert [mistake[: len(told)] for mistake in mistakes] == [told]
+def test_a_part_within_a_part_has_a_target():
+    override = "isotropy.removal._target_=null"
+    (told,) = mistakes_in(compose_run(["encoder=tiny", "isotropy=cluster_pca", override]))
+    assert told.startswith("isotropy.removal._target_=None is not allowed")

@@ -39,7 +39,7 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Literal['a', 'b']", ["a", "b"], ["c", "", None, 1]),
         ("Literal['a', 'b'] | None", ["a", None], ["c"]),
         ("Annotated[int, 'a note']", [1], [True, "1", 1.5]),
-        ("Annotated[float, Bounds(least=0)]", [0.5], ["1", None]),
+        ("Annotated[float, Field(ge=0)]", [0.5], ["1", None]),
         ("Tensor", [], [1, "x", None]),
         ("Any", [1, "a", None, [1], {"b": 2}], []),
         ("list[int]", [[1], []], [["a"], [1, "a"], None, 3, "1"]),
@@ -49,7 +49,7 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("tuple[float, float]", [[0.1, 2]], [None, 3, {"a": 1}]),
         ("Path", ["a"], []),  # written as a text
         ("NotThere", [1, "a", None], []),  # a name for type checkers alone: nothing to judge by
-        ("Annotated[int, Bounds(1)] | None", [1, None], ["a"]),
+        ("Annotated[int, Field(ge=1)] | None", [1, None], ["a"]),
     ],
 )
 def test_values_by_annotation(allowed, annotation, fitting, wrong):
@@ -60,7 +60,7 @@ def test_values_by_annotation(allowed, annotation, fitting, wrong):
         from pathlib import Path
         from typing import Annotated, Any, Literal, Optional, Union
         from torch import Tensor
-        from isotrain.arguments import Bounds
+        from pydantic import Field
         def part(x: {annotation} = 0): ...
         """
     )
@@ -75,19 +75,13 @@ def test_values_by_annotation(allowed, annotation, fitting, wrong):
         assert mistake.endswith(f", got {value!r}"), mistake
 
 
-def test_a_near_name_is_offered_and_each_name_is_listed_once():
-    (told,) = argument_mistakes("trainer", {**TRAINER, "precision": "bf17"})
-    names = told.removeprefix("trainer.precision must be ").partition(", got")[0].split(" or ")
-    assert len(set(names)) == len(names)
-    assert {"32", "bf16-mixed", "null"} <= set(names)
-    assert told.endswith(", got 'bf17' (did you mean bf16?)")
-
-
 def test_any_key_goes_to_a_target_that_takes_any(allowed):
     module = allowed("def part(x: int, **more): ...")
     node = {"_target_": f"{module}.part", "x": 1, "y": "z"}
     assert argument_mistakes("task", node) == []
-    assert argument_mistakes("task", {**node, "x": "z"}) == ["task.x must be int, got 'z'"]
+    assert argument_mistakes("task", {**node, "x": "z"}) == [
+        "task.x must be a valid integer, got 'z'"
+    ]
 
 
 @pytest.mark.parametrize(("group", "keys"), sorted((g, sorted(k)) for g, k in SUPPLIED.items()))
@@ -252,30 +246,15 @@ def test_no_value_raises(value):
         assert isinstance(argument_mistakes("trainer", {**TRAINER, key: value}), list)
 
 
-def test_without_annotation_the_type_of_a_plain_default_judges(allowed):
-    module = allowed("def mine(share=0.5, on=True, name='a', any=None): ...")
-    target = {"_target_": f"{module}.mine"}
-    assert argument_mistakes("x", target | {"share": 1, "on": False, "name": "b", "any": 3}) == []
-    found = argument_mistakes("x", target | {"share": "big", "on": "maybe", "name": 3})
-    assert [mistake.split(" must")[0] for mistake in found] == ["x.share", "x.on", "x.name"]
-
-
 def test_a_name_that_a_module_lacks_has_its_nearest():
     with pytest.raises(ValueError, match=r"zca has no ZCAA; did you mean ZCA\?"):
         load("isotrain.transforms.zca.ZCAA")
 
 
-@pytest.mark.parametrize(
-    ("removal", "told"),
-    [
-        ({"_target_": "isotrain.geometry.protected.Protection"}, "must be a .*Removal, got"),
-        ({"mode": "clip"}, "must be a part with _target_="),
-        ({"_target_": "isotrain.geometry.cluster_removal.Removal"}, None),
-    ],
-)
-def test_a_part_within_a_part_is_of_the_annotated_class(removal, told):
-    node = {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "removal": removal}
-    found = argument_mistakes("isotropy", node)
-    assert bool(found) == (told is not None)
-    if told:
-        assert re.search(told, found[0])
+def test_a_part_within_a_part_is_of_the_annotated_class():
+    node = {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA"}
+    (told,) = argument_mistakes("isotropy", node | {"removal": {"mode": "clip"}})
+    assert told == "isotropy.removal must be an instance of Removal, got {'mode': 'clip'}"
+    other = {"_target_": "isotrain.geometry.protected.Protection"}
+    with pytest.raises(ValueError, match="removal must be an instance of Removal, got <"):
+        made(OmegaConf.create(node | {"removal": other}), width=4)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from isotrain.config.schema import training_steps
 from isotrain.encoders.freezing import levels
-from isotrain.training.checks import check_plan
 from isotrain.training.freezing_schedule import Freezing, describe, stage_at, within_steps
 from isotrain.training.optim import parameter_groups
 from tests.parts import names
@@ -67,22 +66,6 @@ def test_the_stage_of_a_step(steps, step, end):
     cut = within_steps(plan, end)
     assert set(cut) == {0} | {first for first in plan if first < end}
     assert all(stage_at(cut, n) == stage_at(plan, n) for n in range(end))
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [{}, {1: frozenset()}, {-1: frozenset(), 0: frozenset()}, {0: frozenset(["no.such.name"])}],
-)
-def test_a_plan_that_a_freezing_must_not_give(built, plan):
-    encoder = built(*TRAIN_ONLY).module.model.encoder
-    with pytest.raises(ValueError, match="a freezing gives steps from 0 on"):
-        check_plan(plan, encoder)
-
-
-@pytest.mark.parametrize("plan", [None, frozenset(["head"]), {0: ["a.name"]}, {0: "*"}])
-def test_a_freezing_that_gives_no_dict_of_sets_is_refused(plan):
-    with pytest.raises(ValueError, match="a freezing gives a dict of steps, each with a frozenset"):
-        check_plan(plan, encoder=None)
 
 
 @pytest.mark.parametrize(

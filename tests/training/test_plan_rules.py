@@ -1,4 +1,4 @@
-"""Options that would change nothing where what trains is known, and those that do."""
+"""Weights that would stay at random values, and those that train."""
 
 import pytest
 
@@ -49,12 +49,7 @@ UNTRAINED = (
             (*TEXT, "training.reinit_blocks=1"),
             r"reinit_blocks=1 .* objectives that read nothing above layer_1, .* block 2 untrained",
         ),
-        (
-            (*TEXT, *freezing("last_n", "n_blocks=1")),
-            "nothing would train: .* that read a higher block",
-        ),
         # a head without parameters
-        ((*COSINE, *freezing("head_first")), "nothing would train: the head of task=stsb form=bi"),
         (
             (*COSINE, "training.solved_head=true"),
             r"solves a linear head, .*task=stsb form=bi is none",
@@ -83,37 +78,3 @@ def test_what_would_stay_untrained_is_refused(built, overrides, told):
 )
 def test_fresh_blocks_that_train(built, n, overrides):
     assert built(*TASK, f"training.reinit_blocks={n}", *overrides).plan
-
-
-FACTOR = "training.head_lr_factor=10"
-SHARE = "training.objective_weight_as=share_of_task_gradient"
-DECAY = "training.objective_weight_schedule=linear_decay"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "told"),
-    [
-        *(
-            (
-                (*TASK, "training.layer_decay=0.5", *own),
-                r"layer_decay=0\.5 changes nothing: .* below block 2",
-            )
-            for own in (
-                freezing("last_n", "n_blocks=1"),
-                freezing("first_n", "n_blocks=1"),
-                freezing("only", "patterns=[*.layer.1.*.query.*]"),
-                freezing("head_only"),
-            )
-        ),
-        ((*COSINE, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=stsb form=bi only"),
-        ((*TEXT, FACTOR), r"head_lr_factor=10.0 changes nothing.*task=text form=bi only"),
-        ((*TASK, "data.holdout=0.5"), r"holdout=0\.5 changes nothing without training\.select=ho"),
-        ((*TASK, "data.n_dev=33"), r"data\.n_dev=33 changes nothing: there are 32 examples of dev"),
-        ((*TASK, "training.refit_rows=9"), r"refit_rows=9 changes nothing without isotropy\.eval"),
-        ((*TASK, SHARE), f"{SHARE} .*changes nothing without an objective"),
-        ((*TASK, DECAY), f"{DECAY} .*changes nothing without an objective"),
-    ],
-)
-def test_options_without_effect_are_warned_of(built, overrides, told):
-    with pytest.warns(UserWarning, match=told):
-        built(*overrides)

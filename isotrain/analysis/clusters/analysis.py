@@ -5,13 +5,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from isotrain.analysis.clusters.measures import measure_layer, measure_lid
 from isotrain.analysis.clusters.rows import Sample, read_texts, sample_encoder, sample_vectors
 from isotrain.analysis.clusters.show import PLOTS, TABLES
 from isotrain.analysis.data_sets import PTB, RUNNING, check_names, data_set_of
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.vectors import open_vectors
-from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import SPLITS, LocalSource, Source
 
@@ -33,16 +34,16 @@ class Clusters(Analysis):
     corpus: str = "wikitext-2"
     splits: Sequence[str] = ("train",)
     text: Literal["chunks", "sentences"] = "chunks"
-    chunk: Annotated[int, Bounds(1)] = 512
-    max_tokens: Annotated[int, Bounds(1)] = 200_000
-    max_rows: Annotated[int, Bounds(3)] = 20_000
-    k_max: Annotated[int, Bounds(2)] = 15
-    cut: Annotated[float, Bounds(-1, 1)] = 0.1
-    silhouette_rows: Annotated[int, Bounds(3)] = 2000
-    n_neighbors: Annotated[int, Bounds(2)] = 100
-    lid_queries: Annotated[int | None, Bounds(1)] = 5000
+    chunk: Annotated[int, Field(ge=1)] = 512
+    max_tokens: Annotated[int, Field(ge=1)] = 200_000
+    max_rows: Annotated[int, Field(ge=3)] = 20_000
+    k_max: Annotated[int, Field(ge=2)] = 15
+    cut: Annotated[float, Field(ge=-1, le=1)] = 0.1
+    silhouette_rows: Annotated[int, Field(ge=3)] = 2000
+    n_neighbors: Annotated[int, Field(ge=2)] = 100
+    lid_queries: Annotated[int | None, Field(ge=1)] = 5000
     map_layers: Sequence[int] | None = None
-    map_rows: Annotated[int, Bounds(1, 10_000)] = 3000
+    map_rows: Annotated[int, Field(ge=1, le=10_000)] = 3000
     vectors: str | None = None
     tokens: str | None = None
     published: Sequence[Mapping[str, Any]] = ()

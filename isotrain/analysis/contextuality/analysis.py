@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from isotrain.analysis.contextuality.measures import (
@@ -25,7 +26,6 @@ from isotrain.analysis.selection import (
     draw_sentences,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.arguments import Bounds
 from isotrain.tasks.data.sources import SPLITS, Source
 
 WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
@@ -56,10 +56,10 @@ class Contextuality(Analysis):
     corpus: str = "snli"
     splits: Sequence[str] = ("train", "dev", "test")
     unit: Unit = "piece"
-    max_rows: Annotated[int, Bounds(100)] = 20_000
+    max_rows: Annotated[int, Field(ge=100)] = 20_000
     words: Sequence[str] = WORDS
-    max_occurrences: Annotated[int, Bounds(5)] = 1000
-    min_count: Annotated[int, Bounds(3)] = 5
+    max_occurrences: Annotated[int, Field(ge=5)] = 1000
+    min_count: Annotated[int, Field(ge=3)] = 5
     punctuation: bool = False
     published: Sequence[Mapping[str, Any]] = ()
 

@@ -8,6 +8,8 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from pydantic import Field
+
 from isotrain.analysis.data_scale.examples import (
     Examples,
     conll_file,
@@ -22,7 +24,6 @@ from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.analysis.weights import AFTER
-from isotrain.arguments import Bounds
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
@@ -56,13 +57,13 @@ class DataScale(Analysis):
     lowercase: bool = True
     conll: str | None = None
     diagnostic: str | None = None
-    layer: Annotated[int | None, Bounds(0)] = None
-    window: Annotated[int, Bounds(0)] = 1
-    smallest: Annotated[int, Bounds(8)] = 32
-    factor: Annotated[float, Bounds(above=1)] = 4.0
-    seeds: Annotated[int, Bounds(1, most=MOST_SEEDS)] = 5
-    max_rows: Annotated[int, Bounds(8)] = 5000
-    max_evaluated: Annotated[int, Bounds(8)] = 1000
+    layer: Annotated[int | None, Field(ge=0)] = None
+    window: Annotated[int, Field(ge=0)] = 1
+    smallest: Annotated[int, Field(ge=8)] = 32
+    factor: Annotated[float, Field(gt=1)] = 4.0
+    seeds: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 5
+    max_rows: Annotated[int, Field(ge=8)] = 5000
+    max_evaluated: Annotated[int, Field(ge=8)] = 1000
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:

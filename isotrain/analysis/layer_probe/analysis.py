@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
@@ -19,7 +20,6 @@ from isotrain.analysis.probe import choose_penalty, not_installed, spearman
 from isotrain.analysis.selection import drawn, find_targets, wic_pairs
 from isotrain.analysis.tables import Frames, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
-from isotrain.arguments import Bounds
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
@@ -252,10 +252,10 @@ class LayerProbe(Analysis):
     tasks: str | Sequence[str] = AVAILABLE
     form: Form = "bi"
     pooling: Pooling = "mean"
-    max_train: Annotated[int, Bounds(20)] = 4000
-    max_eval: Annotated[int | None, Bounds(20)] = 2000
+    max_train: Annotated[int, Field(ge=20)] = 4000
+    max_eval: Annotated[int | None, Field(ge=20)] = 2000
     penalties: Sequence[float] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-    held_out: Annotated[float, Bounds(above=0, below=1)] = 0.2
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:

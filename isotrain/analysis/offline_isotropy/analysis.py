@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from isotrain.analysis.data_sets import (
     PLACES,
     SST2,
@@ -24,7 +26,6 @@ from isotrain.analysis.offline_isotropy.scores import (
 from isotrain.analysis.offline_isotropy.show import PLOTS, TABLES
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
-from isotrain.arguments import Bounds
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source
 
@@ -61,17 +62,17 @@ class OfflineIsotropy(Analysis):
         "gmm_mean_pca",
     )
     layers: str | Sequence[int] = ALL
-    n_clusters: Annotated[int, Bounds(2)] = 27
-    n_components: Annotated[int, Bounds(1)] = 12
-    n_directions: Annotated[int, Bounds(1)] = 12
-    n_iterations: Annotated[int, Bounds(1)] = 10
-    rho: Annotated[float, Bounds(above=0, most=1)] = 0.25
+    n_clusters: Annotated[int, Field(ge=2)] = 27
+    n_components: Annotated[int, Field(ge=1)] = 12
+    n_directions: Annotated[int, Field(ge=1)] = 12
+    n_iterations: Annotated[int, Field(ge=1)] = 10
+    rho: Annotated[float, Field(gt=0, le=1)] = 0.25
     fit_on: FitOn = "train"
-    max_rows: Annotated[int, Bounds(100)] = 50_000
-    n_resamples: Annotated[int, Bounds(50)] = 200
-    map_rows: Annotated[int, Bounds(10)] = 2000
-    max_train: Annotated[int, Bounds(10)] = 10_000
-    l2: Annotated[float, Bounds(above=0)] = 1e-3
+    max_rows: Annotated[int, Field(ge=100)] = 50_000
+    n_resamples: Annotated[int, Field(ge=50)] = 200
+    map_rows: Annotated[int, Field(ge=10)] = 2000
+    max_train: Annotated[int, Field(ge=10)] = 10_000
+    l2: Annotated[float, Field(gt=0)] = 1e-3
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:

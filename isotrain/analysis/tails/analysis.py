@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from isotrain.analysis.data_sets import PLACES, check_names, data_set_of, read_corpus
@@ -27,7 +28,6 @@ from isotrain.analysis.tails.treated import (
     wic_records,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.arguments import Bounds
 from isotrain.geometry.groups import check_groups, large_groups
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
@@ -54,12 +54,12 @@ class Tails(Analysis):
     corpus: str = "wikitext-2"
     fit_split: str = "train"
     split: str = "dev"
-    max_rows: Annotated[int, Bounds(100)] = 20_000
-    threshold: Annotated[float, Bounds(above=0)] = 3.0
-    layers_share: Annotated[float, Bounds(above=0, most=1)] = 0.5
-    min_count: Annotated[int, Bounds(2)] = 5
-    epsilon: Annotated[float, Bounds(0)] = 1e-6
-    max_pairs: Annotated[int | None, Bounds(10)] = None
+    max_rows: Annotated[int, Field(ge=100)] = 20_000
+    threshold: Annotated[float, Field(gt=0)] = 3.0
+    layers_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    min_count: Annotated[int, Field(ge=2)] = 5
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+    max_pairs: Annotated[int | None, Field(ge=10)] = None
     published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from isotrain.arguments import refuse_misspelt
 from isotrain.config.environment import HUB_OFF, is_on
 from isotrain.runs.files import sha256_of
 
@@ -49,10 +48,6 @@ class DataSet(NamedTuple):
 
 class Source(ABC):
     """A source of examples. Importing and making one must not import torch."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_misspelt(cls, Source)
 
     def missing(self, data_set: DataSet) -> str | None:
         """What a run needs and is not here, with the fix; None if nothing. Opens no file."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
+from pydantic import Field
 from pytorch_lightning.loggers import WandbLogger
 
-from isotrain.arguments import Bounds, checked
+from isotrain.arguments import checked
 from isotrain.config.environment import has_wandb_key
 from isotrain.console import say
 from isotrain.runs.files import replace_text
@@ -101,7 +102,7 @@ def build_wandb_logger(
     name: str,
     job_type: str | None = None,
     tags: list[str] | None = None,
-    timeout_s: Annotated[float, Bounds(above=0)] = 30.0,
+    timeout_s: Annotated[float, Field(gt=0)] = 30.0,
 ) -> WandbRun:
     """A logger whose run is online when a key is configured and offline otherwise.
 
