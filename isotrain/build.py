@@ -17,7 +17,13 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.freezing import Plan, set_trainable
+from isotrain.encoders.freezing import (
+    Plan,
+    ever_trained,
+    set_trainable,
+    up_to_level,
+    within_steps,
+)
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import check_own
@@ -37,11 +43,8 @@ from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
     Freezing,
-    ever_trained,
     freeze_above,
     highest_level_read,
-    up_to_level,
-    within_steps,
 )
 from isotrain.training.loggers.jsonl import EvaluationRecords, Throughput
 from isotrain.training.module import FineTuning

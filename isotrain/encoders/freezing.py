@@ -169,6 +169,48 @@ def set_trainable(encoder: Encoder, names: frozenset[str]) -> None:
         parameter.requires_grad_(name in names)
 
 
+def ever_trained(plan: Plan) -> frozenset[str]:
+    """Parameters that train in any stage."""
+    return frozenset().union(*plan.values())
+
+
+def stage_at(plan: Plan, step: int) -> frozenset[str]:
+    """Parameters that train after `step` optimizer steps."""
+    return plan[max(first for first in plan if first <= step)]
+
+
+def within_steps(plan: Plan, n_steps: float) -> Plan:
+    """The stages reached within `n_steps`; always that of step 0."""
+    return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
+
+
+def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
+    """The plan without parameters above `level`, which get no gradient."""
+    above = {name for name, of in levels(encoder).items() if of > level}
+    return {first: names - above for first, names in plan.items()}
+
+
+def rest_frozen_parts(encoder: Encoder) -> None:
+    """Put only embeddings and blocks without trainable parameters in evaluation mode."""
+    inside = {id(module) for block in encoder.blocks for module in block.modules()}
+    stem = [encoder.embeddings] + [
+        module  # GPT-2's embedding dropout is not part of its embeddings
+        for module in encoder.modules()
+        if isinstance(module, nn.Dropout) and id(module) not in inside
+    ]
+    for part in ([*stem], *([block] for block in encoder.blocks)):
+        trains = any(p.requires_grad for module in part for p in module.parameters())
+        for module in part:
+            module.train(trains)
+
+
+def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
+    """Number of lowest blocks that are frozen, with everything below them."""
+    level_of = levels(encoder)
+    lowest = min((level_of[name] for name in trained), default=encoder.n_blocks + 1)
+    return max(0, min(lowest - 1, encoder.n_blocks))
+
+
 def _from_level(encoder: Encoder, lowest: int) -> Plan:
     """Train the parameters of a level and those above, from the start."""
     return {0: frozenset(name for name, level in levels(encoder).items() if level >= lowest)}

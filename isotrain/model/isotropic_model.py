@@ -46,6 +46,11 @@ def block_of(site: str, n_blocks: int) -> int | None:
     return blocks[site]
 
 
+def level_of_site(site: str, n_blocks: int) -> int:
+    """The level of an isotropy layer."""
+    return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
+
+
 class StepMemory:
     """Tensors of the micro-batches of an optimizer step, joined after the step."""
 

@@ -8,17 +8,13 @@ from omegaconf import DictConfig
 from torch import nn
 
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.freezing import Plan, levels
-from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.encoders.freezing import Plan, ever_trained, levels
+from isotrain.model.isotropic_model import IsotropicModel, level_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import NEEDS
-from isotrain.training.freezing_schedule import (
-    ever_trained,
-    highest_level_read,
-    level_of_site,
-)
+from isotrain.training.freezing_schedule import highest_level_read
 from isotrain.training.module import FineTuning
 from isotrain.training.solved_head import check_head
 

@@ -13,8 +13,15 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.freezing import Plan, levels, set_trainable
-from isotrain.model.isotropic_model import IsotropicModel, block_of
+from isotrain.encoders.freezing import (
+    Plan,
+    ever_trained,
+    levels,
+    rest_frozen_parts,
+    set_trainable,
+    stage_at,
+)
+from isotrain.model.isotropic_model import IsotropicModel, level_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 
@@ -53,27 +60,6 @@ class Freezing(pl.Callback):
             rest_frozen_parts(pl_module.model.encoder)
 
 
-def ever_trained(plan: Plan) -> frozenset[str]:
-    """Parameters that train in any stage."""
-    return frozenset().union(*plan.values())
-
-
-def stage_at(plan: Plan, step: int) -> frozenset[str]:
-    """Parameters that train after `step` optimizer steps."""
-    return plan[max(first for first in plan if first <= step)]
-
-
-def within_steps(plan: Plan, n_steps: float) -> Plan:
-    """The stages reached within `n_steps`; always that of step 0."""
-    return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
-
-
-def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
-    """The plan without parameters above `level`, which get no gradient."""
-    above = {name for name, of in levels(encoder).items() if of > level}
-    return {first: names - above for first, names in plan.items()}
-
-
 def freeze_above(model: IsotropicModel, level: int) -> None:
     """Freeze the isotropy layers above `level`, and the head if no loss reads it."""
     n_blocks = model.encoder.n_blocks
@@ -95,25 +81,6 @@ def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks
     weighted = [objective for objective in objectives.values() if objective.weight != 0]
     points = [point for objective in weighted for point in objective.read_points]
     return max((point.level(n_blocks) for point in points), default=-1)
-
-
-def level_of_site(site: str, n_blocks: int) -> int:
-    """The level of an isotropy layer."""
-    return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
-
-
-def rest_frozen_parts(encoder: Encoder) -> None:
-    """Put only embeddings and blocks without trainable parameters in evaluation mode."""
-    inside = {id(module) for block in encoder.blocks for module in block.modules()}
-    stem = [encoder.embeddings] + [
-        module  # GPT-2's embedding dropout is not part of its embeddings
-        for module in encoder.modules()
-        if isinstance(module, nn.Dropout) and id(module) not in inside
-    ]
-    for part in ([*stem], *([block] for block in encoder.blocks)):
-        trains = any(p.requires_grad for module in part for p in module.parameters())
-        for module in part:
-            module.train(trains)
 
 
 OUTSIDE = {"model.head.": "head", "model.transforms.": "isotropy layers", "extra.": "objectives"}

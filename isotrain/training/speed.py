@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 from isotrain.encoders.attention import takes_attention, use_attention
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast_dropout import draw_lanes, without_dropout
-from isotrain.encoders.freezing import Plan, levels
+from isotrain.encoders.freezing import Plan, frozen_blocks, stage_at
 from isotrain.encoders.frozen_prefix import FrozenPrefix, prefix_key
 from isotrain.encoders.last_block import is_bert_like
 from isotrain.encoders.trial import (
@@ -29,7 +29,6 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import tokens_read
 from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
-from isotrain.training.freezing_schedule import stage_at
 from isotrain.types import Batch, EncoderOutput
 
 TAKEN = "taken"
@@ -184,13 +183,6 @@ class Prefix(pl.Callback):
                 "computes them"
             )
             return None
-
-
-def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
-    """Number of lowest blocks that are frozen, with everything below them."""
-    level_of = levels(encoder)
-    lowest = min((level_of[name] for name in trained), default=encoder.n_blocks + 1)
-    return max(0, min(lowest - 1, encoder.n_blocks))
 
 
 def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:

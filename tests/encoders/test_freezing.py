@@ -9,6 +9,7 @@ from isotrain.encoders.freezing import (
     freeze_first_n,
     freeze_nothing,
     levels,
+    rest_frozen_parts,
     set_trainable,
     train_biases,
     train_head_first,
@@ -18,7 +19,6 @@ from isotrain.encoders.freezing import (
     unfreeze_gradually,
 )
 from isotrain.encoders.tiny import build_tiny
-from isotrain.training.freezing_schedule import rest_frozen_parts
 from isotrain.types import Batch
 
 EPOCH = 7  # steps

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.schema import training_steps
-from isotrain.encoders.freezing import levels
-from isotrain.training.freezing_schedule import Freezing, describe, stage_at, within_steps
+from isotrain.encoders.freezing import levels, stage_at, within_steps
+from isotrain.training.freezing_schedule import Freezing, describe
 from isotrain.training.optim import parameter_groups
 from tests.parts import names
 from tests.training.test_module import fit

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from isotrain.encoders.freezing import levels
+from isotrain.encoders.freezing import levels, up_to_level
 from isotrain.objectives.cosreg import CosReg
-from isotrain.training.freezing_schedule import describe, highest_level_read, up_to_level
+from isotrain.training.freezing_schedule import describe, highest_level_read
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")
 BLOCK_1 = (*TEXT, "objective.simcse.reads=[layer_1/mean]")
