@@ -27,9 +27,8 @@ from timing import Spread, head, interleaved, ms, ratio, row, setting, spread
 from isotrain.build import build
 from isotrain.config.compose import compose_run
 from isotrain.config.shipped import conf_folder
-from isotrain.geometry.assignment import Assignment
-from isotrain.geometry.cluster_pca import apply_cluster_pca, fit_cluster_pca
-from isotrain.geometry.cluster_removal import Removal
+from isotrain.geometry.assignment import fit_anchors
+from isotrain.geometry.cluster_pca import apply_cluster_pca, center_clusters, fit_cluster_pca
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
 from isotrain.tasks.base import Task
@@ -38,9 +37,6 @@ from isotrain.transforms.base import RowTransform
 from isotrain.types import Batch
 
 N_CLUSTERS, N_COMPONENTS, N_ITERATIONS = 27, 12, 10
-ITERATED, KNOWN = Assignment(n_iterations=N_ITERATIONS), Assignment()
-KNOWN.n_iterations = 0
-ALL = Removal(rho=1.0, min_rows=1)
 LAYERS = sorted(file.stem for file in Path(conf_folder(), "isotropy").glob("*.yaml"))
 AT_TOKENS, ALL_TOKENS = "cluster_pca, site=[tokens]", "none, all tokens of the last block"
 
@@ -75,9 +71,10 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     array = x.numpy()
 
     def ours(**start: object) -> torch.Tensor:
-        start = {"assign": ITERATED, "removal": ALL, "exact": True, **start}
-        stats = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, **start)
-        return apply_cluster_pca(x, stats, stats.assignment_N)
+        anchors, owner = fit_anchors(x, N_CLUSTERS, **{"n_iterations": N_ITERATIONS, **start})
+        clusters = center_clusters(x, anchors, owner)
+        stats = fit_cluster_pca(clusters, N_COMPONENTS, rho=1.0, exact=True)
+        return apply_cluster_pca(x, stats, owner)
 
     def seeded() -> dict[str, object]:
         return {"generator": torch.Generator().manual_seed(0)}
@@ -86,10 +83,9 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
         means = KMeans(N_CLUSTERS, n_init=1, max_iter=N_ITERATIONS, tol=0.0, random_state=0)
         return loop(array, means.fit_predict(array), solver)
 
-    found = fit_cluster_pca(x, N_CLUSTERS, N_COMPONENTS, ITERATED, **seeded())
-    given = {"init": found.anchor_KD, "assign": KNOWN}  # the centroids give the same clusters
-    assert found.assignment_N is not None
-    assignment = found.assignment_N.numpy()
+    anchors, owner = fit_anchors(x, N_CLUSTERS, n_iterations=N_ITERATIONS, **seeded())
+    given = {"init": anchors.anchor_KD, "n_iterations": 0}  # centroids give the same clusters
+    assignment = owner.numpy()
     # A smaller cluster loses fewer directions in isotrain, which never deletes all of a row.
     large = torch.from_numpy(np.bincount(assignment)[assignment] > N_COMPONENTS + 1)
     expected, y = torch.from_numpy(loop(array, assignment, "full"))[large], ours(**given)[large]

@@ -57,24 +57,21 @@ CONFIGURATIONS = {
     ),
     "gmm_pca, batch statistics, bi": Configuration(
         "task=stsb task.form=bi isotropy=gmm_pca isotropy.n_clusters=2 isotropy.n_components=1 "
-        "isotropy.removal.grad=full isotropy.stats=batch isotropy.eval_stats=batch "
+        "isotropy.grad=full isotropy.stats=batch isotropy.eval_stats=batch "
         "objective=[cosent,angle] data.label_noise=0.1 schedule=cosine"
     ),
-    "spherical, soft, refit": Configuration(
-        "task=rte isotropy=cluster_pca isotropy.assign.method=spherical "
-        "isotropy.assign.softness=0.5 isotropy.n_clusters=3 isotropy.eval_stats=refit "
+    "cluster_pca, refit": Configuration(
+        "task=rte isotropy=cluster_pca isotropy.n_clusters=3 isotropy.eval_stats=refit "
         "objective=[supcon] objective.supcon.memory_rows=32 objective.supcon.n_views=2 "
         "data.hypothesis_only=true"
     ),
-    "gmm, soft, clip": Configuration(
-        "task=rte isotropy=shrink_clip isotropy.assign.method=gmm isotropy.assign.softness=0.5 "
-        "site=[tokens] isotropy.n_clusters=3 isotropy.removal.grad=full schedule=constant "
-        "isotropy._target_=isotrain.transforms.protected_cluster_pca.ProtectedClusterPCA "
-        "+isotropy.protect={_target_:isotrain.geometry.protected.Protection,n_leading:0,scale:true}"
+    "shrink_clip, gmm": Configuration(
+        "task=rte isotropy=shrink_clip isotropy.assign=gmm site=[tokens] "
+        "isotropy.n_clusters=3 isotropy.grad=full schedule=constant"
     ),
     "clip, best, patience": Configuration(
-        "task=stsb task.form=bi isotropy=clip isotropy.removal.strength=0.8 "
-        "isotropy.removal.warmup_steps=3 isotropy.removal.grad=levels speed=exact "
+        "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 "
+        "isotropy.warmup_steps=3 speed=exact "
         "training.select=best training.patience=2 trainer.max_steps=40 "
         "schedule=constant optimizer.lr=6e-3 seed=1 objective=[alignment] "
         "objective.alignment.positives=pair objective.alignment.positive_labels=[0.6,1]"
@@ -87,12 +84,12 @@ CONFIGURATIONS = {
     ),
     "random_directions, start, lora": Configuration(
         "task=wic pooling=spans isotropy=random_directions isotropy.stats=start "
-        "isotropy.removal.centre=global isotropy.n_clusters=2 peft=lora peft.dropout=0.1 "
+        "isotropy.n_clusters=2 peft=lora peft.dropout=0.1 "
         "training.head_lr_factor=10 optimizer.lr=5e-3"
     ),
-    "clip_cluster_pca, soft, ia3, bi": Configuration(
+    "clip_cluster_pca, ia3, bi": Configuration(
         "task=snli task.form=bi pooling=cls isotropy=clip_cluster_pca isotropy.n_clusters=2 "
-        "isotropy.assign.softness=0.5 site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] "
+        "site=[layer_2] peft=ia3 optimizer.lr=1e-2 objective=[gor] "
         "objective.gor.reads=[all/mean]"
     ),
     "zca, two processes": Configuration(

@@ -12,13 +12,13 @@ from typing import Any
 from isotrain.config.compose import method_mistakes, method_of
 from isotrain.config.read_points import read_point
 from isotrain.config.schema import n_processes, number_asked_for
-from isotrain.config.signatures import constant, load, parameters_of
+from isotrain.config.signatures import constant, parameters_of
 
 Content = dict[str, Any]
 Parts = Mapping[str, Any]  # path of a node to its imported class or function
 NO_FREEZING = "isotrain.encoders.freezing.freeze_nothing"
 NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
-REMOVAL = "isotrain.geometry.cluster_removal.Removal"
+MIN_ROWS = 4  # of isotrain.geometry.cluster_pca, which needs torch
 SHARE = "share_of_task_gradient"
 
 
@@ -156,14 +156,13 @@ def protected_labels(content: Content, parts: Parts) -> Iterator[str]:
     ):
         if is_several:
             yield (
-                "isotropy.protect.labels=true needs one embedding of each example, and "
-                f"{given} gives several; use {way_out}, or isotropy.protect.labels=false"
+                "isotropy.protect_labels=true needs one embedding of each example, and "
+                f"{given} gives several; use {way_out}, or isotropy.protect_labels=false"
             )
 
 
 def _protects_labels(content: Content) -> bool:
-    protect = content["isotropy"].get("protect")
-    return isinstance(protect, Mapping) and bool(protect.get("labels"))
+    return bool(content["isotropy"].get("protect_labels"))
 
 
 def target_words(_content: Content, parts: Parts) -> Iterator[str]:
@@ -203,7 +202,7 @@ def labels_to_read(content: Content, parts: Parts) -> Iterator[str]:
         if node.get("positive_labels") is not None:
             asked[f"objective.{name}.positive_labels chooses pairs by their label"] = "leave it out"
     if _protects_labels(content):
-        asked["isotropy.protect.labels=true reads labels"] = "use isotropy.protect.labels=false"
+        asked["isotropy.protect_labels=true reads labels"] = "use isotropy.protect_labels=false"
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if content["data"].get(key):
             asked[f"data.{key} changes labels or pairs"] = "leave it out"
@@ -227,7 +226,7 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
     per_example = 2 if _reads_spans(parts) or content["task"].get("form") == "bi" else 1
     shares = 1 if content["sync"] else n_processes(content["trainer"])
     batch = content["data"]["batch_size"] // shares
-    has_clusters = {"n_clusters", "n_components", "removal"} <= defaults.keys()
+    has_clusters = {"n_clusters", "n_components", "rho"} <= defaults.keys()
     if not has_clusters and batch * per_example < 2:
         yield (
             f"data.batch_size={content['data']['batch_size']} leaves the isotropy layer one "
@@ -236,21 +235,18 @@ def embeddings_of_a_batch(content: Content, parts: Parts) -> Iterator[str]:
         )
     if not has_clusters:
         return
-    removal = {name: p.default for name, p in parameters_of(load(REMOVAL)).items()}
-    removal |= layer["removal"] if isinstance(layer["removal"], Mapping) else {}
-    k, components = layer["n_clusters"], layer["n_components"]
-    rho, needed = removal["rho"], removal["min_rows"]
+    k, components, rho = layer["n_clusters"], layer["n_components"], layer["rho"]
     rows = batch * per_example / k
-    least = max(needed, 1 / rho + 1 if components > 0 else 0)  # floor(rho·(n−1)) is at least 1
+    least = max(MIN_ROWS, 1 / rho + 1 if components > 0 else 0)  # floor(rho·(n−1)) is at least 1
     enough = math.ceil(math.ceil(least * k - 1e-9) / per_example) * shares
     sizes = f"data.batch_size={batch * shares}"
     sizes += f" over {shares} processes (sync=false)" if shares > 1 else ""
     sizes += f" × {per_example} vectors" if per_example > 1 else ""
     if rows < least - 1e-9:
         yield (
-            f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} embeddings a cluster, and "
-            f"isotropy.removal.min_rows={needed}, rho={rho:g} need {math.ceil(least - 1e-9)} (with "
-            "fewer, no direction may be removed, or clusters fall back to global statistics); use "
+            f"{sizes} over isotropy.n_clusters={k} leaves {rows:.3g} embeddings a "
+            f"cluster, which needs {math.ceil(least - 1e-9)} at isotropy.rho={rho:g} (with fewer, "
+            "no direction may be removed, or clusters fall back to global statistics); use "
             f"data.batch_size={enough} or more, fewer clusters, or isotropy.stats=queue"
         )
 

@@ -28,10 +28,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {  # what a group's `_target_` may be
         "pytorch_lightning.loggers.<Class>",
     ),
 }
-WITHIN = (  # of a part within a part
-    *(rule for rules in ALLOWED.values() for rule in rules),
-    "isotrain.geometry.<module>.<name>",
-)
+WITHIN = tuple(rule for rules in ALLOWED.values() for rule in rules)  # of a part within a part
 SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
 PACKAGES = {rule.partition(".")[0] for rule in WITHIN}  # isotrain and the few libraries
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}

@@ -174,8 +174,7 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
     if papers().get(parts[0]) == papers()["cluster_pca"]:
         one = config["isotropy"].get("n_clusters") == 1  # of a record without names
         parts[:1] = ["one_cluster"] if one else [parts[0], "tuned_clusters"]
-        assign = config["isotropy"].get("assign") or {}
-        parts[:0] = ["gmm_clusters"] if assign.get("method") == "gmm" else []
+        parts[:0] = ["gmm_clusters"] if config["isotropy"].get("assign") == "gmm" else []
     adapter, _ = method_name(config, "peft")
     names = [one.name for one in data_sets] if _is_published(config) else []
     return bibtex(["minilm" if is_minilm else model_type, adapter, *parts, *names])

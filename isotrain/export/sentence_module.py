@@ -39,28 +39,6 @@ def layer_class(target: str) -> type[nn.Module]:
     return found
 
 
-def with_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a layer; those that name a class of `isotrain.geometry` are instantiated.
-
-    Raises:
-        ValueError: a part that is neither in `isotrain.geometry` nor in a package of
-            `ISOTRAIN_ALLOW`, or is not a class.
-
-    >>> target = "isotrain.geometry.assignment.Assignment"
-    >>> with_parts({"assign": {"_target_": target, "softness": 0.5}})["assign"].softness
-    0.5
-    """
-    made = {}
-    for name, value in arguments.items():
-        if isinstance(value, Mapping) and "_target_" in value:
-            part = _allowed(str(value["_target_"]), f"{name} of the layer", "isotrain.geometry")
-            if not isinstance(part, type):
-                raise ValueError(f"{name} of the layer must name a class, got {value['_target_']}")
-            value = part(**{key: x for key, x in value.items() if key != "_target_"})
-        made[name] = value
-    return made
-
-
 def _allowed(target: str, what: str, package: str) -> Any:
     home, _, _ = target.rpartition(".")
     is_ours = home.startswith(f"{package}.")
@@ -108,7 +86,7 @@ class IsotropyLayer(Module):
             raise ValueError(f"site must be pooled or tokens, got {site!r}")
         self.target, self.arguments = target, dict(arguments)
         self.width, self.site, self.left_out = width, site, tuple(left_out)
-        self.layer = layer_class(target)(width=width, **with_parts(self.arguments)).eval()
+        self.layer = layer_class(target)(width=width, **self.arguments).eval()
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The features with transformed sentence vectors, or transformed token states."""

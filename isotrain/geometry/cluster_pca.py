@@ -1,135 +1,171 @@
-"""Center K clusters and remove R dominant directions of each; J directions are protected."""
+"""Center K clusters and remove R dominant directions of each. N embeddings, D width."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.assignment import KMEANS, Anchors, Assignment, fit_anchors, memberships
-from isotrain.geometry.cluster_removal import PROJECT, Removal, fit_cluster_removal
-from isotrain.geometry.levels import rms_distance
-from isotrain.geometry.protected import (
-    ProtectedDirections,
-    Protection,
-    fit_protected,
-    protected_coordinates,
-    returned_share,
-    without_protected,
-)
+from isotrain.geometry.assignment import Anchors, nearest
+from isotrain.geometry.kmeans import cluster_means
+from isotrain.geometry.levels import capped_basis
+from isotrain.geometry.linalg import leading_directions_of_each
+from isotrain.geometry.rows import has_scatter, have_scatter
 from isotrain.geometry.straight_through import straight_through
+
+MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings
+
+
+class CenteredClusters(NamedTuple):
+    """Embeddings in K clusters, and the mean that each cluster subtracts."""
+
+    anchors: Anchors
+    assignment_N: Tensor
+    all_ND: Tensor  # embeddings: global statistics have the gradient of the batch's
+    own_ND: Tensor  # embeddings: so do statistics of each cluster
+    members: tuple[Tensor, ...]  # positions of each cluster's embeddings
+    mean_D: Tensor
+    mean_KD: Tensor
+    centre_KD: Tensor  # the mean of a cluster, or the global one if it falls back
+    falls_back: list[bool]
+    sizes: list[float]  # number of embeddings behind the directions of each cluster
+    has_scatter: bool  # a cloud without scatter is left unchanged
+
+    def clouds(self) -> list[Tensor]:
+        """The centered embeddings of each cluster, or all if it falls back; with gradient."""
+        return [
+            self.all_ND - self.mean_D if falls else self.own_ND[member_C] - mean_D
+            for falls, member_C, mean_D in zip(
+                self.falls_back, self.members, self.mean_KD, strict=True
+            )
+        ]
 
 
 class ClusterPCAStats(NamedTuple):
-    """What `fit_cluster_pca` estimates and `apply_cluster_pca` uses."""
+    """What `apply_cluster_pca` uses."""
 
     anchor_KD: Tensor  # an embedding belongs to its nearest anchor
     centre_KD: Tensor  # what is subtracted from the embeddings of a cluster
     direction_KDR: Tensor  # orthonormal columns that are removed; zero columns past the cap
-    counters: dict[str, Tensor]
     removed_KR: Tensor  # share of each direction that is taken out
     variance_KD: Tensor  # of mixture components, with their weights; [0, D] otherwise
     log_weight_K: Tensor
-    unit: Tensor  # unit of softness
-    assign: Assignment
+    counters: dict[str, Tensor]
     assignment_N: Tensor | None = None  # cluster of each fitted embedding
     matrix_KDD: Tensor | None = None  # removal matrix with a gradient, in place of directions
-    spared_mean_D: Tensor | None = None  # of the protected directions; None without protection
+    spared_mean_D: Tensor | None = None  # protected directions; None without protection
     spared_DJ: Tensor | None = None
     kept_J: Tensor | None = None  # share of each that is restored
-    scale: Tensor | None = None  # output scale; None = 1
+
+
+def center_clusters(
+    x_ND: Tensor,
+    anchors: Anchors,
+    assignment_N: Tensor,
+    n_own: int | None = None,
+    effective_rows: int = 0,
+) -> CenteredClusters:
+    """Cluster means, global ones for a cluster of fewer than 4 embeddings or without scatter.
+
+    `x_ND`: finite float32 or float64, N ≥ 1. Gradients flow through means to the last `n_own`
+    embeddings (all, by default): see `straight_through`. `effective_rows` above 0 replaces N in
+    the rules: statistics of a long queue then remove as many directions as those of batches.
+    """
+    n, n_clusters = len(x_ND), len(anchors.anchor_KD)
+    n_own = n if n_own is None else n_own
+    effective_rows = min(n, effective_rows or n)
+    all_ND = own_ND = straight_through(x_ND, n_own)
+    if n_clusters > 1:
+        own_ND = straight_through(x_ND, n_own, assignment_N, n_clusters)
+    mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
+    mean_D = all_ND.mean(dim=0)
+    counts = [int(count) for count in count_K.tolist()]
+    members = torch.split(assignment_N.argsort(stable=True), counts)
+    scattered = have_scatter([x_ND.detach()[member_C] for member_C in members])
+    falls_back = [
+        count * effective_rows / n < MIN_ROWS or not varies
+        for count, varies in zip(counts, scattered, strict=True)
+    ]
+    falls_back_K = torch.tensor(falls_back, device=x_ND.device)
+    return CenteredClusters(
+        anchors,
+        assignment_N,
+        all_ND,
+        own_ND,
+        members,
+        mean_D,
+        mean_KD,
+        torch.where(falls_back_K[:, None], mean_D, mean_KD),
+        falls_back,
+        [
+            (n if falls else count) * effective_rows / n
+            for falls, count in zip(falls_back, counts, strict=True)
+        ],
+        not all(falls_back) or has_scatter(x_ND.detach()),
+    )
 
 
 def fit_cluster_pca(
-    x_ND: Tensor,
-    n_clusters: int,
-    n_components: int,
-    assign: Assignment = KMEANS,
-    removal: Removal = PROJECT,
-    protect: Protection | None = None,
-    *,
-    labels_N: Tensor | None = None,
-    effective_rows: int | None = None,
-    generator: torch.Generator | None = None,
-    init: Tensor | None = None,
-    exact: bool = False,
-    n_own: int | None = None,
+    clusters: CenteredClusters, n_components: int, rho: float = 0.25, exact: bool = False
 ) -> ClusterPCAStats:
-    """Fit clusters, their means and their dominant directions.
+    """Means and dominant directions of centered clusters.
 
-    A cluster of n_c embeddings subtracts its mean and loses its min(R, floor(rho·(n_c − 1)), rank −
-    1) leading principal directions. A cluster with fewer than `min_rows` embeddings, or without
-    scatter, falls back to global mean and directions; a cloud without scatter is left unchanged.
-    Counters record how often. The noise floor of a cloud is its mean variance per dimension
-    outside the removed directions.
+    A cluster of n_c embeddings loses its min(R, floor(rho·(n_c − 1)), rank − 1) leading principal
+    directions, or those of all embeddings if it falls back. Those of large clusters are iterated to
+    a residual of 1e-3, unless `exact`. Means carry a gradient, directions do not. Counters record
+    how often a rule applied.
 
-    `protect` excludes directions of all embeddings: leading ones, and the between-class ones of
-    given labels. They are restored at the end, shrunk to the noise floor of the result.
+    Rajaee and Pilehvar 2021, section 3; the caps and the fallback are ours.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. `init [K, D]` initialises k-means (without the
-    protected directions). `effective_rows` replaces N in these rules: statistics fitted on a long
-    queue then remove as many directions as the training batches did. Directions of large
-    clusters are iterated to a residual of 1e-3, unless `exact`.
-
-    Means carry a gradient, and so does what `removal.grad` adds; assignments, protected directions
-    and the scale never do. Gradients flow to the last `n_own` embeddings (all, by default): see
-    `straight_through`.
-
-    Rajaee and Pilehvar 2021, section 3; the caps, the fallback and protection are ours.
-
+    >>> from isotrain.geometry.assignment import fit_anchors
     >>> g = torch.Generator().manual_seed(0)
-    >>> stats = fit_cluster_pca(torch.randn(64, 4, generator=g), 2, 1, generator=g)
-    >>> stats.direction_KDR.shape
+    >>> x = torch.randn(64, 4, generator=g)
+    >>> fit_cluster_pca(center_clusters(x, *fit_anchors(x, 2, generator=g)), 1).direction_KDR.shape
     torch.Size([2, 4, 1])
     """
-    n_own = len(x_ND) if n_own is None else n_own
-    protected, rest_ND = None, x_ND
-    if protect is not None and (protect.n_leading or labels_N is not None):
-        all_ND = straight_through(x_ND, n_own)
-        protected = fit_protected(all_ND, protect.n_leading, labels_N)
-        rest_ND = without_protected(x_ND, protected)
-    anchors, cluster_N = fit_anchors(
-        rest_ND.detach(), n_clusters, assign, generator=generator, init=init
+    falls_back, n = clusters.falls_back, len(clusters.assignment_N)
+    bases = _leading_directions(clusters, n_components + 1 if n_components > 0 else 0, exact)
+    capped = [
+        capped_basis(basis_DS, rho, size)
+        for basis_DS, size in zip(bases, clusters.sizes, strict=True)
+    ]
+    direction_KDR = torch.stack(capped) * clusters.has_scatter
+    counts = [len(member_C) for member_C in clusters.members]
+    n_fallen = sum(count for count, falls in zip(counts, falls_back, strict=True) if falls)
+    counters = {
+        "rows_passed_through": torch.tensor(0.0 if clusters.has_scatter else float(n)),
+        "rows_borrowed": torch.tensor(float(n_fallen) * clusters.has_scatter),
+        "clusters_empty": torch.tensor(float(counts.count(0))),
+        "directions_removed": direction_KDR.square().sum().round().float(),
+    }
+    anchor_KD, variance_KD, log_weight_K = clusters.anchors
+    return ClusterPCAStats(
+        anchor_KD,
+        clusters.centre_KD * clusters.has_scatter,
+        direction_KDR,
+        torch.ones_like(direction_KDR[:, 0]),
+        variance_KD,
+        log_weight_K,
+        counters,
+        clusters.assignment_N,
     )
-    lost = fit_cluster_removal(
-        rest_ND,
-        cluster_N,
-        n_clusters,
-        n_components,
-        removal,
-        n_own,
-        effective_rows=min(len(x_ND), effective_rows or len(x_ND)),
-        generator=generator,
-        exact=exact,
-    )
-    stats = ClusterPCAStats(
-        anchors.anchor_KD,
-        lost.centre_KD,
-        lost.direction_KDR,
-        lost.counters,
-        lost.removed_KR,
-        anchors.variance_KD,
-        anchors.log_weight_K,
-        anchors.unit,
-        assign,
-        cluster_N,
-        lost.matrix_KDD,
-    )
-    if protect is not None and protected is not None:
-        # In this order: gradients are summed in the order of the forward pass.
-        coordinate_NJ = protected_coordinates(all_ND, protected)
-        after_ND = apply_cluster_pca(without_protected(all_ND, protected), stats, cluster_N)
-        kept_J = returned_share(after_ND, coordinate_NJ, protected.direction_DJ, protect.level)
-        stats = stats._replace(
-            spared_mean_D=protected.mean_D,
-            spared_DJ=protected.direction_DJ,
-            kept_J=kept_J.detach() if removal.grad == "detach" else kept_J,
+
+
+def _leading_directions(clusters: CenteredClusters, n_directions: int, exact: bool) -> list[Tensor]:
+    """Leading directions of each cluster, or of all; the last shows if anything else is left."""
+    mean_KD, falls_back = clusters.mean_KD.detach(), clusters.falls_back
+    x_ND = clusters.all_ND.detach()
+    clouds = [x_ND[c] - mean_D for c, mean_D in zip(clusters.members, mean_KD, strict=True)]
+    alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
+    rest_ND = None
+    if any(falls_back):  # then the first basis is global: offsets √n_c·(m_c − m) complete it
+        small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
+        count_K = mean_KD.new_tensor([len(member_C) for member_C in clusters.members])
+        rest_ND = torch.cat(
+            [*small, count_K.sqrt()[:, None] * (mean_KD - clusters.mean_D.detach())]
         )
-    if protect is not None and protect.scale:
-        with torch.no_grad():
-            after = rms_distance(apply_cluster_pca(x_ND, stats, cluster_N))
-            scale = rms_distance(x_ND) / torch.where(after > 0, after, 1.0)
-            stats = stats._replace(scale=torch.where(after > 0, scale, 1.0))
-    return stats
+    bases = leading_directions_of_each(alone, n_directions, rest_ND, exact)
+    of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
+    return [of_all if falls else next(own) for falls in falls_back]
 
 
 def apply_cluster_pca(
@@ -138,35 +174,19 @@ def apply_cluster_pca(
     """Embeddings minus the mean and the dominant directions of their cluster, `[N, D]`.
 
     y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the given cluster, else that of the nearest
-    anchor, r_c = `removed`; the protected part, times `kept`, is added back. With softness above 0,
-    y is a sum over clusters weighted by membership.
+    anchor, r_c = `removed`.
 
+    >>> from isotrain.geometry.assignment import fit_anchors
     >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
-    >>> stats = fit_cluster_pca(x, n_clusters=1, n_components=1, removal=Removal(rho=1.0))
+    >>> stats = fit_cluster_pca(center_clusters(x, *fit_anchors(x, 1)), n_components=1, rho=1.0)
     >>> apply_cluster_pca(torch.tensor([[3.0, 4.0]]), stats).tolist()
     [[0.0, 4.0]]
     """
-    returned_ND = None
-    if stats.spared_mean_D is not None and stats.spared_DJ is not None and stats.spared_DJ.numel():
-        protected = ProtectedDirections(stats.spared_mean_D, stats.spared_DJ)
-        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J  # type: ignore[operator]
-        returned_ND = kept_NJ @ stats.spared_DJ.T
-        x_ND = without_protected(x_ND, protected)
-    y_ND = _without_clusters(x_ND, stats, assignment_N)
-    if returned_ND is not None:
-        y_ND = y_ND + returned_ND
-    return y_ND if stats.scale is None else y_ND * stats.scale
-
-
-def _without_clusters(x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None) -> Tensor:
     n_clusters, width, n_components = stats.direction_KDR.shape
-    if assignment_N is not None and stats.assign.softness == 0.0:
-        member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
-    else:
-        anchors = Anchors(
-            stats.anchor_KD, stats.variance_KD, stats.log_weight_K, stats.unit, stats.assign.method
-        )
-        member_NK = memberships(x_ND, anchors, stats.assign.softness)
+    if assignment_N is None:
+        anchors = Anchors(stats.anchor_KD, stats.variance_KD, stats.log_weight_K)
+        assignment_N = nearest(x_ND, anchors)
+    member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     y_ND = x_ND - member_NK @ stats.centre_KD
     if n_components == 0:
         return y_ND

@@ -1,12 +1,10 @@
-"""Lloyd's k-means by matrix products, and of directions. N embeddings, D dimensions, K clusters."""
+"""Lloyd's k-means by matrix products. N embeddings, D dimensions, K clusters."""
 
 import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from isotrain.geometry.cosine import unit_rows
 
 
 class KMeans(NamedTuple):
@@ -72,41 +70,6 @@ def kmeans(
     return KMeans(centroid_KD + offset_D, assignment_N, count_K)
 
 
-@torch.no_grad()
-def spherical_kmeans(
-    x: Tensor,
-    n_clusters: int,
-    *,
-    generator: torch.Generator | None = None,
-    init: Tensor | None = None,
-    n_iterations: int = 10,
-) -> KMeans:
-    """Clusters of `x [N, D]` that locally maximise Σ cos(x_i, c_{a(i)}), ‖c‖ = 1.
-
-    As `kmeans`, on unit vectors and with its errors. A zero vector goes to cluster 0 and is never a
-    centroid. A cluster that is empty, or whose unit vectors sum to zero, keeps its centroid.
-    """
-    unit_ND = unit_rows(x)
-    directed_ND = unit_ND[unit_ND.any(dim=1)]
-    start = kmeans(  # no iterations: the checks and the start
-        directed_ND if len(directed_ND) else unit_ND,
-        n_clusters,
-        generator=generator,
-        init=init,
-        n_iterations=0,
-    )
-    centroid_KD = unit_rows(start.centroid_KD)
-    assignment_N = _nearest_unit(unit_ND, centroid_KD)
-    for _ in range(n_iterations):
-        mean_KD, _ = cluster_means(unit_ND, assignment_N, n_clusters)
-        centroid_KD = torch.where(mean_KD.any(dim=1, keepdim=True), unit_rows(mean_KD), centroid_KD)
-        previous_N, assignment_N = assignment_N, _nearest_unit(unit_ND, centroid_KD)
-        if torch.equal(previous_N, assignment_N):
-            break
-    count_K = torch.nn.functional.one_hot(assignment_N, n_clusters).sum(dim=0)
-    return KMeans(centroid_KD, assignment_N, count_K)
-
-
 def reseed_empty(x_ND: Tensor, found: KMeans, generator: torch.Generator) -> Tensor:
     """Centroids `[K, D]` with those of empty clusters drawn anew, by greedy k-means++.
 
@@ -127,19 +90,6 @@ def nearest_centroid(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
     equal_KK = (centroid_KD[:, None] == centroid_KD[None]).all(dim=-1)
     first_K = equal_KK.int().argmax(dim=1)  # BLAS rounds equal columns differently
     return first_K[_nearest(x_ND.detach() - offset_D, centroid_KD - offset_D)]
-
-
-def nearest_direction(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
-    """Index `[N]` of the centroid with the largest cosine to each embedding; 0 for a zero vector.
-
-    Found as the nearest unit vector, which in a narrow cone keeps digits that the cosine loses. The
-    lower index wins a tie. A zero centroid has a cosine of ½ with every embedding.
-    """
-    return _nearest_unit(unit_rows(x_ND), unit_rows(centroid_KD))
-
-
-def _nearest_unit(unit_ND: Tensor, centroid_KD: Tensor) -> Tensor:
-    return nearest_centroid(unit_ND, centroid_KD) * unit_ND.any(dim=1)
 
 
 def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:

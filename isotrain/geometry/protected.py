@@ -1,47 +1,16 @@
 """Protected directions of a cloud: shrunk, never deleted. N embeddings, D dimensions, J of them."""
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import checked
 from isotrain.geometry.levels import root
 from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import rounding_of
 from isotrain.geometry.scatter import N_SLICES, class_scatter, label_classes
 
 N_BETWEEN = N_SLICES - 1  # between-class directions protected, at most
-
-
-class Protection:
-    """Protected directions: excluded before removal, and added back afterwards.
-
-    Args:
-        n_leading: leading directions of all embeddings, shrunk to the noise floor: what
-            fine-tuning has put there (a label) is not deleted.
-        labels: the between-class directions too (4 at most; scores are cut into five classes).
-        level: standard deviation of what comes back, in units of the noise floor.
-        scale: multiply results so that their rms distance from their mean is that of the input.
-    """
-
-    @checked
-    def __init__(
-        self,
-        n_leading: Annotated[int, Field(ge=0)] = 0,
-        labels: bool = False,
-        level: Annotated[float, Field(gt=0)] = 1.0,
-        scale: bool = False,
-    ) -> None:
-        self.n_leading, self.labels, self.level, self.scale = n_leading, labels, level, scale
-
-    def n_directions(self) -> int:
-        """J, the most directions that are protected."""
-        return self.n_leading + N_BETWEEN * self.labels
-
-
-LEADING = Protection(n_leading=3)
 
 
 class ProtectedDirections(NamedTuple):

@@ -186,8 +186,8 @@ def grid_methods(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Overrides
     A name joins the leaf of each key and its value by `_`; for a key without a dot, such as
     `isotropy` or `site`, only the value is used.
 
-    >>> grid_methods({"site": [["tokens"], ["layer_3"]], "isotropy.removal.strength": [0.5]})[1]
-    ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.removal.strength=0.5'))
+    >>> grid_methods({"site": [["tokens"], ["layer_3"]], "isotropy.strength": [0.5]})[1]
+    ('layer_3_strength_0.5', ('site=[layer_3]', 'isotropy.strength=0.5'))
     """
     methods = []
     for values in product(*grid.values()) if grid else ():

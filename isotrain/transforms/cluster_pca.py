@@ -4,7 +4,6 @@ Mean centring, all-but-the-top, cluster mean and cluster PCA are presets of this
 `conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
 """
 
-import warnings
 from typing import Annotated
 
 import torch
@@ -12,15 +11,19 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.assignment import KMEANS, Assignment
-from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
-from isotrain.geometry.cluster_removal import PROJECT, Removal
-from isotrain.geometry.kmeans import kmeans, reseed_empty, spherical_kmeans
-from isotrain.geometry.protected import Protection, fit_protected, without_protected
+from isotrain.geometry.assignment import Assign, fit_anchors
+from isotrain.geometry.cluster_pca import (
+    ClusterPCAStats,
+    apply_cluster_pca,
+    center_clusters,
+    fit_cluster_pca,
+)
+from isotrain.geometry.cluster_removal import Grad, Removal, vary_removal
+from isotrain.geometry.kmeans import kmeans, reseed_empty
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 
-MOST_ITERATIONS = 100  # of k-means or EM, for frozen statistics
+TRAIN_ITERATIONS, FROZEN_ITERATIONS = 3, 100  # of k-means or EM, at most
 
 
 class ClusterPCA(FittedTransform[ClusterPCAStats]):
@@ -35,8 +38,16 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         width: D.
         n_clusters: K; 1 = no clustering.
         n_components: R directions removed per cluster; 0 = centring only.
-        assign: how embeddings are assigned to clusters; k-means by default.
-        removal: what is removed from a cluster; by default its mean and leading directions.
+        assign: kmeans | gmm (diagonal Gaussians, by likelihood).
+        removal: project takes directions out | random, a control: as many, drawn once | amplify
+            multiplies them by 3 | clip shrinks them to the noise floor | shrink_clip, and the
+            offsets of clusters from the global mean too.
+        level: standard deviation of what is shrunk, in units of the noise floor's.
+        rho: a cluster of n_c embeddings loses at most floor(rho·(n_c − 1)) directions.
+        grad: what carries a gradient besides the means: detach = nothing | full = directions, noise
+            floors and variances (one [D, D] eigenproblem per cluster).
+        strength: y = x + strength·(result − x), in [0, 1].
+        warmup_steps: optimizer steps over which the strength rises from 0.
         stats, eval_stats, queue_rows: as in `FittedTransform`.
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
@@ -49,7 +60,6 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
     """
 
     of_clusters = True
-    protect: Protection | None = None  # directions to protect
     warm_KD: Tensor
 
     @checked
@@ -58,8 +68,13 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         width: Annotated[int, Field(ge=1)],
         n_clusters: Annotated[int, Field(ge=1)] = 8,
         n_components: Annotated[int, Field(ge=0)] = 3,
-        assign: Assignment = KMEANS,
-        removal: Removal = PROJECT,
+        assign: Assign = "kmeans",
+        removal: Removal = "project",
+        level: Annotated[float, Field(gt=0)] = 1.0,
+        rho: Annotated[float, Field(gt=0, le=1)] = 0.25,
+        grad: Grad = "detach",
+        strength: Annotated[float, Field(ge=0, le=1)] = 1.0,
+        warmup_steps: Annotated[int, Field(ge=0)] = 0,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",
         queue_rows: Capacity = 1024,
@@ -74,54 +89,65 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
                 f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
                 f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
             )
-        empty = _empty_statistics(width, n_clusters, n_components, assign, self.protect)
-        reads_labels = self.protect is not None and self.protect.labels
-        super().__init__(width, empty, stats, eval_stats, queue_rows, reads_labels)
         self.n_clusters, self.n_components, self.seed = n_clusters, n_components, seed
-        self.assign, self.removal = assign, removal
-        self.assign_frozen = Assignment(assign.method, assign.softness, MOST_ITERATIONS)
+        self.assign: Assign = assign
+        self.removal, self.level, self.rho, self.grad = removal, level, rho, grad
+        self.strength, self.warmup_steps = strength, warmup_steps
+        super().__init__(width, self._empty_statistics(width), stats, eval_stats, queue_rows)
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.is_warm, self.n_steps = False, 0
-        if idle := _idle_options(self):
-            warnings.warn(f"{', '.join(idle)}: without effect in this layer", stacklevel=4)
 
-    def estimate(
-        self,
-        x_ND: Tensor,
-        to_freeze: bool = False,
-        n_own: int | None = None,
-        labels_N: Tensor | None = None,
-    ) -> ClusterPCAStats:
-        """Clusters c, their means m_c and dominant directions V_c, and what is protected."""
-        # Frozen statistics use the caps of a batch if training statistics are of batches.
-        as_batches = to_freeze and self.stats == "batch"
-        return fit_cluster_pca(
-            x_ND,
-            self.n_clusters,
-            self.n_components,
-            self.assign_frozen if to_freeze else self.assign,
-            self.removal,
-            self.protect,
-            labels_N=labels_N,
-            effective_rows=(self.queue.batch_rows if as_batches else 0) or None,
-            generator=torch.Generator().manual_seed(self.seed),
-            init=self.warm_KD.to(x_ND.dtype) if self.is_warm else None,
-            exact=to_freeze,
-            n_own=n_own,
+    def _empty_statistics(self, width: int) -> ClusterPCAStats:
+        """Statistics of zeros and ones, in the shapes of the buffers."""
+        n_clusters, n_components = self.n_clusters, self.n_components
+        n_mixture = n_clusters if self.assign == "gmm" and n_clusters > 1 else 0
+        return ClusterPCAStats(
+            anchor_KD=torch.zeros(n_clusters, width),
+            centre_KD=torch.zeros(n_clusters, width),
+            direction_KDR=torch.zeros(n_clusters, width, n_components),
+            removed_KR=torch.ones(n_clusters, n_components),
+            variance_KD=torch.ones(n_mixture, width),
+            log_weight_K=torch.zeros(n_mixture),
+            counters={},
         )
 
+    def estimate(
+        self, x_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
+    ) -> ClusterPCAStats:
+        """Clusters c, their means m_c and dominant directions V_c."""
+        generator = torch.Generator().manual_seed(self.seed)
+        anchors, assignment_N = fit_anchors(
+            x_ND.detach(),
+            self.n_clusters,
+            self.assign,
+            generator=generator,
+            init=self.warm_KD.to(x_ND.dtype) if self.is_warm else None,
+            n_iterations=FROZEN_ITERATIONS if to_freeze else TRAIN_ITERATIONS,
+        )
+        # Frozen statistics use the caps of a batch if training statistics are of batches.
+        of_batches = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
+        clusters = center_clusters(x_ND, anchors, assignment_N, n_own, effective_rows=of_batches)
+        stats = fit_cluster_pca(clusters, self.n_components, self.rho, exact=to_freeze)
+        return vary_removal(stats, clusters, self.removal, self.level, self.grad, generator)
+
+    def remove(
+        self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
+    ) -> Tensor:
+        """(I − V_c·V_cᵀ)(x − m_c), c the given clusters or the nearest ones."""
+        return apply_cluster_pca(x_ND, stats, assignment_N)
+
     def transform(self, x_ND: Tensor, stats: ClusterPCAStats, are_last: bool) -> Tensor:
-        """(I − V_c·V_cᵀ)(x − m_c), or part of the way from x to it if `strength` < 1."""
+        """What `remove` gives, or part of the way from x to it if `strength` < 1."""
         all_N = stats.assignment_N if are_last else None
-        result_ND = apply_cluster_pca(x_ND, stats, None if all_N is None else all_N[-len(x_ND) :])
-        warms_up = self.removal.warmup_steps > 0  # only then is there a graph break
-        strength: float = self.strength_now() if warms_up else self.removal.strength
+        result_ND = self.remove(x_ND, stats, None if all_N is None else all_N[-len(x_ND) :])
+        warms_up = self.warmup_steps > 0  # only then is there a graph break
+        strength: float = self.strength_now() if warms_up else self.strength
         return result_ND if strength == 1.0 else x_ND + strength * (result_ND - x_ND)
 
     @not_compiled
     def strength_now(self) -> float:
         """The strength at this step; it rises linearly over the warm-up."""
-        strength, n_warm = self.removal.strength, self.removal.warmup_steps
+        strength, n_warm = self.strength, self.warmup_steps
         return strength * min(1.0, self.n_steps / n_warm) if n_warm else strength
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
@@ -130,15 +156,18 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self.n_steps += self.training
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
-        """Update the initial centroids of k-means, outside the protected directions."""
+        """Update the initial centroids of k-means."""
         if self.n_clusters == 1:
             return
-        if self.protect is not None and self.protect.n_directions() > 0:
-            x_MD = without_protected(x_MD, fit_protected(x_MD, self.protect.n_leading, labels_M))
         generator = torch.Generator().manual_seed(self.seed)
         warm_KD = self.warm_KD.to(x_MD.dtype) if self.is_warm else None
-        cluster = spherical_kmeans if self.assign.method == "spherical" else kmeans
-        clusters = cluster(x_MD, self.n_clusters, generator=generator, init=warm_KD, n_iterations=3)
+        clusters = kmeans(
+            x_MD,
+            self.n_clusters,
+            generator=generator,
+            init=warm_KD,
+            n_iterations=TRAIN_ITERATIONS,
+        )
         self.warm_KD.copy_(reseed_empty(x_MD, clusters, generator))
         self.is_warm = True
 
@@ -150,55 +179,3 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         """Restore them from a checkpoint."""
         is_warm, self.n_steps = state.tolist()
         self.is_warm = bool(is_warm)
-
-
-def _empty_statistics(
-    width: int, n_clusters: int, n_components: int, assign: Assignment, protect: Protection | None
-) -> ClusterPCAStats:
-    """Statistics of zeros and ones, in the shapes of the buffers."""
-    n_mixture = n_clusters if assign.method == "gmm" and n_clusters > 1 else 0
-    empty = ClusterPCAStats(
-        torch.zeros(n_clusters, width),
-        torch.zeros(n_clusters, width),
-        torch.zeros(n_clusters, width, n_components),
-        {},
-        torch.ones(n_clusters, n_components),
-        torch.ones(n_mixture, width),
-        torch.zeros(n_mixture),
-        torch.ones(()),
-        assign,
-    )
-    if protect is None:
-        return empty
-    return empty._replace(
-        spared_mean_D=torch.zeros(width),
-        spared_DJ=torch.zeros(width, protect.n_directions()),
-        kept_J=torch.ones(protect.n_directions()),
-        scale=torch.ones(()),
-    )
-
-
-def _idle_options(layer: ClusterPCA) -> list[str]:
-    """Options without effect: on clusters if K = 1, or on directions if R = 0."""
-    alone, removes = layer.n_clusters == 1, layer.n_components > 0
-    assign, r, protect = layer.assign, layer.removal, layer.protect
-    shrinks = (r.mode == "clip" and removes) or (r.centre == "shrink" and not alone)
-    has_gradient = (
-        layer.stats != "start"
-        and {
-            "detach": True,
-            "levels": shrinks or (protect is not None and protect.n_directions() > 0),
-            "full": removes and r.directions == "principal",
-        }[r.grad]
-    )
-    idle = {
-        "assign.method": alone and assign.method == "spherical",
-        "assign.softness": alone and assign.softness > 0,
-        "assign.n_iterations": alone and assign.n_iterations != KMEANS.n_iterations,
-        "removal.directions": not removes and r.directions == "random",
-        "removal.rho": not removes and r.rho != PROJECT.rho,
-        "removal.level": not shrinks and r.level != PROJECT.level,
-        "removal.gain": not (removes and r.mode == "amplify") and r.gain != PROJECT.gain,
-        "removal.grad": not has_gradient and r.grad != PROJECT.grad,
-    }
-    return [name for name, is_idle in idle.items() if is_idle]

@@ -57,7 +57,6 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         eval_stats: frozen = by `fit`, so a result does not depend on its batch | refit = frozen,
             on the whole training set and not the queue | batch.
         queue_rows: embeddings in the queue (queue_rows·D·4 bytes).
-        reads_labels: whether the statistics depend on labels.
 
     Raises:
         ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`.
@@ -93,7 +92,6 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         stats: TrainStats,
         eval_stats: EvalStats,
         queue_rows: int,
-        reads_labels: bool = False,
     ) -> None:
         super().__init__(width)
         if stats == "start" and eval_stats == "batch":
@@ -102,7 +100,6 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
                 "would not apply it; use eval_stats=frozen or refit"
             )
         self.stats, self.eval_stats = stats, eval_stats
-        self.reads_labels = reads_labels or type(self).reads_labels
         self.queue = RowQueue(queue_rows, width, has_labels=self.reads_labels)
         self._empty = empty
         self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]

@@ -42,6 +42,6 @@ def test_a_part_of_another_group_is_refused_with_the_modules_of_this_one():
 
 
 def test_a_part_within_a_part_has_a_target():
-    override = "isotropy.removal._target_=null"
+    override = "isotropy.removal={_target_:null}"
     (told,) = mistakes_in(compose_run(["encoder=tiny", "isotropy=cluster_pca", override]))
     assert told.startswith("isotropy.removal._target_=None is not allowed")

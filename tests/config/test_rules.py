@@ -13,6 +13,7 @@ from isotrain.arguments import violation
 from isotrain.config.check import BOUNDS, missing_keys, mistakes_in
 from isotrain.config.compose import compose_run, plain
 from isotrain.config.schema import RUN
+from isotrain.geometry.cluster_pca import MIN_ROWS
 from isotrain.training.requirements import check
 from tests.compositions import composed_once
 from tests.judge import all_mistakes
@@ -36,26 +37,24 @@ def mistakes(*overrides):
 sizes = {
     "batch": st.integers(1, 300),
     "k": st.integers(1, 20),
-    "min_rows": st.integers(1, 12),
     "rho": st.integers(1, 100).map(lambda n: n / 100),
     "n_components": st.integers(0, 4),
     "form": st.sampled_from(["cross", "bi"]),
 }
 
 
-def is_enough(batch, k, min_rows, rho, n_components, form):
+def is_enough(batch, k, rho, n_components, form):
     """The two rules, in exact arithmetic."""
     rows = Fraction(batch * (2 if form == "bi" else 1), k)
     removed = math.floor(Fraction(str(rho)) * (rows - 1))
-    return rows >= min_rows and (n_components == 0 or removed >= 1)
+    return rows >= MIN_ROWS and (n_components == 0 or removed >= 1)
 
 
-def told(cfg, batch, k, min_rows, rho, n_components, form):
+def told(cfg, batch, k, rho, n_components, form):
     keys = {
         "data.batch_size": batch,
         "isotropy.n_clusters": k,
-        "isotropy.removal.min_rows": min_rows,
-        "isotropy.removal.rho": rho,
+        "isotropy.rho": rho,
         "isotropy.n_components": n_components,
         "task.form": form,
     }
@@ -75,7 +74,7 @@ def test_a_batch_is_rejected_exactly_where_the_arithmetic_says_so(layered, **key
         assert f"isotropy.n_clusters={keys['k']}" in found[0]
 
 
-@given(**{**sizes, "batch": st.integers(1, 12), "min_rows": st.integers(6, 12)})  # few enough
+@given(**{**sizes, "batch": st.integers(1, 4)})  # few enough
 @settings(max_examples=40, phases=[Phase.generate])
 def test_the_batch_size_of_the_message_is_enough_and_the_smallest(layered, **keys):
     found = told(layered, **keys)
@@ -88,7 +87,7 @@ def test_the_batch_size_of_the_message_is_enough_and_the_smallest(layered, **key
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("data.batch_size=8",), "a cluster, and isotropy.removal.min_rows=4, rho=0.25 need 5"),
+        (("data.batch_size=8",), "a cluster, which needs 5 at isotropy.rho=0.25"),
         (
             ("data.batch_size=4", "pooling=spans"),
             "data.batch_size=4 × 2 vectors over isotropy.n_clusters=2 leaves 4 embeddings",
@@ -98,8 +97,7 @@ def test_the_batch_size_of_the_message_is_enough_and_the_smallest(layered, **key
         (("data.batch_size=2", "isotropy.stats=queue"), None),
         (("data.batch_size=2", "site=[tokens]"), None),  # a sentence has many tokens
         (("data.batch_size=2", "site=[layer_1]"), None),
-        (("~isotropy.removal.rho",), None),  # the default of the argument
-        (("~isotropy.removal",), None),
+        (("~isotropy.rho",), None),  # the default of the argument
         (("~isotropy.n_components",), None),
     ],
 )
@@ -149,8 +147,12 @@ def test_bounds_and_rules_are_those_of_the_layer(allowed, name, keys, words):
 # Bounds
 
 OF_PARTS = {
-    **{f"isotropy.{key}": 1 for key in ("n_clusters", "removal.min_rows", "assign.n_iterations")},
-    **{"isotropy.queue_rows": 2, "isotropy.n_components": 0, "task.head_dropout": 0},
+    **{
+        "isotropy.n_clusters": 1,
+        "isotropy.queue_rows": 2,
+        "isotropy.n_components": 0,
+        "task.head_dropout": 0,
+    },
     **{f"encoder.{key}": 1 for key in ("width", "n_blocks", "n_heads")},
     **{"encoder.dropout": 0, "task.max_length": 3},
 }
@@ -173,7 +175,7 @@ HOLDOUT = "training.select=holdout"
 @pytest.mark.parametrize(
     ("overrides", "legal", "rejected"),
     [
-        (["isotropy=cluster_pca", "isotropy.removal.rho"], ["1", "1e-9"], ["0", "1.5", "nan"]),
+        (["isotropy=cluster_pca", "isotropy.rho"], ["1", "1e-9"], ["0", "1.5", "nan"]),
         (["encoder.dropout"], ["0.99"], ["1", "-0.1"]),
         (["training.warmup_fraction"], ["0", "1"], ["1.01", "nan"]),
         (["training.layer_decay"], ["1", "0.1"], ["0", "1.1", "nan"]),
@@ -319,7 +321,7 @@ def test_rules(overrides, starts):
             ),
             "objective.simcse.positive_labels chooses pairs by their label",
         ),
-        (("objective=[simcse]", "isotropy=protect_labels"), "isotropy.protect.labels=true reads"),
+        (("objective=[simcse]", "isotropy=protect_labels"), "isotropy.protect_labels=true reads"),
         *(
             (("objective=[simcse]", f"data.{change}"), f"data.{change.partition('=')[0]} changes")
             for change in ("label_skew=0.5", "label_noise=0.1", "hypothesis_only=true")

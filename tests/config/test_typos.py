@@ -52,8 +52,8 @@ TOLD = [
         ("no key objective.cosrg.weight; did you mean objective.cosreg.weight?",),
     ),
     (
-        ("isotropy=cluster_pca", "isotropy.softness=1"),
-        ("no key isotropy.softness; did you mean isotropy.assign.softness?",),
+        ("isotropy=cluster_pca", "isotropy.n_cluster=1"),
+        ("no key isotropy.n_cluster; did you mean isotropy.n_clusters?",),
     ),
     # options of a group
     (("task=wicc",), ("task=wicc does not exist; did you mean wic?",)),
@@ -299,7 +299,7 @@ JUNK = st.text(
 
 @given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++", "~"]), JUNK)
 @settings(max_examples=40, phases=PHASES)
-@example("isotropy.removal.rho", "", "x")
+@example("isotropy.rho", "", "x")
 @example("~", "", "3")
 @example("", "", "")
 def test_junk_raises_nothing_but_what_is_told(key, prefix, text):

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrain.cli import main
 from isotrain.export import sentence_folder
-from isotrain.export.sentence_module import IsotropyLayer, layer_class, with_parts
+from isotrain.export.sentence_module import IsotropyLayer, layer_class
 
 FORM = "sentence-transformers"
 STSB = ("task=stsb", "task.form=bi", "metric=[]")
@@ -133,19 +133,6 @@ def test_only_classes_of_layers_may_be_named_and_none_is_called(
     else:
         with pytest.raises(ValueError, match=told):
             layer_class(target)
-
-
-@pytest.mark.parametrize(
-    ("target", "told"),
-    [
-        ("subprocess.Popen", "assign of the layer must be one of isotrain.geometry"),
-        ("isotrain.transforms.zca.ZCA", "assign of the layer must be one of isotrain.geometry"),
-        ("isotrain.geometry.kmeans.kmeans", "assign of the layer must name a class"),
-    ],
-)
-def test_a_part_of_a_layer_is_a_class_of_geometry(target, told):
-    with pytest.raises(ValueError, match=told):
-        with_parts({"n_clusters": 2, "assign": {"_target_": target, "args": ["true"]}})
 
 
 def test_a_folder_cannot_name_what_is_no_layer(written):

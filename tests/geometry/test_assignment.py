@@ -1,4 +1,4 @@
-"""Clusters and memberships against scikit-learn and slow loops. N rows, D width, K clusters."""
+"""Clusters of embeddings against scikit-learn and slow loops. N rows, D width, K clusters."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from isotrain.geometry.assignment import memberships, nearest
+from isotrain.geometry.assignment import fit_anchors, nearest
 from isotrain.geometry.cluster_pca import apply_cluster_pca
+from isotrain.geometry.mixture import Mixture, log_joint
 from tests.clouds import seeded
-from tests.cluster_parts import anchors_with, by_scikit_learn, fit_with, layer_with
+from tests.cluster_parts import by_scikit_learn, fit_with, layer_with
 
 light = settings(max_examples=15)
-over_ways = pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
+over_ways = pytest.mark.parametrize("assign", ["kmeans", "gmm"])
 
 
 def blobs(n=90, d=5, k=3, seed=0, spread=1.0, dtype=torch.float64):
@@ -22,27 +23,18 @@ def blobs(n=90, d=5, k=3, seed=0, spread=1.0, dtype=torch.float64):
     return (means[torch.arange(n) % k] + spread * noise).to(dtype)
 
 
-def anchors_of(x, k, assign, seed=0, **options):
-    return anchors_with(x, k, assign, generator=seeded(seed), **options)
-
-
-def slow_energies(x, anchors):
-    """The energy of each row and anchor, pair by pair."""
+def slow_energies(x, anchors, assign):
+    """Squared distance, or −ln(weight·density), of each row and anchor, pair by pair."""
     energy = np.empty((len(x), len(anchors.anchor_KD)))
     for i, row in enumerate(x.double().numpy()):
         for k, anchor in enumerate(anchors.anchor_KD.double().numpy()):
-            if anchors.method == "gmm":
+            if assign == "gmm":
                 variance = anchors.variance_KD[k].double().numpy()
                 density = ((row - anchor) ** 2 / variance + np.log(2 * np.pi * variance)).sum()
                 energy[i, k] = 0.5 * density - float(anchors.log_weight_K[k])
-            elif anchors.method == "spherical":
-                energy[i, k] = ((row / np.linalg.norm(row) - anchor) ** 2).sum()
             else:
                 energy[i, k] = ((row - anchor) ** 2).sum()
     return energy
-
-
-# --- the cluster of a row ---------------------------------------------------------------------
 
 
 @over_ways
@@ -50,98 +42,44 @@ def slow_energies(x, anchors):
 @light
 def test_a_row_is_in_the_cluster_of_least_energy(assign, n, d, k, seed):
     x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64)
-    anchors, owner = anchors_of(x, k, assign, seed)
-    energy = slow_energies(x, anchors)
+    anchors, owner = fit_anchors(x, k, assign, generator=seeded(seed), n_iterations=10)
+    energy = slow_energies(x, anchors, assign)
     own = energy[np.arange(n), owner.numpy()]
     assert (own <= energy.min(axis=1) + 1e-9 * (1.0 + np.abs(own))).all()
     again = energy[np.arange(n), nearest(x, anchors).numpy()]
     np.testing.assert_allclose(again, own, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("assign", ["kmeans", "spherical"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("seed", range(5))
-def test_rows_on_their_anchors_belong_to_them_alone(assign, dtype, scale, seed):
-    """Their mean energy is rounding, of either sign, at any scale."""
-    x = scale * blobs(4, 6, 4, seed, dtype=dtype)
-    anchors, owner = anchors_of(x, 4, assign, seed)
-    own = torch.nn.functional.one_hot(owner, 4).to(dtype)
-    torch.testing.assert_close(memberships(x, anchors, 0.5), own)
-
-
-# --- how much of each -------------------------------------------------------------------------
-
-
-@over_ways
-@pytest.mark.parametrize("softness", [0.05, 0.5, 1.0, 20.0])
-@given(st.integers(1, 25), st.integers(1, 5), st.integers(2, 6), st.integers(0, 10_000))
-@light
-def test_memberships_are_the_softmax_of_energies(assign, softness, n, d, k, seed):
-    x = blobs(n, d, 3, seed)
-    anchors, _ = anchors_of(x, k, assign, seed)
-    found = memberships(x, anchors, softness).numpy()
-    unit = float(anchors.unit) or 1.0
-    energy = slow_energies(x, anchors) / (softness * unit)
-    expected = np.exp(energy.min(axis=1, keepdims=True) - energy)
-    expected /= expected.sum(axis=1, keepdims=True)
-    # An energy is a difference of squares, so it is known to about eps times the largest of them,
-    # and the softmax divides that by softness * unit.
-    largest = max(float(x.square().sum(dim=1).max()), np.abs(energy).max() * softness * unit)
-    rounding = 64 * np.finfo(np.float64).eps * largest / (softness * unit)
-    np.testing.assert_allclose(found, expected, atol=1e-12 + rounding)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-12)
-    assert (found >= 0.0).all()
-
-
 @pytest.mark.parametrize("seed", range(3))
-def test_a_mixture_at_softness_one_is_scikit_learns_posterior(seed):
+def test_a_mixture_is_scikit_learns(seed):
     x = blobs(200, 6, 4, seed=seed, spread=2.5)
-    anchors, owner = anchors_of(x, 4, "gmm")
+    anchors, owner = fit_anchors(x, 4, "gmm", generator=seeded(0), n_iterations=10)
     theirs = GaussianMixture(4, covariance_type="diag")
     theirs.weights_ = anchors.log_weight_K.exp().numpy()
     theirs.means_ = anchors.anchor_KD.numpy()
     theirs.covariances_ = anchors.variance_KD.numpy()
     theirs.precisions_cholesky_ = 1.0 / np.sqrt(theirs.covariances_)
     posterior = theirs.predict_proba(x.numpy())
-    np.testing.assert_allclose(memberships(x, anchors, 1.0).numpy(), posterior, atol=1e-10)
+    joint_NK = log_joint(x, Mixture(*anchors))
+    np.testing.assert_allclose(joint_NK.softmax(dim=1).numpy(), posterior, atol=1e-10)
     assert np.array_equal(owner.numpy(), theirs.predict(x.numpy()))
     assert posterior.max(axis=1).min() < 0.9  # some row is between two
-
-
-@over_ways
-def test_memberships_pass_gradcheck(assign):
-    x = blobs(8, 3, spread=2.0)
-    anchors, _ = anchors_of(blobs(40, 3, spread=2.0), 3, assign)
-    assert float(memberships(x, anchors, 2.0).max(dim=1).values.min()) < 0.9  # not saturated
-    inputs = x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda rows: memberships(rows, anchors, 2.0), inputs)
 
 
 # --- in the layer -----------------------------------------------------------------------------
 
 
 @over_ways
-@pytest.mark.parametrize("softness", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_frozen_evaluation_uses_the_anchors_of_the_fit(assign, softness, dtype):
+def test_frozen_evaluation_uses_the_anchors_of_the_fit(assign, dtype):
     x, new = blobs(dtype=dtype), blobs(30, seed=4, dtype=dtype)
-    layer = layer_with(5, 3, 1, assign=assign, softness=softness, queue_rows=1024).to(dtype)
+    layer = layer_with(5, 3, 1, assign=assign, queue_rows=1024).to(dtype)
     layer.observe(x)
     layer.fit()
-    stats = fit_with(
-        x,
-        3,
-        1,
-        assign=assign,
-        softness=softness,
-        init=layer.warm_KD,
-        n_iterations=100,
-        exact=True,
-    )
+    stats = fit_with(x, 3, 1, assign=assign, init=layer.warm_KD, n_iterations=100, exact=True)
     assert torch.equal(layer.anchor_KD, stats.anchor_KD)
     torch.testing.assert_close(layer.eval()(new), apply_cluster_pca(new, stats))
-    other = layer_with(5, 3, 1, assign=assign, softness=softness, queue_rows=1024, seed=5)
+    other = layer_with(5, 3, 1, assign=assign, queue_rows=1024, seed=5)
     other.to(dtype).load_state_dict(layer.state_dict(), strict=True)
     assert torch.equal(other.eval()(new), layer(new))
     assert torch.equal(other.train()(new), layer.train()(new))

@@ -1,4 +1,4 @@
-"""What holds for k-means, its spherical form and a mixture: shapes, draws, equal embeddings."""
+"""What holds for k-means and a mixture: shapes, draws, equal embeddings."""
 
 from functools import partial
 
@@ -7,14 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry.kmeans import kmeans, nearest_centroid, nearest_direction, spherical_kmeans
+from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.geometry.mixture import fit_mixture
 from tests import clouds
 from tests.clouds import light, seeded
 
-over_all = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans, fit_mixture])
+over_all = pytest.mark.parametrize("cluster", [kmeans, fit_mixture])
 normal = partial(clouds.normal, mean=0.0)
-over_kmeans = pytest.mark.parametrize("cluster", [kmeans, spherical_kmeans])
 
 
 @over_all
@@ -42,40 +41,33 @@ def test_any_shape_is_finite_and_keeps_the_dtype(cluster, dtype, n, d, k, seed):
         assert int((found.count_K > 0).sum()) == n
 
 
-@over_kmeans
-def test_duplicates_share_a_cluster_and_equal_embeddings_make_one(cluster):
+def test_duplicates_share_a_cluster_and_equal_embeddings_make_one():
     x = torch.tensor([[1.0, 2.0], [-3.0, 4.0]]).repeat(10, 1)
-    assert cluster(x, 2, generator=seeded(0)).count_K.tolist() == [10, 10]
-    same = cluster(torch.full((12, 3), 0.1), 4, generator=seeded(0))
+    assert kmeans(x, 2, generator=seeded(0)).count_K.tolist() == [10, 10]
+    same = kmeans(torch.full((12, 3), 0.1), 4, generator=seeded(0))
     assert int((same.count_K > 0).sum()) == 1
 
 
-@over_kmeans
-def test_one_cluster_is_the_mean_and_an_empty_one_keeps_its_centroid(cluster):
+def test_one_cluster_is_the_mean_and_an_empty_one_keeps_its_centroid():
     x = normal(30, 2).abs()
-    unit = x / x.norm(dim=1, keepdim=True) if cluster is spherical_kmeans else x
-    mean_D = unit.mean(dim=0)
-    mean_D = mean_D / mean_D.norm() if cluster is spherical_kmeans else mean_D
-    one = cluster(x, 1)
-    torch.testing.assert_close(one.centroid_KD[0], mean_D)
+    one = kmeans(x, 1)
+    torch.testing.assert_close(one.centroid_KD[0], x.mean(dim=0))
     assert one.count_K.tolist() == [30]
-    found = cluster(x, 2, init=torch.tensor([[0.01, 0.01], [-0.6, -0.8]]).double() * 90.0)
+    found = kmeans(x, 2, init=torch.tensor([[0.01, 0.01], [-0.6, -0.8]]).double() * 90.0)
     assert found.count_K.tolist() == [30, 0]
-    lone_D = torch.tensor([-0.6, -0.8]).double() * (1.0 if cluster is spherical_kmeans else 90.0)
-    torch.testing.assert_close(found.centroid_KD[1], lone_D)
-    torch.testing.assert_close(found.centroid_KD[0], mean_D)
+    torch.testing.assert_close(found.centroid_KD[1], torch.tensor([-54.0, -72.0]).double())
+    torch.testing.assert_close(found.centroid_KD[0], x.mean(dim=0))
 
 
-@pytest.mark.parametrize("nearest", [nearest_centroid, nearest_direction])
 @pytest.mark.parametrize("width", [3, 64, 768])
 @pytest.mark.parametrize("k", [2, 5, 17])
-def test_the_lower_index_wins_a_tie_for_any_number_of_embeddings(nearest, width, k):
+def test_the_lower_index_wins_a_tie_for_any_number_of_embeddings(width, k):
     centroid_KD = normal(k, width, seed=12, dtype=torch.float32)
     centroid_KD[1:] -= 20.0 * centroid_KD[0]  # they lie near the first, and its copy at the end
-    centroid_KD[k - 1] = centroid_KD[0] * (4.0 if nearest is nearest_direction else 1.0)
+    centroid_KD[k - 1] = centroid_KD[0]
     x = centroid_KD[0] + 0.1 * normal(64, width, seed=13, dtype=torch.float32)
     for n in (1, 2, 3, 7, 64):
-        assert nearest(x[:n], centroid_KD).tolist() == [0] * n
+        assert nearest_centroid(x[:n], centroid_KD).tolist() == [0] * n
 
 
 @over_all

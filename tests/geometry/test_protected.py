@@ -11,10 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.protected import N_BETWEEN, Protection, fit_protected, returned_share
+from isotrain.geometry.protected import N_BETWEEN, fit_protected, returned_share
+from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from tests.clouds import correlated, light, seeded
-from tests.cluster_parts import fit_with
 
 
 def cloud(n=90, d=10, seed=0, dtype=torch.float64):
@@ -132,7 +131,7 @@ def test_directions_are_orthonormal_for_any_shape(n, d, n_classes, n_leading, si
     assert n_real(found.direction_DJ) == min(rank, most_between + n_leading)
     assert real(found.direction_DJ).shape[1] == n_real(found.direction_DJ)
     assert found.direction_DJ.dtype == x.dtype
-    assert found.direction_DJ.shape[1] == Protection(n_leading, labels=True).n_directions()
+    assert found.direction_DJ.shape[1] == n_leading + N_BETWEEN
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -190,31 +189,15 @@ def test_all_is_kept_where_nothing_else_varies_or_nothing_stands_out(dtype):
 # --- nothing that is protected is deleted --------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("removal", "centre"),  # with every way to assign
-    [("project", "none"), ("clip", "global"), ("project", "cluster"), ("clip", "shrink")],
-)
-@pytest.mark.parametrize("assign", ["kmeans", "spherical", "gmm"])
-@given(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.integers(0, 3), st.integers(0, 99))
-@settings(light, max_examples=8)
-def test_what_is_protected_comes_back_whatever_is_removed(
-    centre, removal, assign, k, r, soft, n_clipped, seed
-):
+@given(st.integers(1, 6), st.integers(0, 4), st.integers(0, 3), st.integers(0, 99))
+@settings(light, max_examples=24)
+def test_what_is_protected_comes_back_whatever_is_removed(k, r, n_leading, seed):
     """Along each protected direction a row is `kept` times as far from the mean as it was."""
     x, labels = classes(3, n=60, d=9, seed=seed)
-    stats = fit_with(
-        x,
-        k,
-        r,
-        n_clipped=n_clipped,
-        labels_N=labels,
-        centre=centre,
-        removal=removal,
-        assign=assign,
-        softness=0.5 * soft,
-        generator=seeded(seed),
-    )
-    y = apply_cluster_pca(x, stats)
+    options = {"n_leading": n_leading, "protect_labels": True, "stats": "batch", "seed": seed}
+    layer = ProtectedClusterPCA(9, k, r, **options).double()
+    stats = layer.estimate(x, labels_N=labels)
+    y = layer.remove(x, stats)
     along = (y - y.mean(dim=0)) @ stats.spared_DJ
     before = (x - x.mean(dim=0)) @ stats.spared_DJ
     torch.testing.assert_close(along, before * stats.kept_J, atol=1e-8, rtol=0)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.geometry.cluster_pca import fit_cluster_pca
+from isotrain.geometry.assignment import fit_anchors
+from isotrain.geometry.cluster_pca import center_clusters, fit_cluster_pca
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.metrics.self_similarity import self_similarity
@@ -62,7 +63,9 @@ def test_every_counter_of_layers_and_objectives_is_told():
     labels = torch.arange(24) % 2
     found = {
         *site_measures(X, X / 2, labels, X),
-        *fit_cluster_pca(X, 2, 1, generator=torch.Generator()).counters,
+        *fit_cluster_pca(
+            center_clusters(X, *fit_anchors(X, 2, generator=torch.Generator())), 1
+        ).counters,
         *CutTails(X.shape[1]).estimate(X).counters,
         *mean_loss(lambda x: x.sum(), [[X]], 1)[1],
     }

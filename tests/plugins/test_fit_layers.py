@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from isotrain.geometry.protected import Protection
 from isotrain.plugins.fit_layers import FitLayersCallback
 from isotrain.plugins.layer_isotropy import backbone_of
 from isotrain.transforms.cluster_pca import ClusterPCA
@@ -27,8 +26,8 @@ def begun(model, n_gpu=0):
 
 @pytest.mark.parametrize("call", ["places", "names", "none"])
 def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
-    protect = Protection(n_leading=1, labels=call != "none")
-    layer = ProtectedClusterPCA(4, n_clusters=1, n_components=1, protect=protect)
+    protect = {"n_leading": 1, "protect_labels": call != "none"}
+    layer = ProtectedClusterPCA(4, n_clusters=1, n_components=1, **protect)
     callback = begun(nn.Sequential(layer))
     x, labels = torch.randn(12, 4), torch.arange(12) % 2
     if call == "places":

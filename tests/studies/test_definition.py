@@ -147,7 +147,7 @@ def test_the_product_with_the_last_key_changing_first():
         {
             "isotropy": ["cluster_pca"],
             "site": [["pooled"], ["tokens", "layer_3"]],
-            "isotropy.removal.strength": [0.5, 1.0],
+            "isotropy.strength": [0.5, 1.0],
         }
     )
     assert [name for name, _ in methods] == [
@@ -159,7 +159,7 @@ def test_the_product_with_the_last_key_changing_first():
     assert methods[2][1] == (
         "isotropy=cluster_pca",
         "site=[tokens,layer_3]",
-        "isotropy.removal.strength=0.5",
+        "isotropy.strength=0.5",
     )
 
 
@@ -169,7 +169,7 @@ def test_the_product_with_the_last_key_changing_first():
         ("objective.istar.weight", -1.0, "weight_minus_1.0"),
         ("sync", False, "sync_false"),
         ("isotropy.queue_rows", None, "queue_rows_null"),
-        ("+isotropy.assign.softness", 1, "softness_1"),
+        ("+isotropy.softness", 1, "softness_1"),
         ("encoder.name", "a/b-c", "name_a_b_c"),
     ],
 )

@@ -11,7 +11,7 @@ from tests.training.test_module import fit, validate
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.n_components=1")
 REFIT = (*LAYER, "isotropy.eval_stats=refit")
-PROTECTED = ("isotropy=protect_labels", "isotropy.protect.level=1.0", *LAYER[1:])
+PROTECTED = ("isotropy=protect_labels", "isotropy.level=1.0", *LAYER[1:])
 QUIET = ("metric=[isoscore]", "monitor.max_rows=64")
 
 
@@ -172,7 +172,7 @@ def test_every_mode_comes_back(built, eval_stats, training, prefill):
 
 @pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
 def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
-    options = ("isotropy.removal.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
+    options = ("isotropy.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
     more = ("trainer.accumulate_grad_batches=2", "trainer.max_steps=5")
     interval = "trainer.val_check_interval=2"
     experiment = built("task=rte", *LAYER, *QUIET, *options, *more, interval)

@@ -12,12 +12,12 @@ BI = ("task=rte", "task.form=bi", "pooling=mean")
 EVERY_2 = ("checkpoint.every_steps=2", "trainer.log_every_n_steps=1")
 ACCUMULATED = "trainer.accumulate_grad_batches=2"
 SHARE = "training.objective_weight_as=share_of_task_gradient"
-PROTECTED = (  # 24 steps: through the warm-up, and on
-    *("task=wic", "isotropy=protect_labels", "isotropy.protect.level=1.0"),
-    *("isotropy.n_clusters=2", "isotropy.n_components=1", "isotropy.removal.warmup_steps=16"),
+CLUSTERS = (  # 24 steps: through the warm-up, and on
+    *("task=wic", "isotropy.n_clusters=2", "isotropy.n_components=1"),
     *("metric=[isoscore]", "monitor.max_rows=64", "trainer.max_epochs=2"),
     *("trainer.val_check_interval=5", "trainer.log_every_n_steps=1", "checkpoint.every_steps=4"),
 )
+WARMS_UP = ("isotropy=cluster_pca", "isotropy.warmup_steps=16")
 EVERY_PATH = (  # of the fast ones
     *("task=wic", "data.batching=random", "freezing=gradual", "freezing.unit=step"),
     *("freezing.every=8", "trainer.max_epochs=2", "trainer.val_check_interval=5"),
@@ -69,8 +69,9 @@ CASES = {  # overrides, and the training batch at which the run is stopped
         *("trainer.accumulate_grad_batches=5", *EVERY_2, 12),
     ),
     "every path": (*EVERY_PATH, 6),
-    "warm-up, frozen": (*PROTECTED, "isotropy.eval_stats=frozen", 7),
-    "warm-up, refit": (*PROTECTED, "isotropy.eval_stats=refit", 15),
+    "warm-up, frozen": (*WARMS_UP, *CLUSTERS, "isotropy.eval_stats=frozen", 7),
+    "warm-up, refit": (*WARMS_UP, *CLUSTERS, "isotropy.eval_stats=refit", 15),
+    "protected": ("isotropy=protect_labels", *CLUSTERS, 7),
 }
 
 
@@ -109,8 +110,7 @@ CHECKS = {  # that the state which is kept through the stop is there
 }
 
 FAILED = (
-    "every path",
-    "warm-up, frozen",
+    *("every path", "warm-up, frozen", "protected"),
 )  # an error goes back to a checkpoint; a signal writes one
 
 

@@ -108,7 +108,8 @@ def test_a_small_cluster_takes_the_mean_and_directions_of_all_embeddings():
     torch.testing.assert_close(y[:60], all_but_the_top(big, 2), atol=1e-9, rtol=0)
     names = ("rows_borrowed", "clusters_empty", "rows_passed_through")
     assert [stats.counters[name].item() for name in names] == [3, 0, 0]
-    own = fit_with(x, 2, 2, init=means(big, small), min_rows=3)
+    small = cloud(4, 12, seed=4) + 50.0  # one more is enough
+    own = fit_with(torch.cat([big, small]), 2, 2, init=means(big, small))
     assert own.counters["rows_borrowed"].item() == 0
     torch.testing.assert_close(own.centre_KD[1], small.mean(dim=0), atol=1e-9, rtol=0)
 
@@ -202,7 +203,7 @@ def test_frozen_statistics_of_batches_have_the_caps_of_a_batch(queue_rows, step,
 
 
 def test_statistics_of_batches_fall_back_in_evaluation_as_in_training():
-    """4 blobs in batches of 12: 3 embeddings each, fewer than min_rows."""
+    """4 blobs in batches of 12: 3 embeddings each, fewer than MIN_ROWS."""
     layer = ClusterPCA(8, 4, 2, stats="batch", queue_rows=240).double()
     x = blobs(240, 8, 4, seed=19)
     for part in x.split(12):

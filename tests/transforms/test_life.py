@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 
-from isotrain.geometry.protected import Protection
 from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails
@@ -26,14 +25,16 @@ from tests.cluster_parts import layer_with
 WHITENING = (ZCA, Whitening, IterNorm, GroupWhitening, SpectralTemper)
 SCALING = (BatchNorm, CutTails, IsoBn, Standardize)
 ONE_CLUSTER = partial(ClusterPCA, n_clusters=1, n_components=2)
-PROTECTED = partial(
-    ProtectedClusterPCA, n_clusters=1, n_components=1, protect=Protection(n_leading=1)
-)
+PROTECTED = partial(ProtectedClusterPCA, n_clusters=1, n_components=1, n_leading=1)
 CLUSTERS = (
     partial(ClusterPCA, n_clusters=4, n_components=2),
     *(
-        partial(layer_with, n_clusters=3, n_components=2, strength=0.7, **options)
-        for options in ({"n_clipped": 2}, {"removal": "clip"}, {"centre": "shrink"})
+        partial(layer_with, **{"n_clusters": 3, "n_components": 2, **options})
+        for options in (
+            {"n_leading": 2, "n_components": 1},
+            {"removal": "clip", "strength": 0.7},
+            {"removal": "shrink_clip", "level": 3.0, "strength": 0.7},
+        )
     ),
 )
 MAPS = (*WHITENING, *SCALING, ONE_CLUSTER, PROTECTED)
@@ -211,12 +212,10 @@ ERRORS = [
     (layer_with, {"n_clusters": 20, "queue_rows": 10}, "fewer clusters or a longer queue"),
     (layer_with, {"n_components": -1}, "n_components must be at least 0"),
     (layer_with, {"n_components": 8}, "lower n_components"),
-    (layer_with, {"min_rows": 0}, "min_rows must be at least 1"),
-    (layer_with, {"n_iterations": 0}, "n_iterations must be at least 1"),
     (layer_with, {"rho": 0.0}, "rho must be above 0, got 0.0"),
     (layer_with, {"rho": 1.1}, "rho must be at most 1, got 1.1"),
     (layer_with, {"rho": float("nan")}, "rho must be above 0, got nan"),
-    (layer_with, {"n_clipped": 8}, "n_leading must be below width=8, got 8; lower n_leading"),
+    (layer_with, {"n_leading": 8}, "n_leading must be below width=8, got 8; lower n_leading"),
 ]
 
 

@@ -35,7 +35,7 @@ def gaussian(n, d):
 
 def fit(x, **options):
     generator = torch.Generator().manual_seed(0)
-    options = {"rho": 1.0, "min_rows": 1, "generator": generator, "n_iterations": 10} | options
+    options = {"rho": 1.0, "generator": generator, "n_iterations": 10} | options
     return fit_with(x, K, R, **options)
 
 
@@ -84,16 +84,16 @@ def test_the_iterated_directions_of_a_training_step_are_near(rows, n):
 def test_clusters_of_one_two_and_equal_rows():
     far_KD = 1e3 * torch.eye(3, 40, dtype=torch.float64)
     near_D = torch.nn.functional.one_hot(torch.tensor(5), 40)
-    x = torch.cat([heavy(400, 40), far_KD[[0, 1, 1, 2, 2, 2]]])
+    x = torch.cat([heavy(400, 40), far_KD[[0, 1, 1, 2, 2, 2, 2]]])
     x[402] += near_D
-    own_N = torch.cat([torch.zeros(400), torch.tensor([1, 2, 2, 3, 3, 3])]).long()
+    own_N = torch.cat([torch.zeros(400), torch.tensor([1, 2, 2, 3, 3, 3, 3])]).long()
     init_KD = torch.stack([x[own_N == c].mean(dim=0) for c in range(4)])
-    stats = fit_with(x, 4, R, rho=1.0, min_rows=1, init=init_KD, exact=True)
+    stats = fit_with(x, 4, R, rho=1.0, init=init_KD, exact=True)
     assert torch.equal(stats.assignment_N, own_N)
     found, expected = apply_cluster_pca(x, stats, own_N), by_scikit_learn(x, own_N, R)
     assert largest_error(found, expected) < 1e-8
     assert bool((found[400:].norm(dim=1) > 0.1).all())  # none is zeroed
-    assert stats.counters["rows_borrowed"].item() == 4
+    assert stats.counters["rows_borrowed"].item() == 7
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -106,5 +106,5 @@ def test_the_layer_offline(dtype):
     own_N = nearest_centroid(x, layer.anchor_KD)
     assert len(own_N.unique()) == K
     assert int(torch.bincount(own_N).max()) > EXACT_BELOW
-    expected = by_scikit_learn(x, own_N, R, min_rows=4)
+    expected = by_scikit_learn(x, own_N, R)
     assert relative_error(found, expected) < (1e-5 if dtype == torch.float32 else 1e-9)

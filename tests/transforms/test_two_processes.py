@@ -10,7 +10,6 @@ import torch
 from hydra.utils import instantiate
 from torch import nn
 
-from isotrain.geometry.protected import Protection
 from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
@@ -155,7 +154,7 @@ def without_sync(rank):
     for sync in (True, False):
         torch.manual_seed(0)
         head = LinearHead(WIDTH, n_vectors=1, n_outputs=3, dropout=0.0)
-        layer = ProtectedClusterPCA(WIDTH, 2, 1, Protection(labels=True), queue_rows=64)
+        layer = ProtectedClusterPCA(WIDTH, 2, 1, 0, protect_labels=True, queue_rows=64)
         model = IsotropicModel(Bag(), MeanPooling(), head, {"pooled": layer}, sync=sync).train()
         forward, remember = [], []
         for number in range(2):

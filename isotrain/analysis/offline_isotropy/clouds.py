@@ -16,10 +16,14 @@ from torch import Tensor
 
 from isotrain.analysis.encode import Spans, encode_rows, tokenise
 from isotrain.analysis.types import Cell, Subject
-from isotrain.geometry.assignment import Assignment, Method
+from isotrain.geometry.assignment import Assign, fit_anchors
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca, fit_cluster_pca
-from isotrain.geometry.cluster_removal import Removal
+from isotrain.geometry.cluster_pca import (
+    ClusterPCAStats,
+    apply_cluster_pca,
+    center_clusters,
+    fit_cluster_pca,
+)
 from isotrain.geometry.groups import hashed_order
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
@@ -131,7 +135,7 @@ OWN_POOLING, NONE = "own_pooling", "none"
 
 
 # How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
-RECIPES: Mapping[str, tuple[Method | None, bool] | None] = {
+RECIPES: Mapping[str, tuple[Assign | None, bool] | None] = {
     OWN_POOLING: None,
     NONE: None,
     "mean": (None, False),
@@ -182,16 +186,16 @@ def fit_transform(
     assign, removes = recipe
     n_clusters = options.n_clusters if assign else 1
     n_removed = (options.n_components if assign else options.n_directions) if removes else 0
-    stats = fit_cluster_pca(
+    anchors, assignment_N = fit_anchors(
         x_MD,
         n_clusters,
-        n_removed,
-        Assignment(assign or "kmeans", n_iterations=options.n_iterations),
-        Removal(rho=options.rho),
+        assign or "kmeans",
         generator=torch.Generator().manual_seed(seed),
-        exact=True,
+        n_iterations=options.n_iterations,
     )
-    count_K = torch.bincount(stats.assignment_N, minlength=n_clusters)  # type: ignore[arg-type]
+    clusters = center_clusters(x_MD, anchors, assignment_N)
+    stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
+    count_K = torch.bincount(assignment_N, minlength=n_clusters)
     facts: dict[str, Cell] = {
         "fitted_on": split,
         "n_fitted": len(x_MD),
