@@ -56,8 +56,8 @@ class CollapseMonitor(pl.Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the majority share or spread, and write dev predictions."""
         if self._seen:  # empty if evaluation is limited to 0 batches
-            if (found := self._collapse()) is not None:
-                key, value = found
+            if (measure := self._collapse()) is not None:
+                key, value = measure
                 value = value.float().to(pl_module.device)
                 pl_module.log(key, value, logger=False, sync_dist=True)
             self._write(trainer, "dev")
@@ -83,11 +83,11 @@ class CollapseMonitor(pl.Callback):
         return MAJORITY, majority_share(all_gather(torch.cat([p_B for *_, p_B in self._seen])))
 
     def _write(self, trainer: pl.Trainer, split: str) -> Predictions:
-        found = torch.cat([torch.stack([x.float() for x in seen], 1) for seen in self._seen])
+        columns = torch.cat([torch.stack([x.float() for x in seen], 1) for seen in self._seen])
         if self._logits:
-            found = torch.cat([found, torch.cat(self._logits).float()], 1)
-        columns = all_gather(found).cpu().numpy().T
-        (index_N, label_N, prediction_N), logits_CN = columns[:3], columns[3:]
+            columns = torch.cat([columns, torch.cat(self._logits).float()], 1)
+        by_column = all_gather(columns).cpu().numpy().T
+        (index_N, label_N, prediction_N), logits_CN = by_column[:3], by_column[3:]
         self._seen, self._logits = [], []
         predictions = Predictions(
             index_N, label_N, prediction_N, logits_CN.T if len(logits_CN) else None

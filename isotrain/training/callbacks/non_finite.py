@@ -91,17 +91,17 @@ def _error(
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
-    found = of_all_processes(own)
-    found = [one for one in found if not one["is_finite"]] or found
-    examples = [n for one in found for n in one["rows"]]
-    bad = sorted({k for one in found for k, v in one["loss_parts"].items() if isinstance(v, str)})
+    reports = of_all_processes(own)
+    reports = [one for one in reports if not one["is_finite"]] or reports
+    examples = [n for one in reports for n in one["rows"]]
+    bad = sorted({k for one in reports for k, v in one["loss_parts"].items() if isinstance(v, str)})
     where = f" (in {', '.join(bad)})" if bad else ""
     report = {
         "what": what,
         "value": _plain(value),
         "steps_done": step,
         "rows": examples,
-        "loss_parts": [one["loss_parts"] for one in found],
+        "loss_parts": [one["loss_parts"] for one in reports],
         "parameters": {
             name: {
                 "weight_norm": _plain(parameter.detach().norm()),

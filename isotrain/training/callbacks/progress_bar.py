@@ -32,8 +32,8 @@ def short(values: Mapping[str, float]) -> dict[str, float]:
     """
     stages = ("train", "val", "test")
     order = {key: (*stages, key.partition("/")[0]).index(key.partition("/")[0]) for key in values}
-    found = {}
+    by_name = {}
     for key in sorted(values, key=order.__getitem__):
         curve = parse_key(key)
-        found[curve.metric if curve else key.rpartition("/")[2]] = values[key]
-    return found
+        by_name[curve.metric if curve else key.rpartition("/")[2]] = values[key]
+    return by_name

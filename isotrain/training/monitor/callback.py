@@ -152,8 +152,8 @@ class IsotropyMonitor(pl.Callback):
                 queue_MD = module.model.transforms[cloud.where].recent_rows()
                 queue_MD = None if queue_MD is None else queue_MD.cpu()
                 labels_N = cloud.label_N if cloud.is_owned else None
-                found = site_measures(before_ND, cloud.x_ND, labels_N, queue_MD)
-                values |= {f"val/{cloud.where}/{name}": float(x) for name, x in found.items()}
+                effects = site_measures(before_ND, cloud.x_ND, labels_N, queue_MD)
+                values |= {f"val/{cloud.where}/{name}": float(x) for name, x in effects.items()}
             before_ND = cloud.x_ND if cloud.view == "before" else None
         with self._snapshot_errors():
             if self.folder is not None and arrays:
@@ -173,8 +173,8 @@ class IsotropyMonitor(pl.Callback):
         """Values of one cloud, by key."""
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
-        found = self.measure(cloud, reference_ND if is_known else None)
-        return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in found.items()}
+        values = self.measure(cloud, reference_ND if is_known else None)
+        return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in values.items()}
 
     def _send(self, loggers: Sequence[Logger], values: dict[str, float], step: int) -> None:
         for logger in loggers:
