@@ -99,9 +99,9 @@ def violation(adapter: TypeAdapter[Any], value: Any) -> str:
     except ValidationError as error:
         found = error.errors(include_url=False)
         rules = dict.fromkeys(
-            RULES.get(one["type"], one["msg"].removeprefix("Input should be ")).format_map(
-                one.get("ctx", {})
-            )
+            RULES[one["type"]].format_map(one["ctx"])
+            if one["type"] in RULES
+            else one["msg"].removeprefix("Input should be ").replace("'", "")
             for one in found
         )
         return f"must be {' or '.join(rules)}, got {value!r:.200}"

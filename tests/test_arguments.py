@@ -42,7 +42,7 @@ def part(
         ((1, 0), {}, "rate must be above 0, got 0"),
         ((1, 5), {}, "rate must be below 5, got 5"),
         ((1,), {"rate": math.nan}, "rate must be a finite number, got nan"),
-        ((1,), {"kind": "c"}, "kind must be 'a' or 'b', got 'c'"),
+        ((1,), {"kind": "c"}, "kind must be a or b, got 'c'"),
     ],
 )
 def test_an_illegal_argument_is_told_by_name(arguments, keywords, told):

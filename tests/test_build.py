@@ -82,12 +82,6 @@ def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
         built("task=rte", "objective=[cosreg]", "isotropy=cluster_pca", f"+{group}.formm=x")
 
 
-def test_nothing_to_train_is_refused(built):
-    """STS-B by cosine has no head, so a frozen encoder leaves no parameter at all."""
-    with pytest.raises(ValueError, match="freezing"):
-        built("task=stsb", "task.form=bi", "freezing=head_only")
-
-
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 def test_shipped_optimizer_and_clipping_work_at_each_precision(built, precision):
     experiment = built(

@@ -7,9 +7,10 @@ seeds covers far less. Sums are exactly rounded, so results do not depend on the
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ncfdtr, ndtri, stdtr, stdtrit  # type: ignore[import-untyped]
 
@@ -65,8 +66,8 @@ def summarize(values: Sequence[float]) -> Summary:
 
 @checked
 def compare_paired(
-    values: Sequence[float],
-    baseline: Sequence[float],
+    values: Sequence[float] | NDArray[Any],
+    baseline: Sequence[float] | NDArray[Any],
     margin: Annotated[float | None, Field(gt=0, lt=math.inf)] = None,
 ) -> Comparison:
     """Paired differences `values[i] − baseline[i]`: CI, tests of difference and equivalence.

@@ -41,9 +41,9 @@ def scripted(monkeypatch):
     def script(**scores):
         def log_scores(self, *stages):
             step = self.trainer.global_step if self.selected_step is None else self.selected_step
-            self.log("step", float(step))
+            self.log("step", float(step), logger=False)
             for stage in stages:
-                self.log(f"{stage}/accuracy", scores.get(stage, {}).get(step, 0.5))
+                self.log(f"{stage}/accuracy", scores.get(stage, {}).get(step, 0.5), logger=False)
                 self.scores[f"{stage}_"].reset()
 
         monkeypatch.setattr(FineTuning, "_log_scores", log_scores)
