@@ -121,7 +121,8 @@ def _adapters(function: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
         hints = next(filter(None, found), {})  # a NamedTuple has those of its class
     except NameError:  # a name that is there for type checkers alone
         return {}
-    return {name: adapter_of(hint) for name, hint in hints.items() if name != "return"}
+    names = signature(function).parameters
+    return {name: adapter_of(hint) for name, hint in hints.items() if name in names}
 
 
 def _strict(hint: Any) -> Any:

@@ -266,7 +266,7 @@ WARM = "training.objective_weight_schedule=warmup"
         (("peft=ia3", "training.layer_decay=0.9"), []),
         (("freezing=only", "freezing.patterns=[*.bias,*.LayerNorm.*]"), []),
         (("freezing=first_n", "peft=lora"), ["peft trains its adapters and freezes the rest"]),
-        (("freezing=only", "freezing.patterns=bias"), ["freezing.patterns must be a valid list"]),
+        (("freezing=only", "freezing.patterns=bias"), ["freezing.patterns must be a list"]),
         (
             ("freezing=only", "freezing.patterns=[1]"),
             ["freezing.patterns must be a valid string"],

@@ -194,7 +194,7 @@ ERRORS = [
     (NARROW[SimCSE], {"hard_negative_weight": 1.0}, "must be 0 with positives=dropout"),
     *((NARROW[k], {"temperature": 0.0}, "temperature must be above 0") for k in (SimCSE, SupCon)),
     *(
-        (kind, {"reads": reads}, "reads must name one read point")
+        (kind, {"reads": reads}, "reads must ")
         for kind in (CoSENT, NARROW[SimCSE])
         for reads in ([], ["pooled", "before"], ["all/cls"], "pooled")
     ),

@@ -245,12 +245,12 @@ def test_what_cannot_be_summarised(values, said):
 def test_refused_arguments():
     with pytest.raises(ValueError, match="got 2 and 1; keep the seeds that both methods have"):
         compare_paired([0.1, 0.2], [0.1])
-    with pytest.raises(ValueError, match="values must be a finite number"):
+    with pytest.raises(ValueError, match=r"values must be a finite number"):
         compare_paired([0.1, math.nan], [0.1, 0.2])
     for margin in (0, -0.01, math.nan):
-        with pytest.raises(ValueError, match="margin must be (above 0|a finite number)"):
+        with pytest.raises(ValueError, match=r"margin must be (above 0|a finite number)"):
             compare_paired([0.1, 0.2], [0.1, 0.3], margin)
-    with pytest.raises(ValueError, match="margin must be below inf"):
+    with pytest.raises(ValueError, match="margin must be a finite number"):
         compare_paired([0.1, 0.2], [0.1, 0.3], math.inf)
     with pytest.raises(ValueError, match="sd must be above 0, got 0"):
         seeds_needed(0.0)

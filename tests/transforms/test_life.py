@@ -181,8 +181,8 @@ def test_duplicates_count_like_the_embeddings_they_repeat(kind):
 
 ERRORS = [
     *((kind, {"width": 0}, "width must be at least 1") for kind in MAPS),
-    *((kind, {"stats": "ema"}, "stats must be batch or queue or start, got 'e") for kind in MAPS),
-    *((kind, {"eval_stats": "queue"}, "eval_stats must be frozen or refit or b") for kind in MAPS),
+    *((kind, {"stats": "ema"}, "stats must be batch, queue or start, got 'e") for kind in MAPS),
+    *((kind, {"eval_stats": "queue"}, "eval_stats must be frozen, refit or b") for kind in MAPS),
     *((kind, {"queue_rows": 1}, "queue_rows must be at least 2") for kind in MAPS),
     *((kind, {"epsilon": 0.0}, "above 0") for kind in (BatchNorm, IsoBn, Standardize, IterNorm)),
     *((kind, {"epsilon": -0.1}, "at least 0, got") for kind in (ZCA, Whitening, GroupWhitening)),
@@ -202,7 +202,7 @@ ERRORS = [
     (IterNorm, {"grad": "half"}, "grad must be full or detach"),
     (CutTails, {"dims": [8]}, r"some, not all, of 0 to width − 1 = 7, got \[8\]"),
     (CutTails, {"dims": [-1]}, "got .-1"),
-    (CutTails, {"dims": "308"}, "got .'3'"),
+    (CutTails, {"dims": "308"}, "dims must be a list, got '308'"),
     (CutTails, {"dims": range(8)}, "not all"),
     (CutTails, {"mode": "drop"}, "mode must be clip or zero"),
     (CutTails, {"clip_sd": 0.0}, "clip_sd must be above 0"),
@@ -214,7 +214,7 @@ ERRORS = [
     (layer_with, {"n_components": 8}, "lower n_components"),
     (layer_with, {"rho": 0.0}, "rho must be above 0, got 0.0"),
     (layer_with, {"rho": 1.1}, "rho must be at most 1, got 1.1"),
-    (layer_with, {"rho": float("nan")}, "rho must be above 0, got nan"),
+    (layer_with, {"rho": float("nan")}, "rho must be a finite number, got nan"),
     (layer_with, {"n_leading": 8}, "n_leading must be below width=8, got 8; lower n_leading"),
 ]
 
