@@ -1,6 +1,5 @@
 """Build and connect the parts of a run from its configuration."""
 
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -9,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
+from isotrain.config.parts import make
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import (
@@ -34,11 +34,11 @@ from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.checks import check_experiment, check_parts
 from isotrain.training.data import TaskData, process_rank
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
@@ -52,11 +52,14 @@ from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
-from isotrain.training.parts import made
+from isotrain.training.rules import Parts, check_parts
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
+DECIDED = (  # keys of the trainer whose value is derived from the given one
+    *("strategy", "log_every_n_steps", "enable_progress_bar", "enable_model_summary"),
+)
 HOLDOUT = 0.1  # default share of training examples held out by `training.select=holdout`
 
 
@@ -90,17 +93,16 @@ def build(
     Raises:
         ValueError: parts that cannot be built or are incompatible; the keys to change are named.
     """
-    task: Task = made(cfg.task)
+    task: Task = make(cfg.task, Task)
     changes = _changes(cfg)
     check_changes(changes, task)  # before weights are loaded
     encoder, adapters = _encoder(cfg, start)
-    model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
+    model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
     objectives: dict[str, Objective] = {}
-    sizes = {"width": encoder.width, "n_blocks": encoder.n_blocks}
+    sizes: dict[str, Any] = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     for name, node in cfg.objective.items():
         with own_draws(cfg.seed, f"objective.{name}"):
-            objectives[str(name)] = _made_taking(node, **sizes)
-    check_parts(model, task, objectives, cfg.training.solved_head)  # before data are read
+            objectives[str(name)] = make(node, Objective, **sizes)
     reads_start = any(objective.reads_start for objective in objectives.values())
     frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
 
@@ -110,12 +112,14 @@ def build(
     level = highest_level_read(task, objectives, encoder.n_blocks)
     if adapters is None:
         lengths = {"steps_per_epoch": steps_per_epoch, "n_steps": n_steps}
-        plan: Plan = _made_taking(cfg.freezing, encoder=encoder, **lengths)
+        plan: Plan = make(cfg.freezing, encoder=encoder, **lengths)
     else:
         plan = {0: adapters}
     plan = within_steps(up_to_level(plan, encoder, level), n_steps)
     set_trainable(encoder, ever_trained(plan))
     freeze_above(model, level)
+    has_adapters = adapters is not None
+    check_parts(Parts(cfg, model, task, objectives, data, plan, has_adapters, n_steps, world_size))
     weights = ObjectiveWeights(
         objectives,
         cfg.training.objective_weight_as,
@@ -160,8 +164,6 @@ def build(
     else:
         callbacks.append(EvaluationRecords())
     trainer = _trainer(cfg, folder, [*callbacks, *extra], n_steps, world_size)
-    trained_by = "freezing" if adapters is None else "peft"
-    check_experiment(cfg, module, data, plan, trained_by, n_steps, world_size)
     return Experiment(
         module,
         data,
@@ -182,8 +184,10 @@ def isotropic_model(
 ) -> IsotropicModel:
     """The model of a run around its encoder: an isotropy layer at each site, and a new head."""
     n_vectors = pooling.n_vectors(task.n_sequences, task.n_spans)
+    if n_vectors == 0:
+        raise ValueError(f"pooling=spans: task={task.name} has no target words; use pooling=cls")
     transforms: dict[str, RowTransform] = {
-        site: made(cfg.isotropy, width=encoder.width) for site in cfg.site
+        site: make(cfg.isotropy, RowTransform, width=encoder.width) for site in cfg.site
     }
     head = task.build_head(encoder.width, n_vectors)
     return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
@@ -191,7 +195,7 @@ def isotropic_model(
 
 def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:
     """The encoder with its initial weights, and the parameter names of its adapters."""
-    encoder: Encoder = made(cfg.encoder)
+    encoder: Encoder = make(cfg.encoder, Encoder)
     if not encoder.n_blocks:
         raise ValueError("a table of vectors has no blocks to fine-tune; use isotrain analyze")
     if not isinstance(encoder, TransformerEncoder):
@@ -201,7 +205,7 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
     with own_draws(cfg.seed, "reinit_blocks"):
         reinit_blocks(encoder, cfg.training.reinit_blocks)
     with own_draws(cfg.seed, "peft"):
-        return encoder, made(cfg.peft, encoder=encoder)
+        return encoder, make(cfg.peft, encoder=encoder)
 
 
 def _changes(cfg: DictConfig) -> Changes:
@@ -216,7 +220,7 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
     """Read and tokenise the examples of the task; `name` is of the run."""
     data = TaskData(
         task,
-        made(cfg.source),
+        make(cfg.source, Source),
         encoder.tokenizer,
         cfg.data.batch_size,
         cfg.data.eval_batch_size,
@@ -231,12 +235,6 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
     return data
 
 
-def _made_taking(node: DictConfig, **known: Any) -> Any:
-    """A part, with those of the known values that its signature names."""
-    takes = inspect.signature(get_object(node["_target_"])).parameters
-    return made(node, **{name: value for name, value in known.items() if name in takes})
-
-
 def _metric(node: DictConfig) -> RowMetric:
     """The function of a metric with its options: Hydra's partial costs a millisecond per call."""
     function = instantiate(node)
@@ -247,25 +245,31 @@ def _trainer(
     cfg: DictConfig,
     folder: Path,
     callbacks: Sequence[Callback],
-    n_steps: float,
+    n_steps: int,
     world_size: int,
 ) -> pl.Trainer:
     """The trainer and its callbacks; by default a progress bar on a terminal only."""
+    given = cfg.trainer
+    if (strategy := given.get("strategy", "auto")) not in ("auto", "ddp"):
+        raise ValueError(
+            f"trainer.strategy must be auto or ddp, got {str(strategy)[:80]}: each process has the "
+            "whole model, as layers, objectives and checkpoints need"
+        )
     # the layers' buffers are left to the layers
     of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
-    shows = cfg.trainer.get("enable_progress_bar")
+    shows = given.get("enable_progress_bar")
     watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
-    every = cfg.trainer.get("log_every_n_steps") or 50  # Lightning's default
-    trainer: pl.Trainer = made(
-        cfg.trainer,
-        log_every_n_steps=int(min(every, n_steps)) or every,  # a short run logs its last step
+    every = given.get("log_every_n_steps") or 50  # Lightning's default
+    trainer: pl.Trainer = make(
+        OmegaConf.create({"trainer": {k: v for k, v in given.items() if k not in DECIDED}}).trainer,
+        log_every_n_steps=min(every, n_steps) or every,  # a short run logs its last step
         plugins=[AtomicFiles()],
         default_root_dir=str(folder),
         strategy="auto" if world_size == 1 else of_several,
         logger=False,
         callbacks=[*callbacks, *([Progress(refresh_rate=4)] if watched else [])],
         enable_progress_bar=watched,
-        enable_model_summary=bool(cfg.trainer.get("enable_model_summary")),
+        enable_model_summary=bool(given.get("enable_model_summary")),
         enable_checkpointing=False,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,

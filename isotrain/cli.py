@@ -15,8 +15,8 @@ from signal import SIGINT
 from textwrap import indent
 from typing import NoReturn
 
+from isotrain.config.parts import nearest
 from isotrain.config.shipped import YAML
-from isotrain.config.signatures import nearest
 from isotrain.console import FAILED, guarded, is_lost, reject
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -26,7 +26,6 @@ from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
 from isotrain.launch.devices import VISIBLE, cuda_devices
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
-from isotrain.training.requirements import data_sets_of
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 EXTRAS = {  # the module that each brings, and what it is for
@@ -119,9 +118,15 @@ def data_sets() -> dict[str, tuple[DataSet, list[str]]]:
     found: dict[str, tuple[DataSet, list[str]]] = {}
     for task in names("task"):
         home, _, name = str(_content("task", task)["_target_"]).rpartition(".")
-        for data_set in data_sets_of(getattr(import_module(home), name)):
+        for data_set in _data_sets(getattr(import_module(home), name)):
             found.setdefault(data_set.name, (data_set, []))[1].append(task)
     return found
+
+
+def _data_sets(task: Any) -> Iterable[DataSet]:
+    """The data sets that a task declares: several, or one."""
+    several = getattr(task, "data_sets", None)
+    return several if isinstance(several, tuple) else [task.data_set]
 
 
 def _content(group: str, name: str) -> Any:

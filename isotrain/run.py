@@ -14,8 +14,9 @@ import torch
 from omegaconf import DictConfig
 
 from isotrain.build import Experiment, build
+from isotrain.config.check import check
 from isotrain.config.compose import run_folder
-from isotrain.config.signatures import raised_at
+from isotrain.config.parts import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint, stored_digest
@@ -32,7 +33,7 @@ from isotrain.training.freezing_schedule import describe
 from isotrain.training.isolation import isolated
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
 from isotrain.training.memory import memory_failures
-from isotrain.training.requirements import check, revision
+from isotrain.training.revision import revision
 
 THREADS = torch.get_num_threads()  # torch's own choice; a run in this process may set another
 Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its `RecordLog`s

@@ -6,7 +6,7 @@ from pathlib import Path
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from isotrain.config.targets import targets
+from isotrain.config.parts import parts_of
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -28,7 +28,7 @@ def shipped_targets() -> list[str]:
     found = set()
     for file in CONF.glob("*/*.yaml"):
         content = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-        found |= {node["_target_"] for _path, node in targets(content)}
+        found |= {node["_target_"] for _path, node in parts_of(content)}
     return sorted(found)
 
 

@@ -63,7 +63,7 @@ CASES: tuple[Case, ...] = (
     Case(
         ("isotropy=batch_norm", "data.batch_size=1"),
         (
-            "data.batch_size=1 leaves the isotropy layer one embedding a step",
+            "the isotropy layer gets 1 embeddings a step (data.batch_size=1)",
             "isotropy.stats=queue",
         ),
     ),
@@ -104,20 +104,13 @@ CASES: tuple[Case, ...] = (
     # What no signature tells: the libraries refuse these with errors of their own
     Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu")),
     Case(("trainer.precision=18",), ("precision", "18")),
-    # What must never run
-    Case(("encoder._target_=os.system",), ("encoder._target_=os.system is not allowed",)),
-    from_file(
-        "pooling/mine",
-        "_target_: subprocess.getoutput\ncmd: touch taken\n",
-        *("pooling._target_=subprocess.getoutput is not allowed", "ISOTRAIN_ALLOW"),
-    ),
     from_file("experiment/mine", GLOBAL + "sede: 3\n", "Key 'sede' not in 'RunConfig'"),
     # What a run reads
     Case(
         (*("freezing=gradual", "training.reinit_blocks=2", "trainer.max_epochs=1"),),
         ("training.reinit_blocks=2", "optimizer steps freezing leaves", "block 1 untrained"),
     ),
-    Case(("source=local",), ("ISOTRAIN_DATA_DIR", "is not set; export", "source=demo")),
+    Case(("source=local",), ("source.root: ", "ISOTRAIN_DATA_DIR", "set it, or source.root=")),
     Case(
         ("source=local",),
         ("looked for {files}/wic", "wic/train.jsonl", "source=hub or source=demo"),
@@ -130,7 +123,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ("encoder=bert_base",),
-        ("google-bert/bert-base-uncased is not on disk", "run once with network access"),
+        ("bert-base-uncased' is neither on disk nor reachable", "run once with network access"),
         {"HF_HUB_OFFLINE": "1", "HF_HOME": "{files}"},
     ),
     Case(

@@ -5,13 +5,14 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
+from isotrain.config.parts import make
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.rte import RTE
-from isotrain.training.parts import made
+from isotrain.transforms.base import RowTransform
 
 
 class Mean(Objective):
@@ -83,19 +84,22 @@ class Plain:
 @pytest.mark.parametrize(
     ("group", "base"),
     [
-        ("objective.cosreg", "isotrain.objectives.base.Objective"),
-        ("task", "isotrain.tasks.base.Task"),
-        ("encoder", "isotrain.encoders.base.Encoder"),
-        ("isotropy", "isotrain.transforms.base.RowTransform"),
-        ("source", "isotrain.tasks.data.sources.Source"),
+        ("objective.cosreg", Objective),
+        ("task", Task),
+        ("encoder", Encoder),
+        ("isotropy", RowTransform),
+        ("source", Source),
     ],
 )
 def test_a_part_of_another_kind_is_rejected_with_the_class_to_inherit_from(group, base):
     cfg = OmegaConf.create()
     OmegaConf.update(cfg, group, {"_target_": f"{__name__}.Plain"})
     node = OmegaConf.select(cfg, group)
-    with pytest.raises(ValueError, match=rf"^{group}: Plain is no .*; let it inherit from {base}$"):
-        made(node)
+    with pytest.raises(
+        ValueError,
+        match=rf"^{group}: Plain is no .*; let it inherit from {base.__module__}\.{base.__name__}$",
+    ):
+        make(node, base)
 
 
 def test_an_encoder_counts_its_blocks():

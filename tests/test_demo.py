@@ -7,7 +7,7 @@ import torch
 
 from isotrain.commands import demo as demo_module
 from isotrain.commands.demo import demo, demo_mistakes
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import check
 from isotrain.config.compose import compose_run
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
@@ -79,7 +79,7 @@ def test_what_makes_the_demo_is_refused_with_another_way(override):
     assert "is fixed in the demo" in mistake
     command = mistake.partition("isotrain train ")[2]
     assert command.endswith(f" {override}")
-    assert mistakes_in(compose_run(command.split())) == []
+    check(compose_run(command.split()))
 
 
 def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):

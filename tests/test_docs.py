@@ -8,7 +8,7 @@ import re
 import pytest
 
 from isotrain.config.analysis import ANALYSIS
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import check
 from isotrain.config.compose import compose_run, mistakes_of
 from isotrain.config.shipped import names
 from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of, write_files
@@ -53,13 +53,13 @@ def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
     elif command == "analyze" and rest[0] != "list":
         overrides = [text for text in rest if not RUN.fullmatch(text)]
         ANALYSIS.register()
-        assert mistakes_in(compose_run(overrides, root="analyze"), ANALYSIS) == []
+        check(compose_run(overrides, root="analyze"), ANALYSIS)
     elif command == "train" and "-m" in rest:
         assert mistakes_of([text for text in rest if text != "-m"]) == []
     elif command == "train" and rest != ["--help"]:
         overrides = [text for text in rest if "=" in text and not RUN.fullmatch(text)]
         config_dir = rest[rest.index("--config-dir") + 1] if "--config-dir" in rest else None
-        assert mistakes_in(compose_run(overrides, config_dir)) == []
+        check(compose_run(overrides, config_dir))
     else:
         assert command in ("analyze", "train", "collect", "export", "doctor", "evaluate")
 

@@ -12,10 +12,10 @@ import yaml
 from matplotlib.image import imread
 from scipy.stats import t
 
-from isotrain.config.check import mistakes_in
 from isotrain.config.compose import recorded, run_id
 from isotrain.studies.definition import load_study
 from tests.compositions import composed_once
+from tests.judge import errors_of
 from tools.experiment_picture import SPEC, draw
 from tools.readme_blocks import BLOCK, PAGES, filled
 
@@ -67,7 +67,7 @@ def composed_by(name, *given):
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in OWN_LAYERS])
 def test_a_study_composes_for_a_small_encoder_and_local_data(name, data_dir):
     configs = composed_by(name, "encoder=minilm", "source=local", f"source.root={data_dir}")
-    assert [told for cfg in configs for told in mistakes_in(cfg)] == []
+    assert [error for cfg in configs for error in errors_of(cfg)] == []
     ids = {run_id(recorded(cfg), "") for cfg in configs}
     assert len(ids) == len(configs), "no two methods are the same"
 

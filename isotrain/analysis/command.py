@@ -10,13 +10,13 @@ from types import FrameType
 
 from omegaconf import DictConfig
 
+from isotrain.analysis.start import with_encoder_of_run
 from isotrain.config.analysis import ANALYSIS
-from isotrain.config.check import mistakes_in, part_mistakes
-from isotrain.config.compose import ConfigError, compose_run
+from isotrain.config.check import check
+from isotrain.config.compose import compose_run
 from isotrain.config.shipped import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.start import start_file
-from isotrain.training.requirements import encoder_mistakes
 
 
 def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
@@ -59,20 +59,13 @@ def _checked(
     ANALYSIS.register()
     try:
         cfg = compose_run(overrides, config_dir, root="analyze")
-    except ConfigError as error:
-        return None, str(error).splitlines()
-    if mistakes := mistakes_in(cfg, ANALYSIS):
-        return cfg, mistakes
-    from isotrain.analysis.start import with_encoder_of_run
-
-    if cfg.from_run is not None:
-        cfg = with_encoder_of_run(cfg, overrides)
-        try:
+        if cfg.from_run is not None:
+            cfg = with_encoder_of_run(cfg, overrides)
             start_file(cfg.from_run, cfg.encoder, "from_run")
-        except ValueError as error:
-            return cfg, [str(error)]
-        mistakes = mistakes_in(cfg, ANALYSIS)  # the run's encoder is not trusted either
-    return cfg, mistakes or encoder_mistakes(cfg) or part_mistakes(cfg, ANALYSIS)
+        check(cfg, ANALYSIS)
+    except ValueError as error:
+        return None, str(error).splitlines()
+    return cfg, []
 
 
 def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:

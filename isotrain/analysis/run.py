@@ -21,9 +21,9 @@ from isotrain.analysis.start import given_files, result_of
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import Analysis, Subject
 from isotrain.analysis.weights import device_of, each_weights, first_encoder
-from isotrain.arguments import check_kind
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
+from isotrain.config.parts import make
 from isotrain.console import duration, say, spinner
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.start import start_file
@@ -37,7 +37,6 @@ from isotrain.runs.record import (
 )
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import Source
-from isotrain.training.parts import made
 
 PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -107,8 +106,7 @@ def _plan(cfg: DictConfig) -> _Plan:
         cfg.threads = torch.get_num_threads()
         cfg.device = device_of(getattr(cfg.device, "value", cfg.device))
     end = start_file(cfg.from_run, cfg.encoder, "from_run")
-    analysis: Analysis = made(cfg.analysis)
-    check_kind("analysis", analysis, Analysis)
+    analysis: Analysis = make(cfg.analysis, Analysis)
     published = read_published(analysis.published)
     if instead := analysis.instead:
         if cfg.from_run is not None:
@@ -122,7 +120,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     if cfg.check is not None:
         check_comparable(published, name)
         _check_start(cfg)
-    source: Source = made(cfg.source)
+    source: Source = make(cfg.source, Source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
     store = Store(_folder(cfg, analysis, name))

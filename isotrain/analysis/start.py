@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.config.compose import key_of
+from isotrain.config.parts import check_recorded
 from isotrain.runs.files import read_result, sha256_of
 
 DIGITS = 12
@@ -17,6 +18,7 @@ def with_encoder_of_run(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig
     if any(key_of(text).partition(".")[0] == "encoder" for text in overrides):
         return cfg
     if encoder := result_of(cfg.from_run).get("config", {}).get("encoder"):
+        check_recorded({"encoder": encoder})
         with open_dict(cfg):
             cfg.encoder = OmegaConf.create(encoder)
     return cfg

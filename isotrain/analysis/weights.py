@@ -7,11 +7,11 @@ import torch
 from omegaconf import DictConfig
 
 from isotrain.analysis.start import result_of
+from isotrain.config.parts import make
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.runs.files import sha256_of
-from isotrain.training.parts import made
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
@@ -43,7 +43,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     run = {} if end is None else result_of(cfg.from_run)
     config = run.get("config", {})
     torch.manual_seed(config.get("seed", cfg.seed))
-    encoder: Encoder = made(cfg.encoder)
+    encoder: Encoder = make(cfg.encoder, Encoder)
     if earlier := run.get("init_from"):
         load_start(encoder, _earlier(earlier))
     if n_blocks := config.get("training", {}).get("reinit_blocks", 0):

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from isotrain.config.check import mistakes_in
 from isotrain.config.compose import ConfigError, compose_run, key_of
 from isotrain.console import install, reject, say, score_text
 from isotrain.pages.summary import FILES, print_layers
-from isotrain.training.requirements import encoder_mistakes, file_mistakes
 
 METHODS = ("none", "frozen_zca")
 SCORES = ("val/spearman", "test/spearman")
@@ -39,12 +37,9 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
         return mistakes
     for method in METHODS:
         try:
-            cfg = compose_run(_overrides(overrides, method))
+            compose_run(_overrides(overrides, method))
         except ConfigError as error:
             mistakes += str(error).splitlines()
-            continue
-        found = mistakes_in(cfg)
-        mistakes += found or ([] if _is_replaceable(overrides) else file_mistakes(cfg))
     return list(dict.fromkeys(mistakes))
 
 
@@ -63,9 +58,6 @@ def demo(overrides: Sequence[str]) -> None:
     from isotrain.runs.record import CannotRunError
 
     fallback: list[str] = []
-    of_first = compose_run(_overrides(overrides, METHODS[0]))
-    if _is_replaceable(overrides) and encoder_mistakes(of_first):
-        fallback = _without_minilm()
     scores, rows, folders = {}, {}, {}
 
     def run_method(method: str) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from isotrain.commands.train import LOADING
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import check
 from isotrain.config.compose import (
-    ConfigError,
     compose_run,
     config_of,
     content_hash,
@@ -58,7 +57,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         from isotrain.model.checkpoint import load_weights
         from isotrain.run import quiet
         from isotrain.training.loggers.jsonl import scores_of
-        from isotrain.training.requirements import revision
+        from isotrain.training.revision import revision
     known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
     others = {"source", "task"} & {key_of(text).partition(".")[0] for text in overrides}
     if not others and (now := revision(cfg)) != "; ".join(known):
@@ -129,10 +128,9 @@ def _composed(overrides: Sequence[str], config_dir: str | None) -> DictConfig:
     """A configuration whose keys keep the rules, of which a run folder may have the overrides."""
     try:
         cfg = compose_run(overrides, config_dir)
-    except ConfigError as error:
+        check(cfg)
+    except ValueError as error:
         raise PlanError(str(error)) from error
-    if mistakes := mistakes_in(cfg):
-        raise PlanError("\n".join(mistakes))
     return cfg
 
 

@@ -13,8 +13,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isotrain.config.check import check
 from isotrain.config.compose import with_names
-from isotrain.config.signatures import constant, load
+from isotrain.config.parts import load
 from isotrain.console import FAILED, guarded, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
@@ -24,7 +25,6 @@ from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
 from isotrain.studies.status import FAILED_LINE
-from isotrain.training.requirements import check
 
 PRUNED = "PrunedError"  # of isotrain.training.callbacks.pruning, which imports Lightning
 PLACE = "a run's folder is <output_dir>/<task>/<method>-<hash>; use output_dir=... or method=..."
@@ -128,11 +128,11 @@ def is_stop(error: BaseException) -> bool:
 
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
-    try:
-        check(cfg)  # most mistakes show before torch is imported
-    except ValueError as error:
-        raise CannotRunError(str(error)) from error
     if needs_ranks(cfg):
+        try:
+            check(cfg)
+        except ValueError as error:  # once, and not by each process
+            raise CannotRunError(str(error)) from error
         run_in_ranks(cfg, overrides)
         return None if cfg.threads is None else _score_of(cfg, _stored(cfg))
     if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -161,4 +161,4 @@ def _stored(cfg: DictConfig) -> Mapping[str, float]:
 
 
 def _score_of(cfg: DictConfig, scores: Mapping[str, float]) -> float | None:
-    return scores.get(f"val/{constant(load(cfg.task['_target_']), 'monitor')}")
+    return scores.get(f"val/{load(cfg.task['_target_']).monitor}")

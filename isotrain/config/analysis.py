@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from isotrain.config.compose import plain
-from isotrain.config.schema import Schema
+from isotrain.config.schema import Schema, number
 
 NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
 
@@ -37,11 +37,11 @@ class AnalysisConfig:
     source: Any = None
     from_run: str | None = None
     check: Check | None = None
-    seed: int = 0
-    threads: int | None = None
+    seed: int = number(0, ge=0, lt=2**32)
+    threads: int | None = number(None, ge=1)
     device: Device = Device.auto
-    batch_size: int = 32
-    max_length: int = 128
+    batch_size: int = number(32, ge=1)
+    max_length: int = number(128, ge=3)
     output_dir: str = "runs"
     rerun: bool = False
 

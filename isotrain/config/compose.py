@@ -13,6 +13,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from hydra_plugins.isotrain_sweepers import register
+from isotrain.config.parts import check_recorded
 from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, first_line, mistakes
@@ -183,17 +184,23 @@ def _hash(content: Any) -> str:
 
 
 def config_of(result: Mapping[str, Any]) -> DictConfig:
-    """The configuration that the record of a run has."""
+    """The configuration that the record of a run has.
+
+    Raises:
+        ValueError: it names code that a record may not run.
+    """
+    check_recorded(result["config"])
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(result["config"])))
     assert isinstance(cfg, DictConfig)
     return cfg
 
 
-def method_mistakes(method: str) -> list[str]:
-    """Why a method name, built from its layer and losses, is not a valid folder name."""
-    if re.fullmatch(r"[\w.+=-]{1,150}", method) and set(method) != {"."}:
-        return []
-    return [f"method names a folder: 1 to 150 letters, digits and _.+=-, got {method[:80]!r}"]
+def check_method(method: str) -> None:
+    """Raise a ValueError if the name of a method cannot be part of a folder's."""
+    if not re.fullmatch(r"[\w.+=-]{1,150}", method) or set(method) == {"."}:
+        raise ValueError(
+            f"method names a folder: 1 to 150 letters, digits and _.+=-, got {method[:80]!r}"
+        )
 
 
 def key_of(override: str) -> str:

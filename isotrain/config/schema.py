@@ -56,37 +56,42 @@ class WeightSchedule(StrEnum):
     warmup = "warmup"
 
 
+def number(default: Any, **limits: float) -> Any:
+    """A key whose number must lie within limits, as pydantic names them: ge, gt, le, lt."""
+    return field(default=default, metadata=limits)
+
+
 @dataclass
 class DataConfig:
     """Sizes and order of batches, and changes of the training data."""
 
-    batch_size: int = 32
-    eval_batch_size: int = 64
+    batch_size: int = number(32, ge=1)
+    eval_batch_size: int = number(64, ge=1)
     batching: Batching = Batching.length
-    fraction: float = 1.0
-    n_train: int | None = None
-    n_dev: int | None = None
-    n_test: int | None = None
-    label_skew: float = 0.0
-    label_noise: float = 0.0
+    fraction: float = number(1.0, gt=0, le=1)
+    n_train: int | None = number(None, ge=1)
+    n_dev: int | None = number(None, ge=1)
+    n_test: int | None = number(None, ge=1)
+    label_skew: float = number(0.0, ge=0, lt=1)  # the last class needs examples
+    label_noise: float = number(0.0, ge=0, le=1)
     hypothesis_only: bool = False
-    holdout: float | None = None
+    holdout: float | None = number(None, gt=0, lt=1)
 
 
 @dataclass
 class TrainingConfig:
     """Options of training."""
 
-    warmup_fraction: float = 0.1
-    head_lr_factor: float = 1.0
-    layer_decay: float = 1.0
-    reinit_blocks: int = 0
+    warmup_fraction: float = number(0.1, ge=0, le=1)
+    head_lr_factor: float = number(1.0, ge=0)
+    layer_decay: float = number(1.0, gt=0, le=1)
+    reinit_blocks: int = number(0, ge=0)
     solved_head: bool = False
     frozen_dropout: bool = False
-    prefill_batches: int = 8
-    refit_rows: int = 16384
+    prefill_batches: int = number(8, ge=1)
+    refit_rows: int = number(16384, ge=2)
     select: Select = Select.last
-    patience: int | None = None
+    patience: int | None = number(None, ge=1)
     test_untrained: bool = False
     objective_weight_as: WeightAs = WeightAs.absolute
     objective_weight_schedule: WeightSchedule = WeightSchedule.constant
@@ -96,10 +101,10 @@ class TrainingConfig:
 class MonitorConfig:
     """Options of the isotropy monitor."""
 
-    max_rows: int = 1024
+    max_rows: int = number(1024, ge=2)
     views: list[View] = field(default_factory=lambda: list(View))
-    every_steps: int = 0
-    map_rows: int = 512
+    every_steps: int = number(0, ge=0)
+    map_rows: int = number(512, ge=0)
     headline: list[str] | None = None
 
 
@@ -119,8 +124,8 @@ class SpeedConfig:
 class CheckpointConfig:
     """Options of checkpoints."""
 
-    every_steps: int = 200
-    every_s: float = 60.0
+    every_steps: int = number(200, ge=0)
+    every_s: float = number(60.0, ge=0)
     final: bool = True
 
 
@@ -149,11 +154,11 @@ class RunConfig:
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     speed: SpeedConfig = field(default_factory=SpeedConfig)
-    seed: int = 0
+    seed: int = number(0, ge=0, lt=2**32)
     site: list[str] = field(default_factory=lambda: ["pooled"])
     rows: TokenRows = TokenRows.all
     sync: bool = True
-    threads: int | None = None
+    threads: int | None = number(None, ge=1)
     output_dir: str = "runs"
     cache_dir: str | None = "${output_dir}/.cache"
     rerun: bool = False
@@ -257,10 +262,13 @@ def batches_of(n_rows: int, batch_size: int, world: int) -> int:
     return math.ceil(n_rows / batch_size) - is_joined
 
 
-def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, float]:
+def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, int]:
     """Optimizer steps of an epoch of `n_batches`, and of the whole training at most.
 
     `trainer` has the keys of Lightning's Trainer.
+
+    Raises:
+        ValueError: neither epochs nor steps are limited.
 
     >>> training_steps({"limit_train_batches": 0.5, "max_epochs": 3}, n_batches=4)
     (2, 6)
@@ -275,4 +283,6 @@ def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, flo
     an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))
     given = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), an_epoch)]
     limits = [n * size for n, size in given if n is not None and n >= 0]
-    return an_epoch, min(limits, default=math.inf)
+    if not limits:
+        raise ValueError("training would never end; set trainer.max_epochs or trainer.max_steps")
+    return an_epoch, min(limits)

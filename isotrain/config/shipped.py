@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from isotrain.config.signatures import nearest
+from isotrain.config.parts import nearest
 
 YAML = (".yaml", ".yml")
 

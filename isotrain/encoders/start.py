@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.config.rules import NO_ADAPTERS
 from isotrain.runs.files import trained_run
 from isotrain.runs.secrets import redacted
 
 if TYPE_CHECKING:
     from isotrain.encoders.base import Encoder
 
+NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
 ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint of a run
 
 

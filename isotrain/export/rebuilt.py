@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from isotrain.build import isotropic_model
+from isotrain.config.parts import make
 from isotrain.encoders.base import Encoder
 from isotrain.export.formats import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
@@ -20,8 +21,7 @@ from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.tasks.data.sources import Source
 from isotrain.training.data import collate
-from isotrain.training.parts import made
-from isotrain.training.requirements import data_revision
+from isotrain.training.revision import data_revision
 from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, to compare
@@ -88,7 +88,7 @@ def rebuild(run: SourceRun) -> Rebuilt:
                 f"the run was finished on {recorded}, which is {now} now; put the data back: what "
                 "is exported is compared with the run on its dev examples"
             )
-        task: Task = made(cfg.task)
+        task: Task = make(cfg.task, Task)
         model = model_of(cfg, task)
         load_weights(model, run.weights, "model.")
         tokenizer = model.encoder.tokenizer
@@ -126,8 +126,8 @@ def merge_adapters(model: IsotropicModel) -> None:
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
     """Build the model of a run, with the initial weights of its encoder."""
-    pooling: Pooling = made(cfg.pooling)
-    encoder: Encoder = made(cfg.encoder)
+    pooling: Pooling = make(cfg.pooling)
+    encoder: Encoder = make(cfg.encoder, Encoder)
     known = encoder.model is not None
     if not known or not hasattr(encoder.tokenizer, "backend_tokenizer"):
         raise CannotExportError(
@@ -135,7 +135,7 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
             f"{type(encoder).__name__} has not; use an encoder such as encoder=huggingface"
         )
     model = isotropic_model(cfg, task, pooling, encoder)
-    made(cfg.peft, encoder=encoder)
+    make(cfg.peft, encoder=encoder)
     return model.eval()
 
 
@@ -162,7 +162,7 @@ def _tried(
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     """The first dev examples, as evaluated by the run."""
-    source: Source = made(cfg.source)
+    source: Source = make(cfg.source, Source)
     changes = Changes(hypothesis_only=cfg.data.hypothesis_only)  # of all, the one of dev
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]

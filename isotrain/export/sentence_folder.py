@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.nn.functional import normalize
 
-from isotrain.config.targets import OF_HYDRA
+from isotrain.config.parts import OF_HYDRA
 from isotrain.console import install
 from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
 from isotrain.export.formats import CannotExportError, Differences, Format, differences, refusing

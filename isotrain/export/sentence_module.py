@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
-from isotrain.config.signatures import load
-from isotrain.config.targets import is_of_user
+from isotrain.config.parts import is_allowed_package, load
 from isotrain.geometry.rows import put_rows, take_rows
 
 QUEUE = "queue."  # training embeddings, unused in prediction
@@ -42,7 +41,7 @@ def layer_class(target: str) -> type[nn.Module]:
 def _allowed(target: str, what: str, package: str) -> Any:
     home, _, _ = target.rpartition(".")
     is_ours = home.startswith(f"{package}.")
-    if not (is_ours or is_of_user(home)):
+    if not (is_ours or is_allowed_package(home)):
         raise ValueError(
             f"{what} must be one of {package}, or of a package in ISOTRAIN_ALLOW, got "
             f"{target}; name its package there if you trust it"

@@ -8,7 +8,6 @@ from omegaconf import DictConfig
 from isotrain.config.compose import config_of, plain
 from isotrain.export.formats import CannotExportError, refusing
 from isotrain.runs.files import trained_run
-from isotrain.training.requirements import check
 
 WANTED = "give the folder of a finished run, runs/<task>/<method>-<hash>"
 NEEDED = ("data", "monitor", "scores", "n_rows", "environment")
@@ -48,8 +47,4 @@ def read_run(folder: Path) -> SourceRun:
         whole = plain(cfg)
         cfg.init_from, cfg.logger = None, {}  # the final weights are loaded instead
         cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured
-    try:
-        check(cfg)
-    except ValueError as error:
-        raise CannotExportError(str(error)) from error
     return SourceRun(folder, result, cfg, whole)

@@ -8,7 +8,6 @@ from typing import Any
 from markupsafe import Markup
 
 from isotrain.config.compose import dotted
-from isotrain.config.targets import allowance
 from isotrain.pages.page import piece
 from isotrain.runs.secrets import HIDDEN
 
@@ -71,4 +70,4 @@ def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bo
     if config.get("threads") and not any(text.startswith("threads=") for text in words):
         words.append(f"threads={config['threads']}")
     words += ["rerun=true"] if rerun else []
-    return shlex.join([*allowance(config), "isotrain", "train", *words])
+    return shlex.join(["isotrain", "train", *words])

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
+from isotrain.config.parts import SEVERAL
 from isotrain.config.shipped import names, shipped, text_of
-from isotrain.config.targets import SEVERAL
 from isotrain.reporting.frame import ALL, Row
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.statistics import summarize

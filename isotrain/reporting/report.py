@@ -7,7 +7,6 @@ from typing import Any
 
 from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
-from isotrain.config.targets import allowance
 from isotrain.console import drawing, say, spinner
 from isotrain.reporting.frame import frame
 from isotrain.reporting.latex import latex
@@ -104,4 +103,4 @@ def _command(plan: Plan, config: Mapping[str, Any]) -> str:
     words = ["run", plan.file] if plan.file else ["train", "-m"]
     own = ["--config-dir", plan.config_dir] if plan.config_dir else []
     given = plan.overrides if plan.file else plan.arguments
-    return shlex.join([*allowance({"run": config}), "isotrain", *words, *own, *given])
+    return shlex.join(["isotrain", *words, *own, *given])

@@ -18,12 +18,12 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isotrain.config.check import mistakes_in
+from isotrain.config.check import check
 from isotrain.config.compose import (
     ConfigError,
     RunId,
+    check_method,
     key_of,
-    method_mistakes,
     recorded,
     run_id,
     without_hydra,
@@ -33,7 +33,7 @@ from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistak
 from isotrain.console import counted, launched, say
 from isotrain.runs.files import make_inside
 from isotrain.runs.stored import PlanError, stored
-from isotrain.training.requirements import check, revision
+from isotrain.training.revision import revision
 
 LAUNCHERS = ("joblib", "concurrent", "submitit", "ray")  # packages whose errors are of a worker
 FOLDERS = {"study": "studies", "search": "searches", "sweep": "sweeps"}  # below the output folder
@@ -219,8 +219,8 @@ class Call:
             if re.match(r"\W*hydra\b", text):
                 raise ConfigError(f"{text}: Hydra's keys belong on the command line")
         cfg = self.compose(overrides)
-        if told := [*method_mistakes(method), *mistakes_in(cfg)]:
-            raise ConfigError("\n".join(told))
+        check_method(method)
+        check(cfg)
         named = [] if cfg.method else [f"method={written(method)}"]
         if cfg.threads is None:  # scores depend on it
             cfg.threads, overrides = 1, [*overrides, "threads=1"]
@@ -232,17 +232,11 @@ class Call:
             cfg.seed = seed
             own = run_id(recorded(cfg), str(cfg.method or method))
             if own.reads not in self._revisions:
-                try:
-                    self._revisions[own.reads] = revision(cfg)
-                except TypeError:  # an argument that a source or task does not take
-                    check(cfg)
-                    raise
+                self._revisions[own.reads] = revision(cfg)
             folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
             given = (*overrides, f"seed={seed}", *named, *labels, *more)
             is_due = bool(cfg.rerun) or not stored(folder).is_finished
             jobs.append(Job(task, method, seed, given, folder, own, is_due, definition))
-        if any(job.is_due for job in jobs):
-            check(cfg)  # imports the parts
         return jobs
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from isotrain.config.check import mistakes_in
 from isotrain.config.compose import ConfigError, content_hash, key_of
 from isotrain.studies.search import Confirmation, Record, trials_of
 from isotrain.studies.space import Parameter, overrides_of
@@ -157,7 +156,7 @@ def _different(
             cfg = compose([*_fixed(record), *own])
         except ConfigError:
             continue
-        if not mistakes_in(cfg) and (content := content_hash(cfg)) not in known:
+        if (content := content_hash(cfg)) not in known:
             known.add(content)
             found[name] = own
     return found

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isotrain.config.compose import key_of, written
+from isotrain.config.parts import load, nearest
 from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
-from isotrain.config.signatures import constant, load, nearest
 from isotrain.console import counted, say, score_text
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
@@ -255,10 +255,10 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
     first = call.compose([*points[0], *call.overrides])
     target = load(first.task["_target_"])
-    monitored = f"val/{name}" if (name := constant(target, "monitor")) else None
+    monitored = f"val/{target.monitor}"
     objective = search.objective or monitored
     is_monitored = objective == monitored
-    direction = search.direction or (constant(target, "mode") if is_monitored else None)
+    direction = search.direction or (target.mode if is_monitored else None)
     if objective is None or not objective.startswith("val/"):
         raise PlanError(
             f"objective: a score on dev such as {monitored or 'val/loss'}, got {objective}"

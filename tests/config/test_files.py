@@ -1,13 +1,10 @@
-"""Data, weights and packages that are not there are told before anything is loaded."""
-
-import sys
+"""What a source says of data sets that it does not have."""
 
 import huggingface_hub.constants
 import pytest
 
 from isotrain.config.compose import compose_run
-from isotrain.training import requirements as files
-from isotrain.training.requirements import data_mistakes, file_mistakes
+from isotrain.config.parts import make
 from tests.parts import TASKS
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -24,7 +21,8 @@ def empty_cache(tmp_path, monkeypatch):
 
 def told(*overrides):
     cfg = compose_run(["encoder=tiny", "source=demo", *overrides])
-    return [*data_mistakes(cfg), *file_mistakes(cfg)]
+    source, task = make(cfg.source), make(cfg.task)
+    return [why for one in task.data_sets if (why := source.missing(one))]
 
 
 def write(folder, *names):
@@ -108,109 +106,3 @@ def test_a_hub_set_that_is_not_in_the_cache_is_told_offline(
         assert way in mistake
     (empty_cache / "datasets" / "nyu-mll___glue").mkdir(parents=True)
     assert told("source=hub", "task=rte") == []
-
-
-@pytest.mark.parametrize("value", ["0", "", "off", "FALSE"])
-def test_a_variable_that_says_no_is_online(monkeypatch, value):
-    for name in OFFLINE:
-        monkeypatch.setenv(name, value)
-    assert told("source=hub", "encoder=bert_base") == []
-
-
-@pytest.mark.parametrize("encoder", ["bert_base", "distilbert", "gpt2", "roberta_base"])
-@pytest.mark.parametrize("variable", OFFLINE)
-def test_an_encoder_that_is_not_on_disk_is_told_offline(monkeypatch, encoder, variable):
-    assert told(f"encoder={encoder}") == []
-    monkeypatch.setenv(variable, "1")
-    (mistake,) = told(f"encoder={encoder}")
-    name = compose_run([f"encoder={encoder}", "source=demo"]).encoder.name
-    assert mistake.startswith(f"encoder {name} is not on disk")
-    for way in ("network access", "encoder.name=/path", "encoder=minilm", "encoder=tiny"):
-        assert way in mistake
-
-
-@pytest.mark.parametrize("is_offline", [True, False])
-def test_a_folder_of_an_encoder_is_looked_for_in_any_case(monkeypatch, tmp_path, is_offline):
-    if is_offline:
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    choice = ("encoder=huggingface", f"encoder.name={tmp_path}/bert")
-    assert told(*choice)[0].startswith(f"encoder.name={tmp_path}/bert is no folder with a config")
-    write(tmp_path, "bert/vocab.txt")
-    assert len(told(*choice)) == 1
-    write(tmp_path, "bert/config.json", "bert/model.safetensors")
-    assert told(*choice) == []
-
-
-def test_packaged_weights_need_no_hub(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(files, "packaged_folder", lambda: tmp_path)
-    assert told("encoder=minilm") == []
-    monkeypatch.setattr(files, "packaged_folder", lambda: None)
-    assert "all-MiniLM-L6-v2 is not on disk" in told("encoder=minilm")[0]
-
-
-def without(*packages):
-    return lambda name: None if name in packages else object()
-
-
-def test_a_logger_whose_package_is_missing_is_told_with_what_installs_it(monkeypatch):
-    monkeypatch.setattr(files, "find_spec", without("tensorboard", "tensorboardX"))
-    (mistake,) = told("logger=[wandb,tensorboard]")
-    assert mistake.startswith("logger.tensorboard needs the package tensorboard")
-    assert "; pip install -e '.[tensorboard]' in the clone of isotrain, or" in mistake
-    assert told("logger=[wandb]") == told("logger=[]") == []
-
-
-def test_the_data_set_of_a_users_task_is_looked_for(allowed, tmp_path):
-    module = allowed(
-        """
-        from isotrain.tasks.data.sources import DataSet
-        DATA = DataSet("mine", {"a": str}, "a", "x/y", None, "0")
-        class Mine:
-            data_set = DATA
-            def __init__(self): ...
-        """
-    )
-    cfg = compose_run(["encoder=tiny", "source=local", f"source.root={tmp_path}"])
-    cfg.task = {"_target_": f"{module}.Mine"}
-    (mistake,) = data_mistakes(cfg)
-    assert str(tmp_path / "mine") in mistake
-
-
-@pytest.mark.parametrize("key", ["encoder.name", "encoder.revision", "encoder._target_"])
-def test_a_reference_that_leads_nowhere_raises_nothing(monkeypatch, key):
-    """The error of the reference itself, a traceback; the check has the words for it."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    told("encoder=huggingface", "encoder.name=some/encoder", f"{key}='${{oc.env:NOT_SET}}'")
-
-
-OWN_SOURCE = """
-    from isotrain.tasks.data.sources import Source
-
-    class Mine(Source):
-        def __init__(self, place: str): self.place = place
-        def read(self, data_set, split): return []
-        def missing(self, data_set): return f"{data_set.name} is not at {self.place}"
-
-    class Other:
-        def __init__(self, place: str): ...
-
-    class Broken(Mine):
-        def __init__(self, place: str): raise ValueError(place)
-"""
-
-
-def test_a_source_says_itself_what_is_missing(package, monkeypatch):
-    module = package(OWN_SOURCE)
-    cfg = compose_run(["encoder=tiny", "source=demo", "task=rte"])
-    cfg.source = {"_target_": f"{module}.Mine", "place": "home"}
-    with pytest.raises(ValueError, match="is not allowed"):
-        data_mistakes(cfg)
-    assert module not in sys.modules
-    monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
-    assert data_mistakes(cfg) == ["rte is not at home"]
-    cfg.source._target_ = f"{module}.Other"
-    (mistake,) = data_mistakes(cfg)
-    assert mistake.endswith("Other must inherit from isotrain.tasks.data.sources.Source")
-    cfg.source._target_ = f"{module}.Broken"
-    assert data_mistakes(cfg) == ["source: home"]

@@ -11,7 +11,7 @@ import pytest
 from isotrain.encoders import on_disk
 from isotrain.encoders.huggingface import EncoderUnavailableError, load_encoder
 from isotrain.encoders.on_disk import is_on_disk, packaged_folder
-from isotrain.training.requirements import revision
+from isotrain.training.revision import revision
 
 NAME, COMMIT = "someone/some-model", "0123456789abcdef0123456789abcdef01234567"
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from isotrain.config.check import mistakes_in
 from isotrain.config.compose import run_folder
 from isotrain.runs.files import ChangedError, DamagedError, read_result, write_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.locks import Owner, launch_id
+from tests.judge import errors_of
 
 FACTS = {
     "n_parameters": {"trainable": 1, "total": 2},
@@ -85,7 +85,7 @@ def test_names_of_a_plan_change_no_hash(composed):
 @pytest.mark.parametrize("name", ["a/b", "..", "x" * 151, "a b"])
 def test_a_method_that_names_no_folder_is_an_error(composed, name):
     cfg = composed("source=demo", f"method='{name}'")
-    assert any("method names a folder" in text for text in mistakes_in(cfg))
+    assert any("method names a folder" in text for text in errors_of(cfg))
 
 
 def test_a_try_that_goes_on_keeps_what_it_goes_on_from(folder):

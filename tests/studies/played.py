@@ -8,7 +8,7 @@ import numpy as np
 from isotrain.config.compose import method_of, recorded, run_folder
 from isotrain.runs.files import write_result
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.training.requirements import revision
+from isotrain.training.revision import revision
 
 STUDY = """
 overrides: [encoder=tiny, source=demo]

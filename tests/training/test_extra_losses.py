@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from isotrain.training.checks import check_reads
 
 from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
 from isotrain.objectives.simcse import SimCSE
 from isotrain.runs.record import CannotRunError
-from isotrain.training.checks import check_reads
 from isotrain.training.extra_losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 

@@ -6,14 +6,12 @@ from functools import partial
 import pytest
 import torch
 
-from isotrain.config.compose import compose_run
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
 from tests.clouds import normal
 from tests.clouds import two_blobs as cloud
 from tests.cluster_parts import layer_with
-from tests.judge import all_mistakes
 from tests.transforms.test_cluster_gradients import layer_of as cluster_layer
 
 N, D, RADIUS, RMS = 2000, 768, 8.0, 15.0
@@ -201,35 +199,3 @@ def test_few_embeddings_one_class_and_equal_embeddings_are_finite(n, dtype):
         equal = several[:1].repeat(n, 1)
         assert torch.equal(layer(equal, labels), equal)
         assert layer.counters["rows_passed_through"] == n
-
-
-BASE = ("encoder=tiny", "source=demo", "isotropy=protect_labels")
-SITE, FORM, POOLING = "use site=[pooled]", "use task.form=cross", "use pooling=cls or mean"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "ways_out"),
-    [
-        (("site=[tokens]", "pooling=mean"), [SITE]),
-        (("site=[pooled,layer_1]",), [SITE]),
-        (("task=stsb", "task.form=bi", "pooling=mean"), [FORM]),
-        (("task=wic", "pooling=spans", "task.prompt=none"), [POOLING]),
-        (
-            ("task=wic", "pooling=spans", "task.prompt=none", "task.form=bi", "site=[tokens]"),
-            [SITE, FORM, POOLING],
-        ),
-    ],
-)
-def test_labels_that_no_embedding_owns_are_rejected_with_the_way_out(overrides, ways_out):
-    mistakes = all_mistakes(compose_run([*BASE, *overrides]))
-    for mistake, way_out in zip(mistakes, ways_out, strict=True):
-        assert mistake.startswith("isotropy.protect_labels=true needs one embedding of each")
-        assert way_out in mistake
-        assert "isotropy.protect_labels=false" in mistake
-    fixed = [o for o in overrides if not o.startswith(("site", "task.form", "pooling"))]
-    assert all_mistakes(compose_run([*BASE, *fixed])) == []
-
-
-@pytest.mark.parametrize(("task", "pooling"), [("rte", "cls"), ("wic", "mean"), ("stsb", "mean")])
-def test_pooled_embeddings_of_one_sequence_own_their_label(task, pooling):
-    assert all_mistakes(compose_run([*BASE, f"task={task}", f"pooling={pooling}"])) == []

@@ -144,6 +144,11 @@ def subset(n_rows: int, n: int, split: str) -> list[int]:
 
 def check_changes(changes: Changes, task: Task) -> None:
     """Raise a ValueError for changes that do not fit the task; needs no data."""
+    for key in ("label_skew", "label_noise", "hypothesis_only"):
+        if getattr(changes, key) and not task.has_loss:
+            raise ValueError(
+                f"data.{key} changes labels, and task={task.name} has none; leave it out"
+            )
     if changes.hypothesis_only and task.n_spans > 0:
         raise ValueError(
             f"data.hypothesis_only empties sentence 1, where task={task.name} has a target word; "

@@ -6,7 +6,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from isotrain.config.signatures import raised_at
+from isotrain.config.parts import raised_at
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.levels import energy_kept, rms_distance
 from isotrain.geometry.rows import finite_rows, sentence_of

@@ -1,4 +1,4 @@
-"""A node against the signature of its imported target."""
+"""Nodes against the signatures of their imported targets, and what a record may name."""
 
 import re
 from importlib import import_module
@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from torch.nn import Module
 
-from isotrain.config.signatures import (
-    SUPPLIED,
-    argument_mistakes,
-    constant,
-    load,
-    parameters_of,
-    supplied_mistake,
-)
+from isotrain.config.parts import argument_errors, check_recorded, load, make, parts_of
 from isotrain.training.monitor.measurement import value_names
-from isotrain.training.parts import made
 from tests.parts import shipped_targets
 
 ADAMW = {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}
@@ -52,8 +44,8 @@ TRAINER = {"_target_": "pytorch_lightning.Trainer"}
         ("Annotated[int, Field(ge=1)] | None", [1, None], ["a"]),
     ],
 )
-def test_values_by_annotation(allowed, annotation, fitting, wrong):
-    module = allowed(
+def test_values_by_annotation(package, annotation, fitting, wrong):
+    module = package(
         f"""
         from __future__ import annotations
         from collections.abc import Sequence
@@ -65,34 +57,23 @@ def test_values_by_annotation(allowed, annotation, fitting, wrong):
         """
     )
 
-    def mistakes(value):
-        return argument_mistakes("task", {"_target_": f"{module}.part", "x": value})
+    def errors(value):
+        return argument_errors("task", {"_target_": f"{module}.part", "x": value})
 
-    assert [v for v in fitting if mistakes(v)] == []
+    assert [v for v in fitting if errors(v)] == []
     for value in wrong:
-        (mistake,) = mistakes(value)
-        assert mistake.startswith("task.x must be ")
-        assert mistake.endswith(f", got {value!r}"), mistake
+        (error,) = errors(value)
+        assert error.startswith("task.x must be ")
+        assert error.endswith(f", got {value!r}"), error
 
 
-def test_any_key_goes_to_a_target_that_takes_any(allowed):
-    module = allowed("def part(x: int, **more): ...")
+def test_any_key_goes_to_a_target_that_takes_any(package):
+    module = package("def part(x: int, **more): ...")
     node = {"_target_": f"{module}.part", "x": 1, "y": "z"}
-    assert argument_mistakes("task", node) == []
-    assert argument_mistakes("task", {**node, "x": "z"}) == [
+    assert argument_errors("task", node) == []
+    assert argument_errors("task", {**node, "x": "z"}) == [
         "task.x must be a valid integer, got 'z'"
     ]
-
-
-@pytest.mark.parametrize(("group", "keys"), sorted((g, sorted(k)) for g, k in SUPPLIED.items()))
-def test_what_isotrain_gives_itself_is_refused_and_not_missed(allowed, group, keys):
-    module = allowed(f"def part({', '.join(keys)}): ...")
-    node = {"_target_": f"{module}.part"}
-    assert argument_mistakes(group, node) == []
-    assert argument_mistakes(f"{group}.x.function", node) == []
-    for key in keys:
-        assert argument_mistakes(group, {**node, key: None}) == [supplied_mistake(f"{group}.{key}")]
-    assert len(argument_mistakes("data", node)) == len(keys)
 
 
 def test_a_key_of_a_part_that_takes_none_is_refused(monkeypatch):
@@ -100,7 +81,7 @@ def test_a_key_of_a_part_that_takes_none_is_refused(monkeypatch):
     own = Module.__init__  # torch.compile puts another in its place
     monkeypatch.setattr(Module, "__init__", lambda self, *args, **more: own(self, *args, **more))
     node = {"_target_": "isotrain.model.pooling.ClsPooling", "width": 1}
-    assert len(argument_mistakes("pooling", node)) == 1
+    assert len(argument_errors("pooling", node)) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,53 +110,21 @@ def test_a_key_of_a_part_that_takes_none_is_refused(monkeypatch):
         ),
     ],
 )
-def test_signatures_of_every_form(allowed, text, legal, required):
-    module = allowed(text)
+def test_signatures_of_every_form(package, text, legal, required):
+    module = package(text)
     target = f"{module}.part"
-    found = argument_mistakes("x", {"_target_": target, "zz": 1})
-    (unknown,) = [mistake for mistake in found if "is no argument" in mistake]
+    found = argument_errors("x", {"_target_": target, "zz": 1})
+    (unknown,) = [error for error in found if "is no argument" in error]
     names = unknown.partition("; ")[2].removeprefix("it has ").removeprefix("none").split(", ")
     assert sorted(filter(None, names)) == sorted(legal.split()) or not legal
-    lacking = [mistake for mistake in found if mistake is not unknown]
-    assert lacking == [f"x lacks {name}, which {target} needs" for name in required.split()]
-
-
-def test_every_shipped_target_can_be_loaded_and_its_annotations_read():
-    """Otherwise nothing of a value would be judged; an argument that isotrain gives has none."""
-    for target in shipped_targets():
-        part = load(target)
-        for name, parameter in parameters_of(part).items():
-            is_given = any(name in names for names in SUPPLIED.values())
-            if is_given or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                continue
-            node = {"_target_": target, name: object}
-            is_judged = parameter.annotation in (parameter.empty, "Any") or any(
-                f".{name} " in mistake for mistake in argument_mistakes("none", node)
-            )
-            assert is_judged, (target, name)
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        *("os.system", "isotrain.run.subprocess.run", "isotrain.model.pooling.torch.load"),
-        *("isotrain.model.pooling.torch", "isotrain.model.pooling.nn", "isotrain.tasks.wic.Any"),
-        *("isotrain.transforms.zca.Bounds", "isotrain.transforms.zca.checked"),
-        *("isotrain.tasks.rte.DATA", "isotrain.tasks.rte.nothing", "torch.optim.Nothing"),
-        *("isotrain.model.pooling.ClsPooling.forward", "isotrain.tasks.rte.PairClassification"),
-    ],
-)
-def test_what_a_module_does_not_define_itself_is_not_loaded(target):
-    with pytest.raises(ValueError, match=rf"_target_={target}(: .* has no| is not allowed)"):
-        load(target)
-
-
-def test_what_a_users_package_imports_is_not_its_own(allowed):
-    module = allowed("import os\nfrom os import system\nPART = print\ndef part(x: int): ...\n")
-    assert load(f"{module}.part").__name__ == "part"
-    for imported in ("system", "os", "os.system", "os.getcwd", "part.__globals__", "PART", "_x"):
-        with pytest.raises(ValueError, match=r"is not allowed|cannot be imported"):
-            load(f"{module}.{imported}")
+    node = OmegaConf.create({"x": {"_target_": target}}).x
+    if required:
+        with pytest.raises(
+            ValueError, match=f"x cannot be made: .*missing .*{required.split()[0]}"
+        ):
+            make(node)
+    else:
+        make(node)
 
 
 @pytest.mark.parametrize(
@@ -187,16 +136,16 @@ def test_what_a_users_package_imports_is_not_its_own(allowed):
         ("import torch\ntorch.zeros(-1)", "RuntimeError: "),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_told(allowed, text, message):
+def test_a_package_that_cannot_be_imported_is_told(package, text, message):
     """With the message and the line of one's own file, from the check and from Hydra's part."""
-    module = allowed(text)
+    module = package(text)
     node = {"_target_": f"{module}.part"}
-    (told,) = argument_mistakes("task", node)
-    assert told.startswith(f"task._target_={module}.part cannot be imported: {message}")
+    (error,) = argument_errors("task", node)
+    assert error.startswith(f"task._target_={module}.part cannot be imported: {message}")
     place = rf"/{module.replace('.', '/')}\.py:{len(text.splitlines())}\)$"
-    assert re.search(place, told), told
-    with pytest.raises(ValueError, match=re.escape(told.removeprefix("task."))):
-        made(OmegaConf.create({"task": node}).task)
+    assert re.search(place, error), error
+    with pytest.raises(ValueError, match=re.escape(error.removeprefix("task."))):
+        make(OmegaConf.create({"task": node}).task)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +155,7 @@ def test_an_error_of_a_constructor_names_its_line(package, value, message):
     module = package(f"class Part:\n    def __init__(self, n):\n        self.x = {value}\n")
     node = OmegaConf.create({"task": {"_target_": f"{module}.Part", "n": 1}}).task
     with pytest.raises(ValueError, match=rf"task cannot be made: {message}.*\.py:3\); give"):
-        made(node)
+        make(node)
 
 
 def test_an_error_of_a_metric_names_its_line(package):
@@ -214,21 +163,6 @@ def test_an_error_of_a_metric_names_its_line(package):
     metric = import_module(module).part
     with pytest.raises(ValueError, match=r"metric\.mine, .*'unknown'.*/\w+\.py:2\)"):
         value_names({"mine": metric}, 8, 2)
-
-
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [
-        ("n = 4", 4),
-        ("m, n = 1, 4", 4),
-        ("n = 2 + 2", 4),
-        ("n: int", 3),
-        ("@property\n    def n(self): ...", None),
-    ],
-)
-def test_the_nearest_class_says_the_constant(allowed, body, value):
-    module = allowed(f"class Base:\n    n = 3\nclass part(Base):\n    {body}")
-    assert constant(load(f"{module}.part"), "n") == value
 
 
 @given(
@@ -241,9 +175,9 @@ def test_the_nearest_class_says_the_constant(allowed, body, value):
 @settings(max_examples=50)
 def test_no_value_raises(value):
     for key in ("lr", "fused", "betas", "params", "x", ""):
-        assert isinstance(argument_mistakes("optimizer", {**ADAMW, key: value}), list)
+        assert isinstance(argument_errors("optimizer", {**ADAMW, key: value}), list)
     for key in ("max_epochs", "precision", "accelerator", "x"):
-        assert isinstance(argument_mistakes("trainer", {**TRAINER, key: value}), list)
+        assert isinstance(argument_errors("trainer", {**TRAINER, key: value}), list)
 
 
 def test_a_name_that_a_module_lacks_has_its_nearest():
@@ -251,13 +185,82 @@ def test_a_name_that_a_module_lacks_has_its_nearest():
         load("isotrain.transforms.zca.ZCAA")
 
 
-def test_a_part_within_a_part_is_of_the_annotated_class(allowed):
-    module = allowed(
-        "from isotrain.transforms.zca import ZCA\ndef mine(inner: ZCA | None = None): ..."
-    )
-    node = {"_target_": f"{module}.mine"}
-    (told,) = argument_mistakes("x", node | {"inner": {"size": 3}})
-    assert told == "x.inner must be an instance of ZCA, got {'size': 3}"
-    assert (
-        argument_mistakes("x", node | {"inner": {"_target_": "isotrain.transforms.zca.ZCA"}}) == []
-    )
+def test_a_value_that_isotrain_sets_is_not_taken_from_the_node():
+    node = OmegaConf.create({"isotropy": {"_target_": "isotrain.transforms.zca.ZCA", "width": 3}})
+    with pytest.raises(
+        ValueError, match=r"isotropy\.width is set by isotrain itself; leave it out"
+    ):
+        make(node.isotropy, width=2)
+
+
+def test_known_values_go_to_those_that_name_them(package):
+    module = package("def part(n): return n\ndef any(**all): return all\ndef none(): return 0\n")
+    for name, found in (("part", 2), ("none", 0)):
+        assert make(OmegaConf.create({"_target_": f"{module}.{name}"}), n=2, other=3) == found
+
+
+def test_every_node_with_a_target_is_listed_whatever_it_lies_in():
+    inner = {"_target_": "inner"}
+    tree = {"_target_": "top", "a": [[{"b": inner}], inner], "c": {"_args_": [inner]}, "d": 3}
+    assert [path for path, _ in parts_of(tree)] == ["", "a[0][0].b", "a[1]", "c._args_[0]"]
+
+
+# Records
+
+
+def recorded(target):
+    check_recorded({"isotropy": {"_target_": target}})
+
+
+def test_what_is_shipped_may_be_recorded():
+    for target in shipped_targets():
+        recorded(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("", "isotrain.", "ClsPooling", "os.system", "torch.load", "isotrain.model.pooling"),
+        # imported in a module of the package, not defined there
+        *("isotrain.build.instantiate", "isotrain.runs.record.subprocess.run"),
+        *("isotrain.model.pooling.torch", "isotrain.model.pooling.torch.load"),
+        *("isotrain.tasks.rte.PairClassification", "isotrain.transforms.zca.checked"),
+        # defined there, but inside of something
+        *("isotrain.model.pooling.ClsPooling.__init__", "isotrain.model.pooling.__dict__"),
+        # near misses of the patterns
+        *("torch.optim.adamw", "torch.optim.AdamW.step", "torch.optim.AdamW\n"),
+        *("torchxoptim.AdamW", "transformers.get_schedulers", "pytorch_lightning.loggers.wandb"),
+        # like the name of the package
+        *("isotrainx.model.pooling.ClsPooling", "../isotrain.model.pooling.ClsPooling"),
+    ],
+)
+def test_nothing_else_may_be_recorded(target):
+    with pytest.raises(ValueError, match=r"may not run|has no|cannot be imported"):
+        recorded(target)
+
+
+def test_a_target_in_a_list_or_behind_a_reference_is_seen(monkeypatch):
+    monkeypatch.setenv("A_TARGET", "os.system")
+    for content in (
+        {"x": [{"y": {"_target_": "os.system"}}]},
+        OmegaConf.create({"x": {"_target_": "${oc.env:A_TARGET}"}}),
+    ):
+        with pytest.raises(ValueError, match=r"_target_=os\.system"):
+            check_recorded(content)
+
+
+@pytest.mark.parametrize("allow", ["", ",", "other", "{}x", "a_users", "*", "{}.parts.part"])
+def test_the_variable_allows_whole_names_of_packages_alone(package, monkeypatch, allow):
+    module = package("raise RuntimeError('imported')\n")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", allow.format(module.partition(".")[0]))
+    with pytest.raises(ValueError, match="may not run"):  # and it is not imported
+        recorded(f"{module}.part")
+
+
+@pytest.mark.parametrize("allow", ["{}", "other,{}", " {} , other", "{},", ",,{}"])
+def test_a_users_package_is_allowed_by_the_variable(package, monkeypatch, allow):
+    module = package("raise RuntimeError('imported')\n")
+    monkeypatch.setenv("ISOTRAIN_ALLOW", allow.format(module.partition(".")[0]))
+    recorded(f"{module}.part")  # judged by its name, not run
+    with pytest.raises(ValueError, match="may not run"):
+        recorded(f"{module}._part")

@@ -1,0 +1,405 @@
+"""Facts across the parts of a run without which a number would be wrong, and nothing would say so.
+
+Each rule is a generator of the errors that it finds; `RULES` lists them all. What a part, torch or
+Lightning rejects by itself, and what has no effect, is no rule.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from omegaconf import DictConfig
+from torch import nn
+
+from isotrain.encoders.freezing import Plan, ever_trained, freeze_nothing, levels
+from isotrain.model.heads import LinearHead
+from isotrain.model.isotropic_model import IsotropicModel, level_of_site
+from isotrain.objectives.base import Objective
+from isotrain.tasks.base import Task
+from isotrain.training.data import TaskData
+from isotrain.training.extra_losses import NEEDS
+from isotrain.training.freezing_schedule import highest_level_read
+from isotrain.transforms.cluster_pca import ClusterPCA
+
+MIN_ROWS = 4  # of a cluster (isotrain.geometry.cluster_pca)
+SHARE = "share_of_task_gradient"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the rules read: the parts of a run, with its data and freezing schedule."""
+
+    cfg: DictConfig
+    model: IsotropicModel
+    task: Task
+    objectives: Mapping[str, Objective]
+    data: TaskData
+    plan: Plan  # within the run's steps
+    has_adapters: bool
+    n_steps: int
+    n_processes: int
+
+    @property
+    def n_vectors(self) -> int:
+        """Vectors of an example that pooling gives."""
+        return self.model.pooling.n_vectors(self.task.n_sequences, self.task.n_spans)
+
+    @property
+    def level_read(self) -> int:
+        """The highest level that a loss reads."""
+        return highest_level_read(self.task, self.objectives, self.model.encoder.n_blocks)
+
+
+def check_parts(parts: Parts) -> None:
+    """Raise a ValueError with a line for each violated rule."""
+    if errors := list(chain.from_iterable(rule(parts) for rule in RULES)):
+        raise ValueError("\n".join(errors))
+
+
+# Evaluation and precision
+
+
+def whole_evaluations(parts: Parts) -> Iterator[str]:
+    """A limited evaluation is a random subset, not Lightning's first batches."""
+    for split, key in (("val", "data.n_dev"), ("test", "data.n_test")):
+        if limit := parts.cfg.trainer.get(f"limit_{split}_batches"):
+            yield (
+                f"trainer.limit_{split}_batches={limit} would score the batches that come first; "
+                f"use {key}=N, a fixed random subset of N examples, the same in every run"
+            )
+
+
+def full_precision(parts: Parts) -> Iterator[str]:
+    """Half-precision weights would round labels, counts and optimizer state."""
+    name = str(parts.cfg.trainer.get("precision"))
+    if name in ("16-true", "bf16-true"):
+        mixed = name.replace("true", "mixed")
+        yield f"trainer.precision={name} would round labels and counts; use {mixed}"
+
+
+def comparable_gradients(parts: Parts) -> Iterator[str]:
+    """Weights as shares of the task's gradient need one, in the range of float32."""
+    if parts.cfg.training.objective_weight_as.value != SHARE:
+        return
+    given = f"training.objective_weight_as={SHARE}"
+    name = str(parts.cfg.trainer.get("precision"))
+    if name in ("16", "16-mixed"):
+        yield (
+            f"{given} measures gradients before they are scaled, and trainer.precision={name} "
+            "rounds small ones to 0; use bf16-mixed or 32-true"
+        )
+    if not parts.task.has_loss:
+        yield f"{given}, and task={parts.task.name} has no loss; use absolute"
+
+
+def schedule_of_the_run(parts: Parts) -> Iterator[str]:
+    """The length and warm-up of a schedule are those of the run."""
+    fixes = {
+        "num_warmup_steps": "training.warmup_fraction",
+        "num_training_steps": "trainer.max_steps",
+    }
+    for key in fixes.keys() & set(parts.cfg.schedule):
+        yield f"schedule.{key} is set by isotrain itself; use {fixes[key]}=..."
+
+
+def whole_sequences(parts: Parts) -> Iterator[str]:
+    """Sequences fit into the encoder, and each process gets an example."""
+    data, most = parts.data, parts.model.encoder.max_positions
+    examples = chain.from_iterable(data.examples.values())
+    longest = max(len(ids) for example in examples for ids in example.input_ids)
+    if most is not None and longest > most:
+        yield (
+            f"this encoder has {most} positions, and the longest sequence has {longest} tokens; "
+            f"set task.max_length={most} or less"
+        )
+    sizes = {f"examples of {split}": n for split, n in data.n_rows.items() if n}
+    for name, n in ({"data.batch_size": parts.cfg.data.batch_size} | sizes).items():
+        if n < parts.n_processes:
+            yield (
+                f"each of {parts.n_processes} processes needs an example, and {name} is {n}; lower "
+                "trainer.devices"
+            )
+
+
+# Isotropy layers
+
+
+def enough_embeddings(parts: Parts) -> Iterator[str]:
+    """Batch statistics at `pooled` need two embeddings, or enough for each cluster."""
+    if "pooled" not in parts.model.transforms:
+        return
+    layer = parts.model.transforms["pooled"]
+    if layer.stats != "batch" or not layer.has_statistics:
+        return
+    shares = 1 if parts.cfg.sync else parts.n_processes
+    size = parts.cfg.data.batch_size
+    n_rows, least, way_out = size // shares * parts.n_vectors, 2.0, ""
+    if isinstance(layer, ClusterPCA):  # floor(rho·(n − 1)) directions of a cluster, at least 1
+        of_directions = 1 / layer.rho + 1 if layer.n_components > 0 else 0
+        least = layer.n_clusters * max(MIN_ROWS, of_directions)
+        way_out = "isotropy.n_clusters, "
+    if n_rows < least - 1e-9:
+        enough = math.ceil(math.ceil(least - 1e-9) / parts.n_vectors) * shares
+        yield (
+            f"the isotropy layer gets {n_rows} embeddings a step (data.batch_size={size}), and its "
+            f"statistics need {math.ceil(least - 1e-9)}: with fewer, clusters fall back to global "
+            f"statistics; use data.batch_size={enough} or more, fewer {way_out}or "
+            "isotropy.stats=queue"
+        )
+
+
+def sites_that_act(parts: Parts) -> Iterator[str]:
+    """There is a site, and a layer at tokens changes the token that pooling reads."""
+    if not parts.cfg.site:
+        yield "site must name at least one place, got []; for no layer use isotropy=none"
+    only_tokens = "tokens" in parts.cfg.site and set(parts.cfg.site) <= {"pooled", "tokens"}
+    reads = parts.model.pooling.reads
+    if parts.model.rows == "no_special" and only_tokens and reads in ("first", "last"):
+        yield (
+            "rows=no_special leaves CLS and SEP untouched, so with pooling=cls or last a layer at "
+            "tokens would do nothing; use pooling=mean or spans, or rows=all"
+        )
+
+
+def one_vector_a_label(parts: Parts) -> Iterator[str]:
+    """A layer that reads labels needs them, and one embedding of each example."""
+    if not any(layer.reads_labels for layer in parts.model.transforms.values()):
+        return
+    if not parts.task.has_loss:
+        yield (
+            f"isotropy.protect_labels=true reads labels, and those of task={parts.task.name} have "
+            "no meaning; use isotropy.protect_labels=false"
+        )
+    if parts.model.sites != ["pooled"] or parts.n_vectors != 1:
+        yield (
+            "isotropy.protect_labels=true needs one embedding of each example, and "
+            f"site={list(parts.cfg.site)} with {parts.n_vectors} pooled vectors gives several; use "
+            "site=[pooled] with task.form=cross and pooling=cls or mean"
+        )
+
+
+def layers_with_gradient(parts: Parts) -> Iterator[str]:
+    """A layer that adds to the gradient gets one, and something below it trains."""
+    level_of, n_blocks = levels(parts.model.encoder), parts.model.encoder.n_blocks
+    lowest = min((level_of[name] for name in ever_trained(parts.plan)), default=math.inf)
+    for site, layer in parts.model.transforms.items():
+        if not layer.changes_gradient:
+            continue
+        name, level = type(layer).__name__, level_of_site(site, n_blocks)
+        if parts.level_read < level:
+            yield (
+                f"{name} at {site} adds to the gradient that comes through it, and no loss of "
+                f"task={parts.task.name} with these objectives is behind it; read pooled, or move "
+                "site"
+            )
+        if lowest >= level:
+            yield (
+                f"{name} at {site} adds to the gradient of the encoder below it, and nothing there "
+                "ever trains; use another freezing, a higher site, or isotropy=none"
+            )
+
+
+# What objectives read
+
+
+def read_points(parts: Parts) -> Iterator[str]:
+    """Read points exist, have seen their sentence, and give what the objective compares."""
+    encoder, n_sequences = parts.model.encoder, parts.task.n_sequences
+    if encoder.is_causal and parts.model.pooling.reads == "first":
+        yield (
+            "this pooling takes the first token, which has seen nothing of the sentence in a "
+            "causal encoder; use pooling=last or pooling=mean"
+        )
+    for name, objective in parts.objectives.items():
+        least, most, what, fix = NEEDS.get(objective.needs, (0, math.inf, "", ""))
+        for text, point in zip(objective.reads, objective.read_points, strict=True):
+            n = parts.n_vectors if point.view is None else n_sequences
+            if point.name == "before" and "pooled" not in parts.model.transforms:
+                yield (
+                    f"objective.{name}.reads=[before] is the input of the isotropy layer at "
+                    f"pooled, and site={list(parts.cfg.site)} has none there; add pooled to site, "
+                    "or read [pooled]"
+                )
+            try:
+                point.levels(encoder.n_blocks)
+                if point.view != "tokens":
+                    objective.check(n)
+            except ValueError as error:
+                yield f"objective={name}: {error}"
+            if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):
+                yield (
+                    f"objective={name} reads {text}, the first token before it has seen anything "
+                    f"of its sentence; read {point.name}/mean"
+                )
+            if objective.needs != "rows" and point.view == "tokens":
+                yield (
+                    f"objective={name} compares examples, and {text} gives it tokens; read "
+                    "pooled, or a block's /cls or /mean"
+                )
+            elif point.view != "tokens" and not least <= n <= most:
+                by = "task and pooling give" if point.view is None else "task gives"
+                yield f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
+
+
+def start_without_layers(parts: Parts) -> Iterator[str]:
+    """No isotropy layer lies below a read point that is compared with the frozen start."""
+    n_blocks = parts.model.encoder.n_blocks
+    for name, objective in parts.objectives.items():
+        points = zip(objective.reads, objective.read_points, strict=True)
+        for text, point in points if objective.reads_start else ():
+            for site, layer in parts.model.transforms.items():
+                is_below = level_of_site(site, n_blocks) <= point.level(n_blocks)
+                if layer.changes_rows and is_below:
+                    other = "before" if site == "pooled" else f"a point below {site}"
+                    yield (
+                        f"objective={name} compares {text} with the encoder as it starts, without "
+                        f"isotropy layers, and the one at site={site} lies below; read {other}"
+                    )
+
+
+def two_views(parts: Parts) -> Iterator[str]:
+    """Dropout makes two views differ: a module, or a rate of one (ModernBERT)."""
+    drops = any(
+        isinstance(p, float) and p > 0
+        for module in parts.model.encoder.modules()
+        for key, p in vars(module).items()
+        if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
+    )
+    for name, objective in parts.objectives.items():
+        if objective.n_views > 1 and not drops:
+            other = "positives=pair" if objective.positives else "n_views=1"
+            yield (
+                f"objective={name} compares two views of an example, which only dropout sets apart,"
+                f" and this encoder has none; give it some, or use objective.{name}.{other}"
+            )
+
+
+def labels(parts: Parts) -> Iterator[str]:
+    """What reads training labels finds labels of its kind."""
+    task, cfg, trained = parts.task, parts.cfg, parts.data.examples["train"]
+    asked: dict[str, Any] = {"training.select=holdout": cfg.training.select.value == "holdout"}
+    scores = {example.label for example in parts.data.examples["dev"] if example.label % 1}
+    for name, objective in parts.objectives.items():
+        asked[f"objective={name}"] = objective.needs in ("classes", "scored_pairs")
+        interval = objective.positives and objective.positives.labels
+        asked[f"objective.{name}.positive_labels"] = interval
+        if interval and not any(interval[0] <= one.label <= interval[1] for one in trained):
+            low, high = (f(one.label for one in trained) for f in (min, max))
+            yield (
+                f"objective.{name}.positive_labels={list(interval)} holds no training label of "
+                f"task={task.name}; they lie in [{low:.3g}, {high:.3g}]; choose among those, or "
+                "leave it out"
+            )
+        if scores and objective.needs == "classes":
+            yield (
+                f"objective={name} compares classes, and labels of task={task.name} are scores, "
+                f"such as {min(scores):.3g}; leave it out"
+            )
+    if not task.has_loss:
+        for key in (key for key, value in asked.items() if value):
+            yield f"{key} reads labels, and task={task.name} has none; leave it out"
+    is_linear = task.has_loss and isinstance(parts.model.head, LinearHead)
+    if cfg.training.solved_head and not is_linear:
+        yield (
+            f"training.solved_head=true solves a linear head of labels, and task={task.name} "
+            f"form={task.form} has none; use task.form=cross, or training.solved_head=false"
+        )
+
+
+def short_memories(parts: Parts) -> Iterator[str]:
+    """A memory is shorter than an epoch, else an embedding is compared with itself."""
+    for name, objective in parts.objectives.items():
+        if objective.memory is None:
+            continue
+        view = objective.read_points[0].view
+        n_each = parts.n_vectors if view is None else parts.task.n_sequences
+        interval = objective.positives.labels if objective.positives else None
+        low, high = interval or (-math.inf, math.inf)
+        n_rows = sum(
+            objective.n_remembered(sum(map(len, one.input_ids)) if view == "tokens" else n_each)
+            for one in parts.data.examples["train"]
+            if low <= one.label <= high
+        )
+        if (n_held := len(objective.memory.rows_MD)) >= n_rows:
+            yield (
+                f"objective.{name}.memory_rows must be below the {n_rows} embeddings that it is "
+                f"given in an epoch, got {n_held}: one would be compared with itself"
+            )
+
+
+# What trains
+
+
+def one_choice_of_what_trains(parts: Parts) -> Iterator[str]:
+    """Adapters freeze the encoder themselves."""
+    nothing = f"{freeze_nothing.__module__}.{freeze_nothing.__name__}"
+    if parts.has_adapters and parts.cfg.freezing["_target_"] != nothing:
+        yield (
+            "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
+            "or use peft=none"
+        )
+
+
+def objectives_with_gradient(parts: Parts) -> Iterator[str]:
+    """Something trains below each read point, and in every stage below one if only they train."""
+    level_of, n_blocks = levels(parts.model.encoder), parts.model.encoder.n_blocks
+    of_layers = {
+        level_of_site(site, n_blocks)
+        for site, layer in parts.model.transforms.items()
+        if any(p.requires_grad for p in layer.parameters())
+    }
+    level_read = {
+        name: max(point.level(n_blocks) for point in objective.read_points)
+        for name, objective in parts.objectives.items()
+        if objective.weight != 0
+    }
+    stages = [{level_of[name] for name in names} | of_layers for names in parts.plan.values()]
+    lowest = [min(stage, default=math.inf) for stage in stages]
+    for name, highest in level_read.items():
+        if min(lowest) > highest:
+            yield (
+                f"objective={name} reads {list(parts.objectives[name].reads)}, and nothing of the "
+                "encoder at or below it ever trains; read a higher point, or use another freezing"
+            )
+    if not parts.task.has_loss and max(lowest) > max(level_read.values(), default=-1):
+        yield (
+            f"task={parts.task.name} has no loss, and in a stage of this freezing nothing trains "
+            f"at or below what objective={list(level_read)} reads; add an objective, read a higher "
+            "point, or use another freezing"
+        )
+
+
+def trained_new_blocks(parts: Parts) -> Iterator[str]:
+    """All matrices of re-initialised blocks train."""
+    encoder, n_new = parts.model.encoder, parts.cfg.training.reinit_blocks
+    if parts.n_steps == 0 or parts.cfg.trainer.get("fast_dev_run"):  # a smoke test of the code
+        return
+    level_of, lowest = levels(encoder), encoder.n_blocks - n_new + 1
+    matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
+    untrained = {level_of[name] for name in matrices - ever_trained(parts.plan)}
+    if never := untrained & set(range(lowest, encoder.n_blocks + 1)):
+        by = "peft" if parts.has_adapters else "freezing"
+        if parts.level_read < encoder.n_blocks:
+            by += f", with objectives that read nothing above layer_{parts.level_read},"
+        yield (
+            f"training.reinit_blocks={n_new} gives blocks {lowest} to {encoder.n_blocks} random "
+            f"weights, and within {parts.n_steps} optimizer steps {by} leaves weights of block "
+            f"{', '.join(map(str, sorted(never)))} untrained; use training.reinit_blocks=0, or let "
+            "those blocks train"
+        )
+
+
+RULES: tuple[Callable[[Parts], Iterator[str]], ...] = (
+    *(
+        whole_evaluations,
+        full_precision,
+        comparable_gradients,
+        schedule_of_the_run,
+        whole_sequences,
+    ),
+    *(enough_embeddings, sites_that_act, one_vector_a_label, layers_with_gradient),
+    *(read_points, start_without_layers, two_views, labels, short_memories),
+    *(one_choice_of_what_trains, objectives_with_gradient, trained_new_blocks),
+)
