@@ -194,12 +194,12 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
                 continue  # of runs that the page makes, which are others in small
             given = [text for text in options if text not in ("-j", "2")]
             page = (folder / Path(name).with_name("README.md")).read_text()
-            exported = dict(re.findall(r"\b(PYTHONPATH|ISOTRAIN_ALLOW)=(\S+)", page))
+            own = re.search(r"\bPYTHONPATH=(\S+)", page)
             with pytest.MonkeyPatch.context() as patch:
-                if exported:  # layers of its own
-                    patch.syspath_prepend(folder / exported["PYTHONPATH"])
-                    patch.setenv("ISOTRAIN_ALLOW", exported["ISOTRAIN_ALLOW"])
-                    sys.modules.pop(exported["ISOTRAIN_ALLOW"], None)  # of another experiment
+                if own:  # layers of its own
+                    patch.syspath_prepend(folder / own[1])
+                    for file in (folder / own[1]).glob("*.py"):
+                        sys.modules.pop(file.stem, None)  # of another experiment
                 assert plan_name(name) in typed("run", name, "--list", *given)
         elif action == "run":
             assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))

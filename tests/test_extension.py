@@ -121,24 +121,6 @@ def own_package(tmp_path):
     return tmp_path
 
 
-def test_own_parts_are_refused_until_the_user_allows_them(own_package, small):
-    found = python(
-        str(ROOT / "train.py"),
-        "--config-dir",
-        "conf",
-        *small,
-        *CHOICES,
-        "output_dir=runs",
-        cwd=own_package,
-        PYTHONPATH=str(own_package),
-    )
-    assert found.returncode != 0
-    assert "ISOTRAIN_ALLOW" in found.stderr
-    for part in ("row_norm", "Halve", "Shrink", "Reversed"):
-        assert f"own_parts.{part} is not allowed" in found.stderr
-    assert not (own_package / "runs").exists()
-
-
 @pytest.mark.campaign
 def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     """One python file and one yaml each; every existing file stays as it is."""

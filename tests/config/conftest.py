@@ -60,18 +60,6 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def allowed(package, monkeypatch):
-    """`allowed(text)`: as `package`, of a package that the environment allows."""
-
-    def write(text):
-        module = package(text)
-        monkeypatch.setenv("ISOTRAIN_ALLOW", module.partition(".")[0])
-        return module
-
-    return write
-
-
-@pytest.fixture
 def own_files(tmp_path):
     """`own_files(name, text)`: a configuration folder with that file, for `--config-dir`."""
 

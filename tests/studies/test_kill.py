@@ -55,7 +55,6 @@ def one_code(monkeypatch):
     """Tables name the code, which may change meanwhile."""
     monkeypatch.setenv("GIT_DIR", os.devnull)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("ISOTRAIN_ALLOW", "mine")
 
 
 @pytest.fixture
