@@ -137,6 +137,24 @@ CONFIGURATIONS = {
         "init_from={first}",
         first="task=stsb trainer.max_steps=4",
     ),
+    "gmm_pca, queue": Configuration(
+        "task=stsb isotropy=gmm_pca isotropy.n_clusters=2 isotropy.stats=queue "
+        "isotropy.queue_rows=64 metric=[isoscore,scatter_ratio]"
+    ),
+    "zca, lora, batches of length": Configuration(
+        "task=rte isotropy=zca isotropy.stats=queue peft=lora peft.dropout=0.1 optimizer.lr=5e-3 "
+        "data.batching=length training.test_untrained=true"
+    ),
+    "cluster_pca at two blocks, spans": Configuration(
+        "task=wic pooling=spans isotropy=cluster_pca isotropy.n_clusters=2 site=[layer_1,layer_2] "
+        "data.batching=length"
+    ),
+    "two objectives, shares": Configuration(
+        "task=stsb objective=[cosreg,uniformity] objective.cosreg.weight=0.2 "
+        "objective.uniformity.weight=0.1 "
+        "training.objective_weight_as=share_of_task_gradient "
+        "training.objective_weight_schedule=warmup training.warmup_fraction=0.5"
+    ),
     "all_but_the_top, metrics otherwise": Configuration(
         "task=rte isotropy=all_but_the_top monitor.views=[cls,tokens,mean] metric={metrics} "
         "metric.lid.function.distance=cosine metric.lid.function.aggregate=harmonic "
