@@ -111,7 +111,7 @@ def build(
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     level = highest_level_read(task, objectives, encoder.n_blocks)
     if adapters is None:
-        lengths = {"steps_per_epoch": steps_per_epoch, "n_steps": n_steps}
+        lengths: dict[str, Any] = {"steps_per_epoch": steps_per_epoch, "n_steps": n_steps}
         plan: Plan = make(cfg.freezing, encoder=encoder, **lengths)
     else:
         plan = {0: adapters}
