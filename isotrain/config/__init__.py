@@ -1,5 +1,6 @@
-"""Configurations: composed, validated and hashed before anything is loaded. No torch.
+"""Configurations: composed, checked and hashed.
 
-`schema.py` types, `compose.py` composes and hashes, `rules.py` has the rules across keys,
-`typos.py` says what is wrong with overrides, `shipped.py` reads the files of `conf`.
+`schema.py` has keys and bounds, `compose.py` composes and hashes, `parts.py` makes the parts that
+nodes name, `check.py` checks keys and arguments, `typos.py` says what is wrong with overrides,
+`shipped.py` reads the files of `conf`.
 """
