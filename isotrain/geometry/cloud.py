@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.moments import (
-    Moments,
-    ShapeSums,
-    UnitSums,
-    added,
-    rounding_of,
-    shape_sums,
-    unit_sums,
-)
+from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.geometry.spectrum import spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
 PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed
-Metric = TypeVar("Metric", bound=Callable[..., Any])
+
+
+class ShapeSums(NamedTuple):
+    """Sums over centred embeddings y: y² and y⁴ by coordinate, and ‖y‖⁴."""
+
+    square_D: Tensor
+    fourth_D: Tensor
+    norm_fourth: Tensor
+
+
+class UnitSums(NamedTuple):
+    """Sums over unit vectors u: u, and u² by coordinate. A zero vector adds nothing."""
+
+    sum_D: Tensor
+    square_D: Tensor
 
 
 class Cloud:
@@ -42,21 +48,16 @@ class Cloud:
     [2.0, 0.0]
     """
 
-    unit, shrink = 1.0, 1.0  # powers of two; `shrink` brings the largest entry near 1
-    source: Tensor | None = None  # as it was given; None for a cloud known by its moments
-    x: Tensor | None = None
+    unit = 1.0  # a power of two
 
     def __init__(self, x: Tensor, min_rows: int = 2) -> None:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"a cloud is a torch tensor, got {type(x)}; torch.as_tensor(x)")
         check_shape(x, min_rows)
         if x.is_complex():
             raise ValueError(
                 f"a cloud is real, got {x.dtype}; pass x.real, or both parts side by side"
             )
-        self.source = x
         self.x = x if x.is_floating_point() else x.double()
-        self.n, self.d = x.shape
+        self.n, self.d = self.shape = x.shape
         low, high = torch.aminmax(self.x.detach())  # in one pass; NaN if any entry is
         largest = max(-float(low), float(high))
         if not math.isfinite(largest):
@@ -65,7 +66,7 @@ class Cloud:
                 f"a cloud must be finite, {int(bad_N.sum())} of {len(x)} rows are not (the first "
                 f"is row {int(bad_N.nonzero()[0])}); look for a diverged run or drop those rows"
             )
-        self.shrink = to_one(largest)
+        self.shrink = to_one(largest)  # brings the largest entry near 1
         if not 1e-60 < largest < 1e60:
             self.unit = self.shrink
 
@@ -77,40 +78,20 @@ class Cloud:
         check_shape(x, min_rows)
         return x
 
-    @classmethod
-    def from_moments(cls, moments: Moments) -> Cloud:
-        """A cloud from its moments; anything that needs single embeddings raises."""
-        cloud = cls.__new__(cls)
-        cloud.n, cloud.d = int(moments.n), len(moments.mean_D)
-        cloud.mean_D, cloud.scatter_DD = moments.mean_D, moments.scatter_DD
-        square_D = moments.scatter_DD.diagonal()
-        cloud.shape_sums = ShapeSums(
-            square_D, moments.cube_D, moments.fourth_D, moments.norm_cube_D, moments.norm_fourth
-        )
-        cloud.unit_sums = UnitSums(moments.unit_sum_D, moments.unit_square_D)
-        cloud.has_scatter = bool((square_D > rounding_of(moments.mean_D, cloud.n)).any())
-        return cloud
-
-    @property
-    def shape(self) -> torch.Size:
-        """`[N, D]`."""
-        return torch.Size((self.n, self.d))
-
     @cached_property
     def rows(self) -> Tensor:
         """The given embeddings in float64."""
-        return self._given.double()
+        return self.x.double()
 
     @cached_property
     def has_scatter(self) -> bool:
         """Whether the embeddings differ by more than rounding."""
-        assert self.x is not None
         return has_scatter(self.x[:8].detach().double()) or has_scatter(self.rows.detach())
 
     @cached_property
     def mean_D(self) -> Tensor:
         """Mean of the embeddings."""
-        given = self._given if self.unit == 1.0 else self._given.double() * self.unit
+        given = self.x if self.unit == 1.0 else self.x.double() * self.unit
         return given.mean(dim=0, dtype=torch.float64)
 
     @cached_property
@@ -121,7 +102,7 @@ class Cloud:
     @cached_property
     def gram_SS(self) -> Tensor:
         """Products of centred embeddings on the smaller side: both have the same spectrum."""
-        if self.x is None or self.n >= self.d:
+        if self.n >= self.d:
             return self.scatter_DD
         centred_ND = self.rows * self.unit - self.mean_D
         return centred_ND @ centred_ND.T
@@ -129,7 +110,7 @@ class Cloud:
     @cached_property
     def uncentred_gram_SS(self) -> Tensor:
         """`gram_SS` without the centring."""
-        if self.x is None or self.n >= self.d:
+        if self.n >= self.d:
             return self.scatter_DD + self.n * torch.outer(self.mean_D, self.mean_D)
         rows_ND = self.rows * self.unit
         return rows_ND @ rows_ND.T
@@ -152,27 +133,14 @@ class Cloud:
 
     @cached_property
     def shape_sums(self) -> ShapeSums:
-        """Second to fourth moments by coordinate, third and fourth of the norms."""
-        total: ShapeSums = reduce(added, map(shape_sums, self._centred_blocks(self._sum_rows)))
-        return total
+        """Second and fourth moments by coordinate, fourth of the norms."""
+        return ShapeSums(*_totals(map(_shape_sums, self._centred_blocks(self._sum_rows))))
 
     @cached_property
     def unit_sums(self) -> UnitSums:
         """First and second moments of unit vectors, by coordinate."""
-        blocks = (block_BD.double() for block_BD in torch.split(self._given, self._sum_rows))
-        total: UnitSums = reduce(added, map(unit_sums, blocks))
-        return total
-
-    @property
-    def moments(self) -> Moments:
-        """Everything that follows from sums, to be merged with that of further embeddings."""
-        if self.unit != 1.0:
-            raise ValueError(
-                "moments of entries beyond 1e±60 leave the range of float64; scale the rows"
-            )
-        shape, unit = self.shape_sums, self.unit_sums
-        n = self.mean_D.new_tensor(float(self.n))
-        return Moments(n, self.mean_D, self.scatter_DD, *shape[1:], *unit)
+        blocks = torch.split(self.x, self._sum_rows)
+        return UnitSums(*_totals(_unit_sums(block_BD.double()) for block_BD in blocks))
 
     def product(self, precision: torch.dtype = torch.float64) -> Tensor:
         """Σ y yᵀ `[D, D]` over centred embeddings y: products in `precision`, sums in float64.
@@ -200,21 +168,12 @@ class Cloud:
         return product_DD if fits else product_DD / narrow**2
 
     @property
-    def _given(self) -> Tensor:
-        if self.x is None:
-            raise ValueError(
-                "this metric has to see the rows, and a stream keeps their moments alone; "
-                "give it the rows, or a stream with max_rows"
-            )
-        return self.x if self.x.requires_grad else self.x.detach()
-
-    @property
     def _sum_rows(self) -> int:
         return max(16, SUM_ENTRIES // self.d)
 
     def _centred_blocks(self, n_rows: int) -> Iterator[Tensor]:
         """Blocks of centred embeddings in float64, times `unit`."""
-        for block_BD in torch.split(self._given, n_rows):
+        for block_BD in torch.split(self.x, n_rows):
             rows_BD = block_BD if self.unit == 1.0 else block_BD.double() * self.unit
             yield rows_BD - self.mean_D
 
@@ -224,7 +183,21 @@ def to_one(largest: float) -> float:
     return 2.0 ** -max(-1000, min(1000, math.frexp(largest)[1]))
 
 
-def from_moments(metric: Metric) -> Metric:
-    """Marks a metric of the moments alone: a stream computes it without keeping embeddings."""
-    metric.from_moments = True  # type: ignore[attr-defined]
-    return metric
+def _totals(blocks: Iterable[tuple[Tensor, ...]]) -> Iterator[Tensor]:
+    """The sum of each part over blocks, from the first block on."""
+    return (reduce(torch.add, part) for part in zip(*blocks, strict=True))
+
+
+def _shape_sums(y_BD: Tensor) -> ShapeSums:
+    square_BD = y_BD.square()
+    norm_B = square_BD.sum(dim=1)
+    return ShapeSums(square_BD.sum(dim=0), square_BD.square().sum(dim=0), norm_B @ norm_B)
+
+
+def _unit_sums(x_BD: Tensor) -> UnitSums:
+    square_BD = x_BD.square()
+    length_B = square_BD.sum(dim=1)  # squared
+    if not bool(((length_B > 1e-200) & (length_B < 1e200)).all()):  # zero, or squares out of range
+        unit_BD = unit_rows(x_BD)
+        return UnitSums(unit_BD.sum(dim=0), unit_BD.square().sum(dim=0))
+    return UnitSums(length_B.rsqrt() @ x_BD, length_B.reciprocal() @ square_BD)

@@ -3,7 +3,7 @@
 To add one: a function in `metrics/<name>.py` and `conf/metric/<name>.yaml`, whose comments say how
 to read it. Its signature names any further input: `labels` or `groups` `[N]`, `reference` or
 `positives`. If its first argument is annotated `Tensor | Cloud`, it shares moments and spectra
-with the others. `suite.py` calls them; `streaming.py` computes moment-based ones over batches.
+with the others. `suite.py` calls them.
 
 Every metric raises a ValueError for what is no `Cloud` (of two embeddings, or one where that is
 enough), an option out of its range, or labels, groups and further clouds that do not fit `x`. A

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
-@from_moments
 def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool = True) -> Tensor:
     """Decay α of the eigenvalues of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
 

@@ -8,11 +8,10 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
 @checked
-@from_moments
 def condition(
     x: Tensor | Cloud,
     quantile: Annotated[float, Field(gt=0, le=1)] = 0.9,

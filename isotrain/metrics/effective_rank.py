@@ -2,12 +2,11 @@
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import entropy, shares
 
 
-@from_moments
 def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """exp(H(p)) of `x [N, D]`, p = σ/Σσ; in [1, min(N − 1, D)], D = isotropic.
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.spectrum import shares
 
 
-@from_moments
 def explained_variance(
     x: Tensor | Cloud, n_directions: Sequence[int] = (1, 2, 3), center: bool = True
 ) -> dict[str, Tensor]:

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.spectrum import evenness
 
 
 @checked
-@from_moments
 def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double") -> Tensor:
     """Fraction of dimensions that `x [N, D]` uses evenly; in [0, 1], 1 = isotropic.
 
@@ -22,7 +21,7 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
 
     `precision="mixed"` takes products of centred embeddings in float32, as the published package
     does; the value moves by less than 1e-6, unless torch takes float32 products in TF32 or
-    bfloat16. Where N < D, and for a cloud known by its moments, products are double.
+    bfloat16. Where N < D, products are double.
 
     Rudman et al. 2022, Eq. 5-7.
 
@@ -33,6 +32,6 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
     cloud = Cloud.of(x)
     if cloud.d > 1 and not cloud.has_scatter:
         return 0.0 * cloud.gram_SS.sum()
-    narrow = precision == "mixed" and cloud.x is not None and cloud.n >= cloud.d
+    narrow = precision == "mixed" and cloud.n >= cloud.d
     gram_SS = cloud.product(torch.float32) if narrow else cloud.gram_SS
     return evenness(gram_SS.trace(), gram_SS.square().sum(), cloud.d)

@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
-@from_moments
 def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
     """IsoScore of the distribution that `x [N, D]` was drawn from; 1 = isotropic.
 

@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
-@from_moments
 def mean_cosine(x: Tensor | Cloud) -> Tensor:
     """Mean cosine of all pairs of distinct embeddings `x [N, D]`; [−1/(N−1), 1], 0 = isotropic.
 

@@ -7,12 +7,10 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cloud import Cloud, from_moments
-from isotrain.geometry.moments import rounding_of
+from isotrain.geometry.cloud import Cloud
 
 
 @checked
-@from_moments
 def outlier_dims(
     x: Tensor | Cloud, n_top: Annotated[int, Field(ge=1)] = 3, variance_factor: float = 5.0
 ) -> dict[str, Tensor]:
@@ -49,7 +47,8 @@ def outlier_dims(
     share_K = torch.where(cosine > 0, top_K / torch.where(cosine > 0, cosine, 1.0), 0.0)
     mean_square_D = shape.square_D / n + cloud.mean_D.square()
     mean_square = _or_one(mean_square_D.mean())
-    varies_D = shape.square_D > rounding_of(cloud.mean_D, n)
+    rounding_D = 8.0 * torch.finfo(torch.float64).eps * cloud.mean_D
+    varies_D = shape.square_D > n * rounding_D.square()
     variance_D = torch.where(varies_D, shape.square_D, 0.0)
     found = {"largest_mean": cloud.mean_D.abs().amax() / mean_square.sqrt()}
     found["kurtosis"] = (mean_square_D / mean_square).square().mean().clamp_min(1.0)

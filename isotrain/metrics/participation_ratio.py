@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
-@from_moments
 def participation_ratio(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """(Σ λ)²/Σ λ² of `x [N, D]`, in directions; in [1, D], D = isotropic.
 

@@ -6,13 +6,12 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.levels import root
 from isotrain.geometry.spectrum import shares
 
 
 @checked
-@from_moments
 def rankme(
     x: Tensor | Cloud, epsilon: Annotated[float, Field(gt=0)] = 1e-7, center: bool = False
 ) -> Tensor:

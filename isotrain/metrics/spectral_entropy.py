@@ -4,11 +4,10 @@ import math
 
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.spectrum import entropy, shares
 
 
-@from_moments
 def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """H(λ/Σλ)/ln D of `x [N, D]`; in [0, 1], 1 = isotropic, 0 = one direction.
 

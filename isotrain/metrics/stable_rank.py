@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from isotrain.geometry.cloud import Cloud, from_moments
+from isotrain.geometry.cloud import Cloud
 
 
-@from_moments
 def stable_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:
     """Σ σ²/σ₁² of `x [N, D]`, in directions; in [1, min(N − 1, D)], D = isotropic.
 

@@ -86,7 +86,7 @@ def call_metric(metric: Callable[..., Any], cloud: Cloud, **extras: Tensor) -> A
     first = next(iter(inspect.signature(metric).parameters.values()))
     # As text: a postponed annotation may use names imported only for type checking.
     takes_cloud = "Cloud" in re.findall(r"\w+", str(first.annotation))
-    return metric(cloud if takes_cloud or cloud.source is None else cloud.source, **extras)
+    return metric(cloud if takes_cloud else cloud.x, **extras)
 
 
 def find(name: str) -> Callable[..., Any]:

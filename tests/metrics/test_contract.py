@@ -5,7 +5,6 @@ import warnings
 import pytest
 import torch
 
-from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.suite import find, flat, needs
 from tests.clouds import uneven
 from tests.metrics.test_invariances import EVERY, MARKED, extras
@@ -185,12 +184,3 @@ def test_the_graph_is_kept_where_asked_and_no_warning_is_given(name, n, d):
     assert not measured(name, x.detach()).requires_grad
     with torch.no_grad():
         assert not measured(name, x).requires_grad
-
-
-@over_marked
-@pytest.mark.parametrize(("n", "d"), [(40, 6), (8, 20)])
-def test_known_by_moments_it_gives_the_same_value(name, n, d):
-    for mean in (0.5, 16_000.0):
-        x = uneven(n, d, mean=mean / d**0.5)
-        known = Cloud.from_moments(Cloud(x).moments)
-        torch.testing.assert_close(measured(name, known), measured(name, x), rtol=1e-9, atol=1e-9)

@@ -150,12 +150,6 @@ def test_a_metric_gets_the_cloud_where_its_signature_says_so():
         assert torch.equal(call_metric(own, Cloud(x)), own(x))
 
 
-def test_what_a_cloud_of_moments_cannot_give():
-    known = Cloud.from_moments(Cloud(uneven()).moments)
-    with pytest.raises(ValueError, match=r"^mine: this metric has to see the rows"):
-        suite(known, {"mine": lambda cloud: cloud.rows.sum()})
-
-
 def test_all_refusals_are_told_together_or_skipped():
     flat = torch.randn(50, 1, generator=torch.Generator().manual_seed(0)) @ torch.ones(1, 8)
     asked = ["isoscore", "alpha_req", "lid", "mean_cosine"]
