@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isotrain.geometry.assignment import Assign, fit_anchors
 from isotrain.geometry.cluster_pca import ClusterPCAStats, center_clusters, fit_cluster_pca
-from isotrain.geometry.cluster_removal import Grad, Removal, vary_removal
+from isotrain.geometry.removal import Grad, Removal, vary_removal
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 

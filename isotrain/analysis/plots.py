@@ -17,7 +17,7 @@ from torch import Tensor
 
 from isotrain.analysis.tables import Frames, Rows, Z, groups_of
 from isotrain.geometry.clusters import centre_rows
-from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.spectra import leading_directions
 from isotrain.pages.panels import COLOURS
 
 MARKERS = ("o", "s", "^")  # one for each round through the colours

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape, has_scatter
-from isotrain.geometry.spectrum import spectrum_of
+from isotrain.geometry.spectra import spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
 PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from isotrain.geometry.assignment import Anchors, nearest
 from isotrain.geometry.kmeans import cluster_means
-from isotrain.geometry.levels import capped_basis
-from isotrain.geometry.linalg import leading_directions_of_each
 from isotrain.geometry.rows import has_scatter, have_scatter
+from isotrain.geometry.spectra import capped_basis, leading_directions_of_each
 from isotrain.geometry.straight_through import straight_through
 
 MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings

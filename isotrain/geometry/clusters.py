@@ -5,9 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.geometry.groups import hashed_order
+from isotrain.geometry.groups import class_ids, hashed_order
 from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.scatter import class_ids
 
 N_STARTS = 5  # one start missed the true k on 11 of 24 clouds of parted clusters, five on none
 N_ITERATIONS = 100

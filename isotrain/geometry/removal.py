@@ -1,12 +1,83 @@
-"""Removal of R principal directions, with their gradient. T = min(N, D), B = T − R others."""
+"""Other removals than projection, and protected directions. N embeddings, R directions."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from isotrain.geometry.levels import noise_floor
+from isotrain.geometry.cluster_pca import CenteredClusters, ClusterPCAStats
+from isotrain.geometry.groups import N_SLICES, class_scatter, label_classes
+from isotrain.geometry.rng import random_directions
+from isotrain.geometry.rows import rounding_of
+from isotrain.geometry.spectra import leading_directions, noise_floor, root
+
+Removal = Literal["project", "random", "amplify", "clip", "shrink_clip"]
+Grad = Literal["detach", "full"]  # what carries a gradient besides the means
+GAIN = 3.0  # factor of amplified directions
+N_BETWEEN = N_SLICES - 1  # between-class directions protected, at most
+
+
+def vary_removal(
+    stats: ClusterPCAStats,
+    clusters: CenteredClusters,
+    removal: Removal,
+    level: float,
+    grad: Grad,
+    generator: torch.Generator,
+) -> ClusterPCAStats:
+    """Statistics of another removal than projection, or with a gradient of directions.
+
+    `random` removes as many random directions as there are leading ones, `amplify` multiplies
+    leading ones by 3, `clip` shrinks them to `level` times the noise floor, and `shrink_clip` the
+    offset of each cluster's mean from the global one too. The noise floor of a cloud is its mean
+    variance per dimension outside the directions.
+    """
+    if removal == "random":
+        n_clusters, _, n_components = stats.direction_KDR.shape
+        drawn_KDR = random_directions(stats.anchor_KD, n_clusters, n_components, generator)
+        is_real_K1R = stats.direction_KDR.abs().sum(dim=1, keepdim=True) > 0
+        return stats._replace(direction_KDR=drawn_KDR * is_real_K1R)
+    share, clips = 1.0 - GAIN if removal == "amplify" else 1.0, removal in ("clip", "shrink_clip")
+    stats = stats._replace(removed_KR=share * stats.removed_KR)
+    follows = grad == "full" and stats.centre_KD.requires_grad and stats.direction_KDR.numel() > 0
+    if not (clips or follows):
+        return stats
+    clouds = clusters.clouds()
+    if grad == "detach":
+        clouds = [cloud_CD.detach() for cloud_CD in clouds]
+    if clips:
+        stats = _clip(stats, clusters, clouds, level, removal == "shrink_clip")
+    if follows:
+        n_removed_K = stats.direction_KDR.square().sum(dim=(1, 2)).round().long().tolist()
+        matrices = [
+            share * removal_matrix(cloud_CD, n_removed, clips, level)
+            for cloud_CD, n_removed in zip(clouds, n_removed_K, strict=True)
+        ]
+        stats = stats._replace(matrix_KDD=torch.stack(matrices))
+    return stats
+
+
+def _clip(
+    stats: ClusterPCAStats,
+    clusters: CenteredClusters,
+    clouds: list[Tensor],
+    level: float,
+    shrinks_offsets: bool,
+) -> ClusterPCAStats:
+    floors = [
+        noise_floor(cloud_CD, direction_DR, level)
+        for cloud_CD, direction_DR in zip(clouds, stats.direction_KDR, strict=True)
+    ]
+    stats = stats._replace(removed_KR=torch.stack([share_R for _, share_R in floors]))
+    if not shrinks_offsets:
+        return stats
+    offset_KD = clusters.centre_KD - clusters.mean_D
+    length_K = offset_KD.norm(dim=1)
+    level_K = torch.stack([level for level, _ in floors])
+    kept_K = (level_K / torch.where(length_K > 0, length_K, 1.0)).clamp(max=1.0)
+    centre_KD = clusters.centre_KD - kept_K[:, None] * offset_KD
+    return stats._replace(centre_KD=centre_KD * clusters.has_scatter)
 
 
 def removal_matrix(
@@ -102,3 +173,61 @@ def _inverse(gap: Tensor) -> Tensor:
     """1/gap, damped where the gap, in units of λ_1, is near rounding."""
     rounding: float = torch.finfo(gap.dtype).eps ** (2.0 / 3.0)
     return gap / (gap.square() + rounding**2)
+
+
+class ProtectedDirections(NamedTuple):
+    """A point and orthonormal protected directions; zero columns protect nothing."""
+
+    mean_D: Tensor
+    direction_DJ: Tensor
+
+
+def fit_protected(
+    x_ND: Tensor, n_leading: int, labels_N: Tensor | None = None
+) -> ProtectedDirections:
+    """The between-class directions of the labels, then the leading ones of what remains.
+
+    Between-class directions are the principal ones of the class means, weighted by the size of
+    each class: C − 1 of them for C classes, 4 at most. Scores (labels of a floating type) are cut
+    into five classes at their quantiles. The mean carries a gradient, directions do not.
+    """
+    mean_D = x_ND.mean(dim=0)
+    x_ND = x_ND.detach()
+    centred_ND = x_ND - mean_D.detach()
+    columns = []
+    if labels_N is not None:
+        found = class_scatter(x_ND, label_classes(labels_N))
+        columns.append(leading_directions(found.between_CD, N_BETWEEN))
+        centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
+    leading_DL = leading_directions(centred_ND, n_leading)
+    columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))
+    return ProtectedDirections(mean_D, torch.cat(columns, dim=1))
+
+
+def protected_coordinates(x_ND: Tensor, protected: ProtectedDirections) -> Tensor:
+    """Coordinates along the protected directions, `[N, J]`."""
+    return (x_ND - protected.mean_D) @ protected.direction_DJ
+
+
+def without_protected(x_ND: Tensor, protected: ProtectedDirections) -> Tensor:
+    """The embeddings with the mean's coordinates along the protected directions."""
+    return x_ND - protected_coordinates(x_ND, protected) @ protected.direction_DJ.T
+
+
+def returned_share(
+    after_ND: Tensor, coordinate_NJ: Tensor, direction_DJ: Tensor, level: float = 1.0
+) -> Tensor:
+    """The share `[J]` of each protected direction that brings it to the noise floor, at most 1.
+
+    level·√(b/λ_j), λ_j the variance along direction j and b the mean variance per dimension of
+    `after`, the result without them. Where nothing else varies, all is kept.
+    Differentiable.
+    """
+    n_left = (after_ND.shape[1] - direction_DJ.square().sum().round()).clamp_min(1)
+    centred_ND = after_ND - after_ND.mean(dim=0)
+    varies = centred_ND.detach().abs().amax() > rounding_of(coordinate_NJ, after_ND)
+    bulk = centred_ND.square().sum() / n_left
+    spread_J = (coordinate_NJ - coordinate_NJ.mean(dim=0)).square().sum(dim=0)
+    kept_J = level * root(bulk / torch.where(spread_J > 0, spread_J, 1.0))
+    kept_J = kept_J.clamp(max=1.0)
+    return torch.where(varies & (spread_J > 0), kept_J, 1.0)

@@ -1,10 +1,13 @@
-"""RNG streams: one per component, independent of the other components of a run."""
+"""Random streams and directions that follow from seeds alone. D dimensions."""
 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
+
+from isotrain.geometry.rows import hash_ids
 
 
 @contextmanager
@@ -25,3 +28,41 @@ def own_draws(seed: int, part: str) -> Iterator[None]:
         # Not torch.manual_seed, which also seeds accelerators.
         torch.default_generator.manual_seed(int.from_bytes(digest[:8]) >> 1)
         yield
+
+
+def random_directions(
+    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator | None
+) -> Tensor:
+    """Orthonormal bases `[G, D, R]` of subspaces drawn uniformly, of the type and device of `x`.
+
+    They follow from the seed of the generator, whatever was drawn from it since.
+
+    >>> v_DR = random_directions(torch.zeros(1, 3), 1, 2, torch.Generator().manual_seed(0))[0]
+    >>> bool(torch.allclose(v_DR.T @ v_DR, torch.eye(2), atol=1e-6))
+    True
+    """
+    if generator is None:
+        raise ValueError("random directions are drawn: pass generator=torch.Generator()")
+    size = n_sets, x_ND.shape[1], n_directions
+    own = torch.Generator().manual_seed(generator.initial_seed())
+    drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)
+    basis_GDR: Tensor = torch.linalg.qr(drawn_GDR)[0].to(x_ND)
+    return basis_GDR
+
+
+def slices_of_step(x_ND: Tensor, n_slices: int, seed: int, n_steps: Tensor) -> Tensor:
+    """Unit directions `[D, M]`, uniform on the sphere, of the type and device of `x`.
+
+    They follow from `seed` and the number of optimizer steps done alone: the same in every process
+    and after a resumption, whatever torch has drawn.
+
+    >>> drawn = slices_of_step(torch.zeros(2, 3), 4, 0, torch.tensor(7))
+    >>> tuple(drawn.shape), [round(length, 5) for length in drawn.norm(dim=0).tolist()]
+    ((3, 4), [1.0, 1.0, 1.0, 1.0])
+    """
+    key = hash_ids(hash_ids(torch.tensor(seed)) + n_steps.cpu())
+    generator = torch.Generator().manual_seed(int(key))
+    size = x_ND.shape[1], n_slices
+    drawn_DM = torch.randn(size, generator=generator, dtype=torch.float64)
+    unit_DM: Tensor = drawn_DM / drawn_DM.norm(dim=0)
+    return unit_DM.to(x_ND)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import has_scatter
+from isotrain.geometry.spectra import leading_directions
 
 Root = Callable[[Tensor, Tensor], Tensor]
 

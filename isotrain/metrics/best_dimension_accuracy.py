@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.scatter import class_ids, stratified_folds
+from isotrain.geometry.groups import class_ids, stratified_folds
 
 BLOCK_ENTRIES = 1 << 22  # numbers in a block of columns, 32 MiB
 

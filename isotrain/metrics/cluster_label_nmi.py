@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.groups import class_ids
 from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.scatter import class_ids
 
 
 def cluster_label_nmi(

@@ -3,8 +3,7 @@
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.levels import root
-from isotrain.geometry.spectrum import entropy, shares
+from isotrain.geometry.spectra import entropy, root, shares
 
 
 def effective_rank(x: Tensor | Cloud, center: bool = True) -> Tensor:

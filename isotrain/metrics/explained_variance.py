@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.spectrum import shares
+from isotrain.geometry.spectra import shares
 
 
 def explained_variance(

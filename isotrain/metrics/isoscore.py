@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.spectrum import evenness
+from isotrain.geometry.spectra import evenness
 
 
 @checked

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.groups import class_ids, stratified_folds
 from isotrain.geometry.rows import has_scatter
-from isotrain.geometry.scatter import class_ids, stratified_folds
 
 
 @checked

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.levels import root
-from isotrain.geometry.spectrum import shares
+from isotrain.geometry.spectra import root, shares
 
 
 @checked

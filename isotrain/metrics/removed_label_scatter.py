@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.linalg import leading_directions
-from isotrain.geometry.scatter import class_ids, class_scatter
+from isotrain.geometry.groups import class_ids, class_scatter
+from isotrain.geometry.spectra import leading_directions
 
 
 def removed_label_scatter(

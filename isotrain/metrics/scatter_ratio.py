@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.scatter import class_ids, class_scatter
+from isotrain.geometry.groups import class_ids, class_scatter
 
 
 def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:

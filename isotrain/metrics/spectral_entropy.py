@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.spectrum import entropy, shares
+from isotrain.geometry.spectra import entropy, shares
 
 
 def spectral_entropy(x: Tensor | Cloud, center: bool = True) -> Tensor:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.cosine import unit_rows
-from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
+from isotrain.geometry.cosine import log_mean_potential, sampled_log_mean_potential, unit_rows
 
 
 def uniformity(

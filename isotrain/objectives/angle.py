@@ -7,8 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.contrast import ranking
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import ranking, unit_rows
 from isotrain.objectives.base import check_labels, check_pairs
 from isotrain.objectives.cosent import CoSENT
 

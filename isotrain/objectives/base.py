@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from isotrain.config.read_points import ReadPoint, read_point
+from isotrain.geometry.rng import slices_of_step
 from isotrain.geometry.rows import check_shape, has_scatter
-from isotrain.geometry.slices import slices_of_step
 from isotrain.transforms.queue import RowQueue
 
 

@@ -7,8 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.contrast import ranking
-from isotrain.geometry.cosine import paired_cosines
+from isotrain.geometry.cosine import paired_cosines, ranking
 from isotrain.objectives.base import Objective, check_labels, check_pairs
 from isotrain.objectives.projection import one_read_point
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from isotrain.arguments import checked
 from isotrain.config.read_points import read_point
-from isotrain.geometry.moments import RunningCovariance
 from isotrain.geometry.rows import check_shape
-from isotrain.geometry.spectrum import evenness
+from isotrain.geometry.spectra import RunningCovariance, evenness
 from isotrain.objectives.base import Objective, mean_loss
 from isotrain.transforms.queue import RowQueue
 

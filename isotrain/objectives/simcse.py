@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from isotrain.arguments import checked
-from isotrain.geometry.contrast import contrast
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import contrast, unit_rows
 from isotrain.objectives.base import Positives, check_pairs
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 

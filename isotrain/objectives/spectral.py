@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.rows import check_shape
+from isotrain.geometry.spectra import leading_directions
 from isotrain.objectives.base import LossOfClouds
 
 

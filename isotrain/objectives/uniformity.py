@@ -8,9 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cosine import unit_rows
+from isotrain.geometry.cosine import log_mean_potential, unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.geometry.uniformity import log_mean_potential
 from isotrain.objectives.base import LossOfClouds
 
 

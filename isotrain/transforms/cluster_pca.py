@@ -18,8 +18,8 @@ from isotrain.geometry.cluster_pca import (
     center_clusters,
     fit_cluster_pca,
 )
-from isotrain.geometry.cluster_removal import Grad, Removal, vary_removal
 from isotrain.geometry.kmeans import kmeans, reseed_empty
+from isotrain.geometry.removal import Grad, Removal, vary_removal
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
 

@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
-from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import wide
+from isotrain.geometry.spectra import energy_kept
 from isotrain.geometry.straight_through import straight_through
 from isotrain.geometry.whitening import WhiteningStats, apply_whitening
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats

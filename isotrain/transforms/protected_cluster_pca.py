@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca
-from isotrain.geometry.protected import (
+from isotrain.geometry.removal import (
     N_BETWEEN,
     ProtectedDirections,
     fit_protected,

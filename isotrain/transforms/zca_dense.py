@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.arguments import checked
-from isotrain.geometry.levels import energy_kept
 from isotrain.geometry.rows import finite_rows, wide
+from isotrain.geometry.spectra import energy_kept
 from isotrain.geometry.whitening import inverse_root, whitening_map
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 

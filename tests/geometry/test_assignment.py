@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from isotrain.geometry.assignment import fit_anchors, nearest
+from isotrain.geometry.assignment import fit_anchors, log_joint, nearest
 from isotrain.geometry.cluster_pca import apply_cluster_pca
-from isotrain.geometry.mixture import Mixture, log_joint
 from tests.clouds import seeded
 from tests.cluster_parts import by_scikit_learn, fit_with, layer_with
 
@@ -60,7 +59,7 @@ def test_a_mixture_is_scikit_learns(seed):
     theirs.covariances_ = anchors.variance_KD.numpy()
     theirs.precisions_cholesky_ = 1.0 / np.sqrt(theirs.covariances_)
     posterior = theirs.predict_proba(x.numpy())
-    joint_NK = log_joint(x, Mixture(*anchors))
+    joint_NK = log_joint(x, anchors)
     np.testing.assert_allclose(joint_NK.softmax(dim=1).numpy(), posterior, atol=1e-10)
     assert np.array_equal(owner.numpy(), theirs.predict(x.numpy()))
     assert posterior.max(axis=1).min() < 0.9  # some row is between two

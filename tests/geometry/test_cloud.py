@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.spectrum import spectrum_of
+from isotrain.geometry.spectra import spectrum_of
 from isotrain.metrics.suite import find, suite
 from tests import clouds
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry.levels import capped_basis, energy_kept, noise_floor, rms_distance, root
+from isotrain.geometry.spectra import capped_basis, energy_kept, noise_floor, rms_distance, root
 from tests.clouds import correlated as cloud
 from tests.clouds import light
 

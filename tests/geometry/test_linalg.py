@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.geometry.linalg import leading_directions
+from isotrain.geometry.spectra import leading_directions
 from tests.clouds import correlated
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.geometry.moments import RunningCovariance
+from isotrain.geometry.spectra import RunningCovariance
 from tests.clouds import normal
 
 

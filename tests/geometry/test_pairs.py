@@ -7,10 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry import uniformity
-from isotrain.geometry.contrast import contrast, ranking
-from isotrain.geometry.cosine import mean_pairwise_cosine, unit_rows
-from isotrain.geometry.uniformity import log_mean_potential, sampled_log_mean_potential
+from isotrain.geometry import cosine
+from isotrain.geometry.cosine import (
+    contrast,
+    log_mean_potential,
+    mean_pairwise_cosine,
+    ranking,
+    sampled_log_mean_potential,
+    unit_rows,
+)
 from tests.clouds import light, normal, seeded
 
 
@@ -58,7 +63,7 @@ def test_blocks_change_nothing_forwards_or_backwards(potential, block, monkeypat
     x = cloud(40, 5, seed=1).requires_grad_()
     expected = potential(x)
     (gradient,) = torch.autograd.grad(expected[0], x)
-    monkeypatch.setattr(uniformity, "BLOCK_BYTES", block)
+    monkeypatch.setattr(cosine, "BLOCK_BYTES", block)
     found = potential(x)
     for one, other in zip(found, expected, strict=True):
         assert one.item() == pytest.approx(other.item(), rel=1e-13)
@@ -68,7 +73,7 @@ def test_blocks_change_nothing_forwards_or_backwards(potential, block, monkeypat
 
 @pytest.mark.parametrize("block", [64, 1 << 25])
 def test_the_gradient_is_right(block, monkeypatch):
-    monkeypatch.setattr(uniformity, "BLOCK_BYTES", block)
+    monkeypatch.setattr(cosine, "BLOCK_BYTES", block)
     x = cloud(7, 3, seed=2)
     x[4] = x[1]  # a pair at distance zero
     x.requires_grad_()

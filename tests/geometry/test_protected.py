@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.protected import N_BETWEEN, fit_protected, returned_share
+from isotrain.geometry.removal import N_BETWEEN, fit_protected, returned_share
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from tests.clouds import correlated, light, seeded
 

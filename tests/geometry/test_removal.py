@@ -11,9 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry.levels import noise_floor
-from isotrain.geometry.linalg import leading_directions
 from isotrain.geometry.removal import removal_matrix
+from isotrain.geometry.spectra import leading_directions, noise_floor
 from tests import clouds
 from tests.clouds import light
 

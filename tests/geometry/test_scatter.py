@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry.groups import hashed_order
-from isotrain.geometry.scatter import class_ids, class_scatter, stratified_folds
+from isotrain.geometry.groups import class_ids, class_scatter, hashed_order, stratified_folds
 from tests.clouds import cloud, light
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from isotrain.geometry.groups import stratified_folds
 from isotrain.geometry.kmeans import kmeans
-from isotrain.geometry.scatter import stratified_folds
 from isotrain.metrics import best_dimension_accuracy as module
 from isotrain.metrics.best_dimension_accuracy import best_dimension_accuracy
 from isotrain.metrics.cluster_label_nmi import cluster_label_nmi

@@ -8,7 +8,7 @@ import pytest
 import torch
 from IsoScore.IsoScore import IsoScore
 
-from isotrain.geometry.spectrum import evenness
+from isotrain.geometry.spectra import evenness
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.isoscore_star import isoscore_star
 from isotrain.objectives.istar import istar

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.slices import slices_of_step
+from isotrain.geometry.rng import slices_of_step
 from isotrain.objectives.sigreg import sigreg
 from isotrain.objectives.visreg import VISReg, visreg
 from tests.clouds import normal

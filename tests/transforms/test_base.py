@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isotrain.geometry.levels import rms_distance
+from isotrain.geometry.spectra import rms_distance
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.fitted import FittedTransform

@@ -9,7 +9,7 @@ import torch
 
 from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import nearest_centroid
-from isotrain.geometry.linalg import EXACT_BELOW
+from isotrain.geometry.spectra import EXACT_BELOW
 from tests.clouds import cloud
 from tests.cluster_parts import by_scikit_learn, fit_with, layer_with
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from isotrain.config.parts import raised_at
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.levels import energy_kept, rms_distance
+from isotrain.geometry.groups import class_scatter, label_classes
 from isotrain.geometry.rows import finite_rows, sentence_of
-from isotrain.geometry.scatter import class_scatter, label_classes
+from isotrain.geometry.spectra import energy_kept, rms_distance
 from isotrain.metrics.suite import call_metric, flat, grouped_by, needs
 from isotrain.training.memory import MemoryLimitError, first_line, is_out_of_memory
 from isotrain.training.monitor.sampling import SampledCloud

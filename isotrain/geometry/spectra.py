@@ -1,4 +1,4 @@
-"""Leading principal directions. G clouds, N embeddings, D dimensions, R directions."""
+"""Spectra, leading directions, noise floors. N embeddings, D dimensions, R directions."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,51 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from isotrain.geometry.rows import finite_rows
+
 EXACT_BELOW = 128  # sides up to this: the whole eigenproblem costs less than iterating
 OVERSAMPLING = 13  # extra columns of the iterated subspace
 CHECK_EVERY, MOST_ITERATIONS = 6, 36
 RESIDUAL = 1e-3  # of each eigenpair, relative to its eigenvalue
+
+
+def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
+    """Eigenvalues `[D]` of a Gram matrix of either side, falling, zero-padded to `width`.
+
+    Those below D·eps·λ₁ are rounding and set to 0, so that both sides, and one pass or many,
+    give the same spectrum; so are those past `most`. Differentiable.
+    """
+    value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
+    cut = width * torch.finfo(value_S.dtype).eps * value_S[0]
+    value_S = torch.where(value_S > cut, value_S, 0.0)
+    return torch.nn.functional.pad(value_S, (0, width - len(value_S)))
+
+
+def shares(weight_D: Tensor) -> Tensor:
+    """Non-negative numbers divided by their sum; all zero where the sum is."""
+    total = weight_D.sum()
+    return weight_D / torch.where(total > 0, total, 1.0)
+
+
+def entropy(share_D: Tensor) -> Tensor:
+    """−Σ p·ln p in nats, with 0·ln 0 = 0."""
+    real_D = share_D > 0
+    return 0.0 - (share_D * torch.where(real_D, share_D, 1.0).log()).sum()
+
+
+def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
+    """IsoScore ((tr C)²/‖C‖²_F − 1)/(D − 1) of a covariance C `[D, D]`; in [0, 1], 1 = isotropic.
+
+    Of `trace` = tr C and `squares` = ‖C‖²_F, as 0-d tensors, and D = `width`. D = 1 gives 1;
+    otherwise C = 0 gives 0. With a finite gradient everywhere.
+
+    Rudman et al. 2022, Eq. 5-7, without the eigenvalues.
+    """
+    if width == 1:
+        return 1.0 + 0.0 * trace
+    nonzero = squares > 0
+    ratio = trace.square() / torch.where(nonzero, squares, 1.0)
+    return torch.where(nonzero, ((ratio - 1.0) / (width - 1)).clamp(0.0, 1.0), 0.0)
 
 
 def leading_directions(centred_ND: Tensor, n_directions: int) -> Tensor:
@@ -71,26 +112,6 @@ def leading_directions_of_each(
     return bases
 
 
-def random_directions(
-    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator | None
-) -> Tensor:
-    """Orthonormal bases `[G, D, R]` of subspaces drawn uniformly, of the type and device of `x`.
-
-    They follow from the seed of the generator, whatever was drawn from it since.
-
-    >>> v_DR = random_directions(torch.zeros(1, 3), 1, 2, torch.Generator().manual_seed(0))[0]
-    >>> bool(torch.allclose(v_DR.T @ v_DR, torch.eye(2), atol=1e-6))
-    True
-    """
-    if generator is None:
-        raise ValueError("random directions are drawn: pass generator=torch.Generator()")
-    size = n_sets, x_ND.shape[1], n_directions
-    own = torch.Generator().manual_seed(generator.initial_seed())
-    drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)
-    basis_GDR: Tensor = torch.linalg.qr(drawn_GDR)[0].to(x_ND)
-    return basis_GDR
-
-
 def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor | None]:
     """Leading eigenvectors of each matrix; None where the iteration did not settle."""
     d = scatter_GDD.shape[1]
@@ -134,3 +155,81 @@ def _orthonormal(top_DR: Tensor, value_R: Tensor, size: int, n_directions: int) 
     basis_DR = top_DR.new_zeros(len(top_DR), n_directions)
     basis_DR[:, : len(value_R)] = torch.where(real_R, unit_DR, 0.0)
     return basis_DR
+
+
+def noise_floor(
+    centred_ND: Tensor, direction_DR: Tensor, level: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """`level` times the root of a cloud's noise floor, and the share of directions above it.
+
+    The noise floor is the mean variance of the D − R dimensions outside of the orthonormal
+    `direction` (zero columns do not count), so that it does not depend on N. Direction i with
+    variance λ_i has the standard deviation level·√bulk once the share 1 − level·√(bulk/λ_i) of
+    its coordinate is removed; for a weaker one the share is 0. Differentiable.
+    """
+    n_directions = direction_DR.detach().square().sum().round()
+    spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
+    left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
+    freedom = len(centred_ND) - 1
+    bulk = left / (centred_ND.shape[1] - n_directions).clamp_min(1)  # of Σ(x·v)²
+    kept_R = level * root(bulk / torch.where(spread_R > 0, spread_R, 1.0))
+    kept_R = kept_R.clamp(max=1.0)
+    share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
+    return level * root(bulk / max(1, freedom)), share_R
+
+
+def root(x: Tensor) -> Tensor:
+    """√x with gradient 0, not infinity, where x is 0."""
+    return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
+
+
+def capped_basis(basis_DS: Tensor, rho: float, n_embeddings: float) -> Tensor:
+    """The first R of R + 1 columns: at most floor(rho·(N − 1)), and at most rank − 1."""
+    n_components = max(0, basis_DS.shape[1] - 1)
+    cap = math.floor(rho * (n_embeddings - 1) + 1e-9)
+    most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: no device sync
+    kept_R = torch.arange(n_components, device=basis_DS.device) < most
+    return basis_DS[:, :n_components] * kept_R
+
+
+def rms_distance(x_ND: Tensor) -> Tensor:
+    """Root of the mean squared distance of embeddings from their mean. Differentiable."""
+    return root((x_ND - x_ND.mean(dim=0)).square().sum(dim=1).mean())
+
+
+@torch.no_grad()
+def energy_kept(before_ND: Tensor, after_ND: Tensor) -> Tensor:
+    """Variance retained: scatter after over scatter before (finite embeddings); 1 without any."""
+    finite_NE = finite_rows(torch.cat([before_ND, after_ND], dim=1))
+    pair = finite_NE.tensor_split([before_ND.shape[1]], dim=1)
+    before, after = (rms_distance(x_ND).square() for x_ND in pair)
+    return torch.where(before > 0, after / torch.where(before > 0, before, 1.0), 1.0)
+
+
+class RunningCovariance:
+    """Number, mean and scatter of the finite embeddings added so far, in float64.
+
+    Sums are taken about the mean, so that a mean far from 0 costs no digits.
+    """
+
+    def __init__(self, width: int, device: torch.device | None = None) -> None:
+        self.n = 0
+        self.mean_D = torch.zeros(width, dtype=torch.float64, device=device)
+        self.scatter_DD = torch.zeros(width, width, dtype=torch.float64, device=device)
+
+    @torch.no_grad()
+    def add(self, x_ND: Tensor) -> None:
+        """Take in the embeddings without a NaN or infinity."""
+        x_ND = finite_rows(x_ND.detach()).double()
+        if len(x_ND) == 0:
+            return
+        n, mean_D = self.n + len(x_ND), x_ND.mean(dim=0)
+        centred_ND, apart_D = x_ND - mean_D, mean_D - self.mean_D
+        self.scatter_DD += centred_ND.T @ centred_ND
+        self.scatter_DD += torch.outer(apart_D, apart_D) * (self.n * len(x_ND) / n)
+        self.mean_D += apart_D * (len(x_ND) / n)
+        self.n = n
+
+    def covariance(self) -> Tensor:
+        """Σ(x − m)(x − m)ᵀ/(N − 1) `[D, D]`; zeros for N < 2."""
+        return self.scatter_DD / max(self.n - 1, 1)
