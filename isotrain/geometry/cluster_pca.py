@@ -70,7 +70,6 @@ def center_clusters(
     the rules: statistics of a long queue then remove as many directions as those of batches.
     """
     n, n_clusters = len(x_ND), len(anchors.anchor_KD)
-    n_own = n if n_own is None else n_own
     effective_rows = min(n, effective_rows or n)
     all_ND = own_ND = straight_through(x_ND, n_own)
     if n_clusters > 1:

@@ -1,10 +1,12 @@
 """Clusters chosen by silhouette, silhouette values, embeddings centred per cluster. N, D."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import class_ids, hashed_order
 from isotrain.geometry.kmeans import kmeans
 
@@ -34,10 +36,6 @@ def choose_clusters(
     >>> choose_clusters(x).n_clusters
     2
     """
-    if k_max < 1 or max_rows < 3:
-        raise ValueError(
-            f"k_max must be at least 1 and max_rows at least 3, got {k_max} and {max_rows}"
-        )
     x_ND = centre_rows(x_ND.detach())
     x_ND = x_ND / x_ND.abs().amax().clamp_min(torch.finfo(x_ND.dtype).tiny)
     sample_M = hashed_order(len(x_ND), seed, x_ND.device)[:max_rows]
@@ -92,16 +90,32 @@ def adjusted_parts(
 
 
 def over_clusters(
-    values: list[Tensor], baselines: list[Tensor], n_groups: int, n_clusters: int
+    parts: Sequence[tuple[Tensor, Tensor]],
+    measure: Callable[[Tensor, Tensor], tuple[Tensor, int] | None],
+    needed: str,
 ) -> dict[str, Tensor]:
-    """Unweighted means over clusters of value and baseline, their difference, and the counts."""
+    """Unweighted means over clusters of value and baseline, their difference, and the counts.
+
+    `measure` gives the value of a cluster and its number of groups, or None if the cluster lacks
+    what is `needed`. The baseline is the mean cosine of all pairs.
+    """
+    values, baselines, n_groups = [], [], 0
+    for position_n, x_nD in parts:
+        if measured := measure(position_n, x_nD):
+            values.append(measured[0])
+            baselines.append(mean_pairwise_cosine(x_nD))
+            n_groups += measured[1]
+    if not values:
+        raise ValueError(
+            f"none of {len(parts)} clusters has {needed}; measure more rows, or lower k_max"
+        )
     value, baseline = torch.stack(values).mean(), torch.stack(baselines).mean()
     return {
         "value": value,
         "baseline": baseline,
         "adjusted": value - baseline,
         "n_groups": value.new_tensor(float(n_groups)),
-        "n_clusters": value.new_tensor(float(n_clusters)),
+        "n_clusters": value.new_tensor(float(len(parts))),
     }
 
 

@@ -21,13 +21,10 @@ class Groups(NamedTuple):
 
 def check_groups(x_ND: Tensor, groups_N: Tensor) -> Groups:
     """The groups of embeddings, named by any integers."""
-    if groups_N.is_floating_point() or groups_N.is_complex() or groups_N.dtype == torch.bool:
+    if groups_N.is_floating_point() or groups_N.shape != x_ND.shape[:1]:
         raise ValueError(
-            f"groups are integers, got {groups_N.dtype}; number the words or sentences"
-        )
-    if groups_N.shape != x_ND.shape[:1]:
-        raise ValueError(
-            f"groups: one integer per embedding, shape ({len(x_ND)},), got {tuple(groups_N.shape)}"
+            f"groups are integers, one per embedding, shape ({len(x_ND)},); got {groups_N.dtype} "
+            f"of shape {tuple(groups_N.shape)}"
         )
     return Groups(
         *torch.unique(groups_N.long().to(x_ND.device), return_inverse=True, return_counts=True)
@@ -60,8 +57,6 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Ten
     (‖Σ u_i‖² − Σ ‖u_i‖²)/(n(n−1)) with u_i the unit vectors: exact, in O(N·D). Differentiable; a
     zero vector has cosine 0.
     """
-    if min_count < 2:
-        raise ValueError(f"a pair needs two rows: min_count must be at least 2, got {min_count}")
     groups = check_groups(x_ND, groups_N)
     large_G = large_groups(groups, min_count)
     unit_ND = unit_rows(x_ND)

@@ -15,6 +15,7 @@ class KMeans(NamedTuple):
     count_K: Tensor
 
 
+@torch.no_grad()
 def kmeans(
     x: Tensor,
     n_clusters: int,
@@ -30,8 +31,8 @@ def kmeans(
     cluster keeps its centroid, and N < K leaves K − N clusters empty. No gradient.
 
     Raises:
-        ValueError: no embeddings, not `[N, D]`, `n_clusters < 1`, an `init` of another shape, or
-            neither `generator` nor `init` for K > 1 (the global random state is never read).
+        ValueError: neither `generator` nor `init` for K > 1 (the global random state is never
+            read).
 
     Lloyd 1982; Arthur and Vassilvitskii 2007 for the start, in its greedy form.
 
@@ -39,48 +40,36 @@ def kmeans(
     >>> kmeans(x, 2, generator=torch.Generator().manual_seed(0)).count_K.tolist()
     [2, 2]
     """
-    if x.ndim != 2 or len(x) == 0:
-        raise ValueError(f"kmeans needs embeddings [N, D], N > 0, got shape {tuple(x.shape)}")
-    if n_clusters < 1:
-        raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
-    if init is not None and init.shape != (n_clusters, x.shape[1]):
-        raise ValueError(
-            f"init must be [n_clusters, D] = {(n_clusters, x.shape[1])}, got {tuple(init.shape)}"
-        )
     if generator is None and init is None and n_clusters > 1:
         raise ValueError("kmeans draws its start: pass generator=torch.Generator() or init=")
-    with torch.no_grad():
-        # Distances are compared as ‖c‖² − 2x·c, which loses digits far from the origin.
-        offset_D = x.detach().mean(dim=0)
-        centred_ND = x.detach() - offset_D
-        if n_clusters == 1:
-            centroid_KD = torch.zeros_like(centred_ND[:1])
-        elif init is not None:
-            centroid_KD = init.detach() - offset_D
-        else:
-            centroid_KD = _plus_plus(centred_ND, centred_ND[:0], n_clusters, generator)
-        assignment_N = _nearest(centred_ND, centroid_KD)
-        for _ in range(n_iterations if n_clusters > 1 else 0):
-            mean_KD, count_K = cluster_means(centred_ND, assignment_N, n_clusters)
-            centroid_KD = torch.where(count_K[:, None] > 0, mean_KD, centroid_KD)
-            previous_N, assignment_N = assignment_N, _nearest(centred_ND, centroid_KD)
-            if torch.equal(previous_N, assignment_N):
-                break
-        count_K = torch.nn.functional.one_hot(assignment_N, n_clusters).sum(dim=0)
+    # Distances are compared as ‖c‖² − 2x·c, which loses digits far from the origin.
+    offset_D = x.mean(dim=0)
+    centred_ND = x - offset_D
+    if n_clusters == 1:
+        centroid_KD = torch.zeros_like(centred_ND[:1])
+    elif init is not None:
+        centroid_KD = init - offset_D
+    else:
+        centroid_KD = _plus_plus(centred_ND, centred_ND[:0], n_clusters, generator)
+    assignment_N = _nearest(centred_ND, centroid_KD)
+    for _ in range(n_iterations if n_clusters > 1 else 0):
+        mean_KD, count_K = cluster_means(centred_ND, assignment_N, n_clusters)
+        centroid_KD = torch.where(count_K[:, None] > 0, mean_KD, centroid_KD)
+        previous_N, assignment_N = assignment_N, _nearest(centred_ND, centroid_KD)
+        if torch.equal(previous_N, assignment_N):
+            break
+    count_K = torch.nn.functional.one_hot(assignment_N, n_clusters).sum(dim=0)
     return KMeans(centroid_KD + offset_D, assignment_N, count_K)
 
 
-def reseed_empty(x_ND: Tensor, found: KMeans, generator: torch.Generator) -> Tensor:
+def reseed_empty(x_ND: Tensor, clusters: KMeans, generator: torch.Generator) -> Tensor:
     """Centroids `[K, D]` with those of empty clusters drawn anew, by greedy k-means++.
 
     A cluster whose embeddings have moved away would stay empty for good under a warm start.
     """
-    empty_K = found.count_K == 0
-    if not bool(empty_K.any()):
-        return found.centroid_KD
-    fresh_ED = _plus_plus(x_ND, found.centroid_KD[~empty_K], int(empty_K.sum()), generator)
-    centroid_KD = found.centroid_KD.clone()
-    centroid_KD[empty_K] = fresh_ED
+    centroid_KD, empty_K = clusters.centroid_KD.clone(), clusters.count_K == 0
+    if n_empty := int(empty_K.sum()):
+        centroid_KD[empty_K] = _plus_plus(x_ND, centroid_KD[~empty_K], n_empty, generator)
     return centroid_KD
 
 
@@ -111,8 +100,7 @@ def _plus_plus(
     n = len(x_ND)
     n_candidates = 2 + int(math.log(max(1, len(centroid_KD) + n_more)))
     centroids = list(centroid_KD)
-    square_N = x_ND.square().sum(dim=1)
-    distance_N = x_ND.new_full((n,), torch.inf)
+    square_N, distance_N = x_ND.square().sum(dim=1), x_ND.new_full((n,), torch.inf)
     for centroid_D in centroids:
         distance_N = torch.minimum(distance_N, (x_ND - centroid_D).square().sum(dim=1))
     for _ in range(n_more):

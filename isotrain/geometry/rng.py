@@ -31,7 +31,7 @@ def own_draws(seed: int, part: str) -> Iterator[None]:
 
 
 def random_directions(
-    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator | None
+    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator
 ) -> Tensor:
     """Orthonormal bases `[G, D, R]` of subspaces drawn uniformly, of the type and device of `x`.
 
@@ -41,8 +41,6 @@ def random_directions(
     >>> bool(torch.allclose(v_DR.T @ v_DR, torch.eye(2), atol=1e-6))
     True
     """
-    if generator is None:
-        raise ValueError("random directions are drawn: pass generator=torch.Generator()")
     size = n_sets, x_ND.shape[1], n_directions
     own = torch.Generator().manual_seed(generator.initial_seed())
     drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)

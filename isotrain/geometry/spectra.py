@@ -88,23 +88,20 @@ def leading_directions_of_each(
     tokens of a trained encoder 12 rounds do; the removed energy is then within 1e-6 of the exact
     one.
     """
-    if n_directions == 0:
-        everything = [] if rest_ND is None else [rest_ND]
-        return [x.new_zeros(x.shape[1], 0) for x in (*everything, *clouds)]
-    small = EXACT_BELOW if n_directions + OVERSAMPLING <= EXACT_BELOW // 2 else math.inf
+    small = EXACT_BELOW if 0 < n_directions <= EXACT_BELOW // 2 - OVERSAMPLING else math.inf
     large = [g for g, x in enumerate(clouds) if min(x.shape) > small and not exact]
     union = [] if rest_ND is None else [-1]
-    found: dict[int, Tensor | None] = {}  # by cloud; −1 is all of them together
+    solved: dict[int, Tensor | None] = {}  # by cloud; −1 is all of them together
     if large and len(large + union) > 1:
         scatters = [clouds[g].T @ clouds[g] for g in large]
         if rest_ND is not None:
             others = torch.cat([*(x for g, x in enumerate(clouds) if g not in large), rest_ND])
             scatters.append(sum(scatters, others.T @ others))
         iterated = _subspace_iteration(torch.stack(scatters), n_directions)
-        found = dict(zip(large + union, iterated, strict=True))
+        solved = dict(zip(large + union, iterated, strict=True))
     bases = []
     for g in [*union, *range(len(clouds))]:
-        basis_DR = found.get(g)
+        basis_DR = solved.get(g)
         if basis_DR is None:
             rows = [*clouds, rest_ND] if rest_ND is not None and g < 0 else [clouds[g]]
             basis_DR = leading_directions(torch.cat(rows), n_directions)

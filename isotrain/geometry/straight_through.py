@@ -7,7 +7,7 @@ from isotrain.geometry.kmeans import cluster_means
 
 
 def straight_through(
-    x_ND: Tensor, n_own: int, assignment_N: Tensor | None = None, n_clusters: int = 1
+    x_ND: Tensor, n_own: int | None, assignment_N: Tensor | None = None, n_clusters: int = 1
 ) -> Tensor:
     """The same embeddings, whose statistics have the gradient of those of the last `n_own`.
 
@@ -24,7 +24,7 @@ def straight_through(
     [[0.5], [0.5]]
     """
     n = len(x_ND)
-    if n_own == n or not x_ND.requires_grad:
+    if n_own is None or n_own == n or not x_ND.requires_grad:
         return x_ND
     if assignment_N is None:
         assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)

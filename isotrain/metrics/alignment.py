@@ -28,6 +28,4 @@ def alignment(x: Tensor | Cloud, positives: Tensor, alpha: float = 2.0) -> Tenso
             f"positives must be one row for each row of x, {tuple(x.shape)}, "
             f"got {tuple(positives.shape)}; repeat rows that have several positives"
         )
-    if not 0.0 < alpha < float("inf"):
-        raise ValueError(f"alpha must be positive and finite, got {alpha}; 2 is customary")
     return mean_distance_power(x, positives, alpha)

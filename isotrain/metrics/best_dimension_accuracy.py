@@ -32,8 +32,8 @@ def best_dimension_accuracy(
     After Rudman, Chen and Eickhoff 2023.
 
     >>> x = torch.tensor([[0.0, 1.0], [9.0, 2.0], [0.0, 3.0], [9.0, 4.0]])
-    >>> found = best_dimension_accuracy(x, torch.tensor([0, 0, 1, 1]), n_folds=1)
-    >>> found["accuracy"].item(), found["majority"].item()
+    >>> scores = best_dimension_accuracy(x, torch.tensor([0, 0, 1, 1]), n_folds=1)
+    >>> scores["accuracy"].item(), scores["majority"].item()
     (1.0, 0.5)
     """
     x = Cloud.of(x).rows.detach()
@@ -62,8 +62,7 @@ class _Rule(NamedTuple):
 
 def _best_rules(x_ND: Tensor, class_N: Tensor, trains: list[Tensor]) -> list[_Rule]:
     """The best rule on each training set; every column is sorted once."""
-    nothing = _Rule(-1, 0, 0.0, 0, 0)
-    rules = [nothing] * len(trains)
+    rules = [_Rule(-1, 0, 0.0, 0, 0)] * len(trains)
     size = max(1, BLOCK_ENTRIES // len(x_ND))
     for first in range(0, x_ND.shape[1], size):
         value_DN, order_DN = x_ND[:, first : first + size].T.contiguous().sort(dim=1)

@@ -23,9 +23,5 @@ def explained_variance(
     >>> explained_variance(torch.cat([torch.eye(4), -torch.eye(4)]), [1, 2])["2"].item()
     0.5
     """
-    if isinstance(n_directions, int) or not n_directions or any(k < 1 for k in n_directions):
-        raise ValueError(
-            f"n_directions must be a list of numbers of at least 1, got {n_directions}"
-        )
     share_D = shares(Cloud.of(x).spectrum(center))
     return {str(k): share_D[:k].sum() for k in n_directions}

@@ -33,18 +33,16 @@ def isoscore_star(
     """
     cloud = Cloud.of(x)
     d, zeta = cloud.d, float(shrinkage)
-    if reference_covariance.shape != (d, d):
-        raise ValueError(
-            f"reference_covariance must be [D, D] = [{d}, {d}], "
-            f"got {tuple(reference_covariance.shape)}"
-        )
     reference_DD = reference_covariance.to(cloud.mean_D)
-    uneven = (reference_DD - reference_DD.T).abs().amax()
-    if not bool(uneven <= 1e-4 * reference_DD.abs().amax()):
-        raise ValueError("reference_covariance must be finite and symmetric; pass a covariance")
+    largest = reference_DD.detach().abs().amax()
+    uneven = (reference_DD - reference_DD.T).detach().abs().amax()
+    if reference_DD.shape != (d, d) or not bool(uneven <= 1e-4 * largest):
+        raise ValueError(
+            f"reference_covariance must be finite, symmetric and [{d}, {d}]; pass a covariance"
+        )
     # One power of two for both brings squares into range.
     sizes = [1.0 / cloud.shrink] if zeta < 1 else []
-    sizes += [float(reference_DD.detach().abs().amax()) ** 0.5] if zeta > 0 else []
+    sizes += [float(largest) ** 0.5] if zeta > 0 else []
     scale = to_one(max(sizes))
     target_DD = zeta * reference_DD * scale * scale
     # Without weight, x may be so much larger than C₀ that its factor has no number.

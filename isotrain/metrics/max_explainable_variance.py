@@ -62,8 +62,7 @@ def max_explainable_variance(
         )
     x = Cloud.of(x).rows
     found = check_groups(x, groups)
-    fix = "give more rows per group" + (" or lower n_per_group" if n_per_group else "")
-    large_G = large_groups(found, n_per_group or least, fix)
+    large_G = large_groups(found, n_per_group or least, "give more rows or lower n_per_group")
     random_N = hashed_order(len(x), ~seed, x.device)  # another stream than the words' samples
     values, baselines = [], []
     sizes = [n_per_group] if n_per_group else sorted(set(found.count_G[large_G].tolist()))

@@ -56,8 +56,6 @@ def partition(
     n, d = x.shape
     if directions is not None:
         directions = directions.to(x)
-        if directions.ndim != 2 or directions.shape[0] != d or directions.shape[1] == 0:
-            raise ValueError(f"directions must be [D, J] = [{d}, J], got {tuple(directions.shape)}")
         if not bool(((directions.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
             raise ValueError("directions must be unit columns; divide each by its norm")
     scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # avoid overflow of squares

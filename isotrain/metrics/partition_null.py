@@ -70,8 +70,6 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
             f"D = {widths[0]:.0f} to {widths[-1]:.0f}, got N = {n}, D = {d}; measure fewer rows, "
             "or extend the table with tools/partition_null.py"
         )
-    if not 0.0 <= rms_norm < math.inf:
-        raise ValueError(f"an rms norm is finite and not negative, got {rms_norm}")
     if rms_norm == 0.0:
         return Band(0.0, 0.0, 0.0)
     weights = (_weights(rows, n), _weights(widths, d), _weights(norms, rms_norm, cubic=True))

@@ -50,18 +50,11 @@ def s_inter(
     x = Cloud.of(x).rows
     index_N = check_groups(x, groups).index_N
     parts = adjusted_parts(x, adjust, k_max, threshold, max_rows, seed)
-    values, baselines, n_drawn = [], [], 0
-    for position_n, x_nD in parts:
-        found = check_groups(x_nD, index_N[position_n])
-        drawn_G = sample_groups(found, found.count_G > 0, 1, seed)[:, 0]
-        if len(drawn_G) > 1:
-            values.append(mean_pairwise_cosine(x_nD[drawn_G]))
-            baselines.append(mean_pairwise_cosine(x_nD))
-            n_drawn += len(drawn_G)
-    if not values:
-        n_types = int(index_N.max()) + 1
-        raise ValueError(
-            f"s_inter needs two types in one cluster, got {n_types} in {len(parts)} cluster(s) "
-            "and no two together; give rows of more types, or lower k_max"
-        )
-    return over_clusters(values, baselines, n_drawn, len(parts))
+
+    def between(position_n: Tensor, x_nD: Tensor) -> tuple[Tensor, int] | None:
+        types = check_groups(x_nD, index_N[position_n])
+        drawn_G = sample_groups(types, types.count_G > 0, 1, seed)[:, 0]
+        n_drawn = len(drawn_G)
+        return (mean_pairwise_cosine(x_nD[drawn_G]), n_drawn) if n_drawn > 1 else None
+
+    return over_clusters(parts, between, "two types")

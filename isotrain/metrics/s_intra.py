@@ -6,8 +6,7 @@ from torch import Tensor
 
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.clusters import adjusted_parts, over_clusters
-from isotrain.geometry.cosine import mean_pairwise_cosine
-from isotrain.geometry.groups import check_groups, group_mean_cosine, large_groups
+from isotrain.geometry.groups import check_groups, group_mean_cosine
 
 
 def s_intra(
@@ -45,20 +44,14 @@ def s_intra(
     1.0
     """
     x = Cloud.of(x).rows
-    found = check_groups(x, groups)
-    large_groups(found, 2, "give more rows per type")
+    index_N = check_groups(x, groups).index_N
     parts = adjusted_parts(x, adjust, k_max, threshold, max_rows, seed)
-    values, baselines, n_types = [], [], 0
-    for position_n, x_nD in parts:
-        index_n = found.index_N[position_n]
-        if int(index_n.bincount().max()) > 1:
-            value_G = group_mean_cosine(x_nD, index_n)
-            values.append(value_G.mean())
-            baselines.append(mean_pairwise_cosine(x_nD))
-            n_types += len(value_G)
-    if not values:
-        raise ValueError(
-            f"s_intra needs two instances of a type in one cluster, and none of {len(parts)} "
-            "clusters has them; give more rows per type, or lower k_max"
-        )
-    return over_clusters(values, baselines, n_types, len(parts))
+
+    def within(position_n: Tensor, x_nD: Tensor) -> tuple[Tensor, int] | None:
+        index_n = index_N[position_n]
+        if int(index_n.bincount().max()) == 1:
+            return None
+        value_G = group_mean_cosine(x_nD, index_n)
+        return value_G.mean(), len(value_G)
+
+    return over_clusters(parts, within, "two instances of a type")

@@ -73,22 +73,6 @@ def test_is_the_ratio_of_traces(n, d, k):
     assert found == pytest.approx((expected, pca.explained_variance_ratio_.sum()), abs=1e-9)
 
 
-def test_given_directions_are_used():
-    x, labels = cloud(40, 6, seed=1), torch.arange(40) % 2
-    v = torch.linalg.qr(torch.randn(6, 2, generator=torch.Generator().manual_seed(0)).double())[0]
-    between = between_of(x, labels)
-    centred = x - x.mean(dim=0)
-    expected = (
-        ((v.T @ between @ v).trace() / between.trace()).item(),
-        ((centred @ v).square().sum() / centred.square().sum()).item(),
-    )
-    assert removed(x, labels, directions=v) == pytest.approx(expected, abs=1e-12)
-    padded = torch.nn.functional.pad(v, (0, 2))  # zero columns remove nothing
-    assert removed(x, labels, directions=padded) == pytest.approx(expected, abs=1e-12)
-    assert removed(x, labels, directions=v.float()) == pytest.approx(expected, abs=1e-6)
-    assert removed(x, labels, directions=torch.eye(6)) == pytest.approx((1.0, 1.0), abs=1e-12)
-
-
 def test_silhouette_is_scikit_learns_and_its_subsample_seeded_and_close():
     n = 1_500
     labels = torch.arange(n) % 2

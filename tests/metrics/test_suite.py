@@ -99,16 +99,11 @@ def test_extras_reach_those_who_need_them():
     ("function", "need"),
     [(between, "labels"), (spread, "groups"), (moved, "reference"), (closeness, "positives")],
 )
-def test_a_missing_extra_is_told_before_anything_is_measured(function, need):
-    assert needs(function) == need
-    assert needs(partial(function)) == need
-
-    def not_yet(x):
-        pytest.fail("measured")
-
-    with pytest.raises(ValueError, match=f"odd needs {need}; pass {need}="):
-        suite(uneven(), {"first": not_yet, "odd": function})
+def test_what_a_metric_needs_is_in_its_signature(function, need):
+    assert needs(function) == needs(partial(function)) == need
     assert needs(find("isoscore")) == "rows"
+    with pytest.raises(TypeError, match=f"missing 1 required positional argument: '{need}'"):
+        suite(uneven(), {"odd": function})
 
 
 def test_groups_are_words_unless_the_signature_says_sentences():
@@ -122,8 +117,6 @@ def test_unknown_names_are_answered_with_the_nearest(name):
     hint = "did you mean isoscore" if name == "isocore" else "is no metric"
     with pytest.raises(ValueError, match=hint):
         suite(uneven(), ["isoscore", name])
-    with pytest.raises(ValueError, match=r"pass \['isoscore'\]"):
-        suite(uneven(), "isoscore")
 
 
 def test_what_a_metric_refuses_begins_with_its_name():
@@ -132,8 +125,6 @@ def test_what_a_metric_refuses_begins_with_its_name():
         suite(constant, ["isoscore", "alpha_req"])
     with pytest.raises(ValueError, match=r"^mine: .*at least 4 rows, got 3"):
         suite(uneven(3), {"mine": find("isoscore_corrected")})
-    with pytest.raises(ValueError, match=r"^ev: n_directions"):
-        suite(uneven(), {"ev": partial(explained_variance, n_directions=[0])})
 
 
 def test_a_metric_gets_the_cloud_where_its_signature_says_so():
@@ -148,17 +139,3 @@ def test_a_metric_gets_the_cloud_where_its_signature_says_so():
 
     for own in (lambda x: x, lambda *x: x[0], unlike, partial(moved, reference=x)):
         assert torch.equal(call_metric(own, Cloud(x)), own(x))
-
-
-def test_all_refusals_are_told_together_or_skipped():
-    flat = torch.randn(50, 1, generator=torch.Generator().manual_seed(0)) @ torch.ones(1, 8)
-    asked = ["isoscore", "alpha_req", "lid", "mean_cosine"]
-    with pytest.raises(ValueError, match=r"alpha_req: .*; lid: .*"):
-        suite(flat, asked)
-    assert set(suite(flat, asked, refused="skip")) == {"isoscore", "mean_cosine"}
-
-
-def test_two_values_of_one_name_are_refused():
-    twice = {"a": lambda x: {"1": x.sum()}, "a_1": lambda x: x.sum()}
-    with pytest.raises(ValueError, match="named a_1"):
-        suite(uneven(), twice)
