@@ -148,24 +148,6 @@ def fit_cluster_pca(
     )
 
 
-def _leading_directions(clusters: CenteredClusters, n_directions: int, exact: bool) -> list[Tensor]:
-    """Leading directions of each cluster, or of all; the last shows if anything else is left."""
-    mean_KD, falls_back = clusters.mean_KD.detach(), clusters.falls_back
-    x_ND = clusters.all_ND.detach()
-    clouds = [x_ND[c] - mean_D for c, mean_D in zip(clusters.members, mean_KD, strict=True)]
-    alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
-    rest_ND = None
-    if any(falls_back):  # then the first basis is global: offsets √n_c·(m_c − m) complete it
-        small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
-        count_K = mean_KD.new_tensor([len(member_C) for member_C in clusters.members])
-        rest_ND = torch.cat(
-            [*small, count_K.sqrt()[:, None] * (mean_KD - clusters.mean_D.detach())]
-        )
-    bases = leading_directions_of_each(alone, n_directions, rest_ND, exact)
-    of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
-    return [of_all if falls else next(own) for falls in falls_back]
-
-
 def apply_cluster_pca(
     x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
 ) -> Tensor:
@@ -195,3 +177,21 @@ def apply_cluster_pca(
     basis_DF = stats.direction_KDR.transpose(0, 1).reshape(width, n_clusters * n_components)
     own_NF = member_NK.repeat_interleave(n_components, dim=1) * stats.removed_KR.flatten()
     return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T
+
+
+def _leading_directions(clusters: CenteredClusters, n_directions: int, exact: bool) -> list[Tensor]:
+    """Leading directions of each cluster, or of all; the last shows if anything else is left."""
+    mean_KD, falls_back = clusters.mean_KD.detach(), clusters.falls_back
+    x_ND = clusters.all_ND.detach()
+    clouds = [x_ND[c] - mean_D for c, mean_D in zip(clusters.members, mean_KD, strict=True)]
+    alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
+    rest_ND = None
+    if any(falls_back):  # then the first basis is global: offsets √n_c·(m_c − m) complete it
+        small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
+        count_K = mean_KD.new_tensor([len(member_C) for member_C in clusters.members])
+        rest_ND = torch.cat(
+            [*small, count_K.sqrt()[:, None] * (mean_KD - clusters.mean_D.detach())]
+        )
+    bases = leading_directions_of_each(alone, n_directions, rest_ND, exact)
+    of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
+    return [of_all if falls else next(own) for falls in falls_back]

@@ -134,8 +134,6 @@ def class_ids(labels_N: Tensor, n_labels: int) -> Tensor:
             f"labels must be whole class numbers, got {broken[0].item()}; slice a score into "
             "classes first, e.g. by torch.bucketize at its quantiles"
         )
-    value_C: Tensor
-    class_N: Tensor
     value_C, class_N = torch.unique(labels_N, return_inverse=True)
     if len(value_C) < 2:
         raise ValueError(
@@ -153,8 +151,7 @@ def label_classes(labels_N: Tensor) -> Tensor:
     if labels_N.is_floating_point():
         share_S = torch.arange(1, N_SLICES, device=labels_N.device, dtype=labels_N.dtype) / N_SLICES
         labels_N = torch.bucketize(labels_N.contiguous(), torch.quantile(labels_N, share_S))
-    class_N: Tensor = torch.unique(labels_N, return_inverse=True)[1]
-    return class_N
+    return torch.unique(labels_N, return_inverse=True)[1]
 
 
 def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:

@@ -106,8 +106,7 @@ def removal_matrix(
     >>> removal_matrix(x, 1, clip=True).diagonal().tolist()
     [0.75, 0.0]
     """
-    matrix_DD: Tensor = _Removal.apply(centred_ND, n_removed, clip, level)  # type: ignore[no-untyped-call]
-    return matrix_DD
+    return _Removal.apply(centred_ND, n_removed, clip, level)  # type: ignore[no-untyped-call]
 
 
 class _Removal(torch.autograd.Function):
@@ -132,8 +131,7 @@ class _Removal(torch.autograd.Function):
         share_R = noise_floor(x_ND, basis_DR, level)[1] if clip else value_T.new_ones(n_real)
         ctx.level = level
         ctx.save_for_backward(x_ND, basis_DR, share_R, value_T, root_DT[:, n_real:], largest)
-        matrix_DD: Tensor = (basis_DR * share_R) @ basis_DR.T
-        return matrix_DD
+        return (basis_DR * share_R) @ basis_DR.T
 
     @staticmethod
     @once_differentiable
@@ -171,7 +169,7 @@ class _Removal(torch.autograd.Function):
 
 def _inverse(gap: Tensor) -> Tensor:
     """1/gap, damped where the gap, in units of λ_1, is near rounding."""
-    rounding: float = torch.finfo(gap.dtype).eps ** (2.0 / 3.0)
+    rounding = torch.finfo(gap.dtype).eps ** (2.0 / 3.0)
     return gap / (gap.square() + rounding**2)
 
 

@@ -44,8 +44,7 @@ def random_directions(
     size = n_sets, x_ND.shape[1], n_directions
     own = torch.Generator().manual_seed(generator.initial_seed())
     drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)
-    basis_GDR: Tensor = torch.linalg.qr(drawn_GDR)[0].to(x_ND)
-    return basis_GDR
+    return torch.linalg.qr(drawn_GDR)[0].to(x_ND)
 
 
 def slices_of_step(x_ND: Tensor, n_slices: int, seed: int, n_steps: Tensor) -> Tensor:
@@ -62,5 +61,4 @@ def slices_of_step(x_ND: Tensor, n_slices: int, seed: int, n_steps: Tensor) -> T
     generator = torch.Generator().manual_seed(int(key))
     size = x_ND.shape[1], n_slices
     drawn_DM = torch.randn(size, generator=generator, dtype=torch.float64)
-    unit_DM: Tensor = drawn_DM / drawn_DM.norm(dim=0)
-    return unit_DM.to(x_ND)
+    return (drawn_DM / drawn_DM.norm(dim=0)).to(x_ND)

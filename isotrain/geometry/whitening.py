@@ -87,8 +87,7 @@ def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     if n > s:
         value_GS, vector_GSS = torch.linalg.eigh(x_GNS.mT @ x_GNS / (n - 1))
         factor_GS = _positive(value_GS, floor, max(n, s)).rsqrt()
-        root_GSS: Tensor = (vector_GSS * factor_GS[:, None]) @ vector_GSS.mT
-        return root_GSS
+        return (vector_GSS * factor_GS[:, None]) @ vector_GSS.mT
     value_GN, vector_GNN = torch.linalg.eigh(x_GNS @ x_GNS.mT / (n - 1))
     # f(C) = f(0)·1 + Xᵀ g(XXᵀ) X with g(λ) = (f(λ) − f(0))/λ, which needs no division by λ.
     upper_GN, lower = _positive(value_GN, floor, max(n, s)).sqrt(), floor.sqrt()
@@ -96,8 +95,7 @@ def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     weight_GN = torch.where(floor > 0, weight_GN, upper_GN**-3) / (n - 1)
     image_GSN = x_GNS.mT @ vector_GNN
     null_SS = x_GNS.new_ones(s).diag() * torch.where(floor > 0, floor.rsqrt(), 0.0)
-    root_GSS = null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT
-    return root_GSS
+    return null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT
 
 
 def _positive(value: Tensor, floor: Tensor, size: int) -> Tensor:
@@ -182,5 +180,4 @@ def followed_axes(centred_ND: Tensor, axes_DR: Tensor | None, n_components: int)
 def _polar_factor(x_AB: Tensor) -> Tensor:
     """The nearest matrix with orthonormal rows or columns."""
     left, _, right = torch.linalg.svd(x_AB, full_matrices=False)
-    nearest_AB: Tensor = left @ right
-    return nearest_AB
+    return left @ right

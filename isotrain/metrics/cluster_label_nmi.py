@@ -51,8 +51,7 @@ def _nmi(table_KC: Tensor) -> Tensor:
 
 
 def _entropy(share: Tensor) -> Tensor:
-    total: Tensor = torch.special.entr(share).sum()  # −p·ln p, 0 at p = 0
-    return total
+    return torch.special.entr(share).sum()  # −p·ln p, 0 at p = 0
 
 
 def _ari(table_KC: Tensor) -> Tensor:

@@ -76,9 +76,8 @@ def lid_estimate(
     >>> round(found["standard_error"].item(), 2), int(found["n_queries"])
     (0.09, 100)
     """
-    x = Cloud.of(x).rows
+    x = Cloud.of(x).rows.detach()
     n, d = x.shape
-    x = x.detach()
     query_Q = torch.arange(n)
     if max_queries is not None and max_queries < n:
         query_Q = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:max_queries]

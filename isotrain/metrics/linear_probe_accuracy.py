@@ -64,14 +64,10 @@ def _scores(x_MD: Tensor, target_MC: Tensor, test_TD: Tensor, l2: float) -> Tens
     if not has_scatter(x_MD):
         return share_C.expand(len(test_TD), -1)
     centred_MD = x_MD - mean_D
-    weight_DC: Tensor
-    penalty = l2 * centred_MD.square().sum() / d
+    system = centred_MD.T @ centred_MD if d <= m else centred_MD @ centred_MD.T
+    system.diagonal().add_(l2 * centred_MD.square().sum() / d)
     if d <= m:
-        system = centred_MD.T @ centred_MD
-        system.diagonal().add_(penalty)
         weight_DC = torch.linalg.solve(system, centred_MD.T @ (target_MC - share_C))
     else:
-        system = centred_MD @ centred_MD.T
-        system.diagonal().add_(penalty)
         weight_DC = centred_MD.T @ torch.linalg.solve(system, target_MC - share_C)
     return (test_TD - mean_D) @ weight_DC + share_C

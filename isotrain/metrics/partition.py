@@ -102,8 +102,6 @@ def _log_sum_exp(p_NJ: Tensor, scale: float) -> Tensor:
 def _eigenvectors(gram_SS: Tensor, x_ND: Tensor) -> Tensor:
     """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by either Gram matrix."""
     n, d = x_ND.shape
-    value: Tensor
-    direction_DJ: Tensor
     value, direction_DJ = torch.linalg.eigh(gram_SS)
     if n >= d:
         return direction_DJ

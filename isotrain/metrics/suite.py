@@ -79,10 +79,8 @@ def find(name: str) -> Callable[..., Any]:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(legal))}"
         raise ValueError(f"{name!r} is no metric of isotrain.metrics; {hint}")
     module = importlib.import_module(f"isotrain.metrics.{name}")
-    own: Callable[..., Any] = getattr(module, name)
-    for form in (f"{name}_estimate", f"{name}_of_rows"):
-        own = getattr(module, form, own)
-    return own
+    forms = (f"{name}_estimate", f"{name}_of_rows", name)
+    return next(getattr(module, form) for form in forms if hasattr(module, form))
 
 
 def named(
