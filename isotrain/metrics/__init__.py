@@ -6,6 +6,5 @@ to read it. Its signature names any further input: `labels` or `groups` `[N]`, `
 with the others. `suite.py` calls them.
 
 Every metric raises a ValueError for what is no `Cloud` (of two embeddings, or one where that is
-enough), an option out of its range, or labels, groups and further clouds that do not fit `x`. A
-docstring names conditions of its own only.
+enough), and for labels or groups that do not fit `x`. A docstring names conditions of its own only.
 """

@@ -23,5 +23,7 @@ def explained_variance(
     >>> explained_variance(torch.cat([torch.eye(4), -torch.eye(4)]), [1, 2])["2"].item()
     0.5
     """
+    if min(n_directions) < 1:
+        raise ValueError(f"n_directions must be numbers of at least 1, got {n_directions}")
     share_D = shares(Cloud.of(x).spectrum(center))
     return {str(k): share_D[:k].sum() for k in n_directions}

@@ -109,7 +109,7 @@ def test_the_ends_of_float64_give_finite_sums(value):
     torch.testing.assert_close(found / found[0], plain / plain[0], rtol=1e-9, atol=0.0)
 
 
-def test_complex_numbers_are_refused():
+def test_complex_numbers_are_rejected():
     with pytest.raises(ValueError, match="a cloud is real"):
         Cloud(torch.ones(3, 2, dtype=torch.complex64))
 

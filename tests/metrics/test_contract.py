@@ -134,7 +134,7 @@ def test_equal_embeddings_are_without_scatter_or_rejected(name, value):
 
 
 @over_marked
-def test_any_shape_is_finite_or_refused(name):
+def test_any_shape_is_finite_or_rejected(name):
     for n, d in [(n, d) for n in (2, 4, 9) for d in (1, 2, 6)]:
         few = 3 if name == "alpha_req" else 4 if name == "isoscore_corrected" else 0
         if n < few or (name == "alpha_req" and min(n - 1, d) < 3):

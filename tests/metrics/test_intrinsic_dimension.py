@@ -105,7 +105,7 @@ def test_rows_among_their_own_copies_are_left_out_and_counted():
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
-def test_nothing_but_copies_is_refused(distance):
+def test_nothing_but_copies_is_rejected(distance):
     with pytest.raises(ValueError, match=r"all of 30 rows .* 5 nearest .*drop repeated rows"):
         lid(torch.full((30, 4), 0.3), n_neighbors=5, distance=distance)
     parallel = cloud(1, 50) * cloud(30, 1, seed=1).abs()

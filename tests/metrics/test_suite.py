@@ -119,7 +119,7 @@ def test_unknown_names_are_answered_with_the_nearest(name):
         suite(uneven(), ["isoscore", name])
 
 
-def test_what_a_metric_refuses_begins_with_its_name():
+def test_an_error_of_a_metric_begins_with_its_name():
     constant = torch.full((9, 4), 0.1)
     with pytest.raises(ValueError, match=r"^alpha_req: a slope needs at least 3"):
         suite(constant, ["isoscore", "alpha_req"])
