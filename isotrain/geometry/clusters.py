@@ -50,12 +50,12 @@ def choose_clusters(
         start = min(
             starts, key=lambda s: float((sample_MD - s.centroid_KD[s.assignment_N]).square().sum())
         )
-        found = kmeans(x_ND, k, init=start.centroid_KD, n_iterations=N_ITERATIONS)
-        found_M = found.assignment_N[sample_M]
-        if 2 <= len(torch.unique(found_M)) < len(found_M):
-            score = float(silhouette_values(sample_MD, found_M).mean())
+        clusters = kmeans(x_ND, k, init=start.centroid_KD, n_iterations=N_ITERATIONS)
+        cluster_M = clusters.assignment_N[sample_M]
+        if 2 <= len(torch.unique(cluster_M)) < len(cluster_M):
+            score = float(silhouette_values(sample_MD, cluster_M).mean())
             if score > best:
-                best, best_N = score, found.assignment_N
+                best, best_N = score, clusters.assignment_N
     if best < threshold:
         best_N = torch.zeros_like(best_N)
     id_K, assignment_N = torch.unique(best_N, return_inverse=True)  # drops empty clusters

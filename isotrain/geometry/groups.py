@@ -115,11 +115,11 @@ def summary(value_G: Tensor, baseline: Tensor) -> dict[str, Tensor]:
     One group has no standard error: the key is left out.
     """
     value, n = value_G.mean(), len(value_G)
-    found = {"value": value, "baseline": baseline, "adjusted": value - baseline}
-    found["n_groups"] = value.new_tensor(float(n))
+    values = {"value": value, "baseline": baseline, "adjusted": value - baseline}
+    values["n_groups"] = value.new_tensor(float(n))
     if n > 1:
-        found["standard_error"] = value_G.detach().std() / n**0.5
-    return found
+        values["standard_error"] = value_G.detach().std() / n**0.5
+    return values
 
 
 def class_ids(labels_N: Tensor, n_labels: int) -> Tensor:

@@ -64,7 +64,7 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
     underflow = 4.0 * d * precision.tiny
     norm_N = shrunk_N.to(rough_ND)
     n_candidates = min(n - 1, k + 8)
-    found = []
+    blocks = []
     few = max(1, GATHER_BYTES // (n_candidates * d * 8))
     for start in range(0, len(query_Q), size):
         rows_B = query_Q[start : start + size]
@@ -87,8 +87,8 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
                 distance_ON = _by_differences(x_ND[rows_B[open_B]], x_ND)
                 distance_ON.scatter_(1, rows_B[open_B, None], torch.inf)
                 distance_BK[open_B], index_BK[open_B] = distance_ON.topk(k, largest=False)
-        found.append((distance_BK * spread * scale, index_BK))
-    distances, indices = zip(*found, strict=True)
+        blocks.append((distance_BK * spread * scale, index_BK))
+    distances, indices = zip(*blocks, strict=True)
     return Neighbours(torch.cat(distances), torch.cat(indices))
 
 
@@ -99,8 +99,10 @@ def _rounds_once(like_ND: Tensor, size: int) -> bool:
     probe_ND = torch.zeros_like(like_ND)
     probe_ND[:, 0] = 1.0 / 3.0
     exact = probe_ND[0, 0].double().square()
-    found = torch.addmm(probe_ND.new_zeros(len(probe_ND)), probe_ND[:size], probe_ND.T, alpha=-2.0)
-    error = torch.stack(torch.aminmax(found)).double() / (-2.0 * exact) - 1.0
+    product_BN = torch.addmm(
+        probe_ND.new_zeros(len(probe_ND)), probe_ND[:size], probe_ND.T, alpha=-2.0
+    )
+    error = torch.stack(torch.aminmax(product_BN)).double() / (-2.0 * exact) - 1.0
     return bool(error.abs().max() <= torch.finfo(torch.float32).eps)
 
 

@@ -194,8 +194,8 @@ def fit_protected(
     centred_ND = x_ND - mean_D.detach()
     columns = []
     if labels_N is not None:
-        found = class_scatter(x_ND, label_classes(labels_N))
-        columns.append(leading_directions(found.between_CD, N_BETWEEN))
+        scatter = class_scatter(x_ND, label_classes(labels_N))
+        columns.append(leading_directions(scatter.between_CD, N_BETWEEN))
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
     leading_DL = leading_directions(centred_ND, n_leading)
     columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))

@@ -107,13 +107,13 @@ def has_scatter(x_ND: Tensor) -> bool:
 
 def have_scatter(clouds: Sequence[Tensor]) -> list[bool]:
     """`has_scatter` of each cloud, with one wait for all of them."""
-    found = [False] * len(clouds)
+    varies = [False] * len(clouds)
     for n_first in (8, None):  # a few nearly always settle it
-        if unsettled := [g for g, x in enumerate(clouds) if len(x) > 1 and not found[g]]:
+        if unsettled := [g for g, x in enumerate(clouds) if len(x) > 1 and not varies[g]]:
             spread = torch.stack([_spreads(clouds[g][:n_first]) for g in unsettled]).tolist()
             for g, is_spread in zip(unsettled, spread, strict=True):
-                found[g] = is_spread
-    return found
+                varies[g] = is_spread
+    return varies
 
 
 def _spreads(x_ND: Tensor) -> Tensor:

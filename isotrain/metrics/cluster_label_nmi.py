@@ -25,8 +25,8 @@ def cluster_label_nmi(
     Vinh et al. 2010 (NMI_sum); ari: Hubert and Arabie 1985.
 
     >>> x = torch.tensor([[0.0], [0.1], [9.0], [9.1]])
-    >>> found = cluster_label_nmi(x, torch.tensor([5, 5, 3, 3]), n_clusters=2)
-    >>> {key: round(value.item(), 9) for key, value in found.items()}
+    >>> values = cluster_label_nmi(x, torch.tensor([5, 5, 3, 3]), n_clusters=2)
+    >>> {key: round(value.item(), 9) for key, value in values.items()}
     {'nmi': 1.0, 'ari': 1.0}
     """
     x = Cloud.of(x).rows.detach()

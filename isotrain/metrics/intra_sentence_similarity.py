@@ -60,10 +60,10 @@ def intra_sentence_similarity(
     if form == "leave_one_out" and min_count < 2:
         raise ValueError(f"min_count must be at least 2 for form={form}, got {min_count}")
     x = Cloud.of(x).rows
-    found = check_groups(x, groups)
-    large_G = large_groups(found, min_count)
-    dealt = found._replace(index_N=found.index_N[hashed_order(len(x), seed, x.device)])
-    value_G, shuffled_G = (sentence_cosines(x, sentences, form) for sentences in (found, dealt))
+    sentences = check_groups(x, groups)
+    large_G = large_groups(sentences, min_count)
+    permuted = sentences._replace(index_N=sentences.index_N[hashed_order(len(x), seed, x.device)])
+    value_G, shuffled_G = (sentence_cosines(x, own, form) for own in (sentences, permuted))
     values = summary(value_G[large_G], mean_cosine_between(x, groups))
     shuffled = shuffled_G[large_G].mean()
     return values | {"shuffled": shuffled, "above_shuffled": values["value"] - shuffled}

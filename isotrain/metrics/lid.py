@@ -32,8 +32,7 @@ def lid(
     >>> round(lid(x, n_neighbors=20).item(), 1)
     3.5
     """
-    found = lid_estimate(x, n_neighbors, distance, squared, aggregate, max_queries, seed)
-    return found["value"]
+    return lid_estimate(x, n_neighbors, distance, squared, aggregate, max_queries, seed)["value"]
 
 
 @checked
@@ -72,8 +71,8 @@ def lid_estimate(
     MacKay and Ghahramani 2005.
 
     >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
-    >>> found = lid_estimate(x, n_neighbors=20, max_queries=100)
-    >>> round(found["standard_error"].item(), 2), int(found["n_queries"])
+    >>> values = lid_estimate(x, n_neighbors=20, max_queries=100)
+    >>> round(values["standard_error"].item(), 2), int(values["n_queries"])
     (0.09, 100)
     """
     x = Cloud.of(x).rows.detach()

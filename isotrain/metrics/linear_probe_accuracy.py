@@ -38,8 +38,8 @@ def linear_probe_accuracy(
     sklearn.linear_model.RidgeClassifier(alpha=λ) fold by fold.
 
     >>> x = torch.tensor([[0.0, 3.0], [1.0, 1.0], [0.0, 2.0], [9.0, 1.0], [8.0, 3.0], [9.0, 2.0]])
-    >>> found = linear_probe_accuracy(x, torch.tensor([0, 0, 0, 1, 1, 1]), n_folds=3)
-    >>> found["accuracy"].item(), found["majority"].item()
+    >>> values = linear_probe_accuracy(x, torch.tensor([0, 0, 0, 1, 1, 1]), n_folds=3)
+    >>> values["accuracy"].item(), values["majority"].item()
     (1.0, 0.5)
     """
     x = Cloud.of(x).rows.detach()

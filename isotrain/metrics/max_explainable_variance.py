@@ -61,14 +61,14 @@ def max_explainable_variance(
             "fewer rows give 1 always"
         )
     x = Cloud.of(x).rows
-    found = check_groups(x, groups)
-    large_G = large_groups(found, n_per_group or least, "give more rows or lower n_per_group")
+    words = check_groups(x, groups)
+    large_G = large_groups(words, n_per_group or least, "give more rows or lower n_per_group")
     random_N = hashed_order(len(x), ~seed, x.device)  # another stream than the words' samples
     values, baselines = [], []
-    sizes = [n_per_group] if n_per_group else sorted(set(found.count_G[large_G].tolist()))
+    sizes = [n_per_group] if n_per_group else sorted(set(words.count_G[large_G].tolist()))
     for n in sizes:
-        chosen_G = large_G if n_per_group else found.count_G == n
-        values.append(first_direction_share(x[sample_groups(found, chosen_G, n, seed)], center))
+        chosen_G = large_G if n_per_group else words.count_G == n
+        values.append(first_direction_share(x[sample_groups(words, chosen_G, n, seed)], center))
         n_sets = min(n_baseline, len(x) // n)
         random_Sn = random_N[: n_sets * n].reshape(n_sets, n)
         baseline = first_direction_share(x[random_Sn], center).mean()

@@ -50,14 +50,16 @@ def outlier_dims(
     rounding_D = 8.0 * torch.finfo(torch.float64).eps * cloud.mean_D
     varies_D = shape.square_D > n * rounding_D.square()
     variance_D = torch.where(varies_D, shape.square_D, 0.0)
-    found = {"largest_mean": cloud.mean_D.abs().amax() / mean_square.sqrt()}
-    found["kurtosis"] = (mean_square_D / mean_square).square().mean().clamp_min(1.0)
     fourth_D = torch.where(varies_D, shape.fourth_D, 0.0)
-    found["largest_kurtosis"] = (n * fourth_D / _or_one(variance_D.square())).amax()
-    found["n_high_variance"] = (variance_D > variance_factor * variance_D.mean()).sum().double()
+    values = {
+        "largest_mean": cloud.mean_D.abs().amax() / mean_square.sqrt(),
+        "kurtosis": (mean_square_D / mean_square).square().mean().clamp_min(1.0),
+        "largest_kurtosis": (n * fourth_D / _or_one(variance_D.square())).amax(),
+        "n_high_variance": (variance_D > variance_factor * variance_D.mean()).sum().double(),
+    }
     for k, (top, share, index) in enumerate(zip(top_K, share_K, index_K, strict=True), start=1):
-        found |= {f"contribution_{k}": top, f"share_{k}": share, f"index_{k}": index.double()}
-    return found
+        values |= {f"contribution_{k}": top, f"share_{k}": share, f"index_{k}": index.double()}
+    return values
 
 
 def _or_one(x: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def partition_null(x: Tensor | Cloud) -> dict[str, Tensor]:
 
     Ours; I(W) is that of Mu and Viswanath 2018.
 
-    >>> found = partition_null(torch.eye(32, 768))
-    >>> bool(found["low"] < found["median"] < found["high"] < 0.0)
+    >>> values = partition_null(torch.eye(32, 768))
+    >>> bool(values["low"] < values["median"] < values["high"] < 0.0)
     True
     """
     x = Cloud.of(x).rows.detach()

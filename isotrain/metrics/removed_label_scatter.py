@@ -31,11 +31,11 @@ def removed_label_scatter(
     x = Cloud.of(x).rows.detach()
     class_N = class_ids(labels.to(x.device), len(x))
     largest = x.abs().amax()
-    found = class_scatter(x / torch.where(largest > 0, largest, 1.0), class_N)  # squares in range
-    direction_DJ = leading_directions(found.centred_ND, n_directions)
-    total, between = found.between + found.within, found.between
-    removed = (found.between_CD @ direction_DJ).square().sum()
-    explained = (found.centred_ND @ direction_DJ).square().sum()
+    scatter = class_scatter(x / torch.where(largest > 0, largest, 1.0), class_N)  # squares in range
+    direction_DJ = leading_directions(scatter.centred_ND, n_directions)
+    total, between = scatter.between + scatter.within, scatter.between
+    removed = (scatter.between_CD @ direction_DJ).square().sum()
+    explained = (scatter.centred_ND @ direction_DJ).square().sum()
     return {
         "value": (removed / torch.where(between > 0, between, 1.0)).clamp(0.0, 1.0),
         "explained": (explained / torch.where(total > 0, total, 1.0)).clamp(0.0, 1.0),

@@ -27,7 +27,7 @@ def s_inter(
     - `value`: (‖Σ u_g‖² − G)/(G(G−1)) over the drawn ones, u = x/‖x‖.
     - `baseline`: mean cosine of any two occurrences, where frequent types weigh more.
     - `adjusted`: `value` − `baseline`.
-    - `n_groups`: occurrences drawn; `n_clusters`: clusters found.
+    - `n_groups`: occurrences drawn; `n_clusters`: clusters formed.
 
     `adjust`: `none`; `centre` subtracts the mean of all; `cluster` forms clusters by k-means, k in
     2..`k_max` with the best silhouette (of at most `max_rows`), one cluster if that is below

@@ -27,7 +27,7 @@ def s_intra(
     - `value`: mean over types of (‖Σ u_i‖² − n)/(n(n−1)), u = x/‖x‖.
     - `baseline`: mean cosine of any two instances.
     - `adjusted`: `value` − `baseline`.
-    - `n_groups`: types measured; `n_clusters`: clusters found.
+    - `n_groups`: types measured; `n_clusters`: clusters formed.
 
     `adjust` and zero vectors are as in `s_inter`, except that for `adjust=none` and `centre`
     nothing is drawn. A type in two clusters is one type in each; clusters without two instances of

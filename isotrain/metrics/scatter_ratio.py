@@ -24,19 +24,19 @@ def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
     Fisher 1936 for the two scatters.
 
     >>> x = torch.tensor([[0.0], [2.0], [6.0], [8.0]])
-    >>> found = scatter_ratio(x, torch.tensor([0, 0, 1, 1]))
-    >>> {key: round(value.item(), 9) for key, value in found.items()}
+    >>> values = scatter_ratio(x, torch.tensor([0, 0, 1, 1]))
+    >>> {key: round(value.item(), 9) for key, value in values.items()}
     {'value': 9.0, 'share': 0.9}
     """
     x = Cloud.of(x).rows
     class_N = class_ids(labels.to(x.device), len(x))
     largest = x.detach().abs().amax()
-    found = class_scatter(x / torch.where(largest > 0, largest, 1.0), class_N)  # squares in range
-    between, within = found.between, found.within
+    scatter = class_scatter(x / torch.where(largest > 0, largest, 1.0), class_N)  # squares in range
+    between, within = scatter.between, scatter.within
     if bool((within == 0) & (between > 0)):
         raise ValueError(
             "the ratio needs scatter within classes, and the rows of each of "
-            f"{len(found.between_CD)} classes are equal (N = {len(x)}); "
+            f"{len(scatter.between_CD)} classes are equal (N = {len(x)}); "
             "measure more rows of each class"
         )
     some = torch.where(within > 0, within, 1.0)

@@ -49,8 +49,8 @@ def uniformity_estimate(
     The standard error is that of sampling pairs of this cloud (delta method on the logarithm): 0
     where all pairs are used. How far another cloud of the same kind would be is not in it.
 
-    >>> found = uniformity_estimate(torch.eye(3))
-    >>> found["standard_error"].item(), found["n_pairs"].item()
+    >>> values = uniformity_estimate(torch.eye(3))
+    >>> values["standard_error"].item(), values["n_pairs"].item()
     (0.0, 3.0)
     """
     x = Cloud.of(x).rows

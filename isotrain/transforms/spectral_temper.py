@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.tempering import TemperStats, tempering_map
+from isotrain.geometry.whitening import TemperStats, tempering_map
 from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.fitted import Capacity, FittedTransform
 

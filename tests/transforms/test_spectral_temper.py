@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.tempering import corrected_spectrum, evenness_of_power, temper_exponent
+from isotrain.geometry.whitening import corrected_spectrum, evenness_of_power, temper_exponent
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.participation_ratio import participation_ratio
 from isotrain.transforms.spectral_temper import SpectralTemper
