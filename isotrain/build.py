@@ -28,7 +28,6 @@ from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import check_own
 from isotrain.geometry.rng import own_draws
-from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
@@ -54,6 +53,7 @@ from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.rules import Parts, check_parts
 from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
+from isotrain.training.step import Step
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
@@ -103,8 +103,11 @@ def build(
     for name, node in cfg.objective.items():
         with own_draws(cfg.seed, f"objective.{name}"):
             objectives[str(name)] = make(node, Objective, **sizes)
-    reads_start = any(objective.reads_start for objective in objectives.values())
-    frozen_start = FrozenStart(encoder, model.pooling) if reads_start else None
+    needs = {
+        "n_views": max([1, *(objective.n_views for objective in objectives.values())]),
+        "reads_start": any(objective.reads_start for objective in objectives.values()),
+    }
+    step: Step = make(cfg.step, Step, model=model, **needs)
 
     data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
@@ -130,7 +133,8 @@ def build(
     module = FineTuning(
         model,
         task,
-        ExtraLosses(objectives, weights, frozen_start),
+        step,
+        ExtraLosses(objectives, weights),
         optimizer=instantiate(cfg.optimizer),
         schedule=instantiate(cfg.schedule),
         warmup_fraction=cfg.training.warmup_fraction,

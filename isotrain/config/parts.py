@@ -19,7 +19,7 @@ SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any num
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 RECORDED = re.compile(  # targets that a record may name, besides those of packages that are allowed
     r"isotrain\.((tasks|tasks\.data|encoders|transforms|objectives|metrics|training\.loggers)\.\w+"
-    r"|model\.pooling|training\.muon|analysis\.\w+\.analysis)\.[A-Za-z]\w*"
+    r"|model\.pooling|training\.muon|training\.step|analysis\.\w+\.analysis)\.[A-Za-z]\w*"
     r"|torch\.optim\.[A-Z]\w*|transformers\.get_scheduler"
     r"|pytorch_lightning\.(Trainer|loggers\.[A-Z]\w*)"
 )

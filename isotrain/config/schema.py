@@ -139,6 +139,7 @@ class RunConfig:
     isotropy: Any = None
     freezing: Any = None
     peft: Any = None
+    step: Any = None
     objective: Any = field(default_factory=dict)
     metric: Any = field(default_factory=dict)
     optimizer: Any = None
@@ -210,7 +211,7 @@ class Schema(NamedTuple):
 
 NEEDED = (
     *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
-    *("optimizer", "schedule", "trainer"),
+    *("step", "optimizer", "schedule", "trainer"),
 )
 RUN = Schema("run_schema", "a run", SECTIONS, NEEDED)
 

@@ -19,7 +19,6 @@ from isotrain.model.distributed import (
     order_keys,
     sum_over_processes,
 )
-from isotrain.model.frozen_start import FrozenStart
 from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
@@ -53,25 +52,18 @@ class ExtraLosses(nn.Module):
     Args:
         objectives: by name.
         weights: of these objectives; None = constant weights.
-        start: frozen copy of the initial encoder, if an objective reads it.
     """
 
     def __init__(
         self,
         objectives: Mapping[str, Objective],
         weights: ObjectiveWeights | None = None,
-        start: FrozenStart | None = None,
     ) -> None:
         super().__init__()
         self.objectives = dict(objectives)
         self.parts = nn.ModuleDict(self.objectives)
         self.weights = weights or ObjectiveWeights(self.objectives)
-        self.recent, self.start = StepMemory(), start
-
-    @property
-    def n_views(self) -> int:
-        """Number of forward passes of a batch per step."""
-        return max([1, *(objective.n_views for objective in self.objectives.values())])
+        self.recent = StepMemory()
 
     def forward(
         self,
@@ -79,11 +71,13 @@ class ExtraLosses(nn.Module):
         batch: Batch,
         task_loss: Tensor | None = None,
         n_steps: int = 0,
+        start: ModelOutput | None = None,
     ) -> tuple[Tensor | float, dict[str, Tensor]]:
         """The weighted sum, and each loss and counter by its log key.
 
         In float32 or higher, whatever the precision of the encoder. Weights may depend on the
-        gradient of `task_loss` and on `n_steps`, the completed optimizer steps.
+        gradient of `task_loss` and on `n_steps`, the completed optimizer steps. Objectives with
+        `reads_start` compare with `start`.
 
         Raises:
             CannotRunError: an objective does not return a scalar tensor.
@@ -95,7 +89,6 @@ class ExtraLosses(nn.Module):
             return total, logged
         step = StepGather(batch) if n_processes() > 1 else None
         labels_B = step.labels_B if step else batch.labels
-        started = None if self.start is None else self.start(batch)
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 points = objective.read_points
@@ -105,9 +98,9 @@ class ExtraLosses(nn.Module):
                 ]
                 kept = [x for view in read for x in view] if objective.remembers else []
                 if objective.reads_start:
-                    assert started is not None
+                    assert start is not None
                     gather = partial(step, START) if step else None
-                    read.append(read_points(started, batch, points, gather))
+                    read.append(read_points(start, batch, points, gather))
                 losses[name] = loss = scalar(objective(read, labels_B), f"objective={name}")
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():

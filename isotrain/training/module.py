@@ -19,6 +19,7 @@ from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
 from isotrain.training.solved_head import solve_head
+from isotrain.training.step import Step, Views
 from isotrain.types import Batch, ModelOutput
 
 
@@ -28,6 +29,7 @@ class FineTuning(pl.LightningModule):
     Args:
         model: encoder, isotropy layers, head.
         task: loss and metrics.
+        step: a batch to what the losses get.
         extra: the objectives.
         optimizer: parameter groups -> optimizer.
         schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
@@ -46,6 +48,7 @@ class FineTuning(pl.LightningModule):
         self,
         model: IsotropicModel,
         task: Task,
+        step: Step,
         extra: ExtraLosses,
         optimizer: Callable[..., torch.optim.Optimizer],
         schedule: Callable[..., Any],
@@ -58,7 +61,7 @@ class FineTuning(pl.LightningModule):
         solved_head: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.task, self.extra = model, task, extra
+        self.model, self.task, self.step, self.extra = model, task, step, extra
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
@@ -83,8 +86,6 @@ class FineTuning(pl.LightningModule):
         if stage == "fit":
             # Lightning would first load a checkpoint's float64 weights as float32.
             self.trainer.precision_plugin.convert_module(self)
-            if self.extra.start is not None:
-                self.trainer.precision_plugin.convert_module(self.extra.start.encoder)
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
@@ -93,27 +94,29 @@ class FineTuning(pl.LightningModule):
         objectives read the embeddings of all. Callbacks get the first output if it is due. The
         gradient of a step is that of the mean over its micro-batches, also where an epoch ends.
         """
-        views: list[ModelOutput] = [self.model(batch) for _ in range(self.extra.n_views)]
+        views: Views = self.step(self.model, batch)
         of_task = None
         if self.task.has_loss:
             n = torch.tensor(float(len(batch.labels)), device=self.device)
             share = n * n_processes() / sum_over_processes(n)
-            of_task = share * self._task_loss(views[0], batch)
-        loss, parts = self.extra(views, batch, of_task, self.trainer.global_step)
+            of_task = share * self._task_loss(views.passes[0], batch)
+        step = self.trainer.global_step
+        loss, parts = self.extra(views.passes, batch, of_task, step, views.start)
         if of_task is not None:
             loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss has objectives
-        self.model.remember(views[0])
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
         self._note(logged)
         self._of_step = {"optim/learning_rate": self._learning_rate()}
-        step = self.trainer.global_step + 1
+        step += 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
         # Lightning divides by the micro-batches of a whole step.
         whole = self.trainer.accumulate_grad_batches
         loss = loss * (whole / self._window_size(batch_idx))
-        return {"loss": loss} | ({"output": views[0].detach(), "step": step} if is_due else {})
+        return {"loss": loss} | (
+            {"output": views.passes[0].detach(), "step": step} if is_due else {}
+        )
 
     def on_after_backward(self) -> None:
         """Note the counters of a micro-batch's backward pass."""
@@ -161,7 +164,7 @@ class FineTuning(pl.LightningModule):
             of_backward = {name: means.pop(name) for name in self._gradient_counters()}
             self.log_dict(means | self._of_step | of_backward, batch_size=1)
         self.extra.observe()
-        self.model.observe()
+        self.step.observe(self.model)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue after the step of the checkpoint."""

@@ -25,6 +25,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
     "freezing": {"encoder", "steps_per_epoch", "n_steps"},
     "peft": {"encoder"},
     "objective": {"width", "n_blocks"},
+    "step": {"model", "n_views", "reads_start"},
     "optimizer": {"params"},
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
@@ -43,6 +44,7 @@ COUNTS = {
     "pooling": 4,
     "schedule": 3,
     "source": 3,
+    "step": 1,
     "task": 7,
     "trainer": 1,
 }

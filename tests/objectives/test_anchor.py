@@ -52,18 +52,18 @@ def test_the_copy_of_the_start_stays_while_the_encoder_trains_and_is_in_nothing_
     built,
 ):
     experiment = built(*RUN, "objective.anchor.weight=0", "trainer.max_steps=4")
-    module, start = experiment.module, experiment.module.extra.start
+    module, start = experiment.module, experiment.module.step.start
     before = {name: p.clone() for name, p in start.encoder.state_dict().items()}
     twin = dict(module.model.encoder.named_parameters())
     assert all(torch.equal(p, twin[name]) for name, p in start.encoder.named_parameters())
     own = {id(p) for p in start.encoder.parameters()}
     assert not own & {id(p) for p in module.parameters()}
     assert not any(p.requires_grad for p in start.encoder.parameters())
-    assert not any(name.startswith("extra.") for name in module.state_dict())
+    assert not any(name.startswith(("extra.", "step.")) for name in module.state_dict())
     experiment.trainer.fit(module, datamodule=experiment.data)
     assert all(torch.equal(p, before[name]) for name, p in start.encoder.state_dict().items())
     assert any(not torch.equal(p, before[name]) for name, p in twin.items())
-    assert built("objective=[cosreg]").module.extra.start is None
+    assert built("objective=[cosreg]").module.step.start is None
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,15 @@ def test_without_dropout_the_loss_begins_at_0_and_its_embeddings_are_those_of_st
     with torch.no_grad():
         output = module.train().model(batch)
         untrained = read_points(output, batch, points)
-        _, logged = module.extra([output], batch)
+        start = module.step.start(batch, output.pooled)
+        _, logged = module.extra([output], batch, start=start)
     assert float(logged["train/anchor"]) == pytest.approx(0.0, abs=1e-6)
     experiment.trainer.fit(module, datamodule=experiment.data)
-    found = read_points(module.extra.start(batch), batch, points)
+    start = module.step.start(batch, output.pooled)
+    found = read_points(start, batch, points)
     torch.testing.assert_close(found, untrained, rtol=1e-5, atol=1e-6)
     with torch.no_grad():
-        _, logged = module.extra([module.model(batch)], batch)
+        _, logged = module.extra([module.model(batch)], batch, start=start)
     assert float(logged["train/anchor"]) > 1e-6
 
 

@@ -112,7 +112,6 @@ def test_the_sum_is_weighted_and_each_part_is_named():
     batch, first = batch_and_output(0)
     _, second = batch_and_output(1)
     extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
-    assert extra.n_views == 2
     assert list(extra.parts) == ["mean", "one"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         total, logged = extra([first, second], batch)

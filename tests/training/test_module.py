@@ -176,6 +176,7 @@ def test_views_are_separate_passes(built):
             return (views[0][0] - views[1][0]).square().mean()
 
     experiment.module.extra.objectives["two"] = TwoViews(1.0)
+    experiment.module.step.n_views = 2
     fit(experiment)
     ((one, two),) = seen
     assert one.shape == two.shape
