@@ -125,7 +125,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "evaluate",
         "commands.evaluate:evaluate",
         "Evaluate on dev and test without training: a finished run with the weights in its\n"
-        "last.ckpt, on its own data or on what key=value names instead; without a run, what\n"
+        "weights.safetensors, on its own data or on what key=value names; without a run, what\n"
         "key=value configures, as a run of its own.",
         "runs/rte/none-0123456789",
         "task=stsb encoder=minilm source=demo",

@@ -19,8 +19,8 @@ from isotrain.config.compose import run_folder
 from isotrain.config.parts import raised_at
 from isotrain.console import print_changes, print_phases, print_start, say, spinner
 from isotrain.encoders.start import start_file
-from isotrain.model.checkpoint import load_checkpoint, stored_digest
-from isotrain.runs.files import DamagedError, put_aside, sha256_of
+from isotrain.model.checkpoint import load_checkpoint, save_weights
+from isotrain.runs.files import WEIGHTS_FILE, DamagedError, put_aside, sha256_of
 from isotrain.runs.folder import RunFolder
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
@@ -48,7 +48,7 @@ def run(
     """Train a run, or read it if finished; its final scores, such as `val/accuracy`.
 
     The run folder, `folder_of(cfg)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
-    `predictions/`, `result.json` and `last.ckpt`. An interrupted run resumes from
+    `predictions/`, `result.json` and `weights.safetensors`. An interrupted run resumes from
     `resume.ckpt`. Only rank 0 writes and returns scores. The process is left as it was: a run is
     the same, bit by bit, in a new process and after others in a worker.
 
@@ -243,9 +243,9 @@ def _work(
         trainer.test(module, datamodule=data, verbose=False)
     times.append(time.perf_counter())
     stop.listen(False)
-    if cfg.checkpoint.final:
-        with spinner("writing last.ckpt"):
-            trainer.save_checkpoint(folder.path / "last.ckpt", weights_only=True)
+    if cfg.checkpoint.final and folder.is_first:
+        with spinner(f"writing {WEIGHTS_FILE}"):
+            save_weights(module.state_dict(), folder.path / WEIGHTS_FILE)
     seconds = [round(b - a, 2) for a, b in pairwise(times)]  # since the last start
     return dict(zip(("first_evaluation", "fit", "test"), seconds, strict=True))
 
@@ -260,7 +260,7 @@ def _outcome(
     return {
         "steps": n_steps,
         "scores": scores,
-        "weights_sha256": stored_digest(folder.path / "last.ckpt") if keeps else None,
+        "weights_sha256": sha256_of(folder.path / WEIGHTS_FILE) if keeps else None,
         "timings_s": timings_s,
         **experiment.selection.facts(n_steps),
         "degenerate": bool(reason),

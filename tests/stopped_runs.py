@@ -6,10 +6,11 @@ import signal
 import pytest
 import torch
 from pytorch_lightning.utilities.exceptions import SIGTERMException
+from safetensors.torch import load_file
 
-from isotrain.model.checkpoint import save_checkpoint, stored_digest
+from isotrain.model import checkpoint
 from isotrain.run import folder_of, run
-from isotrain.runs.files import read_records, read_result, write_result
+from isotrain.runs.files import WEIGHTS_FILE, read_records, read_result, sha256_of, write_result
 from isotrain.training.module import FineTuning
 from tools.kill_points import untimed
 
@@ -47,7 +48,7 @@ def finished(cfg, **options):
     scores = run(cfg, **options)
     folder = folder_of(cfg)
     rows = [untimed(row) for row in read_records(folder / "metrics.jsonl")]
-    return scores, rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    return scores, rows, load_file(folder / WEIGHTS_FILE)
 
 
 def differing(one, other):
@@ -63,7 +64,6 @@ def assert_same_end(one, other):
 
 
 def save_weights(state, folder):
-    """Write `last.ckpt` as if the run of a folder had ended with it."""
-    save_checkpoint(state, folder / "last.ckpt")
-    digest = stored_digest(folder / "last.ckpt")
-    write_result(folder, read_result(folder) | {"weights_sha256": digest})
+    """Write `weights.safetensors` as if the run of a folder had ended with it."""
+    checkpoint.save_weights(state, file := folder / WEIGHTS_FILE)
+    write_result(folder, read_result(folder) | {"weights_sha256": sha256_of(file)})

@@ -106,9 +106,9 @@ def assert_all_parts_took_part(output_dir):
     )
     assert "row_norm" in (folder / "report.html").read_text(encoding="utf-8")
 
-    import torch
+    from safetensors.torch import load_file
 
-    stored = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    stored = load_file(folder / "weights.safetensors")
     # Two batches of 8 rows after up to eight batches before step 0.
     assert int(stored["model.transforms.pooled.n_observed"]) == 8 * 8 + 2 * 8
 

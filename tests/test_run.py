@@ -72,7 +72,7 @@ def test_files(finished):
         "snapshots",
         "predictions",
         "result.json",
-        "last.ckpt",
+        "weights.safetensors",
         ".lock",
     }
     assert folder.parent.name == "wic"
@@ -206,7 +206,7 @@ def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(of_rte, monke
     assert result["status"] == "failed"
     assert result["error"] == "RuntimeError: in the second step"
     assert "scores" not in result
-    assert not (folder / "last.ckpt").exists()
+    assert not (folder / "weights.safetensors").exists()
     assert "val/accuracy" in run(cfg)
     assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
@@ -314,18 +314,20 @@ def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(o
     without = of_rte(*base, "checkpoint.final=false")
     scores = run(without)
     folder = folder_of(without)
-    assert not (folder / "last.ckpt").exists()
+    assert not (folder / "weights.safetensors").exists()
     capsys.readouterr()
     assert run(of_rte(*base), show=show_run) == scores
-    assert "it kept no last.ckpt (checkpoint.final=false), and rerun=true" in _printed(capsys)
+    assert "it kept no weights.safetensors (checkpoint.final=false), and rerun=true" in _printed(
+        capsys
+    )
     assert run(without, show=show_run) == scores
-    assert "last.ckpt" not in _printed(capsys), "nobody asked for it"
+    assert "weights.safetensors" not in _printed(capsys), "nobody asked for it"
     assert run(of_rte(*base, "rerun=true")) == scores
-    assert (folder / "last.ckpt").is_file(), "in the same folder"
-    (folder / "last.ckpt").unlink()  # by its owner, to make room
+    assert (folder / "weights.safetensors").is_file(), "in the same folder"
+    (folder / "weights.safetensors").unlink()  # by its owner, to make room
     capsys.readouterr()
     assert run(of_rte(*base), show=show_run) == scores
-    assert "last.ckpt" not in _printed(capsys)
+    assert "weights.safetensors" not in _printed(capsys)
 
 
 def _printed(capsys):

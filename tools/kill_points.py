@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from isotrain.config.compose import compose_run
 from isotrain.run import folder_of, run
@@ -123,10 +124,7 @@ def differences(whole: Path, stopped: Path) -> list[str]:
     if results[1].get("status") != "finished":
         return [f"not finished: {results[1].get('status')}, {results[1].get('error')}"]
     found = [f"{key} of the results" for key in SELECTION if results[0][key] != results[1][key]]
-    one, two = (
-        torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        for folder in (whole, stopped)
-    )
+    one, two = (load_file(folder / "weights.safetensors") for folder in (whole, stopped))
     found += [name for name in one if not torch.equal(one[name], two[name])]
     rows = [[untimed(x) for x in read_records(f / "metrics.jsonl")] for f in (whole, stopped)]
     for a, b in zip(*rows, strict=False):

@@ -5,7 +5,7 @@
 
 For changes that move code and must not move numbers. The older commit is checked out below the
 work folder, in an environment of its own; both are kept, and so are its runs: a second call takes
-half the time. Compared are the tensors of last.ckpt, the rows of metrics.jsonl, predictions,
+half the time. Compared are the final tensors, the rows of metrics.jsonl, predictions,
 snapshots, and what result.json says of scores, sizes and selection. What a change renames on
 purpose is said in KEYS and NAMES. A run that would prove nothing (no loss or measure moved, a layer
 was not fitted) counts as a failure.
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = (
@@ -258,9 +259,17 @@ def flat(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(value, f"{path}.{key}" if path else str(key))
 
 
+def final_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The final tensors of a run by name; older commits wrote them as `last.ckpt`."""
+    if (file := folder / "weights.safetensors").is_file():
+        return load_file(file)
+    state: dict[str, torch.Tensor] = torch.load(folder / "last.ckpt", weights_only=True)
+    return state["state_dict"]  # type: ignore[return-value]
+
+
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """All numbers of a run by kind and name; arrays as their dtype, shape and bytes."""
-    tensors = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    tensors = final_weights(folder)
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     arrays: dict[str, np.ndarray] = {}
@@ -320,7 +329,7 @@ def vacuous(folder: Path) -> list[str]:
     measured = [row for row in measured if any(k.startswith("isotropy/") for k in row)]
     if measured[0] == measured[-1]:
         found.append("no measure of the upper layer moved: were parameters trained?")
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    state = final_weights(folder)
     found += [f"{k} is false" for k, x in state.items() if k.endswith("is_fitted") and not x]
     return found
 

@@ -11,7 +11,7 @@ from isotrain.config.parts import make
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.geometry.rng import own_draws
-from isotrain.runs.files import sha256_of
+from isotrain.runs.files import WEIGHTS_FILE, sha256_of
 
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"
 
@@ -63,7 +63,7 @@ def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Enco
 def _earlier(record: dict[str, str]) -> Path:
     """The checkpoint that a run started from, according to its record."""
     given = Path(record["path"]).expanduser()
-    file = given / "last.ckpt" if given.is_dir() else given
+    file = given / WEIGHTS_FILE if given.is_dir() else given
     if not file.is_file() or sha256_of(file) != record["sha256"]:
         raise ValueError(
             f"from_run: that run started from {record['path']}, which is gone, or is another by "

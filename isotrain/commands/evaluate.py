@@ -19,8 +19,8 @@ from isotrain.config.compose import (
 )
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
+from isotrain.runs.files import WEIGHTS_FILE, trained_run
 from isotrain.runs.files import as_json as with_nulls
-from isotrain.runs.files import trained_run
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.stored import PlanError
 
@@ -73,7 +73,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
         try:
             experiment = build(cfg, Path(place), None)
             module, data, trainer = experiment.module, experiment.data, experiment.trainer
-            load_weights(module, folder / "last.ckpt")
+            load_weights(module, folder / WEIGHTS_FILE)
             module.selected_step = result["steps"]
             lost = {split: of for split, of in data.lost_input.items() if split != "train"}
             trainer.validate(module, datamodule=data, verbose=False)

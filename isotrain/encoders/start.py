@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
-from isotrain.runs.files import trained_run
+from isotrain.runs.files import WEIGHTS_FILE, trained_run
 from isotrain.runs.secrets import redacted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     if not given.exists():
         raise ValueError(
             f"{key}={run} does not exist; give the folder of a finished run, "
-            "runs/<task>/<method>-<hash>, or its last.ckpt"
+            f"runs/<task>/<method>-<hash>, or the {WEIGHTS_FILE} in it"
         )
     folder = given if given.is_dir() else given.parent
     result = trained_run(folder, f"{key}={run}")
@@ -50,7 +50,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
             f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
             "encoder keys"
         )
-    return folder / "last.ckpt" if given.is_dir() else given
+    return folder / WEIGHTS_FILE if given.is_dir() else given
 
 
 def load_start(encoder: Encoder, file: Path) -> None:

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from isotrain.config.compose import config_of, plain
 from isotrain.export.formats import CannotExportError, refusing
-from isotrain.runs.files import trained_run
+from isotrain.runs.files import WEIGHTS_FILE, trained_run
 
 WANTED = "give the folder of a finished run, runs/<task>/<method>-<hash>"
 NEEDED = ("data", "monitor", "scores", "n_rows", "environment")
@@ -24,7 +24,7 @@ class SourceRun(NamedTuple):
     @property
     def weights(self) -> Path:
         """Its final weights."""
-        return self.folder / "last.ckpt"
+        return self.folder / WEIGHTS_FILE
 
 
 def read_run(folder: Path) -> SourceRun:

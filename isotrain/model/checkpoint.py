@@ -1,20 +1,60 @@
-"""Checkpoint files: written atomically with a digest, which is verified before loading."""
+"""Weights and checkpoints of a run: written atomically, verified by SHA-256 before loading."""
 
 import hashlib
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
 
-from isotrain.runs.files import DamagedError, read_result, replacing, sync
+from isotrain.runs.files import DamagedError, read_result, replacing, sha256_of, sync
 
-DIGEST = 64  # bytes at the end: SHA-256 of the preceding bytes, as hex digits
+DIGEST = 64  # bytes at the end of a checkpoint: SHA-256 of the preceding bytes, as hex digits
 CHUNK = 2**20  # bytes read at a time
+
+
+def save_weights(state: Mapping[str, Tensor], path: Path) -> None:
+    """Write a state dict as safetensors, atomically; shared and strided tensors as copies.
+
+    Raises:
+        OSError: the storage fails; the older file is intact.
+    """
+    tensors = {name: x.detach().cpu().contiguous().clone() for name, x in state.items()}
+    with _durable(path) as file:
+        file.write(save(tensors))  # `save_file` leaves a file of its own when it is killed
+
+
+def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
+    """Load a module, or its part under a prefix, from the weights of a finished run.
+
+    Raises:
+        ValueError: the file is damaged or belongs to another run, or names or shapes of weights do
+            not match.
+    """
+    if not path.is_file():
+        raise DamagedError(path, "it is no file" if path.exists() else "it is gone")
+    if sha256_of(path) != read_result(path.parent).get("weights_sha256"):
+        raise DamagedError(
+            path, "its SHA-256 is not that in result.json beside it, or there is none"
+        )
+    try:
+        state = load_file(path)
+        own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
+        part.load_state_dict(own)
+    except SafetensorError as error:
+        raise DamagedError(path, str(error)) from error
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} does not match this {type(part).__name__}; give a run with the same encoder: "
+            f"{error}"
+        ) from error
 
 
 def save_checkpoint(state: dict[str, Any], path: Path) -> None:
@@ -26,7 +66,7 @@ def save_checkpoint(state: dict[str, Any], path: Path) -> None:
         OSError: the storage fails; the older file is intact.
     """
     digest = hashlib.sha256()
-    with replacing(path, by_one=True) as file:
+    with _durable(path) as file:
 
         def write(data: bytes) -> int:
             digest.update(data)
@@ -37,10 +77,6 @@ def save_checkpoint(state: dict[str, Any], path: Path) -> None:
         except RuntimeError as error:  # closing torch's archive also fails and hides the cause
             raise error.__context__ or error from None
         file.write(digest.hexdigest().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(OSError):  # unsupported on some network file systems
-        sync(path.parent)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -55,7 +91,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         for start in range(0, size, CHUNK):
             digest.update(file.read(min(CHUNK, size - start)))
-    if stored_digest(path) != digest.hexdigest():
+        file.seek(max(0, size))
+        stored = file.read().decode(errors="replace")
+    if not re.fullmatch("[0-9a-f]{64}", stored):
+        raise DamagedError(path, "it has no digest: it is of an earlier version, or was cut off")
+    if stored != digest.hexdigest():
         raise DamagedError(path, "its content is not what was written")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -68,33 +108,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-def stored_digest(path: Path) -> str:
-    """The digest at the end of a checkpoint; a DamagedError if there is none."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - DIGEST))
-        digest = file.read().decode(errors="replace")
-    if not re.fullmatch("[0-9a-f]{64}", digest):
-        raise DamagedError(path, "it has no digest: it is of an earlier version, or was cut off")
-    return digest
-
-
-def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
-    """Load a module, or its part under a prefix, from the checkpoint of a finished run.
-
-    Raises:
-        ValueError: the file is damaged or belongs to another run, or names or shapes of weights do
-            not match.
-    """
-    state = load_checkpoint(path)["state_dict"]
-    if stored_digest(path) != read_result(path.parent).get("weights_sha256"):
-        raise DamagedError(
-            path, "it is of another run: result.json beside it has another digest, or none"
-        )
-    try:
-        own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
-        part.load_state_dict(own)
-    except (RuntimeError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} does not match this {type(part).__name__}; give a run with the same encoder: "
-            f"{error}"
-        ) from error
+@contextmanager
+def _durable(path: Path) -> Iterator[BinaryIO]:
+    """As `replacing`, and the file survives a power cut."""
+    with replacing(path, by_one=True) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(OSError):  # unsupported on some network file systems
+        sync(path.parent)

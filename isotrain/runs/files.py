@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic_core import from_json
 
 RECORD_FILE = "result.json"
+WEIGHTS_FILE = "weights.safetensors"  # final weights and layer statistics
 DIGESTS = ("metrics.jsonl", "predictions/dev.csv", "predictions/test.csv")  # of a finished run
 CHANGED = "it was changed after the run: its SHA-256 is not"
 ASIDE = ".damaged"  # appended to the name of what is put aside
@@ -274,7 +275,7 @@ def _digest_of_record(record: Mapping[str, Any]) -> str:
 
 
 def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
-    """The record of a finished training run that kept its final weights, `last.ckpt`.
+    """The record of a finished training run that kept its final weights.
 
     Raises:
         ValueError: the folder has no such run; the message starts with `given`, else its path.
@@ -290,10 +291,10 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
             f"{given}: that run is {result['status']}, not finished; give its command again until "
             "it ends"
         )
-    if not (folder / "last.ckpt").is_file():
+    if not (folder / WEIGHTS_FILE).is_file():
         why = "it is gone" if config["checkpoint"].get("final") else "checkpoint.final=false"
         raise ValueError(
-            f"{given}: that run has no last.ckpt ({why}); give its command with "
+            f"{given}: that run has no {WEIGHTS_FILE} ({why}); give its command with "
             "checkpoint.final=true rerun=true"
         )
     return result

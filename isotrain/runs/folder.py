@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.config.compose import method_of, recorded, run_folder
 from isotrain.console import say
 from isotrain.runs.files import (
+    WEIGHTS_FILE,
     ChangedError,
     DamagedError,
     put_aside,
@@ -29,8 +30,8 @@ from isotrain.runs.record import POLL_S, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
-    *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt", "last.ckpt"),
-    *("fault.json", "wandb_id", "report.html"),
+    *("result.json", "resume.ckpt", "resume.json", "metrics.jsonl", "best.ckpt"),
+    *(WEIGHTS_FILE, "fault.json", "wandb_id", "report.html"),
 )
 ALONE_S = 30.0  # longest difference between ranks that prepare a run
 FOLDERS_OF_A_TRY = ("snapshots", "predictions", "figures")
@@ -110,7 +111,7 @@ class RunFolder:
         if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
             note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
         if self.cfg.checkpoint.final and not result.get("weights_sha256"):
-            note += "; it kept no last.ckpt (checkpoint.final=false), and rerun=true will"
+            note += f"; it kept no {WEIGHTS_FILE} (checkpoint.final=false), and rerun=true will"
         if self.cfg.logger:
             note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
         return note
@@ -167,7 +168,7 @@ class RunFolder:
         self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
         if self.is_first:
             self._write()
-            for name in ("resume.ckpt", "resume.json", "best.ckpt"):  # last.ckpt has the best ones
+            for name in ("resume.ckpt", "resume.json", "best.ckpt"):
                 (self.path / name).unlink(missing_ok=True)
 
     def failed(self, error: BaseException, report: dict[str, Any] | None = None) -> None:

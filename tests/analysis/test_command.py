@@ -76,7 +76,7 @@ def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
     }
     (tmp_path / "run").mkdir()
     write_json(tmp_path / "run" / "result.json", {"status": "finished", "config": config})
-    (tmp_path / "run" / "last.ckpt").touch()
+    (tmp_path / "run" / "weights.safetensors").touch()
     told = refused(f"from_run={tmp_path / 'run'}", "source=demo")
     assert "encoder._target_=shutil.copyfile is of a package that a record may not run" in told
     told = refused(f"from_run={tmp_path / 'run'}", "source=demo", "++encoder.revision=abc")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf, open_dict
+from safetensors.torch import load_file
 
 from isotrain.analysis import run as run_module
 from isotrain.analysis import weights as weights_module
@@ -198,7 +199,7 @@ def finished_run(cfg_of, tmp_path):
             folder / "result.json",
             {"status": "finished", "config": config, "init_from": init_from},
         )
-        save_weights({"state_dict": {**state, "model.head.weight": torch.zeros(2)}}, folder)
+        save_weights({**state, "model.head.weight": torch.zeros(2)}, folder)
         return folder
 
     return write
@@ -262,12 +263,12 @@ def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run):
 
 def test_before_a_run_that_started_from_another_is_the_end_of_that_one(cfg_of, finished_run):
     first = finished_run(name="first", scale=1.2)
-    record = {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
+    record = {"path": str(first), "sha256": sha256_of(first / "weights.safetensors")}
     second = finished_run(name="second", scale=1.4, init_from=record)
     of_first, _ = analyze(cfg_of(f"from_run={first}"))
     of_second, _ = analyze(cfg_of(f"from_run={second}"))
     np.testing.assert_array_equal(arrays_of(of_second)["before"], arrays_of(of_first)["after"])
-    save_weights({"state_dict": {}}, first)  # another by now
+    save_weights({}, first)  # another by now
     with pytest.raises(CannotRunError, match="which is gone, or is another by now"):
         analyze(cfg_of(f"from_run={second}", "rerun=true"))
 
@@ -275,8 +276,8 @@ def test_before_a_run_that_started_from_another_is_the_end_of_that_one(cfg_of, f
 def test_a_run_that_changed_is_measured_again(cfg_of, finished_run, capsys):
     run = finished_run()
     analyze(cfg_of(f"from_run={run}"))
-    state = torch.load(run / "last.ckpt", weights_only=True)
-    save_weights({"state_dict": {k: v * 1.01 for k, v in state["state_dict"].items()}}, run)
+    state = load_file(run / "weights.safetensors")
+    save_weights({k: v * 1.01 for k, v in state.items()}, run)
     Toy.calls = []
     analyze(cfg_of(f"from_run={run}"))
     assert Toy.calls == ["first", "second"] * 2

@@ -5,11 +5,10 @@ import re
 import shutil
 
 import pytest
-import torch
+from safetensors.torch import load_file, save_file
 
 from isotrain.cli import main
 from isotrain.config.compose import compose_run
-from isotrain.model.checkpoint import save_checkpoint
 from isotrain.run import folder_of, run
 from isotrain.runs.files import write_result
 from tests.stopped_runs import save_weights
@@ -158,31 +157,22 @@ def test_evaluate_says_what_it_takes(finished, capsys, words, why):
 
 
 def not_finite(state):
-    state["state_dict"]["model.head.linear.bias"] *= float("nan")
-
-
-def no_weights(state):
-    del state["state_dict"]
+    state["model.head.linear.bias"] *= float("nan")
 
 
 def lost_head(state):
-    del state["state_dict"]["model.head.linear.bias"]
-
-
-def of_another_run(state):
-    state["epoch"] = 99
+    del state["model.head.linear.bias"]
 
 
 @pytest.mark.parametrize(
     ("change", "save", "why"),
     [
         (not_finite, save_weights, "weights must be finite"),
-        (no_weights, save_weights, "last.ckpt is damaged (it has no state_dict)"),
         (lost_head, save_weights, "does not match this FineTuning; give a run with the same encod"),
         (
-            of_another_run,
-            lambda state, folder: save_checkpoint(state, folder / "last.ckpt"),
-            "result.json beside it has another digest, or none); move that file away",
+            not_finite,
+            lambda state, folder: save_file(state, folder / "weights.safetensors"),
+            "is not that in result.json beside it, or there is none); move that file away",
         ),
     ],
 )
@@ -190,7 +180,7 @@ def test_weights_that_are_none_of_the_run_are_told_in_a_sentence(
     finished, tmp_path, capsys, change, save, why
 ):
     folder = shutil.copytree(finished, tmp_path / finished.name)
-    state = torch.load(folder / "last.ckpt", weights_only=True)
+    state = load_file(folder / "weights.safetensors")
     change(state)
     save(state, folder)
     assert main(["evaluate", str(folder)]) == 2
@@ -199,11 +189,13 @@ def test_weights_that_are_none_of_the_run_are_told_in_a_sentence(
 
 def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / finished.name)
-    (folder / "last.ckpt").unlink()
+    (folder / "weights.safetensors").unlink()
     assert main(["evaluate", str(folder)]) == 2
-    assert "no last.ckpt (it is gone)" in " ".join(capsys.readouterr().err.split())
+    assert "no weights.safetensors (it is gone)" in " ".join(capsys.readouterr().err.split())
     result = json.loads((folder / "result.json").read_text())
     result["config"]["checkpoint"]["final"] = False
     write_result(folder, result)
     assert main(["evaluate", str(folder)]) == 2
-    assert "no last.ckpt (checkpoint.final=false)" in " ".join(capsys.readouterr().err.split())
+    assert "no weights.safetensors (checkpoint.final=false)" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import pytorch_lightning as pl
 import torch
+from safetensors.torch import load_file
 
 from isotrain.build import build
 from isotrain.config.compose import content_hash
@@ -47,13 +48,13 @@ def second(composed, base, tmp_path):
 
 
 def weights(folder):
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    state = load_file(folder / "weights.safetensors")
     found = {k.removeprefix(ENCODER): x for k, x in state.items() if k.startswith(ENCODER)}
     assert len(found) > 20
     return found
 
 
-@pytest.mark.parametrize("file", ["", "/last.ckpt"])
+@pytest.mark.parametrize("file", ["", "/weights.safetensors"])
 def test_the_encoder_starts_with_the_bits_of_the_run(first, second, tmp_path, file):
     cfgs = second(f"{first}{file}"), second("null")
     models = []
@@ -76,7 +77,10 @@ def test_a_run_says_where_it_started_and_trains_on(first, second, tmp_path):
     cfg = second(first)
     run(cfg)
     result = read_result(folder_of(cfg))
-    assert result["init_from"] == {"path": str(first), "sha256": sha256_of(first / "last.ckpt")}
+    assert result["init_from"] == {
+        "path": str(first),
+        "sha256": sha256_of(first / "weights.safetensors"),
+    }
     ended = weights(folder_of(cfg))
     assert any(not torch.equal(ended[name], x) for name, x in weights(first).items())
     assert content_hash(with_threads(cfg)) != content_hash(with_threads(second("null")))
@@ -86,8 +90,8 @@ def test_other_weights_at_the_same_place_are_another_run(first, copy, second):
     cfg = second(copy)
     folder = folder_of(cfg)
     assert folder == folder_of(second(first)), "the same weights elsewhere"
-    state = torch.load(copy / "last.ckpt", weights_only=True)
-    state["state_dict"][f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
+    state = load_file(copy / "weights.safetensors")
+    state[f"{ENCODER}model.embeddings.LayerNorm.bias"] += 1
     save_weights(state, copy)
     assert folder_of(cfg) != folder
 
@@ -101,7 +105,7 @@ def test_a_path_may_follow_from_the_seed(first, copy, second):
 
 
 def _refusal(cfg):
-    with pytest.raises(ValueError, match=r"init_from|last\.ckpt") as caught:
+    with pytest.raises(ValueError, match=r"init_from|weights\.safetensors") as caught:
         run(cfg)
     return str(caught.value)
 
@@ -124,7 +128,10 @@ def with_adapters(folder):
             lambda f: broken(f, status="interrupted"),
             "that run is interrupted, not finished; give its command again",
         ),
-        (lambda f: (f / "last.ckpt").unlink(), r"has no last\.ckpt .* rerun=true"),
+        (
+            lambda f: (f / "weights.safetensors").unlink(),
+            r"has no weights\.safetensors .* rerun=true",
+        ),
         (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
         (
             lambda f: (f / "result.json").unlink(),
@@ -149,14 +156,14 @@ def test_another_encoder_is_refused(first, second, tmp_path):
 
 
 def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_path):
-    state = torch.load(copy / "last.ckpt", weights_only=True)
+    state = load_file(copy / "weights.safetensors")
     name = f"{ENCODER}model.embeddings.LayerNorm.bias"
-    kept = state["state_dict"].pop(name)
+    kept = state.pop(name)
     save_weights(state, copy)
     assert "does not match this" in _refusal(second(copy))
-    state["state_dict"][name] = kept[:-1]
+    state[name] = kept[:-1]
     save_weights(state, copy)
     assert "size mismatch" in _refusal(second(copy))
-    (copy / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "last.ckpt is damaged" in _refusal(second(copy))
+    (copy / "weights.safetensors").write_bytes(b"no checkpoint")
+    assert "weights.safetensors is damaged" in _refusal(second(copy))
     assert not (tmp_path / "2").exists()

@@ -79,7 +79,7 @@ def of_the_run():
         task, encoder = made(cfg.task), made(cfg.encoder)
         model = isotropic_model(cfg, task, made(cfg.pooling), encoder)
         made(cfg.peft, encoder=encoder)
-        state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        state = load_file(folder / "weights.safetensors")
         model.load_state_dict({key.removeprefix("model."): x for key, x in state.items()})
         rows = task.load(made(cfg.source))["dev"]
         if cfg.data.hypothesis_only:
@@ -173,7 +173,7 @@ def made_run(composed, small, saved, tmp_path):
         folder.mkdir()
         state = {f"model.{key}": value for key, value in model.state_dict().items()}
         write_json(folder / "result.json", record(cfg))
-        save_weights({"state_dict": state}, folder)
+        save_weights(state, folder)
         return folder
 
     return make

@@ -83,15 +83,15 @@ def test_where_nothing_is_possible_nothing_is_written(made_run, capsys):
 
 
 def test_a_run_without_weights_is_refused_with_the_command(run, capsys):
-    (run / "last.ckpt").unlink()
+    (run / "weights.safetensors").unlink()
     assert "checkpoint.final=true rerun=true" in refused(capsys, run)
 
 
 def test_weights_of_another_model_are_refused(run, capsys):
-    save_weights({"state_dict": {"model.head.linear.bias": torch.zeros(2)}}, run)
+    save_weights({"model.head.linear.bias": torch.zeros(2)}, run)
     assert "does not match this IsotropicModel" in refused(capsys, run)
-    (run / "last.ckpt").write_bytes(b"no checkpoint")
-    assert "last.ckpt is damaged" in refused(capsys, run)
+    (run / "weights.safetensors").write_bytes(b"no checkpoint")
+    assert "weights.safetensors is damaged" in refused(capsys, run)
 
 
 def test_data_that_changed_are_refused(run, capsys):

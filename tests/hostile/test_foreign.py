@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 from isotrain.model.checkpoint import save_checkpoint
+from isotrain.runs.files import WEIGHTS_FILE, read_result, sha256_of, write_result
 from tests.hostile.harness import TINY, contents, ended, judged
 from tests.hostile.test_folders import OF_RUNS
 
@@ -94,7 +95,9 @@ def test_a_record(name, command, tried, tmp_path):
     tried(line.get(command, [command, str(file.parent)]))
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "resume.ckpt", "predictions/x.npz", "result.json"])
+@pytest.mark.parametrize(
+    "name", ["weights.safetensors", "resume.ckpt", "predictions/x.npz", "result.json"]
+)
 @pytest.mark.parametrize("command", ["evaluate", "export", "report"])
 @pytest.mark.parametrize("how", ["pickle", "link"])
 def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
@@ -107,10 +110,12 @@ def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
             target.unlink(missing_ok=True)
             folder = tmp_path / "elsewhere"
             target.symlink_to(tmp_path / "canary" if target.suffix else folder)
-    elif name.endswith("ckpt"):
+    elif name == "resume.ckpt":
         save_checkpoint({"state_dict": Payload()}, file)  # its digest is right
     else:
         file.write_bytes(pickle.dumps(Payload()))
+        if name == WEIGHTS_FILE:  # the digest is right
+            write_result(run, read_result(run) | {"weights_sha256": sha256_of(file)})
     tried([command, str(run)])
 
 
@@ -136,7 +141,14 @@ def linked(path, tmp_path):
 
 
 OF_RUN = (
-    *(".lock", "config.yaml", "last.ckpt.part", "resume.ckpt.part", "metrics.jsonl", "wandb_id"),
+    *(
+        ".lock",
+        "config.yaml",
+        "weights.safetensors.part",
+        "resume.ckpt.part",
+        "metrics.jsonl",
+        "wandb_id",
+    ),
     *("result.json", "snapshots", "predictions", "figures", "report.html", "", ".."),
 )
 WRITES = {  # commands of a run's folder

@@ -5,6 +5,8 @@ import hashlib
 import os
 import pickle
 import random
+import resource
+import signal
 
 import pytest
 import torch
@@ -13,11 +15,12 @@ from isotrain.model.checkpoint import (
     load_checkpoint,
     load_weights,
     save_checkpoint,
-    stored_digest,
+    save_weights,
 )
-from isotrain.runs.files import DamagedError, write_json
+from isotrain.runs.files import DamagedError, sha256_of, write_json
 
-STATE = {"state_dict": {"x": torch.arange(300.0)}, "step": 3, "list": [1, "two"]}
+TENSORS = {"x": torch.arange(300.0)}
+STATE = {"state_dict": TENSORS, "step": 3, "list": [1, "two"]}
 
 
 @pytest.fixture
@@ -84,31 +87,94 @@ def test_storage_that_fails_just_now_is_no_damage(file, monkeypatch):
         load_checkpoint(file)
 
 
-def test_weights_are_those_that_the_record_of_their_run_names(tmp_path):
+@pytest.fixture
+def run_of(tmp_path):
+    """`run_of(state)`: the weights of a finished run with this state, and its record beside."""
+
+    def write(state):
+        save_weights(state, file := tmp_path / "weights.safetensors")
+        write_json(tmp_path / "result.json", record(sha256_of(file)))
+        return file
+
+    return write
+
+
+def record(digest):
+    return {"status": "finished", "weights_sha256": digest}
+
+
+def test_weights_come_back_bit_by_bit(run_of):
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3))
+    layers[1].weight = layers[0].weight  # one tensor, two names
+    layers.register_buffer("turned", torch.randn(2, 5, dtype=torch.float64).T)
+    layers.register_buffer("is_fitted", torch.tensor(True))
+    layers.register_buffer("queue", torch.empty(0, 3))
+    file = run_of(layers.state_dict())
+    other = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3))
+    for name, x in layers.named_buffers():
+        other.register_buffer(name, torch.zeros_like(x))
+    load_weights(other, file)
+    for name, x in layers.state_dict().items():
+        found = other.state_dict()[name]
+        assert found.dtype == x.dtype
+        assert torch.equal(found, x), name
+
+
+def test_weights_are_those_that_the_record_of_their_run_names(run_of):
     own, other = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
-    file, record = tmp_path / "last.ckpt", tmp_path / "result.json"
-    save_checkpoint({"state_dict": {f"head.{k}": x for k, x in own.state_dict().items()}}, file)
-    write_json(record, {"status": "finished", "weights_sha256": stored_digest(file)})
+    file = run_of({f"head.{k}": x for k, x in own.state_dict().items()})
     load_weights(other, file, "head.")
     assert torch.equal(own.weight, other.weight)
     with pytest.raises(ValueError, match="does not match this Bilinear; give a run with the same"):
         load_weights(torch.nn.Bilinear(2, 1, 1), file, "head.")
-    save_checkpoint({"state_dict": {1: 1}}, file)  # of another run
     for known in ("0" * 64, None):
-        write_json(record, {"status": "finished", "weights_sha256": known})
-        with pytest.raises(DamagedError, match=r"result\.json beside it has another digest"):
+        write_json(file.with_name("result.json"), record(known))
+        with pytest.raises(DamagedError, match=r"its SHA-256 is not that in result\.json"):
             load_weights(other, file)
-    write_json(record, {"status": "finished", "weights_sha256": stored_digest(file)})
-    with pytest.raises(ValueError, match="does not match this Linear"):
+    file.write_bytes(b"no tensors")
+    write_json(file.with_name("result.json"), record(sha256_of(file)))
+    with pytest.raises(DamagedError, match=r"weights\.safetensors is damaged"):
+        load_weights(other, file)
+    file.unlink()
+    with pytest.raises(DamagedError, match="it is gone"):
         load_weights(other, file)
 
 
-def test_what_is_written_is_kept_through_a_power_cut(file, monkeypatch):
+def test_any_other_bytes_of_weights_are_damage(run_of):
+    own, draw = torch.nn.Linear(20, 20), random.Random(0)
+    file = run_of(own.state_dict())
+    whole = file.read_bytes()
+    for _ in range(50):
+        k = draw.randrange(8 * len(whole))
+        file.write_bytes(
+            whole[: k // 8] + bytes([whole[k // 8] ^ 1 << k % 8]) + whole[k // 8 + 1 :]
+        )
+        with pytest.raises(DamagedError, match="its SHA-256 is not that"):
+            load_weights(own, file)
+
+
+def test_a_full_disk_leaves_the_older_weights(run_of):
+    file = run_of({"x": torch.zeros(10)})
+    before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_weights({"x": torch.zeros(10_000)}, file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.read_bytes() == before
+    assert {path.name for path in file.parent.iterdir()} == {"result.json", file.name}
+
+
+@pytest.mark.parametrize("save", [save_checkpoint, lambda state, file: save_weights(TENSORS, file)])
+def test_what_is_written_is_kept_through_a_power_cut(file, monkeypatch, save):
     """Contents before the name, the name before what comes next."""
     calls, replace = [], os.replace
     monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_ino))
     monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
-    save_checkpoint(STATE, file)
+    save(STATE, file)
     assert calls == [file.stat().st_ino, "replace", file.parent.stat().st_ino]
 
 

@@ -112,7 +112,7 @@ def test_an_anchored_run_stays_nearer_to_its_start(composed, small, tmp_path):
 def test_a_run_in_double_precision_has_its_start_in_it(small, tmp_path):
     line = (*small, *RUN, "trainer.precision=64-true", "trainer.max_steps=2", "threads=1")
     folder, printed = train_on_ranks(1, tmp_path, *line)
-    assert (folder / "last.ckpt").is_file(), printed
+    assert (folder / "weights.safetensors").is_file(), printed
 
 
 # What is refused

@@ -174,7 +174,7 @@ def test_a_finished_record_says_itself_whether_weights_were_kept(folder):
     for sha256, said in ((None, True), ("0" * 64, False)):
         write_result(folder.path, result | {"weights_sha256": sha256})
         assert folder.is_finished()
-        assert ("it kept no last.ckpt" in folder.note) == said
+        assert ("it kept no weights.safetensors" in folder.note) == said
 
 
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
@@ -284,14 +284,14 @@ def test_a_finished_run_with_a_changed_file_is_neither_read_nor_trained_again(fo
     folder.begin(FACTS, None)
     (folder.path / name).parent.mkdir(exist_ok=True)
     (folder.path / name).write_text('{"step": 1, "val/accuracy": 0.5}\n')
-    (folder.path / "last.ckpt").write_text("weights")
+    (folder.path / "weights.safetensors").write_text("weights")
     folder.finished(OUTCOME)
     assert folder.is_finished()
     (folder.path / name).write_text('{"step": 1, "val/accuracy": 0.6}\n')
     with pytest.raises(ChangedError, match=f"{name} is damaged .it was changed after the run"):
         folder.is_finished()
-    assert (folder.path / "last.ckpt").exists()
+    assert (folder.path / "weights.safetensors").exists()
     folder.cfg.rerun = True
     assert not folder.is_finished()
     folder.begin(FACTS, None)
-    assert not (folder.path / "last.ckpt").exists()
+    assert not (folder.path / "weights.safetensors").exists()

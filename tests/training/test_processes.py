@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
@@ -81,7 +82,7 @@ def finished(environment, cwd, *overrides):
 
 def what_is_left(folder, text):
     assert "Warning" not in text
-    state = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    state = load_file(folder / "weights.safetensors")
     return folder, state, read_records(folder / "metrics.jsonl"), text
 
 

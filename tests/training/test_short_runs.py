@@ -1,7 +1,7 @@
 """What a run of a few steps, on a part of dev, leaves and prints."""
 
 import pytest
-import torch
+from safetensors.torch import load_file
 
 from isotrain.encoders.tiny import build_tiny
 from isotrain.pages.show import show_run
@@ -113,7 +113,7 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
     assert layers == {"layer_00", "layer_01", "layer_02", "layer_2"}
     assert result["encoder"].endswith("cut after block 2")
     assert result["speed"]["frozen_prefix"] == "taken"
-    weights = torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+    weights = load_file(folder / "weights.safetensors")
     blocks = {key.split("encoder.layer.")[1][0] for key in weights if "encoder.layer." in key}
     assert blocks == {"0", "1"}
     for text, told in (("site=[layer_3]", "layer_1 to layer_2"), ("freezing.n_blocks=3", "most 2")):

@@ -132,7 +132,7 @@ def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch
     folder = folder_of(cfg)
     assert json.loads((folder / "fault.json").read_text())["what"] == "weights"
     assert read_result(folder)["status"] == "failed"
-    assert not (folder / "last.ckpt").exists()
+    assert not (folder / "weights.safetensors").exists()
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "."])

@@ -200,7 +200,7 @@ def test_records_are_synced_before_the_checkpoint_that_counts_them(
     )
     run(composed(*overrides, "trainer.max_steps=4", "metric=[]"))
     pair = ["metrics.jsonl", "resume.ckpt"]
-    assert events in ([*pair, "last.ckpt"], [*pair, *pair, "last.ckpt"])
+    assert events in (pair, [*pair, *pair])
 
 
 def test_a_damaged_record_and_a_damaged_end_of_the_metrics_cost_no_checkpoint(
