@@ -164,7 +164,7 @@ def build(
         n, n_map = cfg.monitor.max_rows, cfg.monitor.map_rows
         views = [view.value for view in cfg.monitor.views]
         monitor = IsotropyMonitor(metrics, n, headline, views, n_map, folder)
-        callbacks += [monitor, EvaluationRecords(lambda: monitor.newest)]
+        callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())
     trainer = _trainer(cfg, folder, [*callbacks, *extra], n_steps, world_size)

@@ -36,7 +36,7 @@ from isotrain.training.memory import memory_failures
 from isotrain.training.revision import revision
 
 THREADS = torch.get_num_threads()  # torch's own choice; a run in this process may set another
-Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its `RecordLog`s
+Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its loggers
 
 
 def run(
@@ -217,7 +217,7 @@ def _work(
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
     params = {**folder.record["config"], **experiment.n_parameters, "n_rows": data.n_rows}
     n_bytes = point["n_bytes"] if point else 0
-    open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes, experiment.headline)
+    open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes)
     if trainer.global_rank > 0:  # weights are initialised: from now on dropout may differ by rank
         pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
     stop = experiment.checkpoints

@@ -78,7 +78,7 @@ def send_run(folder: Path, project: str) -> None:
         counts = {**result["n_parameters"], "n_rows": result["n_rows"]}
         run.log_hyperparams({**result["config"], **counts})
         records = read_records(folder / "metrics.jsonl")
-        for record in records[run.n_records_held :]:
+        for record in records[run.experiment.starting_step :]:
             values = {k: v for k, v in record.items() if k not in ("step", "time_s")}
             run.log_metrics(few(values, result["headline"]), int(record["step"]))
         run.publish(summary(folder), media(folder))

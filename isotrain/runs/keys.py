@@ -95,10 +95,9 @@ def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None)
 def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:
     """The scalars of a record for loggers that draw a chart for each.
 
-    Neither the numbers of evaluated examples, which would draw flat lines, nor the task loss where
-    it is the whole loss. Of isotropy values those of the headline metrics: at the tokens of every
-    layer (without them, in the first view that there is), in every view of the last layer, and
-    around each site.
+    The numbers of evaluated examples would draw flat lines and are left out. Of isotropy values
+    those of the headline metrics: at the tokens of every layer (without them, in the first view
+    that there is), in every view of the last layer, and around each site.
 
     >>> row = {"val/loss": 1.0, "isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
     >>> few(row | {"isotropy/lid/layer_00/tokens": 4.0, "isotropy/rank/layer_01/cls": 5.0}, ["lid"])
@@ -110,8 +109,7 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
 
     def is_shown(key: str, curve: CurveKey | None) -> bool:
         if curve is None:
-            is_whole_loss = key == "train/task_loss" and row[key] == row.get("train/loss")
-            return not (is_whole_loss or key.endswith("/n_rows"))
+            return not key.endswith("/n_rows")
         at = curve.view in SIDES or curve.view == view or curve.where == last
         return at and curve.metric in headline
 

@@ -151,20 +151,25 @@ class FineTuning(pl.LightningModule):
         Losses and counters are means over the micro-batches. Only what Lightning then records is
         logged: a call takes tenths of a millisecond.
         """
-        trainer: Any = self.trainer
-        if trainer.global_step <= self._observed_step:
+        if self.trainer.global_step <= self._observed_step:
             return
-        self._observed_step = trainer.global_step
         window, self._of_window = self._of_window, {}
-        every = trainer.log_every_n_steps
-        is_due = every and trainer.global_step % every == 0
-        if is_due or trainer.should_stop or trainer.fast_dev_run:
+        if self.is_record_due:
             means = {name: _mean(values) for name, values in window.items()}
             self.log("train/loss", means.pop("train/loss"), prog_bar=True, batch_size=1)
             of_backward = {name: means.pop(name) for name in self._gradient_counters()}
             self.log_dict(means | self._of_step | of_backward, batch_size=1)
+        self._observed_step = self.trainer.global_step
         self.extra.observe()
         self.step.observe(self.model)
+
+    @property
+    def is_record_due(self) -> bool:
+        """Whether an optimizer step has just ended, which Lightning records."""
+        trainer: Any = self.trainer
+        step, every = trainer.global_step, trainer.log_every_n_steps
+        is_due = (every and step % every == 0) or trainer.should_stop or trainer.fast_dev_run
+        return bool(is_due) and step > self._observed_step
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue after the step of the checkpoint."""

@@ -9,7 +9,6 @@ import time
 import pytest
 import wandb
 
-from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.loggers.wandb_logger import build_wandb_logger
 from tests import wandb_record
 from tests.wandb_service import Service
@@ -70,19 +69,6 @@ def test_a_run_that_is_online(service, begin, tmp_path, capfd):
     assert "offline" not in capfd.readouterr().out
 
 
-def test_a_resumed_run_goes_on_from_the_row_that_the_service_has_got_to(service, tmp_path, begin):
-    service.n_rows = 5
-    logger = begin()
-    assert logger.n_records_held == 5
-    log = RecordLog(tmp_path / "metrics.jsonl", [logger])
-    rows = [json.dumps({"step": step, "time_s": 1.0, "a": step}) + "\n" for step in range(7)]
-    log.file.path.write_text("".join(rows))
-    log.resume(log.file.path.stat().st_size)
-    log.log_metrics({"a": 7}, 7)
-    logger.close(failed=False)
-    assert rows_of(wandb_record.newest(tmp_path)) == [5, 6, 7]
-
-
 @pytest.mark.parametrize("how", ["silent", "refuses", "gone"])
 def test_a_service_that_does_not_take_the_run_leaves_it_offline(
     service, begin, tmp_path, capfd, how
@@ -127,75 +113,21 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     assert told in out or (how == "refuses" and "still be written to disk" in err)
 
 
-KILLED = """
-import os, sys, time
-from isotrain.training.loggers.jsonl import RecordLog
-from isotrain.training.loggers.wandb_logger import build_wandb_logger
-logger = build_wandb_logger("project", None, save_dir=sys.argv[1], name="run")
-log = RecordLog(sys.argv[1] + "/metrics.jsonl", [logger])
-for step in range(400):
-    log.log_metrics({"a": step}, step)
-time.sleep(0.5)
-os._exit(9)
-"""
-
-
-@pytest.mark.parametrize(
-    ("first", "synced_between", "ids"),
-    [
-        ("killed", False, ["abcd1234"]),
-        ("closed", True, ["abcd1234"]),
-        ("killed", True, ["abcd1234", "abcd1234-2"]),
-        ("online", False, ["abcd1234", "abcd1234-2"]),
-    ],
-)
-def test_a_run_resumed_offline_is_sent_once(
-    service, begin, tmp_path, monkeypatch, first, synced_between, ids
-):
-    def opened():
-        log = RecordLog(tmp_path / "metrics.jsonl", [logger := begin()])
-        lines = log.file.path.read_bytes().splitlines(keepends=True)[:350]  # of a checkpoint
-        log.resume(sum(map(len, lines)))
-        for step in range(len(lines), 500 if lines else 400):
-            log.log_metrics({"a": step}, step)
-        logger.close(failed=not lines)
-
-    def sync(*names):
-        command = [sys.executable, "-m", "wandb", "sync", *(names or ["--yes"])]
-        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, timeout=120)
-
-    (tmp_path / "wandb_id").write_text("abcd1234")
-    (tmp_path / "metrics.jsonl").touch()
-    monkeypatch.setenv("WANDB_MODE", "online" if first == "online" else "offline")
-    if first == "killed":
-        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
-    else:
-        opened()
-    if synced_between:
-        sync()
-    time.sleep(1.1)  # W&B names its folders by the second
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    opened()
-    for folder in sorted(tmp_path.glob("wandb/offline-run-*"), reverse=True):
-        sync(str(folder))
-    sync()
-    assert sorted(service.rows) == ids
-    for rows in service.rows.values():
-        steps = [row["trainer/global_step"] for row in rows.values()]
-        assert len(set(steps)) == len(steps)
-    assert steps == list(range(500)), "the last run is complete"
-
-
-def test_a_run_killed_before_it_has_caught_up_does_not_hide_what_was_logged(
+def test_a_resumed_run_keeps_its_id_and_each_offline_folder_is_sent(
     service, begin, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
-    logger = begin()
-    logger.log_metrics({"a": 0}, 0)
-    assert not list(tmp_path.glob("wandb/*/*.synced"))
-    logger.close(failed=False)
-    assert len(list(tmp_path.glob("wandb/*/*.synced"))) == 1
+    for first in (0, 3):
+        logger = begin()
+        for step in range(first, first + 3):
+            logger.log_metrics({"a": step}, step)
+        logger.close(failed=False)
+        time.sleep(1.1)  # W&B names its folders by the second
+    for folder in sorted(tmp_path.glob("wandb/offline-run-*")):
+        command = [sys.executable, "-m", "wandb", "sync", str(folder)]
+        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, timeout=120)
+    ((_, rows),) = service.rows.items()
+    assert [rows[k]["a"] for k in sorted(rows)] == list(range(6))
 
 
 CHILD = """

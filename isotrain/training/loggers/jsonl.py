@@ -1,8 +1,8 @@
-"""`metrics.jsonl`: every logged record; W&B and TensorBoard get its few scalars from here."""
+"""`metrics.jsonl`: every logged record; other loggers get its few scalars."""
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,113 +16,34 @@ from isotrain.runs.files import RecordFile
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
 from isotrain.training.data import process_rank
+from isotrain.training.loggers.wandb_logger import WandbRun
 from isotrain.types import Batch
 
 
-class ResumableLogger(Logger):
-    """A logger that knows which records it already has, and how to end its run."""
-
-    n_records_held: int = 0  # records that it already has and must not get again
-
-    def close(self, failed: bool) -> None:
-        """End the run at the service, if any."""
-
-
 class RecordLog(Logger):
-    """Write records to a file, and their scalars (`isotrain.runs.keys.few`) to other loggers.
+    """Write every record to a file. Only rank 0 writes."""
 
-    After a resume a `ResumableLogger` gets each record once; any other logger may have the latest
-    one twice after a kill. A logger that fails is dropped with a notice. Only rank 0 writes. The
-    isotropy values of `headline` metrics are among the scalars.
-    """
+    name, version = "records", 0
 
-    def __init__(
-        self, path: str | Path, others: Sequence[Logger] = (), headline: Collection[str] = ()
-    ) -> None:
+    def __init__(self, path: str | Path) -> None:
         super().__init__()
-        self.file, self.headline = RecordFile(path), tuple(headline)
-        self.opened = tuple(others)  # to close at the end, including dropped ones
-        self._held = dict.fromkeys(others, 0)  # of the others, the records that each already has
-        self._trained: list[tuple[int, Tensor, float]] = []  # see `count`
+        self.file = RecordFile(path)
         self._started = time.perf_counter()
-
-    @property
-    def name(self) -> str:
-        """Name of this logger."""
-        return "records"
-
-    @property
-    def version(self) -> int:
-        """One file per run folder."""
-        return 0
 
     @rank_zero_only
     def resume(self, n_bytes: int) -> None:
-        """Truncate the file to the `n_bytes` of a checkpoint, and append from there.
-
-        A `ResumableLogger` gets its missing records; others are assumed to have all.
-        """
-        n_before = self.file.path.read_bytes().count(b"\n") if self._held and n_bytes else 0
+        """Truncate the file to the `n_bytes` of a checkpoint, and append from there."""
         records = self.file.cut(n_bytes)
         self._started -= records[-1]["time_s"] if records else 0.0
-        self._held = {
-            other: other.n_records_held if isinstance(other, ResumableLogger) else n_before
-            for other in self._held
-        }
-        for number, record in enumerate(records):
-            kept = {key: value for key, value in record.items() if key not in ("step", "time_s")}
-            self._pass_on(number, kept, int(record["step"]))
 
-    @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
-        """Forward to the others; for the file, `config.yaml` has the configuration."""
-        self.each(lambda other: other.log_hyperparams(params))
-
-    @rank_zero_only
-    def count(self, n_examples: int, n_tokens: Tensor, seconds: float) -> None:
-        """Count a training batch towards the throughput in the next record."""
-        self._trained.append((n_examples, n_tokens, seconds))
+        """Nothing: `config.yaml` has the configuration."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one record."""
-        metrics = dict(metrics)
-        if self._trained and "train/loss" in metrics:
-            n_examples, n_tokens, times = zip(*self._trained, strict=True)
-            self._trained = []
-            metrics["speed/examples_per_second"] = sum(n_examples) / sum(times)
-            metrics["speed/tokens_per_second"] = float(sum(n_tokens)) / sum(times)
-        self._pass_on(self.file.n_records, metrics, step)
         seconds = round(time.perf_counter() - self._started, 3)
         self.file.append({"step": step, "time_s": seconds, **metrics})
-
-    @rank_zero_only
-    def save(self) -> None:
-        """Flush the others; the file is flushed at every record."""
-        self.each(lambda other: other.save())
-
-    @rank_zero_only
-    def finalize(self, status: str) -> None:
-        """Close the others."""
-        self.each(lambda other: other.finalize(status))
-
-    def _pass_on(self, number: int, metrics: Mapping[str, float], step: int | None) -> None:
-        scalars = few(metrics, self.headline)
-
-        def send(other: Logger) -> None:
-            if number >= self._held[other]:
-                other.log_metrics(scalars, step)
-
-        self.each(send)
-
-    def each(self, action: Callable[[Logger], Any]) -> None:
-        """Apply an action to every other logger; one that fails is dropped."""
-        for other in list(self._held):
-            try:
-                action(other)
-            except Exception as error:  # whatever a third party's logger may raise
-                del self._held[other]
-                say(left_out(type(other).__name__, error))
 
 
 class Throughput(pl.Callback):
@@ -132,7 +53,10 @@ class Throughput(pl.Callback):
     as rank 0.
     """
 
-    _started = 0.0
+    def __init__(self) -> None:
+        super().__init__()
+        self._started = 0.0
+        self._batches: list[tuple[int, Tensor, float]] = []  # examples, tokens and seconds of each
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Start the clock."""
@@ -141,11 +65,16 @@ class Throughput(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Count the batch without device synchronisation."""
+        """Count the batch; device synchronisation is left to the steps that are recorded."""
         seconds, world = time.perf_counter() - self._started, trainer.world_size
-        for log in trainer.loggers:
-            if isinstance(log, RecordLog):
-                log.count(world * len(batch.labels), world * batch.attention_mask.sum(), seconds)
+        n_tokens = world * batch.attention_mask.sum()
+        self._batches.append((world * len(batch.labels), n_tokens, seconds))
+        if pl_module.is_record_due:
+            n_examples, tokens, times = map(sum, zip(*self._batches, strict=True))
+            self._batches = []
+            rates = {"examples": n_examples / times, "tokens": float(tokens) / times}
+            named = {f"speed/{name}_per_second": rate for name, rate in rates.items()}
+            pl_module.log_dict(named, batch_size=1)
 
 
 class EvaluationRecords(pl.Callback):
@@ -155,26 +84,23 @@ class EvaluationRecords(pl.Callback):
 
     Args:
         measured: gives the monitor's values of the latest validation.
+        headline: metrics whose isotropy values go to loggers other than the file.
     """
 
-    def __init__(self, measured: Callable[[], Mapping[str, float]] = dict) -> None:
+    def __init__(
+        self, measured: Callable[[], Mapping[str, float]] = dict, headline: Collection[str] = ()
+    ) -> None:
         super().__init__()
-        self.measured = measured
+        self.measured, self.headline = measured, headline
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Write the record of dev and of held-out training examples."""
-        self._write(trainer, pl_module.weights_step, ("val/", "holdout/"), self.measured())
+        values = {**scores_of(trainer, ("val/", "holdout/")), **self.measured()}
+        send(trainer, values, self.headline, pl_module.weights_step)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Write the record of test."""
-        self._write(trainer, pl_module.weights_step, ("test/",), {})
-
-    def _write(
-        self, trainer: pl.Trainer, step: int, stages: tuple[str, ...], more: Mapping[str, float]
-    ) -> None:
-        for log in trainer.loggers:
-            log.log_metrics({**scores_of(trainer, stages), **more}, step)
-            log.save()
+        send(trainer, scores_of(trainer, ("test/",)), self.headline, pl_module.weights_step)
 
 
 def scores_of(trainer: pl.Trainer, stages: tuple[str, ...]) -> dict[str, float]:
@@ -183,10 +109,14 @@ def scores_of(trainer: pl.Trainer, stages: tuple[str, ...]) -> dict[str, float]:
     return {key: value.item() for key, value in logged if key.startswith(stages)}
 
 
-def left_out(name: str, error: Exception) -> str:
-    """The notice of a logger that failed."""
-    reason = redacted(f"{type(error).__name__}: {error}")
-    return f"{name} failed and is left out from here on ({reason}); metrics.jsonl has every record"
+def send(
+    trainer: pl.Trainer, values: Mapping[str, float], headline: Collection[str], step: int
+) -> None:
+    """Log one record: all values to a file, the few scalars of `few` to other loggers."""
+    for logger in trainer.loggers:
+        is_file = isinstance(logger, RecordLog)
+        logger.log_metrics(dict(values) if is_file else few(values, headline), step)
+        logger.save()
 
 
 def open_loggers(
@@ -195,36 +125,36 @@ def open_loggers(
     folder: Path,
     params: dict[str, Any],
     n_bytes: int,
-    headline: Collection[str],
 ) -> None:
-    """Give the trainer a `RecordLog` with the loggers of `builders`, (save_dir, name) -> logger.
+    """Give the trainer a `RecordLog` and the loggers of `builders`, (save_dir, name) -> logger.
 
-    Only rank 0 opens any; one that cannot be opened is dropped with a notice. `params` are those
-    of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
+    Only rank 0 opens the latter; one that cannot be opened is left out with a notice. `params` are
+    those of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
     """
-    others = []
-    if process_rank() == 0:
-        name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
-        for key, build_logger in builders.items():
-            try:
-                others.append(build_logger(save_dir=str(folder), name=name))
-            except Exception as error:  # whatever a third party's logger may raise
-                say(left_out(f"logger.{key}", error))
-    log = RecordLog(folder / "metrics.jsonl", others, headline)
-    trainer.loggers = [log]
-    log.log_hyperparams(params)
+    log = RecordLog(folder / "metrics.jsonl")
     log.resume(n_bytes)
+    trainer.loggers = [log]
+    name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
+    for key, build_logger in builders.items() if process_rank() == 0 else ():
+        try:
+            logger = build_logger(save_dir=str(folder), name=name)
+            logger.log_hyperparams(params)
+            trainer.loggers.append(logger)
+        except Exception as error:  # whatever a third party's logger may raise
+            reason = redacted(f"{type(error).__name__}: {error}")
+            say(f"logger.{key} is left out ({reason}); metrics.jsonl has every record")
 
 
 def close_loggers(trainer: pl.Trainer, failed: bool) -> None:
-    """Close all loggers, including dropped ones: their runs are open at a service."""
-    for log in trainer.loggers:
-        log.finalize("failed" if failed else "success")
-        for logger in log.opened if isinstance(log, RecordLog) else ():
-            try:
-                if isinstance(logger, ResumableLogger):
-                    logger.close(failed)
-                elif isinstance(logger, WandbLogger):  # Lightning's: the next run would join it
-                    logger.experiment.finish(exit_code=int(failed))
-            except Exception as error:  # whatever a third party's logger may raise
-                say(left_out(type(logger).__name__, error))
+    """Close all loggers: their runs are open at a service."""
+    for logger in trainer.loggers:
+        try:
+            if isinstance(logger, WandbRun):
+                logger.close(failed)
+            elif isinstance(logger, WandbLogger):  # Lightning's: the next run would join it
+                logger.experiment.finish(exit_code=int(failed))
+            else:
+                logger.finalize("failed" if failed else "success")
+        except Exception as error:  # whatever a third party's logger may raise
+            reason = redacted(f"{type(error).__name__}: {error}")
+            say(f"{type(logger).__name__} was not closed ({reason})")

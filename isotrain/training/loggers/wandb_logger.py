@@ -1,7 +1,7 @@
 """Weights & Biases logger: online with a key, offline without; it never blocks a run."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,44 +15,21 @@ from isotrain.config.environment import has_wandb_key
 from isotrain.console import say
 from isotrain.runs.files import replace_text
 from isotrain.runs.secrets import redacted
-from isotrain.training.loggers.jsonl import ResumableLogger
-from isotrain.training.loggers.wandb_folders import (
-    continued,
-    earlier_records,
-    keep_row_count,
-    supersede,
-)
 
 STEP = "trainer/global_step"  # the x-axis of all curves
 
 
-class WandbRun(ResumableLogger, WandbLogger):
+class WandbRun(WandbLogger):
     """Lightning's logger for an open run, which can also publish and close a finished one.
 
     Args:
         run: the result of `wandb.init`.
         timeout_s: seconds that the end of the run waits for uploads; for the message.
-        n_records_held: records that the service has received.
-        earlier: records of earlier openings, which this one replaces.
     """
 
-    def __init__(
-        self, run: Any, timeout_s: float, n_records_held: int = 0, earlier: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, run: Any, timeout_s: float) -> None:
         super().__init__(experiment=run)
         self.timeout_s = timeout_s
-        self.n_records_held = n_records_held
-        self._earlier = list(earlier)
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log one record."""
-        super().log_metrics(metrics, step)
-        if self._earlier:
-            self._earlier = supersede(self._earlier, self._record, whole=False)
-
-    @property
-    def _record(self) -> Path:
-        return Path(self.experiment.dir).parent / f"run-{self.experiment.id}.wandb"
 
     def publish(
         self, summary: Mapping[str, float], media: Iterable[tuple[int, Mapping[str, Any]]]
@@ -80,17 +57,12 @@ class WandbRun(ResumableLogger, WandbLogger):
         run = self.experiment
         online = "" if run.offline else "--include-online "  # `wandb sync` skips it otherwise
         command = f"wandb sync {online}{Path(run.dir).parent}"
-        n_rows = run.step if run.offline else 0
         try:
             run.finish(exit_code=int(failed))
         except TimeoutError:
             say(f"W&B: not all was sent within {self.timeout_s:g} s; send the rest with: {command}")
             return
-        if run.disabled:
-            return
-        supersede(self._earlier, self._record, whole=True)
-        if run.offline:
-            keep_row_count(self._record, n_rows)
+        if run.offline and not run.disabled:
             say(f"W&B: logged offline; send it with: {command}")
 
 
@@ -110,9 +82,8 @@ def build_wandb_logger(
     offline. Machine metadata, command line, code and terminal output are not sent, as they may
     contain secrets.
 
-    The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves:
-    online from the last record at the service, offline in a new folder with all records that the
-    service lacks. `wandb sync` then skips the older folders (`wandb_folders`).
+    The run's id is kept in `<save_dir>/wandb_id`, so that a resumed run continues its curves;
+    offline in a new folder, which has the records from there on.
 
     Args:
         project: of W&B.
@@ -157,24 +128,21 @@ def build_wandb_logger(
         "settings": settings,
     }
     mode = os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
-    earlier = [] if mode == "disabled" else earlier_records(Path(save_dir), run_id)
     run = None
     if mode not in ("offline", "disabled"):
         try:
             run = wandb.init(mode=mode, id=run_id, **options)  # type: ignore[arg-type]
-            n_held = run.starting_step  # `run.step` is 0 until the first record is logged
         except Exception as error:  # no network, no quota, a bad key, a time-out
             reason = redacted(str(error))
             say(f"W&B: {reason}; this run is logged offline (wandb sync sends it later)")
             wandb.teardown(exit_code=1)  # else the failed attempt holds the id
             mode = "offline"
     if run is None:
-        run_id, n_held = continued(earlier, run_id)
         run = wandb.init(mode=mode, id=run_id, **options)  # type: ignore[arg-type]
     replace_text(id_file, run_id)
     run.define_metric(STEP)  # Lightning does so only for runs that it opens
     run.define_metric("*", step_metric=STEP, step_sync=True)
-    return WandbRun(run, timeout_s, n_held, earlier)
+    return WandbRun(run, timeout_s)
 
 
 @contextmanager

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, few, parse_key
+from isotrain.runs.keys import DEV, TRAINING, VIEWS, CurveKey, parse_key
 from isotrain.runs.snapshots import write_snapshot
-from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.training.loggers.jsonl import RecordLog, send
 from isotrain.training.monitor.measurement import Measurement, site_measures
 from isotrain.training.monitor.sampling import CloudSampler, SampledCloud
 from isotrain.training.monitor.snapshot_arrays import snapshot_of
@@ -103,8 +102,8 @@ class IsotropyMonitor(pl.Callback):
             self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
         if trainer.is_global_zero:
             self.newest = self._evaluate(rows, pl_module)
-            others = [log for log in trainer.loggers if not isinstance(log, RecordLog)]
-            self._send(others, self.newest, trainer.global_step)
+            if not any(isinstance(log, RecordLog) for log in trainer.loggers):
+                send(trainer, self.newest, self.headline, trainer.global_step)
             self._show(pl_module)
 
     def on_train_batch_end(
@@ -125,7 +124,7 @@ class IsotropyMonitor(pl.Callback):
             with torch.no_grad():
                 for cloud in rows.clouds():
                     values |= self._values(cloud, TRAINING)
-            self._send(trainer.loggers, values, trainer.global_step)
+            send(trainer, values, self.headline, trainer.global_step)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
         """Discard an incomplete step or evaluation."""
@@ -175,11 +174,6 @@ class IsotropyMonitor(pl.Callback):
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
         values = self.measure(cloud, reference_ND if is_known else None)
         return {CurveKey(k, cloud.where, cloud.view, of).text: value for k, value in values.items()}
-
-    def _send(self, loggers: Sequence[Logger], values: dict[str, float], step: int) -> None:
-        for logger in loggers:
-            is_record = isinstance(logger, RecordLog)
-            logger.log_metrics(values if is_record else few(values, self.headline), step)
 
     def _show(self, module: Any) -> None:
         """Show the first headline metric in the bar: for the last layer's tokens, if measured."""

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 import torch
-from pytorch_lightning.loggers import Logger
 
 from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
@@ -16,7 +15,7 @@ from isotrain.runs.files import read_records, read_result
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.non_finite import NonFiniteError, NonFiniteGuard
 from isotrain.training.callbacks.resume import KEY, Checkpoints
-from isotrain.training.loggers.jsonl import RecordLog, ResumableLogger
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.module import FineTuning
 
 
@@ -216,60 +215,6 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
     assert not path.read_text().endswith("\n")
     logger.log_metrics({"a": 3.0}, step=2)
     assert [row["a"] for row in read_records(path)] == [1.0, 3.0]
-
-
-class Fragile(Logger):
-    """A third party's logger that breaks after some rows."""
-
-    name, version = "fragile", 0
-
-    def __init__(self, good):
-        super().__init__()
-        self.good, self.rows = good, []
-
-    def log_hyperparams(self, params, *_, **__):
-        pass
-
-    def log_metrics(self, metrics, step=None):
-        if len(self.rows) == self.good:
-            raise ConnectionError("no route to host")
-        self.rows.append((step, metrics))
-
-
-class Resumable(ResumableLogger, Fragile):
-    """Knows how many records it has."""
-
-
-def test_a_failing_logger_costs_no_run_and_no_row(tmp_path, capsys):
-    fragile, sound = Fragile(2), Fragile(99)
-    log = RecordLog(tmp_path / "m.jsonl", [fragile, sound])
-    for step in range(5):
-        log.log_metrics({"a": float(step)}, step)
-    assert [step for step, _ in fragile.rows] == [0, 1]
-    assert [step for step, _ in sound.rows] == list(range(5))
-    assert len(read_records(log.file.path)) == 5
-    assert capsys.readouterr().out.count("is left out from here on (ConnectionError") == 1
-
-
-@pytest.mark.parametrize(("held", "wanted"), [(None, [4, 5]), (0, [0, 1, 2, 4, 5]), (2, [2, 4, 5])])
-def test_a_resumed_file_gives_other_loggers_the_rows_they_lack(tmp_path, held, wanted):
-    path = tmp_path / "m.jsonl"
-    first = RecordLog(path)
-    for step in range(3):
-        first.log_metrics({"a": float(step)}, step)
-    kept = first.file.n_bytes
-    first.log_metrics({"a": 3.0}, 3)  # after the checkpoint: comes again
-    other = Fragile(99) if held is None else Resumable(99)
-    if held is not None:
-        other.n_records_held = held
-    log = RecordLog(path, [other])
-    log.resume(kept)
-    for step in (3, 4, 5):
-        log.log_metrics({"a": float(step)}, step)
-    assert [row["a"] for row in read_records(path)] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    # Without a word of its own a logger is taken to have all four rows of the first process.
-    assert [step for step, _ in other.rows if step != 3] == wanted
-    assert [step for step, _ in other.rows].count(3) == (held is not None)
 
 
 def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypatch, tmp_path):

@@ -2,14 +2,13 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
-import torch
 
-from isotrain.runs.files import read_records
-from isotrain.runs.keys import few
+from isotrain.runs.files import read_records, sha256_of
 from isotrain.training.callbacks.collapse import MAJORITY
-from isotrain.training.loggers.jsonl import RecordLog
+from isotrain.training.loggers.jsonl import RecordLog, send
 from isotrain.training.monitor.callback import IsotropyMonitor
 from tests.training.monitor.test_sampling import Calls
 from tools.kill_points import untimed
@@ -47,8 +46,6 @@ def test_values_that_are_not_finite_are_null_and_read_as_nan(tmp_path):
     assert row["c"] == 1.0
 
 
-# --- the hub ----------------------------------------------------------------------------------
-
 LID = {"isotropy/lid/layer_00/cls": 2.0, "isotropy/lid/layer_01/cls": 3.0}
 
 
@@ -70,37 +67,44 @@ def test_an_evaluation_is_one_record_with_all_its_values(built, tmp_path):
     assert {key.partition("/")[0] for key in dev} == {"val", "holdout", "isotropy", "step"}
 
 
-def test_rates_are_those_since_the_last_record_of_training_and_no_part_of_comparisons(tmp_path):
-    other = Calls()
-    log = RecordLog(tmp_path / "metrics.jsonl", [other])
-    log.count(8, torch.tensor(100), 0.5)
-    log.log_metrics({"val/loss": 1.0}, step=0)
-    log.count(8, torch.tensor(60), 1.5)
-    log.log_metrics({"train/loss": 1.0}, step=1)
-    log.log_metrics({"train/loss": 1.0}, step=2)
-    rates = {"speed/examples_per_second": 8.0, "speed/tokens_per_second": 80.0}
-    _, one, two = read_records(log.file.path)
-    assert {key: one[key] for key in rates} == rates
-    assert untimed(one) == {"step": 1, "train/loss": 1.0}
-    assert not rates.keys() & two.keys()
-    assert [row for _, row in other.rows][1] == {"train/loss": 1.0, **rates}
-
-
-def test_other_loggers_get_no_flat_lines_and_no_line_twice(tmp_path):
-    counts = {"val/n_rows": 32.0, "val/loss": 1.0}
-    assert few(counts, ()) == {"val/loss": 1.0}
-    assert few({"train/loss": 0.5, "train/task_loss": 0.5}, ()) == {"train/loss": 0.5}
-    both = {"train/loss": 0.6, "train/task_loss": 0.5, "train/cosreg": 0.1}
-    assert few(both, ()) == both
+def test_recorded_steps_have_rates_in_every_logger_and_comparisons_have_none(built, tmp_path):
+    more = ("task=wic", "metric=[]", "trainer.max_steps=5", "trainer.log_every_n_steps=2")
+    experiment = built(*more, "trainer.accumulate_grad_batches=2")
+    log, other = RecordLog(tmp_path / "metrics.jsonl"), Calls()
+    experiment.trainer.loggers = [log, other]
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    of_steps = [row for row in read_records(log.file.path) if "train/loss" in row]
+    assert [row["step"] for row in of_steps] == [1, 3]
+    assert [step for step, row in other.rows if "train/loss" in row] == [1, 3]
+    for row in (*of_steps, *(row for _, row in other.rows if "train/loss" in row)):
+        assert row["speed/tokens_per_second"] > row["speed/examples_per_second"] > 0
+        assert not any("_per_second" in key for key in untimed(row))
 
 
 @pytest.mark.parametrize("headline", [(), ("lid",), ("other",)])
 def test_the_file_has_everything_and_other_loggers_the_headline(tmp_path, headline):
-    other = Calls()
-    log = RecordLog(tmp_path / "metrics.jsonl", [other], headline)
+    log, other = RecordLog(tmp_path / "metrics.jsonl"), Calls()
     tokens = {f"isotropy/lid/layer_0{k}/tokens": float(k) for k in (0, 1)}
-    log.log_metrics({"val/loss": 0.5} | LID | tokens, step=4)
+    values = {"val/loss": 0.5, "val/n_rows": 32.0} | LID | tokens
+    send(SimpleNamespace(loggers=[log, other]), values, headline, 4)
     (row,) = read_records(log.file.path)
-    assert row.items() >= (LID | tokens).items()
+    assert untimed(row) == {"step": 4} | values
     shown = {"isotropy/lid/layer_01/cls": 3.0} | tokens if headline == ("lid",) else {}
     assert other.rows == [(4, {"val/loss": 0.5, **shown})]
+
+
+def test_a_resumed_file_goes_on_after_the_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    first = RecordLog(path)
+    for step in range(3):
+        first.log_metrics({"a": float(step)}, step)
+    kept = first.file.n_bytes
+    first.log_metrics({"a": 9.0}, 3)  # after the checkpoint: comes again
+    log = RecordLog(path)
+    log.resume(kept)
+    for step in (3, 4):
+        log.log_metrics({"a": float(step)}, step)
+    rows = read_records(path)
+    assert [(row["step"], row["a"]) for row in rows] == [(k, float(k)) for k in range(5)]
+    assert sorted(row["time_s"] for row in rows) == [row["time_s"] for row in rows]
+    assert log.file.digest.hexdigest() == sha256_of(path)

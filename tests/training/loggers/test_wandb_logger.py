@@ -9,7 +9,7 @@ import wandb
 from isotrain.config.environment import has_wandb_key
 from isotrain.runs.files import read_records
 from isotrain.training.loggers import wandb_logger
-from isotrain.training.loggers.jsonl import close_loggers, open_loggers
+from isotrain.training.loggers.jsonl import RecordLog, close_loggers, open_loggers
 from isotrain.training.loggers.wandb_logger import WandbRun, build_wandb_logger
 from tests import wandb_record
 
@@ -134,51 +134,30 @@ def test_without_the_package_the_way_to_it_is_named(monkeypatch, tmp_path):
 
 
 class Broken(WandbRun):
-    """Fails where it is told to."""
-
-    def __init__(self, logger, place):
-        super().__init__(logger.experiment, 1.0)
-        self.place = place
-
-    def _fail_at(self, place):
-        if place == self.place:
-            raise wandb.errors.CommError("no more quota")
-
-    def log_metrics(self, metrics, step=None):
-        self._fail_at("log_metrics")
-        super().log_metrics(metrics, step)
-
-    def publish(self, summary, media):
-        self._fail_at("publish")
+    """Fails when it is closed."""
 
     def close(self, failed):
         super().close(failed)
-        self._fail_at("close")
+        raise wandb.errors.CommError("no more quota")
 
 
-@pytest.mark.parametrize("place", ["log_metrics", "publish", "close"])
-def test_a_logger_that_fails_costs_no_run_and_is_closed_all_the_same(
-    begin, tmp_path, capsys, place
-):
+def test_a_logger_that_cannot_be_opened_or_closed_costs_no_run(begin, capsys):
     logger, folder = begin()
-    trainer = SimpleNamespace()
-    open_loggers(
-        trainer,
-        {"wandb": lambda save_dir, name: Broken(logger, place)},
-        folder,
-        {"seed": 0},
-        n_bytes=0,
-        headline=(),
-    )
-    (log,) = trainer.loggers
-    for step in (0, 1):
-        log.log_metrics({"a": 1.0}, step)
-    log.each(lambda other: other.publish({}, []))
+    builders = {
+        "mine": lambda save_dir, name: Broken(logger.experiment, 1.0),
+        "other": lambda save_dir: None,
+    }
+    open_loggers(trainer := SimpleNamespace(), builders, folder, {"seed": 0}, n_bytes=0)
+    assert [type(one) for one in trainer.loggers] == [RecordLog, Broken], "Lightning has them all"
+    for one in trainer.loggers:
+        one.log_metrics({"a": 1.0}, 0)
     close_loggers(trainer, failed=False)
-    assert capsys.readouterr().out.count("Broken failed and is left out from here on") == 1
-    assert [row["step"] for row in read_records(folder / "metrics.jsonl")] == [0, 1]
+    printed = capsys.readouterr().out
+    assert "logger.other is left out (TypeError: " in printed
+    assert "Broken was not closed (CommError: no more quota)" in printed
+    assert [row["step"] for row in read_records(folder / "metrics.jsonl")] == [0]
     record = wandb_record.newest(folder)
-    assert len(wandb_record.scalars(record)) == (0 if place == "log_metrics" else 2)
+    assert len(wandb_record.scalars(record)) == 1
     assert wandb_record.exit_codes(record) == [0]
 
 
@@ -189,9 +168,8 @@ def test_a_logger_of_lightning_is_closed_too(monkeypatch, tmp_path):
         return WandbLogger(name=name, save_dir=save_dir, offline=True, project="p")
 
     monkeypatch.setenv("WANDB_MODE", "offline")
-    trainer = SimpleNamespace()
-    open_loggers(trainer, {"mine": build}, tmp_path, {"seed": 0}, n_bytes=0, headline=())
-    trainer.loggers[0].log_metrics({"a": 1.0}, 0)
+    open_loggers(trainer := SimpleNamespace(), {"mine": build}, tmp_path, {"seed": 0}, n_bytes=0)
+    trainer.loggers[1].log_metrics({"a": 1.0}, 0)
     close_loggers(trainer, failed=True)
     assert wandb.run is None
     assert wandb_record.exit_codes(wandb_record.newest(tmp_path)) == [1]
