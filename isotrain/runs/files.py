@@ -1,6 +1,5 @@
 """Atomic file writes, run records, and quarantine of damaged files."""
 
-import errno
 import hashlib
 import json
 import math
@@ -9,12 +8,11 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from pathlib import Path
 from reprlib import repr as shortened
 from stat import S_ISREG
-from types import NoneType
 from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
@@ -23,12 +21,10 @@ from pydantic_core import from_json
 RECORD_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"  # final weights and layer statistics
 DIGESTS = ("metrics.jsonl", "predictions/dev.csv", "predictions/test.csv")  # of a finished run
-CHANGED = "it was changed after the run: its SHA-256 is not"
 ASIDE = ".damaged"  # appended to the name of what is put aside
 MOST_BYTES = 2**28  # of a record that is read whole; isotrain writes less than one MB
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-VALUES = {int, float, NoneType}  # null where a value was not finite
 
 
 class DamagedError(ValueError):
@@ -75,6 +71,13 @@ class _Result(BaseModel, strict=True):
     headline: list[str] = []
     scores: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None] = {}
     sha256: dict[str, str] = {}
+
+
+class _Line(BaseModel, strict=True, extra="allow"):
+    """A line of `metrics.jsonl`; null for a value that was not finite."""
+
+    __pydantic_extra__: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None]
+    step: int
 
 
 class Record(dict[str, Any]):
@@ -182,29 +185,19 @@ def put_aside(*paths: Path) -> list[Path]:
     return moved
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a regular file of at most `MOST_BYTES`; nothing else is opened.
+def read_json(path: Path) -> Any:
+    """The content of a regular JSON file of at most `MOST_BYTES`; nothing else is opened.
 
     Raises:
-        DamagedError: it is a folder, FIFO or device, or larger.
+        DamagedError: it is a folder, FIFO or device, larger, or no JSON.
     """
     state = path.stat()
-    if not S_ISREG(state.st_mode):
-        raise DamagedError(path, "it is no file")
-    if state.st_size > MOST_BYTES:
-        raise DamagedError(path, f"it has more than {MOST_BYTES:,} bytes")
-    return path.read_bytes()
-
-
-def parse_object(text: bytes, where: Path | str) -> dict[str, Any]:
-    """The JSON object in a text of the file or line `where`; a DamagedError if it has none."""
+    if not S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
+        raise DamagedError(path, f"it is no file of at most {MOST_BYTES:,} bytes")
     try:
-        content = from_json(text, allow_inf_nan=False)
+        return from_json(path.read_bytes(), allow_inf_nan=False)
     except ValueError as error:
-        raise DamagedError(where, f"invalid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise DamagedError(where, "it must be a JSON object")
-    return content
+        raise DamagedError(path, f"invalid JSON: {error}") from error
 
 
 def read_result(folder: Path) -> dict[str, Any]:
@@ -219,59 +212,45 @@ def read_result(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD_FILE
     try:
-        result = Record(path, parse_object(read_bytes(path), path))
-        _Result.model_validate(result)
+        content = read_json(path)
+        _Result.model_validate(content)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValidationError as error:
         raise DamagedError(path, _reason(error)) from error
-    if "${" in json.dumps(result.get("config")):
+    if "${" in json.dumps(content.get("config")):
         raise DamagedError(path, "its configuration has references, and a record has values alone")
-    _check_digests(folder, result)
-    if "scores" in result:
-        result["scores"] = nulls_as_nan(result["scores"])
-    return result
+    stored = content.get("sha256", {})
+    for name, digest in _digests(folder, content).items():
+        if stored.get(name, digest) != digest:
+            reason = f"it was changed after the run: its SHA-256 is not that in {RECORD_FILE}"
+            raise ChangedError(folder / name, reason)
+    if "scores" in content:
+        content["scores"] = nulls_as_nan(content["scores"])
+    return Record(path, content)
+
+
+def write_result(folder: Path, record: dict[str, Any]) -> None:
+    """Write `result.json`; of a finished run with the SHA-256 of its files and of the record."""
+    if record.get("status") == "finished":
+        record = json.loads(json.dumps(as_json(record)))
+        record["sha256"] = _digests(folder, record)
+    write_json(folder / RECORD_FILE, record)
+
+
+def _digests(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the files of a run that are there, and of its record without `sha256`."""
+    files = {name: folder / name for name in DIGESTS}
+    digests = {name: sha256_of(file) for name, file in files.items() if file.is_file()}
+    text = json.dumps({k: v for k, v in record.items() if k != "sha256"}, sort_keys=True)
+    return digests | {RECORD_FILE: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _reason(error: ValidationError) -> str:
     """The first field that does not fit, and why."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"{field} is missing"
-    return f"{field}: {first['msg']}, got {shortened(first['input'])}"
-
-
-def write_result(folder: Path, record: dict[str, Any]) -> None:
-    """Write `result.json`; of a finished run with the SHA-256 of its files and of the record."""
-    record = {key: value for key, value in record.items() if key != "sha256"}
-    if record.get("status") == "finished":
-        files = {name: folder / name for name in DIGESTS}
-        digests = {name: sha256_of(file) for name, file in files.items() if file.is_file()}
-        record = json.loads(json.dumps(as_json(record))) | {"sha256": digests}
-        digests[RECORD_FILE] = _digest_of_record(record)
-    write_json(folder / RECORD_FILE, record)
-
-
-def _check_digests(folder: Path, record: Mapping[str, Any]) -> None:
-    """Raise a ChangedError if a finished run's file is not as it was; deleted ones do not count."""
-    digests = record.get("sha256") or {}
-    if digests and digests.get(RECORD_FILE) != _digest_of_record(record):
-        raise ChangedError(folder / RECORD_FILE, f"{CHANGED} the one that it holds")
-    for name in DIGESTS:
-        if (
-            name in digests
-            and (folder / name).is_file()
-            and sha256_of(folder / name) != digests[name]
-        ):
-            raise ChangedError(folder / name, f"{CHANGED} that in {RECORD_FILE}")
-
-
-def _digest_of_record(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record without its own digest, as JSON with sorted keys."""
-    others = {name: digest for name, digest in record["sha256"].items() if name != RECORD_FILE}
-    text = json.dumps({**record, "sha256": others}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    field = "".join(f"{part}: " for part in [".".join(map(str, first["loc"]))] if part)
+    return f"{field}{first['msg']}, got {shortened(first['input'])}"
 
 
 def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
@@ -281,7 +260,7 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
         ValueError: the folder has no such run; the message starts with `given`, else its path.
     """
     result, given = read_result(folder), given or str(folder)
-    if "checkpoint" not in (config := result.get("config", {})):
+    if "checkpoint" not in result.get("config", {}):
         raise ValueError(
             f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
             "run, runs/<task>/<method>-<hash>"
@@ -292,10 +271,9 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
             "it ends"
         )
     if not (folder / WEIGHTS_FILE).is_file():
-        why = "it is gone" if config["checkpoint"].get("final") else "checkpoint.final=false"
         raise ValueError(
-            f"{given}: that run has no {WEIGHTS_FILE} ({why}); give its command with "
-            "checkpoint.final=true rerun=true"
+            f"{given}: that run has no {WEIGHTS_FILE} (checkpoint.final=false, or it is gone); "
+            "give its command with checkpoint.final=true rerun=true"
         )
     return result
 
@@ -312,11 +290,9 @@ class RecordFile:
         self.digest = hashlib.sha256()  # of those bytes
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one record; an OSError where the file is gone or shorter than it was."""
+        """Write one record; an OSError where the file is gone."""
         line = (json.dumps(as_json(dict(row)), allow_nan=False) + "\n").encode()
         with self.path.open("r+b" if self.n_bytes else "wb") as lines:
-            if lines.seek(0, os.SEEK_END) < self.n_bytes:
-                raise OSError(errno.EIO, "Records were deleted", str(self.path))
             lines.truncate(lines.seek(self.n_bytes))  # of a line that a full disk cut
             lines.write(line)
         self.n_bytes += len(line)
@@ -345,25 +321,17 @@ def read_records(path: str | Path, last_step: float = math.inf) -> list[dict[str
     if not Path(path).is_file():
         return records
     with Path(path).open("rb") as lines:
-        for number, line in enumerate(iter(partial(lines.readline, MOST_BYTES), b""), start=1):
+        for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
                 break
-            record = nulls_as_nan(_values(line, f"{path}:{number}"))
-            if record["step"] > last_step:
+            try:
+                record = _Line.model_validate_json(line)
+            except ValidationError as error:
+                raise DamagedError(f"{path}:{number}", _reason(error)) from error
+            if record.step > last_step:
                 break
-            records.append(record)
+            records.append({"step": record.step} | nulls_as_nan(record.__pydantic_extra__))
     return records
-
-
-def _values(line: bytes, where: str) -> dict[str, Any]:
-    """The numbers of one line of a `metrics.jsonl`, with its step."""
-    record = parse_object(line, where)
-    if type(record.get("step")) is not int:
-        raise DamagedError(where, f"step must be a whole number, got {record.get('step')!r:.50}")
-    if not VALUES.issuperset(map(type, record.values())):
-        key, value = next((k, v) for k, v in record.items() if type(v) not in VALUES)
-        raise DamagedError(where, f"{key} must be a number or null, got {shortened(value)}")
-    return record
 
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class RunFolder:
                 shutil.rmtree(self.path / name, ignore_errors=True)
             text = OmegaConf.to_yaml(OmegaConf.create(self.record["config"]))
             replace_text(self.path / "config.yaml", text)
-            self._write()
+            write_result(self.path, self.record)
         return code_changes(earlier, self.now) if earlier else ""
 
     def finished(self, facts: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ class RunFolder:
         self.record["status"] = "finished"
         self.record["finished_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
         if self.is_first:
-            self._write()
+            write_result(self.path, self.record)
             for name in ("resume.ckpt", "resume.json", "best.ckpt"):
                 (self.path / name).unlink(missing_ok=True)
 
@@ -186,7 +186,7 @@ class RunFolder:
         if not self.is_first:
             return
         with suppress(OSError):  # a full disk has its own message
-            self._write()
+            write_result(self.path, self.record)
             if report is not None:
                 write_json(self.path / "fault.json", report)
 
@@ -206,24 +206,17 @@ class RunFolder:
         return values
 
     def _put_aside(self) -> None:
-        """Rename a folder in place of a file, no folder in its place, a damaged record."""
-        files = [self.path / name for name in (*OF_A_TRY, "config.yaml")]
-        folders = [self.path / name for name in FOLDERS_OF_A_TRY]
-        wrong = [file for file in files if file.is_dir()]
-        wrong += [folder for folder in folders if folder.is_file() or folder.is_symlink()]
-        reasons = dict.fromkeys(wrong, "")
+        """Rename a damaged record, and delete links that lead out of the folder."""
+        for name in FOLDERS_OF_A_TRY:
+            if (self.path / name).is_symlink():
+                (self.path / name).unlink()
         try:
             read_result(self.path)
         except ChangedError:  # of a run that is to be done again
             pass
         except DamagedError as error:
-            reasons[error.path] = f" ({error.reason})"
-        for path, reason in reasons.items():
-            for aside in put_aside(path):
-                say(f"{aside}: kept under this name, as it is no {path.name} of a run{reason}")
-
-    def _write(self) -> None:
-        write_result(self.path, self.record)
+            for aside in put_aside(error.path):
+                say(f"{aside}: kept under this name, as it is no record of a run ({error.reason})")
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
-from isotrain.runs.files import parse_object, read_bytes
+from isotrain.runs.files import read_json
 
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
@@ -57,9 +57,9 @@ def launch_id() -> str:
 
 def owner(path: Path) -> Owner | None:
     """The process that signed a lock and holds it; None where there is none."""
-    with suppress(OSError, ValueError, LookupError):  # just ended, or just begun
+    with suppress(OSError, ValueError, LookupError, TypeError):  # just ended, or just begun
         if is_locked(path):
-            signed = parse_object(read_bytes(path), path)
+            signed = read_json(path)
             return Owner(int(signed["pid"]), str(signed["host"]), str(signed["launch"]))
     return None
 
@@ -69,15 +69,11 @@ def is_locked(path: Path) -> bool:
 
     The look itself shares the lock for some microseconds: who wants to own it tries for longer.
     """
+    if not path.is_file():
+        return False
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when it is closed
     except BlockingIOError:
         return True
-    except OSError:  # there is none yet
-        return False
     return False
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # of a FIFO, for a writer

@@ -113,18 +113,16 @@ def _git_state() -> str | None:
     With changes that are not committed, `-dirty-` and eight digits that name them follow.
     """
     root = Path(__file__).resolve().parents[2]
+    git = ["git", "-C", str(root)]
     if not (root / ".git").exists():
         return None
     try:
-        state = _git(root, "describe", "--always", "--dirty", "--abbrev=12").decode().strip()
-        if not state.endswith("-dirty"):
-            return state
-        diff = _git(root, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff")
-        return f"{state}-{hashlib.sha256(diff).hexdigest()[:8]}"
+        state = _output([*git, "describe", "--always", "--dirty", "--abbrev=12"]).decode().strip()
+        diff = _output([*git, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff"])
     except (OSError, subprocess.CalledProcessError):
         return None
+    return f"{state}-{hashlib.sha256(diff).hexdigest()[:8]}" if diff else state
 
 
-def _git(root: Path, *arguments: str) -> bytes:
-    command = ["git", "-C", str(root), *arguments]
+def _output(command: list[str]) -> bytes:
     return subprocess.run(command, capture_output=True, check=True).stdout

@@ -8,11 +8,10 @@ from typing import Any
 HIDDEN = "<redacted>"  # in place of a secret
 WORDS = r"(pass(word|wd|phrase)?|pwd|secrets?|credentials?|auth|authorization)"
 KEYS = r"(api|access|private|secret|wandb|ssh)_?keys?"
-OF_TEXT = r"(?<!pad_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!unk_)(?<!bos_)(?<!eos_)"  # pad_token, ...
 SECRET_KEY = re.compile(
-    rf"(^|_)({WORDS}|{KEYS})$|(^|_)secret_|(^|_){OF_TEXT}token$|(access|auth|api|hf)_?tokens$",
-    re.IGNORECASE,
+    rf"(^|_)({WORDS}|{KEYS}|token)$|(^|_)secret_|(access|auth|api|hf)_?tokens$", re.IGNORECASE
 )
+TOKEN_OF_TEXT = re.compile(r"(pad|cls|sep|mask|unk|bos|eos)_token$", re.IGNORECASE)
 SECRET_VARIABLE = re.compile(
     r"(^|_)(TOKEN|PASS(WORD|WD)?|PWD|SECRET|CREDENTIALS?|(API|ACCESS|PRIVATE)_?KEY)($|_)"
     r"|API_?KEY",
@@ -48,17 +47,20 @@ def literal_secrets(content: Any, path: str = "") -> list[str]:
         here = f"{path}.{key}" if path else str(key)
         if isinstance(value, dict):
             found += literal_secrets(value, here)
-        elif SECRET_KEY.search(str(key)) and not isinstance(value, bool | None):
+        elif _is_secret(str(key), value):
             found += [here] * ("${" not in str(value))
     return found
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    is_named = SECRET_KEY.search(key) and not TOKEN_OF_TEXT.search(key)
+    return bool(is_named) and not isinstance(value, bool | None)
 
 
 def _redacted(content: Any, secrets: Sequence[str]) -> Any:
     if isinstance(content, Mapping):  # and those of OmegaConf
         return {
-            key: HIDDEN
-            if SECRET_KEY.search(str(key)) and not isinstance(value, bool | None)
-            else _redacted(value, secrets)
+            key: HIDDEN if _is_secret(str(key), value) else _redacted(value, secrets)
             for key, value in content.items()
         }
     if isinstance(content, str):

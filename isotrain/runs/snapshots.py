@@ -37,7 +37,7 @@ def group_of(where: str, view: str) -> str:
 
 def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
     """The file that was written into a run folder; one of the same step is replaced in one go."""
-    path = _folder(run) / f"step_{step:08d}.npz"
+    path = (run / "snapshots") / f"step_{step:08d}.npz"
     path.parent.mkdir(exist_ok=True)
     with replacing(path, by_one=True) as file:
         np.savez(file, **dict(arrays))  # type: ignore[arg-type]
@@ -46,7 +46,9 @@ def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Pa
 
 def snapshot_steps(run: Path) -> list[int]:
     """The steps at which snapshots were taken, in order; none is opened."""
-    return sorted(int(path.stem.removeprefix("step_")) for path in _folder(run).glob("step_*.npz"))
+    return sorted(
+        int(path.stem.removeprefix("step_")) for path in (run / "snapshots").glob("step_*.npz")
+    )
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:
@@ -71,7 +73,7 @@ def read_snapshots(
     wanted = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
     found: dict[int, Arrays] = {}
     for step in sorted(wanted):
-        if not (file := _folder(run) / f"step_{step:08d}.npz").is_file():
+        if not (file := (run / "snapshots") / f"step_{step:08d}.npz").is_file():
             continue
         with (
             suppress(OSError, ValueError, EOFError, BadZipFile),
@@ -80,7 +82,3 @@ def read_snapshots(
         ):
             found[step] = dict(arrays)
     return found
-
-
-def _folder(run: Path) -> Path:
-    return run / "snapshots"

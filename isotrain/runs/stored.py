@@ -1,7 +1,6 @@
 """The stored result and the progress of a run, from the files of its folder; errors of plans."""
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,13 +9,11 @@ from isotrain.config.schema import batches_of, number_asked_for, training_steps
 from isotrain.runs.files import (
     ChangedError,
     DamagedError,
-    parse_object,
-    read_bytes,
+    read_json,
+    read_records,
     read_result,
 )
 from isotrain.runs.locks import is_locked
-
-LATEST_BYTES = 2**18  # of a metrics.jsonl: its newest rows
 
 
 class PlanError(ValueError):
@@ -59,40 +56,20 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
 
 
 def newest_step(file: Path) -> int | None:
-    """The step of the last whole row of a metrics.jsonl, from its last quarter of a megabyte."""
-    if not file.is_file():
-        return None
-    try:
-        with file.open("rb") as lines:
-            lines.seek(max(0, file.stat().st_size - LATEST_BYTES))
-            found = re.findall(rb'^\{"step": (\d+).*\n', lines.read(), re.MULTILINE)
-    except OSError:  # nothing is logged yet
-        return None
-    return int(found[-1]) if found else None
-
-
-def n_steps(
-    trainer: Mapping[str, Any], n_rows: int, batch_size: int, n_processes: int | None = None
-) -> int | None:
-    """Optimizer steps of a whole training of `n_rows` rows, at most; None without a limit.
-
-    `n_processes` None: as many as `devices` asks for.
-
-    >>> n_steps({"max_epochs": 2, "max_steps": -1}, n_rows=100, batch_size=32)
-    8
-    """
-    world = n_processes or number_asked_for(trainer.get("devices", 1)) or 1
-    _, steps = training_steps(trainer, batches_of(n_rows, batch_size, world))
-    return None if math.isinf(steps) else int(steps)
+    """The step of the last whole record of a metrics.jsonl; None before the first."""
+    records = read_records(file)
+    return int(records[-1]["step"]) if records else None
 
 
 def steps_of(record: Mapping[str, Any]) -> int | None:
-    """`n_steps` of a run by its record; None where it has no configuration or rows yet."""
+    """Optimizer steps of a whole training, at most; None without a limit, or if not known yet."""
     n_rows, config = (record.get("n_rows") or {}).get("train"), record.get("config")
     if not n_rows or not config:
         return None
-    n_processes, batch_size = record.get("n_processes"), int(config["data"]["batch_size"])
-    return n_steps(config["trainer"], int(n_rows), batch_size, n_processes)
+    trainer, batch_size = config["trainer"], int(config["data"]["batch_size"])
+    world = record.get("n_processes") or number_asked_for(trainer.get("devices", 1)) or 1
+    _, steps = training_steps(trainer, batches_of(int(n_rows), batch_size, world))
+    return None if math.isinf(steps) else int(steps)
 
 
 def checkpoint_step(folder: Path) -> int | None:
@@ -100,8 +77,7 @@ def checkpoint_step(folder: Path) -> int | None:
     if not (folder / "resume.ckpt").is_file():
         return None
     try:
-        content = read_bytes(file := folder / "resume.json")
-        return int(parse_object(content, file)["step"])
+        return int(read_json(folder / "resume.json")["step"])
     except (OSError, ValueError, TypeError, KeyError):  # killed between the two files
         return None
 

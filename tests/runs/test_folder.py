@@ -189,16 +189,12 @@ def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
 
 
 @pytest.mark.parametrize("step", [None, 4])
-def test_what_is_no_file_of_a_run_is_kept_under_another_name(folder, step, capsys):
-    wrong = ("config.yaml", "report.html", "result.json")
-    for name in wrong:
-        (folder.path / name).mkdir()
-    (folder.path / "snapshots").write_text("mine")
+def test_a_damaged_record_is_kept_under_another_name(folder, step, capsys):
+    (folder.path / "result.json").mkdir()
     folder.begin(FACTS, step)
-    assert (folder.path / "snapshots.damaged").read_text() == "mine"
-    assert all((folder.path / f"{name}.damaged").is_dir() for name in wrong)
-    assert {"config.yaml", "result.json"} <= names(folder)
-    assert capsys.readouterr().out.count("kept") == 4
+    assert (folder.path / "result.json.damaged").is_dir()
+    assert read_result(folder.path)["status"] == "running"
+    assert capsys.readouterr().out.count("kept under this name") == 1
 
 
 def test_a_link_is_neither_a_run_folder_nor_a_folder_in_it(folder, tmp_path):
@@ -206,8 +202,7 @@ def test_a_link_is_neither_a_run_folder_nor_a_folder_in_it(folder, tmp_path):
     (elsewhere / "snapshots").mkdir(parents=True)
     (folder.path / "snapshots").symlink_to(elsewhere / "snapshots")
     folder.begin(FACTS, 4)
-    assert (folder.path / "snapshots.damaged").is_symlink()
-    assert not (folder.path / "snapshots").exists()
+    assert not (folder.path / "snapshots").is_symlink()
     folder.cfg.output_dir = str(tmp_path / "other")
     linked = RunFolder(folder.cfg, "rows of today")
     linked.path.parent.mkdir(parents=True)

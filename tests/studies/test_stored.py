@@ -16,9 +16,9 @@ WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores
 DAMAGED = {  # the text of a file: what is told of it
     "": "invalid JSON: EOF while parsing",
     json.dumps(WHOLE)[:-20]: "invalid JSON: EOF while parsing",
-    "[1, 2]": "it must be a JSON object",
+    "[1, 2]": "Input should be a valid dictionary",
     '{"status": "done"}': "status: Input should be 'running', ",
-    '{"scores": {}}': "status is missing",
+    '{"scores": {}}': "status: Field required",
     "[" * 100_000: "invalid JSON: recursion limit",
     json.dumps({**WHOLE, "scores": {"val/a": "high"}}): "scores.val/a: Input should be a ",
     json.dumps({**WHOLE, "data": "\ud800"}): "invalid JSON: unexpected end of hex escape",
