@@ -80,8 +80,9 @@ class Selection(pl.Callback):
         self.state["n_candidates"] += 1
         if not math.isnan(score) and (known is None or sign * score > sign * known):
             self.state |= {"step": trainer.global_step, "score": score, "n_waited": 0}
-            if self.select != "last":
-                self._keep(trainer, pl_module)
+            if self.select != "last" and trainer.is_global_zero:
+                kept = {"state_dict": pl_module.state_dict(), "step": trainer.global_step}
+                save_checkpoint(kept, self.path)
             return
         self.state["n_waited"] += 1
         if self.state["n_waited"] == self.patience and trainer.state.fn == "fit":
@@ -109,8 +110,3 @@ class Selection(pl.Callback):
             "n_candidates": self.state["n_candidates"],
             "stopped_by_patience": self.state["stopped"],
         }
-
-    def _keep(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.is_global_zero:
-            kept = {"state_dict": module.state_dict(), "step": trainer.global_step}
-            save_checkpoint(kept, self.path)

@@ -163,9 +163,9 @@ class Checkpoints(pl.Callback):
         if threading.current_thread() is not threading.main_thread():
             return
         if answer and not self._handlers:
-            before = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
-            nohup = before[signal.SIGHUP] == signal.SIG_IGN
-            self._handlers = {n: h for n, h in before.items() if n != signal.SIGHUP or not nohup}
+            self._handlers = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
+            if self._handlers[signal.SIGHUP] == signal.SIG_IGN:
+                del self._handlers[signal.SIGHUP]
         for number, earlier in self._handlers.items():
             signal.signal(number, note if answer else earlier)
         if not answer:
@@ -240,22 +240,18 @@ def _counters(trainer: pl.Trainer) -> dict[str, Any]:
 
 
 def _random_state() -> dict[str, Any]:
-    """Random states of this process, as plain containers."""
-    state: Any = np.random.get_state(legacy=True)
-    kind, keys, *rest = state
+    """Random states of this process, as plain containers and tensors."""
+    kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": [kind, keys.tolist(), *rest],
-        "python": list(random.getstate()),
+        "numpy": (kind, keys.tolist(), *rest),  # type: ignore[union-attr]
+        "python": random.getstate(),
     }
 
 
 def _set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    version, keys, gauss = state["python"]
-    random.setstate((version, tuple(keys), gauss))
+    torch.cuda.set_rng_state_all(state["cuda"])
+    np.random.set_state(state["numpy"])
+    random.setstate(state["python"])
