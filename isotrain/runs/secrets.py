@@ -40,18 +40,6 @@ def redacted(content: Any) -> Any:
     return _redacted(content, _secrets())
 
 
-def literal_secrets(content: Any, path: str = "") -> list[str]:
-    """Keys of unresolved content that name a secret and hold it, not a reference to one."""
-    found = []
-    for key, value in content.items() if isinstance(content, dict) else ():
-        here = f"{path}.{key}" if path else str(key)
-        if isinstance(value, dict):
-            found += literal_secrets(value, here)
-        elif _is_secret(str(key), value):
-            found += [here] * ("${" not in str(value))
-    return found
-
-
 def _is_secret(key: str, value: Any) -> bool:
     is_named = SECRET_KEY.search(key) and not TOKEN_OF_TEXT.search(key)
     return bool(is_named) and not isinstance(value, bool | None)

@@ -125,12 +125,6 @@ def test_a_method_names_a_folder():
     assert error.startswith("method names a folder")
 
 
-def test_a_secret_is_given_by_reference(monkeypatch):
-    assert errors("+encoder.hf_token=abc")[0].startswith("encoder.hf_token is a secret")
-    monkeypatch.setenv("A_TOKEN", "abc")
-    assert "secret" not in errors("+encoder.hf_token=${oc.env:A_TOKEN}")[0]
-
-
 @pytest.mark.parametrize("content", [None, {"width": 3}, "text", [1]])
 @pytest.mark.parametrize("group", ["task", "encoder", "pooling", "isotropy", "trainer"])
 def test_a_group_that_is_no_part_fails_where_it_is_made(built, group, content):
