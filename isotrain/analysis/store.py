@@ -106,7 +106,7 @@ class Store:
     def _changed(self, facts: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Facts that changed since the analysis was started, as (before, now)."""
         path = self.folder / "begun.json"
-        now = json.loads(json.dumps(as_json(dict(facts))))
+        now = as_json(dict(facts))
         before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else now
         return {
             key: (before.get(key), now.get(key))

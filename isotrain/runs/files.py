@@ -16,7 +16,7 @@ from stat import S_ISREG
 from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 RECORD_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"  # final weights and layer statistics
@@ -163,16 +163,12 @@ def sync(path: Path) -> None:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file in one step, with null for every number that is not finite."""
-    replace_text(path, json.dumps(as_json(content), indent=2, allow_nan=False) + "\n")
+    replace_bytes(path, to_json(content, indent=2, inf_nan_mode="null") + b"\n")
 
 
 def as_json(content: Any) -> Any:
-    """The content with null for every number that is not finite, which JSON cannot write."""
-    if isinstance(content, dict):
-        return {key: as_json(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [as_json(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    """The content as JSON gives it back, with null for every number that is not finite."""
+    return from_json(to_json(content, inf_nan_mode="null"))
 
 
 def put_aside(*paths: Path) -> list[Path]:
@@ -233,7 +229,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 def write_result(folder: Path, record: dict[str, Any]) -> None:
     """Write `result.json`; of a finished run with the SHA-256 of its files and of the record."""
     if record.get("status") == "finished":
-        record = json.loads(json.dumps(as_json(record)))
+        record = as_json(record)
         record["sha256"] = _digests(folder, record)
     write_json(folder / RECORD_FILE, record)
 
@@ -291,7 +287,7 @@ class RecordFile:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one record; an OSError where the file is gone."""
-        line = (json.dumps(as_json(dict(row)), allow_nan=False) + "\n").encode()
+        line = to_json(dict(row), inf_nan_mode="null") + b"\n"
         with self.path.open("r+b" if self.n_bytes else "wb") as lines:
             lines.truncate(lines.seek(self.n_bytes))  # of a line that a full disk cut
             lines.write(line)

@@ -25,6 +25,10 @@ STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
+STATE = ("describe", "--always", "--dirty", "--abbrev=12")
+CHANGES = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff")
+
+
 class CannotRunError(ValueError):
     """Parts are incompatible, or data or weights are missing; nothing was run."""
 
@@ -117,12 +121,8 @@ def _git_state() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        state = _output([*git, "describe", "--always", "--dirty", "--abbrev=12"]).decode().strip()
-        diff = _output([*git, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff"])
+        state = subprocess.check_output([*git, *STATE], stderr=subprocess.DEVNULL).decode().strip()
+        diff = subprocess.check_output([*git, *CHANGES], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{state}-{hashlib.sha256(diff).hexdigest()[:8]}" if diff else state
-
-
-def _output(command: list[str]) -> bytes:
-    return subprocess.run(command, capture_output=True, check=True).stdout
