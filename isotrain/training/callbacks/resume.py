@@ -241,11 +241,12 @@ def _counters(trainer: pl.Trainer) -> dict[str, Any]:
 
 def _random_state() -> dict[str, Any]:
     """Random states of this process, as plain containers and tensors."""
-    kind, keys, *rest = np.random.get_state()
+    of_numpy: Any = np.random.get_state()
+    kind, keys, *rest = of_numpy
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": (kind, keys.tolist(), *rest),  # type: ignore[union-attr]
+        "numpy": (kind, keys.tolist(), *rest),
         "python": random.getstate(),
     }
 
