@@ -6,6 +6,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -35,63 +36,54 @@ class CollapseMonitor(pl.Callback):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # index, label, prediction [B]
-        self._logits: list[Tensor] = []  # [B, C], if labels are classes
+        self._seen: list[Tensor] = []  # index, label, prediction and logits of a batch [B, 3 + C]
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Reset."""
-        self._seen, self._logits = [], []
+        self._seen = []
 
     def on_validation_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: Any, **__: Any
     ) -> None:
         """Store the predictions of a dev or test batch; held-out examples have no outputs."""
         if outputs is not None:
-            self._seen.append((batch.index, batch.labels, outputs["predictions"]))
-            if not batch.labels.is_floating_point():
-                self._logits.append(outputs["output"].logits)
+            logits_BC = outputs["output"].logits
+            columns = [batch.index, batch.labels, outputs["predictions"]]
+            if not batch.labels.is_floating_point():  # they are classes
+                columns += logits_BC.T
+            dtype = torch.promote_types(logits_BC.dtype, torch.float32)
+            self._seen.append(torch.stack([column.to(dtype) for column in columns], 1))
 
     on_test_start, on_test_batch_end = on_validation_start, on_validation_batch_end
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the majority share or spread, and write dev predictions."""
-        if self._seen:  # empty if evaluation is limited to 0 batches
-            if (measure := self._collapse()) is not None:
-                key, value = measure
-                value = value.float().to(pl_module.device)
-                pl_module.log(key, value, logger=False, sync_dist=True)
-            self._write(trainer, "dev")
+        if not self._seen:  # evaluation is limited to 0 batches
+            return
+        rows = all_gather(torch.cat(self._seen))
+        if bool((rows[:, 1] != rows[0, 1]).any()):
+            key, value = MAJORITY, majority_share(rows[:, 2].long())
+            if rows.shape[1] == 3:  # scores
+                sums = reduce(torch.add, [score_sums(x[:, 2], x[:, 1]) for x in self._seen])
+                key, value = SPREAD, spread(sum_over_processes(sums))
+            value = value.float().to(pl_module.device)
+            pl_module.log(key, value, logger=False, sync_dist=True)
+        self._write(trainer, "dev", rows)
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write test predictions, and log the test loss with the temperature fitted on dev."""
         if self._seen:
-            test = self._write(trainer, "test")
+            test = self._write(trainer, "test", all_gather(torch.cat(self._seen)))
             dev = read_predictions(self.folder, "dev") if trainer.is_global_zero else None
             loss = None if dev is None else _scaled_loss(test, dev)
             if loss is not None:
                 value = torch.tensor(loss, dtype=torch.float32)
                 pl_module.log("test/scaled_loss", value, logger=False, rank_zero_only=True)
 
-    def _collapse(self) -> tuple[str, Tensor] | None:
-        """The key and value of dev, over all processes; None if all labels are equal."""
-        label_N = all_gather(torch.cat([y_B for _, y_B, _ in self._seen]))
-        if bool((label_N == label_N[0]).all()):
-            return None
-        if label_N.is_floating_point():
-            sums = reduce(torch.add, [score_sums(p_B, y_B) for _, y_B, p_B in self._seen])
-            return SPREAD, spread(sum_over_processes(sums))
-        return MAJORITY, majority_share(all_gather(torch.cat([p_B for *_, p_B in self._seen])))
-
-    def _write(self, trainer: pl.Trainer, split: str) -> Predictions:
-        columns = torch.cat([torch.stack([x.float() for x in seen], 1) for seen in self._seen])
-        if self._logits:
-            columns = torch.cat([columns, torch.cat(self._logits).float()], 1)
-        by_column = all_gather(columns).cpu().numpy().T
-        (index_N, label_N, prediction_N), logits_CN = by_column[:3], by_column[3:]
-        self._seen, self._logits = [], []
-        predictions = Predictions(
-            index_N, label_N, prediction_N, logits_CN.T if len(logits_CN) else None
-        )
+    def _write(self, trainer: pl.Trainer, split: str, rows: Tensor) -> Predictions:
+        (index_N, label_N, prediction_N), logits_CN = np.split(rows.float().cpu().numpy().T, [3])
+        logits_NC = logits_CN.T if len(logits_CN) else None
+        predictions = Predictions(index_N, label_N, prediction_N, logits_NC)
         if trainer.is_global_zero and not trainer.sanity_checking:
             write_predictions(self.folder, split, predictions)
         return predictions
