@@ -27,10 +27,7 @@ def send(
     try:
         import wandb
 
-        from isotrain.training.loggers.wandb_logger import (  # loads torch
-            build_wandb_logger,
-            staged_in,
-        )
+        from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
 
         run = build_wandb_logger(
             project=str(options["project"]),
@@ -47,8 +44,7 @@ def send(
         }
         if (page := folder / "study.html").is_file():
             found["page"] = wandb.Html(page.read_text("utf-8"), inject=False)
-        with staged_in(Path(run.experiment.dir).parent):
-            run.experiment.log(found)
+        run.experiment.log(found)
         run.close(failed=False)
     except Exception as error:  # the service or its package may raise anything
         say(f"W&B: the report was not sent ({redacted(f'{type(error).__name__}: {error}')})")
@@ -61,19 +57,16 @@ def send_run(folder: Path, project: str) -> None:
     key it stays on disk, and the upload command is printed.
 
     Raises:
-        PlanError: the run has not finished, or W&B is not installed.
+        PlanError: the run has not finished.
     """
     result = read_result(folder)
     if result.get("status") != "finished":
         raise PlanError(f"{folder} has not finished; a run is sent to W&B once it has")
-    try:
-        from isotrain.pages.wandb_media import media, summary
-        from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
+    from isotrain.pages.wandb_media import media, summary
+    from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
 
-        name = f"{folder.parent.name}-{folder.name}-seed{result['seed']}"
-        run = build_wandb_logger(project=project, group=None, save_dir=folder, name=name)
-    except ModuleNotFoundError as error:
-        raise PlanError(f"{error}; pip install wandb") from error
+    name = f"{folder.parent.name}-{folder.name}-seed{result['seed']}"
+    run = build_wandb_logger(project=project, group=None, save_dir=folder, name=name)
     with spinner("sending the run"):
         counts = {**result["n_parameters"], "n_rows": result["n_rows"]}
         run.log_hyperparams({**result["config"], **counts})

@@ -1,8 +1,7 @@
 """Weights & Biases logger: online with a key, offline without; it never blocks a run."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -40,13 +39,10 @@ class WandbRun(WandbLogger):
             summary: values of the run's summary.
             media: (step, {key: W&B object}), logged in this order.
         """
-        if self.experiment.disabled:
-            return
         self.experiment.summary.update(summary)
-        with staged_in(Path(self.experiment.dir).parent):
-            for step, objects in media:
-                if objects:
-                    self.experiment.log({**objects, STEP: step})
+        for step, objects in media:
+            if objects:
+                self.experiment.log({**objects, STEP: step})
 
     def close(self, failed: bool) -> None:
         """End the run with exit code 0, or 1 if it failed.
@@ -93,21 +89,15 @@ def build_wandb_logger(
         job_type: what kind of run it is, such as a method; None = train.
         tags: search tags.
         timeout_s: seconds to wait for the service at the start, and for the last uploads.
-
-    Raises:
-        ModuleNotFoundError: W&B is not installed.
     """
-    try:
-        import wandb
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f"logger=wandb needs the package wandb ({error}): pip install wandb"
-        ) from error
+    import wandb  # takes its time
+
     id_file = Path(save_dir) / "wandb_id"
     run_id = id_file.read_text("utf-8") if id_file.is_file() else uuid4().hex[:8]
 
-    # W&B's error reports would block the process without a network.
+    # W&B's error reports would block the process without a network; tables are staged for upload.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    os.environ.setdefault("WANDB_DATA_DIR", str(Path(save_dir).absolute()))
     settings = wandb.Settings(
         x_disable_meta=True,
         save_code=False,
@@ -143,15 +133,3 @@ def build_wandb_logger(
     run.define_metric(STEP)  # Lightning does so only for runs that it opens
     run.define_metric("*", step_metric=STEP, step_sync=True)
     return WandbRun(run, timeout_s)
-
-
-@contextmanager
-def staged_in(folder: Path) -> Iterator[None]:
-    """Stage table files for upload in the run folder, not in the home directory."""
-    given = os.environ.get("WANDB_DATA_DIR")
-    os.environ["WANDB_DATA_DIR"] = given or str(folder.absolute())
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ["WANDB_DATA_DIR"]
