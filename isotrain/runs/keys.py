@@ -150,26 +150,23 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
         for key, value in record.items():
             if curve := parse_key(key):
                 merged[int(record["step"]), curve] = value
-    lines = []
-    for (step, curve), value in merged.items():
-        if is_aside(curve.metric):
-            continue
 
-        def value_of(metric: str, step: int = step, curve: CurveKey = curve) -> float:
-            return merged.get((step, curve._replace(metric=metric)), math.nan)
+    def beside(step: int, curve: CurveKey, metric: str, default: float = math.nan) -> float:
+        return merged.get((step, curve._replace(metric=metric)), default)
 
-        n_rows = value_of("n_rows")
-        lines.append(
-            Measured(
-                step,
-                "dev" if curve.rows == DEV else "train",
-                curve.where,
-                curve.view,
-                curve.metric,
-                value,
-                0 if math.isnan(n_rows) else int(n_rows),
-                value_of(f"{curve.metric}_null_low"),
-                value_of(f"{curve.metric}_null_high"),
-            )
+    lines = [
+        Measured(
+            step,
+            "dev" if curve.rows == DEV else "train",
+            curve.where,
+            curve.view,
+            curve.metric,
+            value,
+            int(beside(step, curve, "n_rows", 0)),
+            beside(step, curve, f"{curve.metric}_null_low"),
+            beside(step, curve, f"{curve.metric}_null_high"),
         )
+        for (step, curve), value in merged.items()
+        if not is_aside(curve.metric)
+    ]
     return sorted(lines, key=lambda line: line[:5])
