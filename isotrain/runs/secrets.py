@@ -18,6 +18,7 @@ SECRET_VARIABLE = re.compile(
     re.IGNORECASE,
 )
 NO_SECRETS = {"PWD", "OLDPWD"}
+OVERRIDE = re.compile(r"([+~]*(?:\w+\.)*)(\w+)=(.+)", re.DOTALL)  # as of a command line
 SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
 KNOWN_FORMS = re.compile(
     r"\b(hf_|wandb_v\d+_|gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"
@@ -34,6 +35,10 @@ def redacted(content: Any) -> Any:
     `pad_token` or `n_tokens`), and, wherever they occur in a text, the values of environment
     variables that name one, tokens of known forms, and `user:password` in addresses.
 
+    The value of an override that names one (`logger.x.api_key=…`) is hidden, a reference is not.
+
+    >>> redacted(["+logger.x.api_key=abc", "logger.x.api_key=${oc.env:KEY}"])
+    ['+logger.x.api_key=<redacted>', 'logger.x.api_key=${oc.env:KEY}']
     >>> redacted({"api_key": "abc", "n_tokens": 3, "url": "https://me:pw@host/x"})
     {'api_key': '<redacted>', 'n_tokens': 3, 'url': 'https://<redacted>@host/x'}
     """
@@ -52,6 +57,9 @@ def _redacted(content: Any, secrets: Sequence[str]) -> Any:
             for key, value in content.items()
         }
     if isinstance(content, str):
+        override = OVERRIDE.fullmatch(content)
+        if override and _is_secret(override[2], override[3]) and "${" not in content:
+            return f"{override[1]}{override[2]}={HIDDEN}"
         for secret in secrets:
             content = content.replace(secret, HIDDEN)
         return KNOWN_FORMS.sub(HIDDEN, content)
