@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
-from inspect import isclass, signature
+from inspect import signature
 from types import UnionType
 from typing import (
     Annotated,
@@ -13,7 +13,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from pydantic import AllowInfNan, ConfigDict, Strict, TypeAdapter, ValidationError
@@ -115,14 +114,11 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
 
 @cache
 def _adapters(function: Callable[..., Any]) -> dict[str, TypeAdapter[Any]]:
-    places = (function.__init__, function) if isclass(function) else (function,)
     try:
-        found = [get_type_hints(place, include_extras=True) for place in places]
-        hints = next(filter(None, found), {})  # a NamedTuple has those of its class
+        parameters = signature(function, eval_str=True).parameters.values()
     except NameError:  # a name that is there for type checkers alone
         return {}
-    names = signature(function).parameters
-    return {name: adapter_of(hint) for name, hint in hints.items() if name in names}
+    return {p.name: adapter_of(p.annotation) for p in parameters if p.annotation is not p.empty}
 
 
 def _strict(hint: Any) -> Any:

@@ -77,10 +77,8 @@ def test_numbers_are_strict_and_the_rest_as_yaml_writes_it(hint, valid, wrong):
 
 def test_annotations_are_read_once_and_not_before_the_first_call(monkeypatch):
     read = []
-    hints = arguments.get_type_hints
-    monkeypatch.setattr(
-        arguments, "get_type_hints", lambda *given, **more: read.append(1) or hints(*given, **more)
-    )
+    adapter = arguments.adapter_of
+    monkeypatch.setattr(arguments, "adapter_of", lambda hint: read.append(1) or adapter(hint))
 
     @checked
     def own(size: Annotated[int, Field(ge=1)]):

@@ -72,7 +72,7 @@ CONFIGURATIONS = {
     ),
     "clip, best, patience": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 "
-        "isotropy.warmup_steps=3 speed=exact "
+        "speed=exact "
         "training.select=best training.patience=2 trainer.max_steps=40 "
         "schedule=constant optimizer.lr=6e-3 seed=1 objective=[alignment] "
         "objective.alignment.positives=pair objective.alignment.positive_labels=[0.6,1]"

@@ -1,7 +1,7 @@
 """Base class of isotropy layers. N embeddings, D width, M recent embeddings."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -13,8 +13,7 @@ class RowTransform(nn.Module):
     """An isotropy layer `[N, D] -> [N, D]`; a subclass defines at least `forward`.
 
     `forward(x_ND)` changes no state except `counters`. With `reads_labels` it gets the labels `[N]`
-    of training examples as second argument, as do `observe` and `fit`. A misspelt member of a
-    subclass is a TypeError.
+    of training examples as second argument, as do `observe` and `fit`.
 
     Args:
         width: D.
@@ -27,7 +26,6 @@ class RowTransform(nn.Module):
     [[0.5]]
     """
 
-    has_statistics: bool = False  # whether `fit` freezes anything; true if it is overridden
     reads_labels: bool = False  # whether statistics depend on labels
     changes_rows: bool = True  # False: the output equals the input, and is measured once
     changes_gradient: bool = False  # backward adds a gradient; it gets all processes' gradient
@@ -37,16 +35,16 @@ class RowTransform(nn.Module):
     gradient_counters: dict[str, Tensor]  # of the last backward, for the log
     forward: Callable[..., Tensor]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "fit" in vars(cls) and "has_statistics" not in vars(cls):
-            cls.has_statistics = True
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
         self.counters = {}
         self.gradient_counters = {}
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether `fit` freezes anything: true if it is overridden."""
+        return type(self).fit is not RowTransform.fit
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Store recent embeddings; called once per optimizer step. By default a no-op."""

@@ -1,14 +1,14 @@
 """Batch normalisation of embeddings, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.arguments import checked
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.base import TrainStats
+from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 
@@ -21,7 +21,7 @@ class BatchNormStats(NamedTuple):
     counters: dict[str, Tensor]
 
 
-class BatchNorm(FittedTransform[BatchNormStats]):
+class BatchNorm(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: `torch.nn.BatchNorm1d`, with frozen evaluation.
 
     y = w·(x − μ)/√(σ² + ε) + b per dimension, σ² over N. In training mode it equals BatchNorm1d,
@@ -37,8 +37,8 @@ class BatchNorm(FittedTransform[BatchNormStats]):
     Args:
         width: D.
         epsilon: ε, added to each variance, in squared units of the embeddings.
+        stats: batch, as published; this and the others as in `FittedTransform`.
         affine: whether weight w (initially 1) and bias b (initially 0) are learned.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Ioffe and Szegedy 2015; statistics of the whole queue at once are ours.
 
@@ -47,10 +47,6 @@ class BatchNorm(FittedTransform[BatchNormStats]):
     [[-1.0], [1.0]]
     """
 
-    mean_D: Tensor
-    variance_D: Tensor
-    scattered: Tensor
-
     @checked
     def __init__(
         self,
@@ -58,11 +54,10 @@ class BatchNorm(FittedTransform[BatchNormStats]):
         epsilon: Annotated[float, Field(gt=0)] = 1e-5,
         affine: bool = True,
         stats: TrainStats = "batch",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         empty = BatchNormStats(torch.zeros(width), torch.zeros(width), torch.tensor(False), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, stats, **statistics)
         self.epsilon = epsilon
         self.weight = nn.Parameter(torch.ones(width)) if affine else None
         self.bias = nn.Parameter(torch.zeros(width)) if affine else None

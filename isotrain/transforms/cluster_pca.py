@@ -4,11 +4,11 @@ Mean centring, all-but-the-top, cluster mean and cluster PCA are presets of this
 `conf/isotropy/`. N embeddings, D width, K clusters, R directions, M recent ones.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.assignment import Assign, fit_anchors
@@ -20,13 +20,12 @@ from isotrain.geometry.cluster_pca import (
 )
 from isotrain.geometry.kmeans import kmeans, reseed_empty
 from isotrain.geometry.removal import Grad, Removal, vary_removal
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform, not_compiled
+from isotrain.transforms.fitted import FittedTransform
 
 TRAIN_ITERATIONS, FROZEN_ITERATIONS = 3, 100  # of k-means or EM, at most
 
 
-class ClusterPCA(FittedTransform[ClusterPCAStats]):
+class ClusterPCA(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: cluster centring, then removal of directions.
 
     Embeddings are assigned to K clusters; each subtracts the mean of its cluster and loses the
@@ -47,8 +46,6 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         grad: what carries a gradient besides the means: detach = nothing | full = directions, noise
             floors and variances (one [D, D] eigenproblem per cluster).
         strength: y = x + strength·(result − x), in [0, 1].
-        warmup_steps: optimizer steps over which the strength rises from 0.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
         seed: of the first k-means start (later ones continue from the queue's centroids), and of
             random directions.
 
@@ -74,28 +71,21 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         rho: Annotated[float, Field(gt=0, le=1)] = 0.25,
         grad: Grad = "detach",
         strength: Annotated[float, Field(ge=0, le=1)] = 1.0,
-        warmup_steps: Annotated[int, Field(ge=0)] = 0,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
         seed: int = 0,
+        **statistics: Any,
     ) -> None:
-        if n_components >= width:
-            raise ValueError(
-                f"n_components must be below width={width}, got {n_components}; lower n_components"
-            )
-        if stats == "queue" and n_clusters > queue_rows:
-            raise ValueError(
-                f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
-                f"queue_rows={queue_rows}; use fewer clusters or a longer queue"
-            )
         self.n_clusters, self.n_components, self.seed = n_clusters, n_components, seed
         self.assign: Assign = assign
         self.removal, self.level, self.rho, self.grad = removal, level, rho, grad
-        self.strength, self.warmup_steps = strength, warmup_steps
-        super().__init__(width, self._empty_statistics(width), stats, eval_stats, queue_rows)
+        self.strength = strength
+        super().__init__(width, self._empty_statistics(width), **statistics)
+        if self.stats == "queue" and n_clusters > len(self.queue.rows_MD):
+            raise ValueError(
+                f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
+                f"queue_rows={len(self.queue.rows_MD)}; use fewer clusters or a longer queue"
+            )
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
-        self.is_warm, self.n_steps = False, 0
+        self.is_warm = False
 
     def _empty_statistics(self, width: int) -> ClusterPCAStats:
         """Statistics of zeros and ones, in the shapes of the buffers."""
@@ -115,14 +105,15 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         self, x_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
     ) -> ClusterPCAStats:
         """Clusters c, their means m_c and dominant directions V_c."""
-        generator = torch.Generator().manual_seed(self.seed)
+        generator, init = self._start(x_ND)
+        n_iterations = FROZEN_ITERATIONS if to_freeze else TRAIN_ITERATIONS
         anchors, assignment_N = fit_anchors(
             x_ND.detach(),
             self.n_clusters,
             self.assign,
             generator=generator,
-            init=self.warm_KD.to(x_ND.dtype) if self.is_warm else None,
-            n_iterations=FROZEN_ITERATIONS if to_freeze else TRAIN_ITERATIONS,
+            init=init,
+            n_iterations=n_iterations,
         )
         # Frozen statistics use the caps of a batch if training statistics are of batches.
         of_batches = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
@@ -130,9 +121,7 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         stats = fit_cluster_pca(clusters, self.n_components, self.rho, exact=to_freeze)
         return vary_removal(stats, clusters, self.removal, self.level, self.grad, generator)
 
-    def remove(
-        self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
-    ) -> Tensor:
+    def remove(self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None) -> Tensor:
         """(I − V_c·V_cᵀ)(x − m_c), c the given clusters or the nearest ones."""
         return apply_cluster_pca(x_ND, stats, assignment_N)
 
@@ -140,42 +129,28 @@ class ClusterPCA(FittedTransform[ClusterPCAStats]):
         """What `remove` gives, or part of the way from x to it if `strength` < 1."""
         all_N = stats.assignment_N if are_last else None
         result_ND = self.remove(x_ND, stats, None if all_N is None else all_N[-len(x_ND) :])
-        warms_up = self.warmup_steps > 0  # only then is there a graph break
-        strength: float = self.strength_now() if warms_up else self.strength
-        return result_ND if strength == 1.0 else x_ND + strength * (result_ND - x_ND)
-
-    @not_compiled
-    def strength_now(self) -> float:
-        """The strength at this step; it rises linearly over the warm-up."""
-        strength, n_warm = self.strength, self.warmup_steps
-        return strength * min(1.0, self.n_steps / n_warm) if n_warm else strength
-
-    def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
-        """Push embeddings into the queue; in training mode this counts as a warm-up step."""
-        super().observe(x_ND, labels_N)
-        self.n_steps += self.training
+        return result_ND if self.strength == 1.0 else x_ND + self.strength * (result_ND - x_ND)
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
         """Update the initial centroids of k-means."""
         if self.n_clusters == 1:
             return
-        generator = torch.Generator().manual_seed(self.seed)
-        warm_KD = self.warm_KD.to(x_MD.dtype) if self.is_warm else None
+        generator, init = self._start(x_MD)
         clusters = kmeans(
-            x_MD,
-            self.n_clusters,
-            generator=generator,
-            init=warm_KD,
-            n_iterations=TRAIN_ITERATIONS,
+            x_MD, self.n_clusters, generator=generator, init=init, n_iterations=TRAIN_ITERATIONS
         )
         self.warm_KD.copy_(reseed_empty(x_MD, clusters, generator))
         self.is_warm = True
 
+    def _start(self, x_ND: Tensor) -> tuple[Generator, Tensor | None]:
+        """The seeded generator, and the centroids that k-means continues from."""
+        init = self.warm_KD.to(x_ND.dtype) if self.is_warm else None
+        return Generator().manual_seed(self.seed), init
+
     def get_extra_state(self) -> Tensor:
-        """Whether there are initial centroids, and the number of steps."""
-        return torch.tensor([int(self.is_warm), self.n_steps])
+        """Whether there are initial centroids."""
+        return torch.tensor(self.is_warm)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore them from a checkpoint."""
-        is_warm, self.n_steps = state.tolist()
-        self.is_warm = bool(is_warm)
+        """Restore it from a checkpoint."""
+        self.is_warm = bool(state)

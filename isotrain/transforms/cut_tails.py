@@ -1,15 +1,14 @@
 """Outlier dimensions zeroed or clipped, as an isotropy layer. N embeddings, D width."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 Mode = Literal["clip", "zero"]
@@ -23,7 +22,7 @@ class CutTailsStats(NamedTuple):
     counters: dict[str, Tensor]
 
 
-class CutTails(FittedTransform[CutTailsStats]):
+class CutTails(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: zero or clip outlier dimensions (tails).
 
     Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
@@ -43,7 +42,6 @@ class CutTails(FittedTransform[CutTailsStats]):
         clip_sd: bound under `clip`, in rms of the dimensions that are not cut.
         threshold: |mean| of a dimension, in rms over all entries, above which it is cut.
         variance_factor: variance, × the mean variance over dimensions, above which it is cut.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
         ValueError: a dimension that is not among the D, or all of them.
@@ -55,9 +53,6 @@ class CutTails(FittedTransform[CutTailsStats]):
     [[1.0, 0.0], [-1.0, 0.0]]
     """
 
-    cut_D: Tensor
-    bound: Tensor
-
     @checked
     def __init__(
         self,
@@ -67,9 +62,7 @@ class CutTails(FittedTransform[CutTailsStats]):
         clip_sd: Annotated[float, Field(gt=0)] = 3.0,
         threshold: Annotated[float, Field(ge=2)] = 3.0,  # with both at 2 at least a quarter is kept
         variance_factor: Annotated[float, Field(ge=2)] = 5.0,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         if dims is not None and not set(dims) < set(range(width)):
             raise ValueError(
@@ -77,7 +70,7 @@ class CutTails(FittedTransform[CutTailsStats]):
                 "correct them, or leave dims=null to detect them"
             )
         empty = CutTailsStats(torch.zeros(width, dtype=torch.bool), torch.tensor(0.0), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, **statistics)
         self.dims = None if dims is None else list(dims)
         self.mode, self.clip_sd = mode, clip_sd
         self.threshold, self.variance_factor = threshold, variance_factor

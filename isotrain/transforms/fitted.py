@@ -1,13 +1,15 @@
 """Layers with batch or queue statistics. N embeddings, D width, M embeddings in the queue."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from inspect import Signature, signature
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
+from isotrain.arguments import checked
 from isotrain.geometry.rows import wide
 from isotrain.geometry.spectra import energy_kept
 from isotrain.geometry.straight_through import straight_through
@@ -21,21 +23,11 @@ Capacity = Annotated[int, Field(ge=2)]  # embeddings in a queue
 not_compiled = _disable_dynamo
 
 
-class Statistics(Protocol):
-    """A NamedTuple of tensors, with shapes set by the layer's arguments, and counters."""
-
-    @property
-    def counters(self) -> dict[str, Tensor]:
-        """Counters of the fit, for the log."""
-
-    def _asdict(self) -> dict[str, Any]: ...
-
-
-S = TypeVar("S", bound=Statistics)
-
-
-class FittedTransform(RowTransform, ABC, Generic[S]):
+class FittedTransform(RowTransform, ABC):
     """An isotropy layer `[N, D] -> [N, D]`; a subclass defines `estimate` and `transform`.
+
+    Statistics are a NamedTuple of tensors, and of `counters`, a dict for the log. A subclass passes
+    `**statistics` on: its signature then shows `stats`, `eval_stats` and `queue_rows`.
 
     `forward` changes no state; `observe` feeds a queue of recent embeddings. Half precision is
     computed in float32 and cast back, float64 is kept. An embedding with a NaN is left out of all
@@ -66,15 +58,14 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     >>> class Stats(NamedTuple):
     ...     centre_D: Tensor
     ...     counters: dict[str, Tensor]
-    >>> class Centred(FittedTransform[Stats]):
-    ...     def __init__(self, width: int) -> None:
-    ...         empty = Stats(torch.zeros(width), {})
-    ...         super().__init__(width, empty, stats="batch", eval_stats="frozen", queue_rows=2)
+    >>> class Centred(FittedTransform):
+    ...     def __init__(self, width: int, **statistics: Any) -> None:
+    ...         super().__init__(width, Stats(torch.zeros(width), {}), **statistics)
     ...     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> Stats:
     ...         return Stats(x_ND.mean(dim=0), {})
     ...     def transform(self, x_ND: Tensor, stats: Stats, are_last: bool) -> Tensor:
     ...         return x_ND - stats.centre_D
-    >>> layer = Centred(width=1)
+    >>> layer = Centred(width=1, stats="batch")
     >>> layer(torch.tensor([[1.0], [3.0]])).tolist()  # less their own mean
     [[-1.0], [1.0]]
     >>> layer.fit(torch.tensor([[4.0], [6.0]]))
@@ -83,15 +74,25 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
     """
 
     of_clusters = False  # whether `estimate` takes `n_own`, the number of trailing batch embeddings
+    __signature__: ClassVar[Signature]
     is_fitted: Tensor
 
+    def __init_subclass__(cls) -> None:
+        """Name the arguments of statistics in the signature of a class that passes them on."""
+        super().__init_subclass__()
+        own = dict(list(signature(cls.__init__).parameters.items())[1:])  # less `self`
+        if own.pop("statistics", None):
+            _, _, *more = signature(FittedTransform).parameters.values()  # less `width`, `empty`
+            cls.__signature__ = Signature([*own.values(), *(p for p in more if p.name not in own)])
+
+    @checked
     def __init__(
         self,
-        width: int,
-        empty: S,
-        stats: TrainStats,
-        eval_stats: EvalStats,
-        queue_rows: int,
+        width: Annotated[int, Field(ge=1)],
+        empty: Any,
+        stats: TrainStats = "queue",
+        eval_stats: EvalStats = "frozen",
+        queue_rows: Capacity = 1024,
     ) -> None:
         super().__init__(width)
         if stats == "start" and eval_stats == "batch":
@@ -109,11 +110,11 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         self._n_forward = 0  # embeddings of the largest training batch since the last `observe`
 
     @abstractmethod
-    def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> S:
+    def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> Any:
         """Statistics of N ≥ 1 finite float32 or float64 embeddings; `to_freeze`: for evaluation."""
 
     @abstractmethod
-    def transform(self, x_ND: Tensor, stats: S, are_last: bool) -> Tensor:
+    def transform(self, x_ND: Tensor, stats: Any, are_last: bool) -> Tensor:
         """The result; `are_last`: `stats` were estimated from embeddings that end with `x_ND`."""
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
@@ -123,15 +124,14 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         """The transformed embeddings."""
         self._check_width(x_ND)
         with torch.autocast(x_ND.device.type, enabled=False):
-            wide_ND, are_last = wide(x_ND), False
+            wide_ND = wide(x_ND)
             if self._applies_frozen():
-                stats = self._frozen(wide_ND.dtype)
+                stats, are_last = self._frozen(wide_ND.dtype), False
             else:
-                of_batch, are_last = self._of_batch(wide_ND, labels_N)
-                if of_batch is None:  # nothing to estimate from
-                    self.counters = {}
-                    return x_ND
-                stats = of_batch
+                stats, are_last = self._of_batch(wide_ND, labels_N)
+            if stats is None:  # nothing to estimate from
+                self.counters = {}
+                return x_ND
             result_ND = self.transform(wide_ND, stats, are_last)
             self._count(wide_ND, result_ND, stats)
             return result_ND.to(x_ND.dtype)
@@ -165,8 +165,7 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         with torch.autocast(wide_ND.device.type, enabled=False):
             stats = self._estimate(wide_ND, len(wide_ND), read_N, to_freeze=True)
         for name in self._names:
-            if (value := getattr(stats, name)) is not None:  # None: this layer has no such part
-                self.get_buffer(name).copy_(value)
+            self.get_buffer(name).copy_(getattr(stats, name))
         self.is_fitted.fill_(True)
 
     def needs_fit(self) -> bool:
@@ -182,30 +181,34 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
             return self.eval_stats != "batch"
         if self.stats != "start":
             return False
-        if not bool(self.is_fitted) and torch.is_grad_enabled():
+        # before the first fit the trainer collects embeddings, without grad
+        return torch.is_grad_enabled() or bool(self.is_fitted)
+
+    def _frozen(self, dtype: torch.dtype) -> Any:
+        if not bool(self.is_fitted):
             raise RuntimeError(
-                "stats=start trains with one fixed map: call fit(x) first (the trainer does so "
-                "before the first evaluation), or set stats=queue"
+                "there are no frozen statistics: call fit() after observing embeddings, or fit(x), "
+                "as the trainer does before an evaluation; or set stats=queue, eval_stats=batch"
             )
-        return bool(self.is_fitted)  # the trainer collects embeddings before, without grad
+        frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
+        return self._empty._replace(counters={}, **frozen)
 
     @not_compiled
-    def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[S | None, bool]:
+    def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[Any, bool]:
         """Statistics of the batch or batch and queue, and whether the batch is all finite."""
-        own_ND, own_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
+        own_ND, all_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
         n_own = len(own_ND)
         if n_own == 0:
             return None, False
-        recent = self.training and self.stats == "queue"
-        past_MD = self.queue.rows().to(own_ND.dtype) if recent else own_ND[:0]
-        past_M, all_N = self.queue.labels(), own_N
-        if recent and past_M is not None and own_N is not None:
-            all_N = torch.cat([past_M.to(own_N.dtype), own_N])
-        stats = self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N)
-        return stats, n_own == len(x_ND)
+        past_MD, past_M = own_ND[:0], None
+        if self.training and self.stats == "queue":
+            past_MD, past_M = self.queue.rows().to(own_ND.dtype), self.queue.labels()
+        if past_M is not None and all_N is not None:
+            all_N = torch.cat([past_M.to(all_N.dtype), all_N])
+        return self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N), n_own == len(x_ND)
 
     @not_compiled
-    def _count(self, x_ND: Tensor, result_ND: Tensor, stats: S) -> None:
+    def _count(self, x_ND: Tensor, result_ND: Tensor, stats: Any) -> None:
         self.counters = dict(stats.counters)
         if self.training:
             self._n_forward = max(self._n_forward, len(x_ND))
@@ -213,11 +216,13 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
 
     def _estimate(
         self, x_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False
-    ) -> S:
-        labels = {"labels_N": labels_N} if self.reads_labels else {}
+    ) -> Any:
+        more: dict[str, Any] = {"labels_N": labels_N} if self.reads_labels else {}
         if self.of_clusters:
-            return self.estimate(x_ND, to_freeze, n_own=n_own, **labels)  # type: ignore[call-arg]
-        return self.estimate(straight_through(x_ND, n_own), to_freeze, **labels)
+            more["n_own"] = n_own
+        else:
+            x_ND = straight_through(x_ND, n_own)
+        return self.estimate(x_ND, to_freeze, **more)
 
     def _checked_labels(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:
         """The labels if the layer reads them: classes as int64, scores in the dtype of `x`."""
@@ -232,27 +237,16 @@ class FittedTransform(RowTransform, ABC, Generic[S]):
         labels_N = labels_N.detach().to(x_ND.device)
         return labels_N.to(x_ND.dtype) if labels_N.is_floating_point() else labels_N.long()
 
-    def _frozen(self, dtype: torch.dtype) -> S:
-        if not bool(self.is_fitted):
-            raise RuntimeError(
-                "frozen evaluation needs statistics: call fit() after observing embeddings (the "
-                "trainer does so before each evaluation), or set eval_stats=batch"
-            )
-        frozen: dict[str, Any] = {name: self.get_buffer(name).to(dtype) for name in self._names}
-        return self._empty._replace(counters={}, **frozen)  # type: ignore[no-any-return, attr-defined]
 
-
-class LinearTransform(FittedTransform[WhiteningStats]):
+class LinearTransform(FittedTransform):
     """One map for all embeddings: (x − centre) @ matrix, `[N, D]`; a subclass gives `estimate`."""
 
     centre_D: Tensor
     matrix_DD: Tensor
 
-    def __init__(
-        self, width: int, stats: TrainStats, eval_stats: EvalStats, queue_rows: int
-    ) -> None:
+    def __init__(self, width: int, **statistics: Any) -> None:
         empty = WhiteningStats(torch.zeros(width), torch.zeros(width, width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, **statistics)
 
     def transform(self, x_ND: Tensor, stats: WhiteningStats, are_last: bool) -> Tensor:
         """Whitened embeddings."""

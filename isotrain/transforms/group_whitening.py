@@ -1,6 +1,6 @@
 """Whitening inside shuffled groups of dimensions, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -8,8 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map, whole_groups
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, LinearTransform
+from isotrain.transforms.fitted import LinearTransform
 
 
 class GroupWhitening(LinearTransform):
@@ -24,7 +23,6 @@ class GroupWhitening(LinearTransform):
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
         group_size: dimensions whitened together; None, or D and more = one group.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
         seed: of the shuffle.
 
     Raises:
@@ -47,13 +45,11 @@ class GroupWhitening(LinearTransform):
         epsilon: Annotated[float, Field(ge=0)] = 0.1,
         group_size: Annotated[int | None, Field(ge=1)] = 8,
         keep_scale: bool = True,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
         seed: int = 0,
+        **statistics: Any,
     ) -> None:
         size = whole_groups(width, group_size)
-        super().__init__(width, stats, eval_stats, queue_rows)
+        super().__init__(width, **statistics)
         self.epsilon, self.group_size, self.keep_scale = epsilon, size, keep_scale
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("order_D", torch.randperm(width, generator=generator))

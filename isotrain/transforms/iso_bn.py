@@ -1,14 +1,13 @@
 """Isotropic batch normalisation, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 
@@ -19,7 +18,7 @@ class IsoBnStats(NamedTuple):
     counters: dict[str, Tensor]
 
 
-class IsoBn(FittedTransform[IsoBnStats]):
+class IsoBn(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: shrinks dimensions of high variance and correlation.
 
     y_i = a_i·x_i with a_i = (γ_i·σ_i + ε·mean σ)^−β and γ_i = mean_j ρ_ij² (j = i included), ρ the
@@ -35,7 +34,6 @@ class IsoBn(FittedTransform[IsoBnStats]):
         width: D.
         beta: β, strength; 0 = unchanged embeddings.
         epsilon: ε, fraction of the mean standard deviation added to each γσ.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Zhou, Lin and Ren 2021 (IsoBN, on BERT's pooler output), where ε is absolute: the same for a
     mean standard deviation of 1.
@@ -45,19 +43,15 @@ class IsoBn(FittedTransform[IsoBnStats]):
     [1.0, 2.0]
     """
 
-    scale_D: Tensor
-
     @checked
     def __init__(
         self,
         width: Annotated[int, Field(ge=1)],
         beta: Annotated[float, Field(ge=0)] = 0.5,
         epsilon: Annotated[float, Field(gt=0)] = 1e-3,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
-        super().__init__(width, IsoBnStats(torch.zeros(width), {}), stats, eval_stats, queue_rows)
+        super().__init__(width, IsoBnStats(torch.zeros(width), {}), **statistics)
         self.beta, self.epsilon = beta, epsilon
 
     @torch.no_grad()

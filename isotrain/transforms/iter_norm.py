@@ -1,7 +1,7 @@
 """Iterative (Newton–Schulz) whitening, as an isotropy layer. N embeddings, D width."""
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -13,8 +13,7 @@ from isotrain.geometry.whitening import (
     whitening_map,
     whole_groups,
 )
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, LinearTransform
+from isotrain.transforms.fitted import LinearTransform
 
 Grad = Literal["full", "detach"]
 
@@ -35,7 +34,6 @@ class IterNorm(LinearTransform):
         n_iterations: T; more for a smaller epsilon or a larger group.
         grad: full | detach, whether the matrix carries a gradient.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
         ValueError: a group size that does not divide the width.
@@ -58,12 +56,10 @@ class IterNorm(LinearTransform):
         n_iterations: Annotated[int, Field(ge=15)] = 20,
         grad: Grad = "full",
         keep_scale: bool = True,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         size = whole_groups(width, group_size)
-        super().__init__(width, stats, eval_stats, queue_rows)
+        super().__init__(width, **statistics)
         self.epsilon, self.group_size, self.n_iterations = epsilon, size, n_iterations
         self.grad, self.keep_scale = grad, keep_scale
 

@@ -1,6 +1,6 @@
 """Cluster PCA with protected directions, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -17,9 +17,7 @@ from isotrain.geometry.removal import (
     without_protected,
 )
 from isotrain.geometry.straight_through import straight_through
-from isotrain.transforms.base import EvalStats, TrainStats
 from isotrain.transforms.cluster_pca import ClusterPCA
-from isotrain.transforms.fitted import Capacity
 
 
 class ProtectedClusterPCA(ClusterPCA):
@@ -35,9 +33,6 @@ class ProtectedClusterPCA(ClusterPCA):
             classes).
         level: standard deviation of what comes back, in units of the noise floor.
         The others are those of `ClusterPCA`.
-
-    Raises:
-        ValueError: labels with `eval_stats="batch"`.
 
     Ours.
 
@@ -56,44 +51,25 @@ class ProtectedClusterPCA(ClusterPCA):
         protect_labels: bool = False,
         level: Annotated[float, Field(gt=0)] = 1.0,
         rho: Annotated[float, Field(gt=0, le=1)] = 0.25,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
         seed: int = 0,
+        **statistics: Any,
     ) -> None:
         if n_leading >= width:
             raise ValueError(
                 f"n_leading must be below width={width}, got {n_leading}; lower n_leading"
             )
-        if protect_labels and eval_stats == "batch":
-            raise ValueError(
-                "protect_labels=true cannot go with eval_stats=batch: evaluation would read its "
-                "own labels; use eval_stats=frozen or refit"
-            )
         self.n_leading, self.reads_labels = n_leading, protect_labels
-        super().__init__(
-            width,
-            n_clusters,
-            n_components,
-            level=level,
-            rho=rho,
-            stats=stats,
-            eval_stats=eval_stats,
-            queue_rows=queue_rows,
-            seed=seed,
-        )
+        options = {"level": level, "rho": rho, "seed": seed, **statistics}
+        super().__init__(width, n_clusters, n_components, **options)
 
     def _empty_statistics(self, width: int) -> ClusterPCAStats:
         n_protected = self.n_leading + N_BETWEEN * self.reads_labels
-        return (
-            super()
-            ._empty_statistics(width)
-            ._replace(
-                spared_mean_D=torch.zeros(width),
-                spared_DJ=torch.zeros(width, n_protected),
-                kept_J=torch.ones(n_protected),
-            )
-        )
+        protected: dict[str, Any] = {
+            "spared_mean_D": torch.zeros(width),
+            "spared_DJ": torch.zeros(width, n_protected),
+            "kept_J": torch.ones(n_protected),
+        }
+        return super()._empty_statistics(width)._replace(**protected)
 
     def estimate(
         self,
@@ -114,9 +90,7 @@ class ProtectedClusterPCA(ClusterPCA):
             kept_J = returned_share(after_ND, coordinate_NJ, direction_DJ, self.level)
         return stats._replace(spared_mean_D=protected.mean_D, spared_DJ=direction_DJ, kept_J=kept_J)
 
-    def remove(
-        self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
-    ) -> Tensor:
+    def remove(self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None) -> Tensor:
         """Cluster PCA of the rest, with the shrunk protected part added back."""
         protected = ProtectedDirections(stats.spared_mean_D, stats.spared_DJ)  # type: ignore[arg-type]
         kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J  # type: ignore[operator]

@@ -1,6 +1,6 @@
 """Partial whitening with a spectrum-dependent exponent, as a layer. N embeddings, D."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -8,11 +8,10 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import TemperStats, tempering_map
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.fitted import FittedTransform
 
 
-class SpectralTemper(FittedTransform[TemperStats]):
+class SpectralTemper(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: whitening with the smallest sufficient exponent.
 
     y = (x − μ)·U diag(λ'^(−α/2)) Uᵀ·s: variances become λ'^(1−α) instead of λ'. U are the
@@ -30,7 +29,6 @@ class SpectralTemper(FittedTransform[TemperStats]):
     Args:
         width: D.
         target: participation ratio to reach, as a share of D, in (1/D, 1]; 1 = whitening.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Raises:
         ValueError: a target that is met by any cloud.
@@ -45,18 +43,12 @@ class SpectralTemper(FittedTransform[TemperStats]):
     1.0
     """
 
-    centre_D: Tensor
-    matrix_DD: Tensor
-    alpha: Tensor
-
     @checked
     def __init__(
         self,
         width: Annotated[int, Field(ge=1)],
         target: Annotated[float, Field(gt=0, le=1)] = 0.5,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         if target * width <= 1.0:
             raise ValueError(
@@ -65,7 +57,7 @@ class SpectralTemper(FittedTransform[TemperStats]):
                 "isotropy=mean"
             )
         empty = TemperStats(torch.zeros(width), torch.zeros(width, width), torch.zeros(()), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, **statistics)
         self.target = target
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> TemperStats:
@@ -76,7 +68,7 @@ class SpectralTemper(FittedTransform[TemperStats]):
         """(x − μ) @ matrix."""
         return (x_ND - stats.centre_D) @ stats.matrix_DD
 
-    def _frozen(self, dtype: torch.dtype) -> TemperStats:
+    def _frozen(self, dtype: torch.dtype) -> Any:
         stats = super()._frozen(dtype)
         # With a single map (stats=start), its exponent is logged too.
         return stats._replace(counters={"alpha": stats.alpha}) if self.training else stats

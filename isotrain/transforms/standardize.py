@@ -1,6 +1,6 @@
 """Standardise each dimension, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -8,8 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.rows import has_scatter
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, FittedTransform
+from isotrain.transforms.fitted import FittedTransform
 
 
 class StandardizeStats(NamedTuple):
@@ -29,7 +28,7 @@ def column_moments(x_ND: Tensor) -> tuple[Tensor, Tensor, bool, dict[str, Tensor
     return mean_D, variance_D, scattered, {"rows_passed_through": passed}
 
 
-class Standardize(FittedTransform[StandardizeStats]):
+class Standardize(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: the z-score of each dimension.
 
     y = s·(x − μ)/√(σ² + ε·mean σ²), without parameters, σ² over N. s is 1, or with `keep_scale` it
@@ -45,7 +44,6 @@ class Standardize(FittedTransform[StandardizeStats]):
         epsilon: ε, fraction of the mean variance added to each; a constant dimension becomes 0,
             not noise.
         keep_scale: whether the rms norm is kept.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Timkey and van Schijndel 2021 (post hoc there, over a corpus); ε and `keep_scale` are ours.
 
@@ -54,21 +52,16 @@ class Standardize(FittedTransform[StandardizeStats]):
     [[-1.0], [1.0]]
     """
 
-    mean_D: Tensor
-    factor_D: Tensor
-
     @checked
     def __init__(
         self,
         width: Annotated[int, Field(ge=1)],
         epsilon: Annotated[float, Field(gt=0)] = 1e-4,
         keep_scale: bool = True,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         empty = StandardizeStats(torch.zeros(width), torch.zeros(width), {})
-        super().__init__(width, empty, stats, eval_stats, queue_rows)
+        super().__init__(width, empty, **statistics)
         self.epsilon, self.keep_scale = epsilon, keep_scale
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> StandardizeStats:

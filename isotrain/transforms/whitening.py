@@ -1,7 +1,7 @@
 """PCA whitening, as an isotropy layer. N embeddings, D width, R directions."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -15,8 +15,7 @@ from isotrain.geometry.whitening import (
     principal_root,
     whitening_map,
 )
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, LinearTransform
+from isotrain.transforms.fitted import LinearTransform
 
 
 class Whitening(LinearTransform):
@@ -45,7 +44,6 @@ class Whitening(LinearTransform):
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
         n_components: R leading directions kept; None = all D.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Su 2021 (ε = 0, s = 1, one map); ε, s and Q are ours.
 
@@ -65,16 +63,14 @@ class Whitening(LinearTransform):
         epsilon: Annotated[float, Field(ge=0)] = 0.1,
         n_components: Annotated[int | None, Field(ge=1)] = None,
         keep_scale: bool = True,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
         if n_components is not None and n_components > width:
             raise ValueError(
                 f"n_components must be at most width={width}, got {n_components}; lower "
                 "n_components, or null for all"
             )
-        super().__init__(width, stats, eval_stats, queue_rows)
+        super().__init__(width, **statistics)
         self.epsilon, self.keep_scale = epsilon, keep_scale
         self.n_components = n_components or width
         self.register_buffer("axes_DR", torch.zeros(width, self.n_components))

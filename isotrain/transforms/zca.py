@@ -1,14 +1,13 @@
 """Soft ZCA whitening, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
-from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.fitted import Capacity, LinearTransform
+from isotrain.transforms.fitted import LinearTransform
 
 
 class ZCA(LinearTransform):
@@ -28,7 +27,6 @@ class ZCA(LinearTransform):
         width: D.
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
         keep_scale: multiply by s = √λ̄; else unit variances.
-        stats, eval_stats, queue_rows: as in `FittedTransform`.
 
     Diera 2024; ε relative to λ̄ is ours.
 
@@ -45,11 +43,9 @@ class ZCA(LinearTransform):
         width: Annotated[int, Field(ge=1)],
         epsilon: Annotated[float, Field(ge=0)] = 0.1,
         keep_scale: bool = True,
-        stats: TrainStats = "queue",
-        eval_stats: EvalStats = "frozen",
-        queue_rows: Capacity = 1024,
+        **statistics: Any,
     ) -> None:
-        super().__init__(width, stats, eval_stats, queue_rows)
+        super().__init__(width, **statistics)
         self.epsilon, self.keep_scale = epsilon, keep_scale
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:

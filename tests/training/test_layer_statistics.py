@@ -136,7 +136,7 @@ def test_a_later_site_is_fitted_behind_the_frozen_earlier_ones(built, eval_stats
             assert float((thawed.mean(dim=0) - expected.mean(dim=0)).norm()) > 1e-3
 
 
-# --- modes and steps --------------------------------------------------------------------------
+# --- modes ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
@@ -149,7 +149,6 @@ def test_every_mode_comes_back(built, eval_stats, training, prefill):
     model.head.train()
     layer = model.transforms["pooled"]
     layer.observe(torch.randn(8, 16))
-    steps = int(layer.n_steps)
     modes = [module.training for module in model.modules()]
     weights = [p.clone() for p in model.parameters()]
     seen = []
@@ -166,32 +165,7 @@ def test_every_mode_comes_back(built, eval_stats, training, prefill):
     of_layer = {"transforms", "transforms.pooled", "transforms.pooled.queue"}
     assert all(names == of_layer for names in seen)
     assert int(layer.queue.n_filled) == 8 + 24 * prefill
-    assert int(layer.n_steps) == steps  # no step of training was made
     assert all(torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True))
-
-
-@pytest.mark.parametrize("eval_stats", ["frozen", "refit"])
-def test_the_warm_up_counts_optimizer_steps_alone(built, eval_stats):
-    options = ("isotropy.warmup_steps=10", f"isotropy.eval_stats={eval_stats}")
-    more = ("trainer.accumulate_grad_batches=2", "trainer.max_steps=5")
-    interval = "trainer.val_check_interval=2"
-    experiment = built("task=rte", *LAYER, *QUIET, *options, *more, interval)
-    layer = experiment.module.model.transforms["pooled"]
-    validate(experiment)
-    assert int(layer.queue.n_filled) > 0
-    assert (int(layer.n_steps), layer.strength_now()) == (0, 0.0)
-    strengths, step = [], experiment.module.training_step
-
-    def training_step(batch, batch_idx):
-        strengths.append(layer.strength_now())
-        return step(batch, batch_idx)
-
-    experiment.module.training_step = training_step
-    fit(experiment)
-    validate(experiment)
-    assert int(layer.n_steps) == 5
-    assert strengths == [0.0, 0.0, 0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.4]
-    assert layer.strength_now() == 0.5
 
 
 # --- labels -----------------------------------------------------------------------------------

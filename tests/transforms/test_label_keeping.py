@@ -73,14 +73,14 @@ def test_protected_directions_come_back_at_the_noise_floor_and_can_be_undone():
     x = normal(200, 12, mean=3.0) * torch.linspace(4.0, 0.5, 12, dtype=torch.float64)
     layer = layer_with(12, 1, 0, n_leading=3, stats="batch").double()
     stats = layer.estimate(x)
-    y = layer.remove(x, stats)
+    y = layer.remove(x, stats, None)
     value, vector = torch.linalg.eigh(torch.cov(x.T))
     factor = torch.ones_like(value)
     factor[-3:] = (value[:-3].sum() / (12 - 3) / value[-3:]).sqrt()
     mean = x.mean(dim=0)
     expected = (x - mean) @ (vector * factor) @ vector.T
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
-    back = layer.remove(y + mean, stats._replace(kept_J=1.0 / stats.kept_J))
+    back = layer.remove(y + mean, stats._replace(kept_J=1.0 / stats.kept_J), None)
     torch.testing.assert_close(back, x - mean, rtol=1e-9, atol=1e-9)
 
 
@@ -110,9 +110,8 @@ def test_evaluation_takes_no_labels():
     layer.fit(x, halves(60))
     expected = layer.eval()(x)
     assert torch.equal(layer(x, 1 - halves(60)), expected)
-    with pytest.raises(ValueError, match=r"protect_labels=true.*eval_stats=batch.*frozen or refit"):
-        layer_with(4, protect_labels=True, eval_stats="batch")
-    assert layer_with(4, protect_labels=True, eval_stats="refit").reads_labels
+    with pytest.raises(ValueError, match="this layer reads labels"):
+        layer_of(eval_stats="batch").eval()(x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -211,7 +211,6 @@ ERRORS = [
     (layer_with, {"n_clusters": 0}, "n_clusters must be at least 1"),
     (layer_with, {"n_clusters": 20, "queue_rows": 10}, "fewer clusters or a longer queue"),
     (layer_with, {"n_components": -1}, "n_components must be at least 0"),
-    (layer_with, {"n_components": 8}, "lower n_components"),
     (layer_with, {"rho": 0.0}, "rho must be above 0, got 0.0"),
     (layer_with, {"rho": 1.1}, "rho must be at most 1, got 1.1"),
     (layer_with, {"rho": float("nan")}, "rho must be a finite number, got nan"),
