@@ -16,6 +16,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.parts import make
 from isotrain.config.schema import n_processes, training_steps
+from isotrain.console import process_rank
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import (
     Plan,
@@ -38,7 +39,7 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
-from isotrain.training.data import TaskData, process_rank
+from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
     Freezing,

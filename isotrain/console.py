@@ -128,8 +128,15 @@ def drawing(page: Path, rest: str) -> Iterator[None]:
 
 def is_watched() -> bool:
     """Whether stdout is a terminal and this is rank 0."""
-    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
-    return rank == "0" and sys.stdout.isatty()
+    return process_rank() == 0 and sys.stdout.isatty()
+
+
+def process_rank() -> int:
+    """The rank of this process: of its process group, or before that by its launcher."""
+    torch = sys.modules.get("torch")  # imported by whoever has made a process group
+    if torch and torch.distributed.is_available() and torch.distributed.is_initialized():
+        return int(torch.distributed.get_rank())
+    return int(next((os.environ[name] for name in RANKS if name in os.environ), "0"))
 
 
 def launched() -> bool:

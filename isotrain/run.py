@@ -17,7 +17,7 @@ from isotrain.build import Experiment, build
 from isotrain.config.check import check
 from isotrain.config.compose import run_folder
 from isotrain.config.parts import raised_at
-from isotrain.console import print_changes, print_phases, print_start, say, spinner
+from isotrain.console import print_changes, print_phases, print_start, process_rank, say, spinner
 from isotrain.encoders.start import start_file
 from isotrain.model.checkpoint import load_checkpoint, save_weights
 from isotrain.runs.files import WEIGHTS_FILE, DamagedError, put_aside, sha256_of
@@ -28,7 +28,6 @@ from isotrain.runs.secrets import redacted
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY
-from isotrain.training.data import process_rank
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.isolation import isolated
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers

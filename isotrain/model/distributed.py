@@ -5,10 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from isotrain.console import process_rank
+
 
 def n_processes() -> int:
     """World size; 1 outside distributed training."""
-    return distributed.get_world_size() if _is_running() else 1
+    is_running = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if is_running else 1
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
@@ -50,7 +53,7 @@ def order_keys(n_examples: int, n_sequences: int, n_positions: int) -> Tensor:
     >>> order_keys(2, 1, 2).argsort(dim=1).tolist()
     [[0, 1], [0, 1]]
     """
-    example_B = torch.arange(n_examples) * n_processes() + _rank()
+    example_B = torch.arange(n_examples) * n_processes() + process_rank()
     sequence_Q = torch.arange(n_sequences) << 52
     key_QBT = (
         sequence_Q[:, None, None]
@@ -87,7 +90,7 @@ def _sizes(x_ND: Tensor) -> list[int]:
     if n_processes() == 1:
         return [len(x_ND)]
     counts = torch.zeros(n_processes(), dtype=torch.int64, device=_device(x_ND))
-    counts[_rank()] = len(x_ND)
+    counts[process_rank()] = len(x_ND)
     distributed.all_reduce(counts)
     sizes: list[int] = counts.tolist()
     return sizes
@@ -95,8 +98,10 @@ def _sizes(x_ND: Tensor) -> list[int]:
 
 def _own(sizes: list[int]) -> slice:
     """Where this process's embeddings are among those of all."""
-    start = sum(sizes[: _rank()])
-    return slice(start, start + sizes[_rank()])
+    if len(sizes) == 1:
+        return slice(None)
+    start = sum(sizes[: process_rank()])
+    return slice(start, start + sizes[process_rank()])
 
 
 def with_whole_gradient(x_ND: Tensor) -> Tensor:
@@ -136,14 +141,6 @@ class _Gather(torch.autograd.Function):
         (grad_ND,) = grads
         total_ND = sum_over_processes(grad_ND.contiguous()) if ctx.sums_gradient else grad_ND
         return total_ND[_own(ctx.sizes)], None, None
-
-
-def _rank() -> int:
-    return distributed.get_rank() if _is_running() else 0
-
-
-def _is_running() -> bool:
-    return distributed.is_available() and distributed.is_initialized()
 
 
 def _device(x: Tensor) -> torch.device:

@@ -20,9 +20,6 @@ class LinearHead(nn.Module):
     outputs lie around a known value, the encoder need not learn an offset that a centring layer
     would remove.
 
-    Raises:
-        ValueError: `n_vectors` other than 1 or 2.
-
     >>> LinearHead(4, n_vectors=2, n_outputs=3)(torch.zeros(5, 2, 4)).shape
     torch.Size([5, 3])
     """
@@ -31,8 +28,6 @@ class LinearHead(nn.Module):
         self, width: int, n_vectors: int, n_outputs: int, dropout: float = 0.1, bias: float = 0.0
     ) -> None:
         super().__init__()
-        if n_vectors not in (1, 2):
-            raise ValueError(f"this head takes 1 or 2 vectors per example, got {n_vectors}")
         self.n_vectors = n_vectors
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width * (1 if n_vectors == 1 else 4), n_outputs)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 
@@ -26,12 +25,6 @@ NO_LIMIT: Mapping[str, int | None] = {}  # of scored examples
 POOL_BATCHES = 50  # lengths are sorted within this many batches
 
 Batching = Literal["length", "random"]
-
-
-def process_rank() -> int:
-    """The rank of this process, also before the process group is initialised."""
-    rank: int = rank_zero_only.rank  # type: ignore[attr-defined]
-    return rank
 
 
 def collate(examples: Sequence[Example], pad_id: int) -> Batch:

@@ -36,12 +36,6 @@ def test_weights_start_as_bert_does():
     assert not bool(head.linear.bias.any())
 
 
-@pytest.mark.parametrize("n_vectors", [0, 3])
-def test_other_numbers_of_vectors_are_refused(n_vectors):
-    with pytest.raises(ValueError, match=f"1 or 2 vectors per example, got {n_vectors}"):
-        LinearHead(4, n_vectors=n_vectors, n_outputs=2)
-
-
 def test_cosine_equals_the_formula_and_ignores_length():
     x = pooled(2)
     found = CosineHead()(x)

@@ -11,11 +11,10 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from isotrain.console import say
+from isotrain.console import process_rank, say
 from isotrain.runs.files import RecordFile
 from isotrain.runs.keys import few
 from isotrain.runs.secrets import redacted
-from isotrain.training.data import process_rank
 from isotrain.training.loggers.wandb_logger import WandbRun
 from isotrain.types import Batch
 
