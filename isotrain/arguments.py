@@ -31,6 +31,7 @@ RULES = {  # by pydantic's type of error
     "less_than_equal": "at most {le:.15g}",
     "less_than": "below {lt:.15g}",
     "sequence_str": "a list",
+    "missing": "longer",
 }
 
 
@@ -98,7 +99,7 @@ def violation(adapter: TypeAdapter[Any], value: Any) -> str:
     except ValidationError as error:
         found = error.errors(include_url=False)
         rules = dict.fromkeys(
-            RULES[one["type"]].format_map(one["ctx"])
+            RULES[one["type"]].format_map(one.get("ctx", {}))
             if one["type"] in RULES
             else one["msg"].removeprefix("Input should be ").replace("'", "")
             for one in found

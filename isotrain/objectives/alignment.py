@@ -45,7 +45,7 @@ class Alignment(LossOfPairs):
         weight: float,
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
-        positive_labels: Sequence[float] | None = None,
+        positive_labels: tuple[float, float] | None = None,
         alpha: Annotated[float, Field(gt=0)] = 2.0,
     ) -> None:
         loss = partial(alignment, alpha=alpha)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import paired_cosines
-from isotrain.objectives.base import Objective, check_pairs, mean_loss
+from isotrain.objectives.base import LossOfClouds, check_pairs
 
 
 def anchor(
@@ -49,7 +49,7 @@ def anchor(
     return 1.0 - paired_cosines(x_ND, start_ND).mean()
 
 
-class Anchor(Objective):
+class Anchor(LossOfClouds):
     """`anchor` of the embeddings of view 0 to those of the start, averaged over the read points.
 
     The start is a copy of the encoder before its first step, with its pooling and without isotropy
@@ -75,13 +75,11 @@ class Anchor(Objective):
         distance: Literal["cosine", "squared"] = "cosine",
         centred: bool = False,
     ) -> None:
-        super().__init__(weight, reads)
-        self.loss = partial(anchor, distance=distance, centred=centred)
-        self.centred = centred
+        loss = partial(anchor, distance=distance, centred=centred)
+        super().__init__(weight, reads, loss, min_rows=2 if centred else 1, scatter=centred)
 
-    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        pairs = [[x.flatten(0, -2) for x in both] for both in zip(*views, strict=True)]
-        least = 2 if self.centred else 1
-        loss, self.counters = mean_loss(self.loss, pairs, least, scatter=self.centred)
-        return loss
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
+        """Embeddings and those of the start, at each read point."""
+        return [[x.flatten(0, -2) for x in both] for both in zip(*views, strict=True)]

@@ -1,14 +1,9 @@
 """AnglE: ranks pairs by label with an angle in complex space. B pairs, D dimensions."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
-
-from pydantic import Field
 from torch import Tensor
 
-from isotrain.arguments import checked
 from isotrain.geometry.cosine import ranking, unit_rows
-from isotrain.objectives.base import check_labels, check_pairs
+from isotrain.objectives.base import check_pairs
 from isotrain.objectives.cosent import CoSENT
 
 
@@ -21,9 +16,6 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     cos = Σ (ac + bd) and sin = Σ (bc − ad) of the unit vectors. Invariant to lengths, but not to
     the order of the two; 0 for a zero vector.
 
-    Raises:
-        ValueError: odd D.
-
     Li and Li 2024 (AoE), as in the authors' code.
 
     >>> import torch
@@ -32,7 +24,6 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     (1.4, 0.2)
     """
     check_pairs(first_BD, second_BD)
-    check_even(first_BD.shape[1])
     first_BD, second_BD = unit_rows(first_BD), unit_rows(second_BD)
     (a, b), (c, d) = first_BD.chunk(2, dim=1), second_BD.chunk(2, dim=1)
     return (a * c + b * d + b * c - a * d).sum(dim=1).abs()
@@ -53,37 +44,15 @@ def angle(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 
     1.4633
     """
     similarity_B = angle_similarity(first_BD, second_BD)
-    check_labels(first_BD, labels_B)
     return ranking(similarity_B, labels_B, scale)
-
-
-def check_even(width: int) -> None:
-    """Raise a ValueError for odd D."""
-    if width % 2:
-        raise ValueError(
-            f"angle takes dimensions in pairs, as real and imaginary parts, got D = {width}; use "
-            "an encoder of even width, or objective=cosent"
-        )
 
 
 class AnglE(CoSENT):
     """`angle` of the two vectors `[B, 2, D]` of each example at one read point.
 
-    Arguments and counter as `CoSENT`; `width` is D, which must be even. Li and Li 2024 (AoE) add
+    Arguments and counter as `CoSENT`; D must be even. Li and Li 2024 (AoE) add
     a CoSENT and an InfoNCE term: `objective=[angle,cosent,simcse]`.
     """
-
-    @checked
-    def __init__(
-        self,
-        weight: float,
-        width: int,
-        reads: Sequence[str] = ("pooled",),
-        scale: Annotated[float, Field(gt=0)] = 20.0,
-        more_similar: Literal["higher", "lower"] = "higher",
-    ) -> None:
-        check_even(width)
-        super().__init__(weight, reads, scale, more_similar)
 
     def loss(self, first_BD: Tensor, second_BD: Tensor, labels_B: Tensor) -> Tensor:
         """The loss of pairs whose higher label is more similar."""

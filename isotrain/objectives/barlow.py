@@ -59,7 +59,7 @@ class Barlow(LossOfPairs):
         weight: float,
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
-        positive_labels: Sequence[float] | None = None,
+        positive_labels: tuple[float, float] | None = None,
         off_diagonal_weight: Annotated[float, Field(ge=0)] = 5e-3,
         scale: Annotated[float, Field(gt=0)] = 0.025,
         eps: Annotated[float, Field(gt=0)] = 1e-5,

@@ -59,9 +59,6 @@ class Objective(nn.Module, ABC):
             labels: of the examples, `[B]`: class numbers or scores.
         """
 
-    def check(self, n_vectors: int) -> None:
-        """Raise a ValueError for examples of a wrong number of vectors. By default, nothing."""
-
     @property
     def read_points(self) -> list[ReadPoint]:
         """The parsed `reads`."""
@@ -93,9 +90,6 @@ class Positives:
     `dropout`: an embedding and itself in a second pass. `pair`: the two vectors of an example, of
     all examples or those whose label lies in the closed interval `labels`.
 
-    Raises:
-        ValueError: `labels` without pairs, or no interval; examples without exactly two vectors.
-
     >>> positives = Positives("pair", labels=(0.8, 1.0))
     >>> [(x, y)] = positives([[torch.eye(2)[None].repeat(2, 1, 1)]], torch.tensor([0.2, 0.9]))
     >>> x.tolist(), y.tolist()
@@ -103,38 +97,20 @@ class Positives:
     """
 
     def __init__(self, kind: str, labels: Sequence[float] | None = None) -> None:
-        if labels is not None and kind != "pair":
-            raise ValueError(
-                f"positive_labels={list(labels)} chooses among pairs of vectors, and positives="
-                f"{kind} pairs each embedding with itself; leave it out, or use positives=pair"
-            )
-        if labels is not None and not (len(labels) == 2 and labels[0] <= labels[1]):
-            raise ValueError(
-                f"positive_labels is an interval [low, high] of labels, got {list(labels)}; "
-                "[1, 1] takes class 1"
-            )
-        self.of_pairs, self.labels = kind == "pair", labels
+        self.of_pairs = kind == "pair"
+        self.labels = labels if self.of_pairs else None
 
     def __call__(
         self, views: Sequence[Sequence[Tensor]], labels_B: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
         """The pairs at each read point."""
-        if not self.of_pairs:
-            return [
-                (first.flatten(0, -2), second.flatten(0, -2))
-                for first, second in zip(views[0], views[1], strict=True)
-            ]
-        pairs = []
-        for vectors_BPD in views[0]:
-            if vectors_BPD.ndim != 3 or vectors_BPD.shape[1] != 2:
-                raise ValueError(
-                    "positives=pair takes the two vectors of an example, [B, 2, D], got "
-                    f"{list(vectors_BPD.shape)}; read a point that has two, or use "
-                    "positives=dropout"
-                )
-            vectors_NPD = self.select(vectors_BPD, labels_B)
-            pairs.append((vectors_NPD[:, 0], vectors_NPD[:, 1]))
-        return pairs
+        if self.of_pairs:
+            chosen = [self.select(vectors_BPD, labels_B) for vectors_BPD in views[0]]
+            return [(x_ND, y_ND) for x_ND, y_ND in (x_NPD.unbind(dim=1) for x_NPD in chosen)]
+        return [
+            (first.flatten(0, -2), second.flatten(0, -2))
+            for first, second in zip(views[0], views[1], strict=True)
+        ]
 
     def select(self, vectors_BPD: Tensor, labels_B: Tensor) -> Tensor:
         """The vectors `[N, P, D]` of the examples whose label lies in the interval."""
@@ -151,14 +127,6 @@ def check_pairs(x_ND: Tensor, y_ND: Tensor, min_rows: int = 1) -> None:
         raise ValueError(
             f"pairs are one embedding for each, {tuple(x_ND.shape)}, got {tuple(y_ND.shape)}; "
             "repeat an embedding that is in several pairs"
-        )
-
-
-def check_labels(x_ND: Tensor, labels_N: Tensor) -> None:
-    """Raise a ValueError unless there is one label `[N]` for each embedding or pair."""
-    if labels_N.shape != x_ND.shape[:1]:
-        raise ValueError(
-            f"labels are one for each embedding, [{len(x_ND)}], got {tuple(labels_N.shape)}"
         )
 
 
@@ -190,13 +158,20 @@ def mean_loss(
 
 
 class LossOfClouds(Objective):
-    """The mean over read points of a loss of the embeddings `[N, D]` of view 0, by `mean_loss`."""
+    """The mean of a loss over point clouds, by `mean_loss`: one cloud at each read point.
+
+    A subclass may override `clouds_of`, whose default are the embeddings of view 0, and `more`.
+
+    Args: those of `Objective`, and
+        loss: `[N, D] -> scalar`, of one or several tensors of a cloud.
+        min_rows, scatter: what a cloud needs, as in `mean_loss`.
+    """
 
     def __init__(
         self,
         weight: float,
         reads: Sequence[str],
-        loss: Callable[[Tensor], Tensor],
+        loss: Callable[..., Tensor],
         min_rows: int = 2,
         scatter: bool = False,
     ) -> None:
@@ -205,23 +180,30 @@ class LossOfClouds(Objective):
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
-        clouds = [[x_ND] for read in views[0] for x_ND in self.clouds(read)]
-        loss, self.counters = mean_loss(self.loss, clouds, self.min_rows, self.scatter)
+        clouds = self.clouds_of(views, labels)
+        more = self.more(clouds)
+        loss, self.counters = mean_loss(self.loss, clouds, self.min_rows, self.scatter, more)
         return loss
 
-    def clouds(self, read: Tensor) -> Sequence[Tensor]:
-        """The point clouds `[N, D]` of a read point `[B, P, D]` or `[N, D]`: by default one."""
-        return [read.flatten(0, -2)]
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
+        """The tensors `[N, D]` of each cloud."""
+        return [[read.flatten(0, -2)] for read in views[0]]
+
+    def more(self, clouds: Sequence[Sequence[Tensor]]) -> Sequence[Sequence[Any]] | None:
+        """Further arguments of the loss, for each cloud. By default none."""
+        return None
 
 
-class Sliced(Objective):
+class Sliced(LossOfClouds):
     """A loss of random projections of the embeddings of view 0, averaged over the read points.
 
     The slices of an optimizer step are drawn from `seed` and the step number, a buffer: the same
     in every process and after resuming. A read point with a single embedding has loss 0 and
-    increments the counter `undefined`. A subclass adds `forward`.
+    increments the counter `undefined`.
 
-    Args: those of `Objective`, and
+    Args: those of `LossOfClouds`, whose loss takes the slices `[D, M]` as second argument, and
         n_slices: random directions per step.
         seed: of the slices.
     """
@@ -229,8 +211,15 @@ class Sliced(Objective):
     remembers = False  # it counts steps only
     n_steps: Tensor
 
-    def __init__(self, weight: float, reads: Sequence[str], n_slices: int, seed: int) -> None:
-        super().__init__(weight, reads)
+    def __init__(
+        self,
+        weight: float,
+        reads: Sequence[str],
+        loss: Callable[..., Tensor],
+        n_slices: int,
+        seed: int,
+    ) -> None:
+        super().__init__(weight, reads, loss)
         self.n_slices, self.seed = n_slices, seed
         self.register_buffer("n_steps", torch.tensor(0))
 
@@ -238,15 +227,17 @@ class Sliced(Objective):
         """Count the optimizer step: the next one draws new slices."""
         self.n_steps += 1
 
-    def slices(self, x_ND: Tensor) -> Tensor:
-        """The unit directions `[D, M]` of this step, of the type and device of `x`."""
-        return slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps)
+    def more(self, clouds: Sequence[Sequence[Tensor]]) -> list[tuple[Tensor]]:
+        """The unit directions `[D, M]` of this step, of the type and device of each cloud."""
+        return [
+            (slices_of_step(x_ND, self.n_slices, self.seed, self.n_steps),) for (x_ND,) in clouds
+        ]
 
 
-class LossOfPairs(Objective):
+class LossOfPairs(LossOfClouds):
     """The mean over read points of a loss of positive pairs `([N, D], [N, D])`, by `mean_loss`.
 
-    Args: those of `Objective`, and
+    Args: those of `LossOfClouds`, and
         positives: dropout (an embedding in two passes) | pair (the two vectors of an example).
         positive_labels: of `pair`, the interval [low, high] of the labels that make a pair one
             (labels are class numbers, or scores scaled to [0, 1]); None = every pair.
@@ -264,13 +255,12 @@ class LossOfPairs(Objective):
         min_rows: int = 2,
         scatter: bool = False,
     ) -> None:
-        super().__init__(weight, reads)
+        super().__init__(weight, reads, loss, min_rows, scatter)
         self.positives = Positives(positives, positive_labels)
         self.n_views, self.needs = (1, "two_vectors") if self.positives.of_pairs else (2, "rows")
-        self.loss, self.min_rows, self.scatter = loss, min_rows, scatter
 
-    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        pairs = self.positives(views, labels)
-        loss, self.counters = mean_loss(self.loss, pairs, self.min_rows, self.scatter)
-        return loss
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
+        """The pairs at each read point."""
+        return self.positives(views, labels)

@@ -62,6 +62,9 @@ class GOR(LossOfClouds):
         of_column = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
         super().__init__(weight, reads, of_column)
 
-    def clouds(self, read: Tensor) -> Sequence[Tensor]:
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
         """One cloud per vector index, over examples; tokens are one cloud."""
-        return read.unbind(1) if read.ndim == 3 else [read]
+        vectors = (read.unbind(1) if read.ndim == 3 else [read] for read in views[0])
+        return [[x_ND] for of_read in vectors for x_ND in of_read]

@@ -4,7 +4,7 @@ N embeddings, D dimensions, C clouds, S the smaller of N and D.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import Field
@@ -14,7 +14,7 @@ from isotrain.arguments import checked
 from isotrain.config.read_points import read_point
 from isotrain.geometry.rows import check_shape
 from isotrain.geometry.spectra import RunningCovariance, evenness
-from isotrain.objectives.base import Objective, mean_loss
+from isotrain.objectives.base import LossOfClouds
 from isotrain.transforms.queue import RowQueue
 
 
@@ -56,7 +56,7 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     return 1.0 - evenness(trace, frobenius, d)
 
 
-class IStar(Objective):
+class IStar(LossOfClouds):
     """`istar` of the embeddings of view 0 at each read point, or of their union.
 
     A point cloud with fewer than three embeddings or without scatter has loss 0 and increments the
@@ -90,7 +90,7 @@ class IStar(Objective):
         reference: Literal["queue", "epoch"] = "queue",
         reference_rows: Annotated[int, Field(ge=16)] = 4096,
     ) -> None:
-        super().__init__(weight, reads)
+        super().__init__(weight, reads, istar, min_rows=3, scatter=True)
         self.shrinkage, self.clouds = shrinkage, clouds
         self.reference, self.reference_rows = reference, reference_rows
         n_read = sum(n_blocks if read_point(text).name == "all" else 1 for text in reads)
@@ -106,15 +106,17 @@ class IStar(Objective):
         """Whether it has queues, filled by `observe`."""
         return len(self.queues) > 0
 
-    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = self._clouds(views[0])
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
+        """The embeddings of view 0 at each read point, or their union."""
+        return [[x_ND] for x_ND in self._clouds(views[0])]
+
+    def more(self, clouds: Sequence[Sequence[Tensor]]) -> list[tuple[Tensor | None, float]]:
+        """C₀ of each cloud, None before there is one, and its weight."""
+        like = clouds[0][0]
         references = zip(self.reference_CDD, self.has_reference_C.tolist(), strict=True)
-        more = [
-            (c_DD.to(clouds[0]) if exists else None, self.shrinkage) for c_DD, exists in references
-        ]
-        loss, self.counters = mean_loss(istar, [[x] for x in clouds], 3, scatter=True, more=more)
-        return loss
+        return [(c_DD.to(like) if exists else None, self.shrinkage) for c_DD, exists in references]
 
     @torch.no_grad()
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
@@ -122,8 +124,7 @@ class IStar(Objective):
         if not self.remembers:
             return
         for number, x_ND in enumerate(self._clouds(views[0])):
-            queue = self.queues[number]
-            assert isinstance(queue, RowQueue)
+            queue = cast(RowQueue, self.queues[number])
             queue.push(x_ND)
             if len(rows_MD := queue.rows()) > 1:
                 self._set_reference(number, torch.cov(rows_MD.T))

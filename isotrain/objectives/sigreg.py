@@ -4,6 +4,7 @@ N embeddings, D dimensions, M slices, T integration points.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -14,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.objectives.base import Sliced, mean_loss
+from isotrain.objectives.base import Sliced
 
 BLOCK_BYTES = 1 << 25  # size of a block of slices
 
@@ -86,14 +87,15 @@ class SIGReg(Sliced):
         n_points: Annotated[int, Field(ge=3)] = 17,
         seed: int = 0,
     ) -> None:
-        super().__init__(weight, reads, n_slices, seed)
-        self.rows, self.t_max, self.n_points = rows, t_max, n_points
+        loss = partial(sigreg, t_max=t_max, n_points=n_points)
+        super().__init__(weight, reads, loss, n_slices, seed)
+        self.rows = rows
 
-    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [cloud.flatten(0, -2) for cloud in views[0]]
-        if self.rows == "scaled":
-            clouds = [unit_rows(x_ND) * x_ND.shape[1] ** 0.5 for x_ND in clouds]
-        more = [(self.slices(x_ND), self.t_max, self.n_points) for x_ND in clouds]
-        loss, self.counters = mean_loss(sigreg, [[x_ND] for x_ND in clouds], more=more)
-        return loss
+    def clouds_of(
+        self, views: Sequence[Sequence[Tensor]], labels: Tensor
+    ) -> Sequence[Sequence[Tensor]]:
+        """The embeddings of view 0 at each read point, of length √D if they are scaled."""
+        clouds = super().clouds_of(views, labels)
+        if self.rows == "raw":
+            return clouds
+        return [[unit_rows(x_ND) * x_ND.shape[1] ** 0.5] for (x_ND,) in clouds]

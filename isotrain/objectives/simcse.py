@@ -91,7 +91,7 @@ class SimCSE(Projected):
         hard_negative_weight: α; for positives=pair, where examples have hard negatives.
 
     Raises:
-        ValueError: several read points; a `hard_negative_weight` where there are no hard negatives.
+        ValueError: several read points.
 
     >>> objective = SimCSE(weight=1.0, width=2)
     >>> view = torch.eye(2)[:, None]
@@ -109,7 +109,7 @@ class SimCSE(Projected):
         width: int,
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
-        positive_labels: Sequence[float] | None = None,
+        positive_labels: tuple[float, float] | None = None,
         temperature: Annotated[float, Field(gt=0)] = 0.05,
         symmetric: bool = False,
         hard_negative_weight: float = 0.0,
@@ -120,18 +120,12 @@ class SimCSE(Projected):
         self.positives = Positives(positives, positive_labels)
         if self.positives.of_pairs:
             self.n_views, self.needs = 1, "pairs"
-        elif hard_negative_weight:
-            raise ValueError(
-                "hard_negative_weight must be 0 with positives=dropout, which has no hard "
-                f"negatives, got {hard_negative_weight}; use positives=pair"
-            )
         self.temperature, self.symmetric = temperature, symmetric
         self.hard_negative_weight = hard_negative_weight
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         anchors_ND, positives_ND, negatives_NHD = self._roles(views, labels)
-        self.check(2 + negatives_NHD.shape[1])
         memory_MD = self.past(anchors_ND)
         n = len(anchors_ND)
         of_all = n + len(memory_MD)  # candidates of either direction
@@ -158,15 +152,6 @@ class SimCSE(Projected):
         if self.memory is not None:
             _, positives_ND, negatives_NHD = self._roles(views, labels)
             self.memory.push(unit_rows(torch.cat([positives_ND, negatives_NHD.flatten(0, 1)])))
-
-    def check(self, n_vectors: int) -> None:
-        """Raise a ValueError for a weight of hard negatives where examples have none."""
-        if self.hard_negative_weight and n_vectors == 2:
-            raise ValueError(
-                "hard_negative_weight must be 0 where an example has two vectors, got "
-                f"{self.hard_negative_weight}; use a task with hard negatives, as task=nli_pairs "
-                "task.hard_negatives=true"
-            )
 
     def n_remembered(self, n_vectors: int) -> int:
         """Candidates of an example."""

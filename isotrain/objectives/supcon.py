@@ -13,7 +13,6 @@ from torch import Tensor
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.objectives.base import check_labels
 from isotrain.objectives.projection import MemoryRows, Projected, Projection
 
 
@@ -46,7 +45,10 @@ def supcon(
     0.5514
     """
     check_shape(x_ND, min_rows=1)
-    check_labels(x_ND, labels_N)
+    if labels_N.shape != x_ND.shape[:1]:
+        raise ValueError(
+            f"labels are one for each embedding, [{len(x_ND)}], got {tuple(labels_N.shape)}"
+        )
     unit_ND = unit_rows(x_ND)
     others = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
     is_positive = positives_of(labels_N, memory_labels_M)

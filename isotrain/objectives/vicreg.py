@@ -89,7 +89,7 @@ class VICReg(LossOfPairs):
         weight: float,
         reads: Sequence[str] = ("pooled",),
         positives: Literal["dropout", "pair"] = "dropout",
-        positive_labels: Sequence[float] | None = None,
+        positive_labels: tuple[float, float] | None = None,
         invariance_weight: Annotated[float, Field(ge=0)] = 25.0,
         variance_weight: Annotated[float, Field(ge=0)] = 25.0,
         covariance_weight: Annotated[float, Field(ge=0)] = 1.0,

@@ -4,6 +4,7 @@ N embeddings, D dimensions, M slices.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.rows import check_shape
-from isotrain.objectives.base import Sliced, mean_loss
+from isotrain.objectives.base import Sliced
 
 LEAST_STD = 1e-6  # that a coordinate is divided by
 
@@ -82,14 +83,10 @@ class VISReg(Sliced):
         n_slices: Annotated[int, Field(ge=1)] = 256,
         seed: int = 0,
     ) -> None:
-        super().__init__(weight, reads, n_slices, seed)
-        self.scale_weight, self.shape_weight = scale_weight, shape_weight
-        self.centre_weight = centre_weight
-
-    def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
-        """The unweighted loss."""
-        clouds = [cloud.flatten(0, -2) for cloud in views[0]]
-        factors = self.scale_weight, self.shape_weight, self.centre_weight
-        more = [(self.slices(x_ND), *factors) for x_ND in clouds]
-        loss, self.counters = mean_loss(visreg, [[x_ND] for x_ND in clouds], more=more)
-        return loss
+        loss = partial(
+            visreg,
+            scale_weight=scale_weight,
+            shape_weight=shape_weight,
+            centre_weight=centre_weight,
+        )
+        super().__init__(weight, reads, loss, n_slices, seed)

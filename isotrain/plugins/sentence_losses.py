@@ -126,7 +126,6 @@ def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor
             f"{name} needs {what}, and this data set has {n_columns} columns of text; select "
             "others, or choose positives='dropout' where the objective has it"
         )
-    objective.check(n_columns)
     chooses = objective.positives is not None and objective.positives.labels is not None
     if labels is None and (objective.needs in ("classes", "scored_pairs") or chooses):
         raise ValueError(f"{name} reads labels; give the data set a column label or score")

@@ -26,14 +26,14 @@ from tests.clouds import normal
 
 D = 4
 OFF = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.25, "eps": 0.1}
-NARROW = {kind: partial(kind, width=D) for kind in (SimCSE, DCL, SupCon, AnglE)}
-WIDE, BLOCKS = partial(Spectral, width=D), partial(IStar, width=D, n_blocks=3)
+NARROW = {kind: partial(kind, width=D) for kind in (SimCSE, DCL, SupCon)}
+BLOCKS = partial(IStar, width=D, n_blocks=3)
 CLASSES = [  # class, its loss, options, and the fewest embeddings
     (CosReg, cosreg, {}, 2),
     (GOR, gor, {"mean_weight": 0.5, "second_moment_weight": 2.0}, 2),
     (Uniformity, uniformity, {"t": 1.5}, 2),
     (KoLeo, koleo, {"eps": 0.01}, 2),
-    (WIDE, spectral, {"n_components": 2}, 4),
+    (Spectral, spectral, {"n_components": 2}, 4),
     (partial(BLOCKS, clouds="each", shrinkage=0.0), istar, {}, 3),
     (Alignment, alignment, {"alpha": 3.0}, 1),
     (VICReg, vicreg, OFF, 2),
@@ -68,7 +68,7 @@ def test_too_few_or_equal_embeddings_are_undefined_and_have_no_gradient(kind, lo
     objective = kind(weight=1.0, reads=BOTH, **options)
     good = normal(9, D, seed=3)
     few = [normal(least - 1, D)]
-    few += [normal(1, D).repeat(9, 1)] * (kind is Barlow or kind is WIDE or loss is istar)
+    few += [normal(1, D).repeat(9, 1)] * (kind is Barlow or kind is Spectral or loss is istar)
     for x in few:
         x.requires_grad_()
         found = objective([[x, good], [x.detach(), good.flip(0)]], ZEROS)
@@ -101,7 +101,7 @@ def test_each_vector_of_an_example_is_a_cloud_of_gor():
 
 
 @pytest.mark.parametrize("labels", [torch.ones(1), torch.tensor([2, 2]), torch.full((3,), 0.4)])
-@pytest.mark.parametrize("kind", [CoSENT, NARROW[AnglE]])
+@pytest.mark.parametrize("kind", [CoSENT, AnglE])
 def test_a_batch_of_equal_labels_has_no_order(kind, labels):
     objective, x = kind(1.0), normal(len(labels), 2, D).requires_grad_()
     loss = objective([[x]], labels)
@@ -110,7 +110,7 @@ def test_a_batch_of_equal_labels_has_no_order(kind, labels):
     assert objective.counters["undefined"] == 1
 
 
-@pytest.mark.parametrize(("kind", "loss"), [(CoSENT, cosent), (NARROW[AnglE], angle)])
+@pytest.mark.parametrize(("kind", "loss"), [(CoSENT, cosent), (AnglE, angle)])
 def test_rankings_compare_the_two_vectors_of_each_example(kind, loss):
     objective, x, labels = kind(weight=0.3, scale=5.0), normal(6, 2, D), torch.arange(6.0)
     assert (objective.weight, objective.n_views, objective.needs) == (0.3, 1, "scored_pairs")
@@ -160,25 +160,21 @@ def test_a_batch_without_a_pair_of_that_label_is_zero_and_counted(kind):
 
 @pytest.mark.parametrize("shape", [(6, D), (2, 3, D)])
 def test_pairs_are_two_vectors_of_an_example(shape):
-    with pytest.raises(ValueError, match=r"two vectors of an example, \[B, 2, D\]"):
+    with pytest.raises(ValueError, match="too many values to unpack"):
         Alignment(weight=1.0, positives="pair")([[normal(*shape)]], ZEROS)
 
 
-PAIR = {"positives": "pair"}
 ERRORS = [
-    (Alignment, {"positive_labels": [1, 1]}, "positives=dropout pairs each embedding"),
-    (NARROW[DCL], {"positive_labels": [1, 1]}, "leave it out, or use positives=pair"),
     *(
-        (Alignment, PAIR | {"positive_labels": interval}, r"interval \[low, high\]")
-        for interval in ([1], [0.9, 0.1], [])
+        (Alignment, {"positives": "pair", "positive_labels": interval}, "positive_labels must be")
+        for interval in ([1], [], [0, 1, 2])
     ),
     (Alignment, {"alpha": 0.0}, "alpha must be above 0"),
     (Barlow, {"scale": 0.0}, "scale must be above 0"),
     (VICReg, {"eps": 0.0}, "eps must be above 0"),
     (KoLeo, {"eps": 0.0}, "eps must be above 0"),
     (Uniformity, {"t": 0.0}, "t must be above 0"),
-    (WIDE, {"n_components": 0}, "n_components must be at least 1"),
-    (WIDE, {"n_components": 4}, "below the width, got 4 of 4"),
+    (Spectral, {"n_components": 0}, "n_components must be at least 1"),
     (BLOCKS, {"shrinkage": 1.1}, "shrinkage must be at most 1"),
     (BLOCKS, {"clouds": "both"}, "clouds must be each or union"),
     (BLOCKS, {"reference": "none"}, "reference must be queue or epoch"),
@@ -186,12 +182,10 @@ ERRORS = [
     (SIGReg, {"rows": "unit"}, "rows must be scaled or raw"),
     (CoSENT, {"more_similar": "up"}, "more_similar must be higher or lower, got 'up'"),
     (CoSENT, {"scale": 0}, "scale must be above 0, got 0"),
-    (partial(AnglE, width=5), {}, "in pairs, as real and imaginary parts, got D = 5"),
     (NARROW[SupCon], {"n_views": 3}, "n_views must be 1 or 2, got 3"),
     (NARROW[SupCon], {"memory_rows": -1}, "memory_rows must be at least 0, got -1"),
     (NARROW[SimCSE], {"memory_rows": 1}, "capacity must be at least 2, got 1"),
     (NARROW[SimCSE], {"positives": "triplet"}, "positives must be dropout or pair, got 'triplet'"),
-    (NARROW[SimCSE], {"hard_negative_weight": 1.0}, "must be 0 with positives=dropout"),
     *((NARROW[k], {"temperature": 0.0}, "temperature must be above 0") for k in (SimCSE, SupCon)),
     *(
         (kind, {"reads": reads}, "reads must ")

@@ -137,13 +137,12 @@ def test_what_a_loss_cannot_have_is_refused_when_it_is_made(objectives, said):
 @pytest.mark.parametrize(
     ("objective", "n_columns", "labels", "said"),
     [
-        (AnglE(1.0, 4), 1, torch.zeros(N), "exactly two vectors"),
-        (AnglE(1.0, 4), 2, None, "labels"),
+        (AnglE(1.0), 1, torch.zeros(N), "exactly two vectors"),
+        (AnglE(1.0), 2, None, "labels"),
         (SupCon(1.0, 4), 2, torch.zeros(N), "one vector"),
         (Alignment(1.0, positives="pair"), 3, None, "exactly two vectors"),
         (Alignment(1.0, positives="pair", positive_labels=[1, 1]), 2, None, "labels"),
         (SimCSE(1.0, 4, positives="pair"), 1, None, "two vectors"),
-        (SimCSE(1.0, 4, positives="pair", hard_negative_weight=1.0), 2, None, "hard_negative"),
     ],
 )
 def test_columns_and_labels_that_do_not_fit_are_refused(objective, n_columns, labels, said):

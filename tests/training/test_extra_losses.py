@@ -9,7 +9,6 @@ from isotrain.training.checks import check_reads
 from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.objectives.simcse import SimCSE
 from isotrain.runs.record import CannotRunError
 from isotrain.training.extra_losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
@@ -200,13 +199,6 @@ def test_the_first_token_of_a_causal_encoder_is_refused():
     for text in ("layer_2/cls", "all/cls"):
         with pytest.raises(ValueError, match=f"reads {text}, .* read .*/mean"):
             check_reads(needing("rows", text), causal, 1, 1)
-
-
-def test_an_objective_checks_the_number_of_vectors_itself():
-    triplets = {"mine": SimCSE(1.0, 4, positives="pair", hard_negative_weight=1.0)}
-    check_reads(triplets, ENCODER, 3, 3)
-    with pytest.raises(ValueError, match=r"objective=mine: hard_negative_weight .* got 1\.0"):
-        check_reads(triplets, ENCODER, 2, 2)
 
 
 class Counts(Remembers):
