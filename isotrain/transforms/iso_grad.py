@@ -1,12 +1,11 @@
 """Isotropy through the gradient only: the layer is an identity. N, D, M recent."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import mean_pairwise_cosine
@@ -128,13 +127,14 @@ class IsoGrad(RowTransform):
     def forward(self, x_ND: Tensor) -> Tensor:
         """The same embeddings."""
         self._check_width(x_ND)
-        if not self.training or self.rho == 0.0 or not torch.is_grad_enabled():
-            return x_ND
-        return self._followed(x_ND)
+        adds = self.training and self.rho > 0.0 and torch.is_grad_enabled() and x_ND.requires_grad
+        return self._followed(x_ND) if adds else x_ND
 
     @not_compiled
     def _followed(self, x_ND: Tensor) -> Tensor:
-        return _InBackward.apply(x_ND, self._with_isotropy)  # type: ignore[no-any-return, no-untyped-call]
+        y_ND = x_ND.view_as(x_ND)
+        y_ND.register_hook(partial(self._with_isotropy, x_ND.detach()))  # type: ignore[no-untyped-call]
+        return y_ND
 
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Push embeddings into the queue."""
@@ -151,15 +151,13 @@ class IsoGrad(RowTransform):
             wide_ND, task_ND = wide(x_ND), wide(g_ND)
             finite_N = torch.isfinite(wide_ND).all(dim=1)
             recent_MD = self.queue.rows().to(wide_ND.dtype)
-            found = None
-            if bool(torch.isfinite(task_ND).all()):
-                found = isotropy_gradient(wide_ND[finite_N], recent_MD)
-            if found is None:
-                zero = wide_ND.new_zeros(())
+            is_finite = bool(torch.isfinite(task_ND).all())
+            added = isotropy_gradient(wide_ND[finite_N], recent_MD) if is_finite else None
+            if added is None:
                 names = "gradient_cosine", "gradient_added", "isotropy_loss", "rows_read"
-                self.gradient_counters = dict.fromkeys(names, zero)
+                self.gradient_counters = dict.fromkeys(names, wide_ND.new_zeros(()))
                 return g_ND
-            loss, own_ND = found
+            loss, own_ND = added
             own_ND = torch.zeros_like(wide_ND).index_put((finite_N,), own_ND)
             added_ND, cosine = conflict_free(own_ND, task_ND, self.rho)
             norm, _ = _unit(task_ND)
@@ -170,18 +168,3 @@ class IsoGrad(RowTransform):
                 "rows_read": finite_N.sum().to(loss) + len(recent_MD),
             }
             return (task_ND + added_ND).to(g_ND.dtype)
-
-
-class _InBackward(torch.autograd.Function):
-    """Identity; in backward, `change` maps embeddings and their gradient to a new gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        ctx.change = change
-        ctx.save_for_backward(x_ND)
-        return x_ND.view_as(x_ND)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient_ND: Tensor) -> tuple[Tensor, None]:
-        return ctx.change(*ctx.saved_tensors, gradient_ND), None

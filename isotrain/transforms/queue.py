@@ -61,13 +61,9 @@ class RowQueue(nn.Module):
         """
         x_ND, labels_N = finite_labelled(x_ND.detach().to(self.rows_MD.dtype), labels_N)
         n, capacity = len(x_ND), len(self.rows_MD)
-        if n == 0:
-            return
-        chosen_N = torch.arange(min(n, self.most_per_push), device=x_ND.device)
-        if n > self.most_per_push:
-            chosen_N = chosen_N * n // self.most_per_push
-        n_chosen = len(chosen_N)
-        slots_N = (torch.arange(n_chosen, device=x_ND.device) + self.next_slot) % capacity
+        n_chosen = min(n, self.most_per_push)
+        place_N = torch.arange(n_chosen, device=x_ND.device)
+        chosen_N, slots_N = place_N * n // max(1, n_chosen), (place_N + self.next_slot) % capacity
         self.rows_MD[slots_N] = x_ND[chosen_N]
         if self.labels_M is not None and labels_N is not None:
             if self.labels_M.is_floating_point() != labels_N.is_floating_point():

@@ -29,7 +29,7 @@ class ZCADense(RowTransform):
         epsilon, keep_scale: of the initial map, as in `ZCA`.
 
     Raises:
-        RuntimeError: training, evaluation or `fit()` before `fit(x)`.
+        RuntimeError: training or evaluation before `fit(x)`.
 
     Soft ZCA: Diera et al. 2024; training it further is ours.
 
@@ -78,10 +78,8 @@ class ZCADense(RowTransform):
 
     @torch.no_grad()
     def fit(self, x_ND: Tensor | None = None, labels_N: Tensor | None = None) -> None:
-        """Initialise with the soft ZCA of these embeddings; afterwards `fit()` is a no-op."""
+        """Initialise with the soft ZCA of these embeddings; without any, a no-op."""
         if x_ND is None:
-            if self.needs_fit():
-                raise RuntimeError("it starts from embeddings, and observe keeps none: call fit(x)")
             return
         rows_ND = finite_rows(wide(x_ND))
         with torch.autocast(x_ND.device.type, enabled=False):
