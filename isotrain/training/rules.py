@@ -224,8 +224,6 @@ def read_points(parts: Parts) -> Iterator[str]:
                 )
             try:
                 point.levels(encoder.n_blocks)
-                if point.view != "tokens":
-                    objective.check(n)
             except ValueError as error:
                 yield f"objective={name}: {error}"
             if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):

@@ -362,13 +362,6 @@ def test_read_points(needs, text, n_vectors, is_causal, words):
     assert words in "".join(told)
 
 
-def test_an_objective_checks_the_number_of_vectors_itself():
-    triplets = {"mine": SimCSE(1.0, 4, positives="pair", hard_negative_weight=1.0)}
-    assert errors(rules.read_points, objectives=triplets, n_vectors=3, n_sequences=3) == []
-    (error,) = errors(rules.read_points, objectives=triplets, n_vectors=2, n_sequences=2)
-    assert error.startswith("objective=mine: hard_negative_weight")
-
-
 def told_of_gradients(places, plan, encoder, transforms=None, has_loss=True):
     objectives = {"mine": CosReg(1.0, reads=places)}
     given = {"plan": plan, "transforms": transforms or {}, "has_loss": has_loss}
