@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,8 @@ class Checkpoints(pl.Callback):
 
     def _agreed(self, is_late: bool = False) -> tuple[int, bool]:
         """A signal that any process received (else 0), and whether any is late."""
+        if n_processes() == 1:
+            return self._signal, is_late
         total = sum_over_processes(torch.tensor([self._signal, int(is_late)]))
         return int(total[0]), bool(total[1])
 
@@ -232,11 +235,28 @@ class AtomicFiles(TorchCheckpointIO):
 
 def _counters(trainer: pl.Trainer) -> dict[str, Any]:
     """Lightning's loop counters at the end of a batch, in the form of a running epoch."""
-    loops = trainer.fit_loop.state_dict()  # of copies
+    loops = _state_of(trainer.fit_loop)
     for progress in loops["epoch_progress"].values():
         progress["ready"] = progress["started"] = progress["processed"] + 1
         progress["completed"] = progress["processed"]
     return loops
+
+
+def _state_of(loop: Any, prefix: str = "") -> dict[str, Any]:
+    """`loop.state_dict()`, whose copies by `dataclasses.asdict` take half a millisecond."""
+    state = {f"{prefix}state_dict": loop.on_save_checkpoint()}
+    for name, part in vars(loop).items():
+        if is_dataclass(part) and hasattr(part, "state_dict"):
+            state[prefix + name] = _copy_of(part)
+        elif hasattr(part, "on_save_checkpoint"):
+            state |= _state_of(part, f"{prefix}{name}.")
+    return state
+
+
+def _copy_of(counters: Any) -> Any:
+    if not is_dataclass(counters):
+        return counters
+    return {name: _copy_of(part) for name, part in vars(counters).items()}
 
 
 def _random_state() -> dict[str, Any]:
@@ -245,7 +265,7 @@ def _random_state() -> dict[str, Any]:
     kind, keys, *rest = of_numpy
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
         "numpy": (kind, keys.tolist(), *rest),
         "python": random.getstate(),
     }
