@@ -1,6 +1,7 @@
 """Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -97,9 +98,10 @@ class FineTuning(pl.LightningModule):
         views: Views = self.step(self.model, batch)
         of_task = None
         if self.task.has_loss:
-            n = torch.tensor(float(len(batch.labels)), device=self.device)
-            share = n * n_processes() / sum_over_processes(n)
-            of_task = share * self._task_loss(views.passes[0], batch)
+            of_task = wide(self._task_loss(views.passes[0], batch))
+            if n_processes() > 1:
+                n = torch.tensor(float(len(batch.labels)), device=self.device)
+                of_task = n * n_processes() / sum_over_processes(n) * of_task
         step = self.trainer.global_step
         loss, parts = self.extra(views.passes, batch, of_task, step, views.start)
         if of_task is not None:
@@ -108,7 +110,6 @@ class FineTuning(pl.LightningModule):
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
         self._note(logged)
-        self._of_step = {"optim/learning_rate": self._learning_rate()}
         step += 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
         # Lightning divides by the micro-batches of a whole step.
@@ -134,31 +135,34 @@ class FineTuning(pl.LightningModule):
         """
         scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
-        parameters = list(self.parameters())
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in self._weights if p.grad is not None]
         norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
         self.guard.check(norm, self.trainer.global_step, self)
+        self._of_step = {"optim/learning_rate": self._learning_rate(optimizer)}
         if norm is not None:
             self._of_step["optim/gradient_norm"] = norm  # before clipping
-        if norm is not None and by_norm and gradient_clip_val:
-            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, norm)
+            if by_norm and gradient_clip_val:
+                torch.nn.utils.clip_grads_with_norm_(self._weights, gradient_clip_val, norm)
         if scaled or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Once per optimizer step: log, and update queues and memories with all its micro-batches.
 
-        Losses and counters are means over the micro-batches. Only what Lightning then records is
-        logged: a call takes tenths of a millisecond.
+        Losses and counters are means over the micro-batches. Loggers get them directly: Lightning's
+        `log` takes tenths of a millisecond for each value.
         """
         if self.trainer.global_step <= self._observed_step:
             return
         window, self._of_window = self._of_window, {}
         if self.is_record_due:
-            means = {name: _mean(values) for name, values in window.items()}
-            self.log("train/loss", means.pop("train/loss"), prog_bar=True, batch_size=1)
-            of_backward = {name: means.pop(name) for name in self._gradient_counters()}
-            self.log_dict(means | self._of_step | of_backward, batch_size=1)
+            values = {name: _mean(several) for name, several in window.items()} | self._of_step
+            self.log("train/loss", values["train/loss"], True, logger=False, batch_size=1)
+            record = {name: wide(torch.as_tensor(x)).item() for name, x in values.items()}
+            for log in self.trainer.loggers:
+                of_epoch = {"epoch": self.trainer.current_epoch}
+                log.log_metrics(record | of_epoch, self.trainer.global_step - 1)
+                log.save()
         self._observed_step = self.trainer.global_step
         self.extra.observe()
         self.step.observe(self.model)
@@ -242,9 +246,13 @@ class FineTuning(pl.LightningModule):
             group["lr"] *= group["lr_factor"]
         return optimizer
 
-    def _learning_rate(self) -> float:
+    @cached_property
+    def _weights(self) -> list[torch.nn.Parameter]:
+        """Every parameter, in the order of the modules: walking through them takes long."""
+        return list(self.parameters())
+
+    def _learning_rate(self, optimizer: torch.optim.Optimizer) -> float:
         """Learning rate of the highest trainable encoder block; of the head if none trains."""
-        optimizer: Any = self.optimizers(use_pl_optimizer=False)
         groups = optimizer.param_groups
         of_encoder = [group["lr"] for group in groups if not group["is_head"]]
         return float(max(of_encoder or [group["lr"] for group in groups]))

@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from pytorch_lightning.loggers import Logger
 from torch import nn
 
 from isotrain.objectives.base import Objective
@@ -16,8 +17,28 @@ LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=6
 TRAIN_ONLY = ("task=rte", "+trainer.limit_val_batches=0")
 
 
+class Records(Logger):
+    """Keeps the records of a run."""
+
+    name = version = "records"
+
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def log_hyperparams(self, *_, **__):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        self.records.append(dict(metrics))
+
+
 def fit(experiment):
+    """The records of its training steps."""
+    log = Records()
+    experiment.trainer.loggers = [log]
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    return [record for record in log.records if "train/loss" in record]
 
 
 def validate(experiment):
@@ -95,17 +116,13 @@ def test_a_step_has_the_mean_gradient_and_loss_of_its_micro_batches(
             ),
             *("trainer.max_epochs=2", f"trainer.max_steps={n_steps}"),
         )
-        module, logged, gradients = experiment.module, [], []
-        module.log_dict = lambda values, **_: logged.append(dict(values))
-        module.log = lambda name, value, **_: name == "train/loss" and logged.append(value)
+        module, gradients = experiment.module, []
         module.on_before_optimizer_step = lambda _: gradients.append(
             torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
         )
-        fit(experiment)
-        losses, parts = logged[::2], logged[1::2]
         return [
-            torch.cat([gradient, loss[None], part["train/cosreg"][None]])
-            for gradient, loss, part in zip(gradients, losses, parts, strict=True)
+            torch.cat([gradient, torch.tensor([record["train/loss"], record["train/cosreg"]])])
+            for gradient, record in zip(gradients, fit(experiment), strict=True)
         ]
 
     ones = torch.stack(steps_of(1, sum(windows))).split(windows)
@@ -157,11 +174,10 @@ def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):
             [p.grad for p in experiment.module.parameters() if p.grad is not None]
         )
     )
-    fit(experiment)
-    logged = experiment.trainer.logged_metrics
-    torch.testing.assert_close(logged["optim/gradient_norm"], seen[0])
+    (logged,) = fit(experiment)
+    assert logged["optim/gradient_norm"] == pytest.approx(float(seen[0]))
     assert seen[0] > 0.001
-    assert logged["optim/learning_rate"].item() == pytest.approx(1e-3)
+    assert logged["optim/learning_rate"] == pytest.approx(1e-3)
 
 
 def test_views_are_separate_passes(built):
@@ -224,8 +240,7 @@ def run_hard(built, *overrides, dropout=True, examples=None):
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
     first = validate(experiment)
-    fit(experiment)
-    train = {k: float(v) for k, v in experiment.trainer.logged_metrics.items()}
+    train = fit(experiment)[-1]
     last = validate(experiment)
     assert all(torch.isfinite(p).all() for p in experiment.module.parameters())
     assert all(torch.isfinite(b).all() for b in experiment.module.buffers())

@@ -55,8 +55,7 @@ class NonFiniteGuard:
         """
         noted, self.noted = self.noted, []
         norm = [] if gradient_norm is None else [gradient_norm.detach()]
-        are_finite = [torch.isfinite(value) for value in (*norm, *(m.loss for m in noted))]
-        if bool(torch.stack(are_finite).all()):
+        if bool(torch.isfinite(torch.stack([*norm, *(m.loss for m in noted)])).all()):
             return
         for micro_batch in noted:
             if not bool(torch.isfinite(micro_batch.loss)):
