@@ -10,13 +10,18 @@ torch and transformers: what one would write by hand. `exact` is isotrain with s
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work rte wic stsb
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work rte --precision bf16-mixed
     ISOTRAIN_DATA_DIR=... python benchmarks/bench_training.py --work random first_n head_only
+    python benchmarks/bench_training.py --python none cluster_pca --rows 2400
+
+`--python` compares CPU time per step of isotrain and the bare loop with a tiny encoder, generated
+data and these layers. Both have the same model and shortcuts, so the difference is what callbacks,
+records and Lightning take.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +35,7 @@ from sentence_transformers.sentence_transformer.losses import CosineSimilarityLo
 from sentence_transformers.sentence_transformer.training_args import (
     SentenceTransformerTrainingArguments,
 )
-from timing import head, interleaved, ms, ratio, row, setting
+from timing import head, interleaved, ms, ratio, row, setting, spread
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -43,6 +48,7 @@ from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.run import quiet
+from isotrain.training.loggers.jsonl import open_loggers
 from isotrain.training.optim import parameter_groups
 
 BATCH, LR = 32, 5e-5
@@ -73,11 +79,18 @@ WORKS = {
 }
 
 
+TINY = (
+    *("task=wic", "encoder=tiny", "encoder.width=32", "source=demo", "trainer.max_epochs=1"),
+    *("data.batch_size=16", "trainer.accelerator=cpu"),
+)
+
+
 def built(overrides: tuple[str, ...], n_rows: int, folder: Path) -> Experiment:
     """A fresh experiment on the first examples, with nothing but training in it."""
     common = ["encoder=minilm", "source=local", "isotropy=none", "metric=[]"]
     common += ["+trainer.limit_val_batches=0", f"output_dir={folder}", "checkpoint.every_steps=0"]
-    cfg = compose_run([*common, f"data.n_train={n_rows}", *overrides])
+    words = [*common, f"data.n_train={n_rows}", *overrides]
+    cfg = compose_run(list({word.partition("=")[0]: word for word in words}.values()))
     pl.seed_everything(0, verbose=False)
     return build(cfg, folder, None)
 
@@ -85,13 +98,16 @@ def built(overrides: tuple[str, ...], n_rows: int, folder: Path) -> Experiment:
 class Clock(pl.Callback):
     """Seconds of the last epoch's training steps."""
 
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now = now
+
     def on_train_epoch_start(self, *_: Any) -> None:
         synchronize()
-        self.started = time.perf_counter()
+        self.started = self.now()
 
     def on_train_epoch_end(self, *_: Any) -> None:
         synchronize()
-        self.seconds = time.perf_counter() - self.started
+        self.seconds = self.now() - self.started
 
 
 class TrainerClock(TrainerCallback):
@@ -137,6 +153,49 @@ def bare_seconds(work: Work, n_rows: int) -> float:
             schedule.step()
         synchronize()
         return time.perf_counter() - started
+
+
+def python_ms(layer: str, n_rows: int, is_bare: bool) -> float:
+    """CPU time per step of isotrain with a record every ten steps, or of the bare loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = built((*TINY, f"isotropy={layer}"), n_rows, Path(folder))
+        module, model, data = experiment.module, experiment.module.model, experiment.data
+        if not is_bare:
+            open_loggers(experiment.trainer, {}, Path(folder), {"seed": 0}, 0, ())
+            clock = Clock(time.process_time)
+            experiment.trainer.callbacks.append(clock)
+            experiment.trainer.fit(module, datamodule=data)
+            return 1e3 * clock.seconds / experiment.trainer.global_step
+        loader, optimizer = data.train_dataloader(), module.optimizer(parameter_groups(model))
+        schedule = module.schedule(
+            optimizer=optimizer, num_warmup_steps=1, num_training_steps=len(loader)
+        )
+        started = time.process_time()
+        for batch in loader:
+            output = model(batch)
+            loss = module.task.loss(output.logits, batch.labels)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            model.remember(output)
+            model.observe()
+        return 1e3 * (time.process_time() - started) / len(loader)
+
+
+def print_python(layers: Sequence[str], n_rows: int, rounds: int) -> None:
+    """Print CPU milliseconds per step and their difference, round by round."""
+    torch.set_num_threads(1)
+    setting(f"CPU time per step, tiny encoder, {n_rows} rows", rounds)
+    head("layer", "bare loop, ms (quartiles)", "isotrain, ms", "difference, ms")
+    for layer in layers:
+        contenders = {
+            name: partial(python_ms, layer, n_rows, name == "bare") for name in ("bare", "isotrain")
+        }
+        times = interleaved(rounds, contenders, seconds=lambda contender: contender())
+        more = [b - a for a, b in zip(times["bare"], times["isotrain"], strict=True)]
+        row(layer, spread(times["bare"]), spread(times["isotrain"]), spread(more))
 
 
 def arguments_of(folder: str, precision: str, sampling: str) -> dict[str, Any]:
@@ -239,9 +298,13 @@ def main() -> None:
     parser.add_argument("--precision", default="32-true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=384)
+    parser.add_argument("--python", nargs="+", metavar="LAYER", help="CPU time with these layers")
     given = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     quiet()
+    if given.python:
+        print_python(given.python, given.rows, given.rounds)
+        return
     for name in given.work:
         contenders = contenders_of(name, given.rows, given.precision)
         times = interleaved(given.rounds, contenders, seconds=lambda contender: contender())
