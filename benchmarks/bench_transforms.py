@@ -162,7 +162,7 @@ def part_c(rounds: int, batches: int = 32) -> None:
     parts, width = (shared.encoder, shared.pooling, shared.head), shared.encoder.width
     models = {name: IsotropicModel(*parts, {"pooled": layer_of(name, width)}) for name in LAYERS}
     for model in models.values():
-        model.reads_all_tokens = shared.reads_all_tokens
+        model.fast = shared.fast
     models[ALL_TOKENS] = IsotropicModel(*parts, {"pooled": layer_of("none", width)})
     models[AT_TOKENS] = IsotropicModel(*parts, {"tokens": layer_of("cluster_pca", width)})
     for batch in found:

@@ -18,6 +18,7 @@ from isotrain.config.parts import make
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.console import process_rank
 from isotrain.encoders.base import Encoder
+from isotrain.encoders.fast import TAKEN
 from isotrain.encoders.freezing import (
     Plan,
     ever_trained,
@@ -53,7 +54,7 @@ from isotrain.training.monitor.measurement import value_names
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.rules import Parts, check_parts
-from isotrain.training.speed import TAKEN, Prefix, highest_prefix, take_paths
+from isotrain.training.speed import Prefix, highest_prefix, take_paths
 from isotrain.training.step import Step
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric

@@ -41,7 +41,6 @@ class Batch:
     index: Tensor  # [B] index among the examples of the split
     spans: Tensor | None = None  # [Q·B, S, 2] half-open token positions
     n_sequences: int = 1
-    read_mask: Tensor | None = None  # [Q·B, T] last states that are read; None = all
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
         """The same batch with every tensor on `device`."""

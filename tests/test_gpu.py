@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from isotrain.analysis.weights import device_of
+from isotrain.encoders.fast import TAKEN
 from isotrain.launch.devices import cuda_devices
 from isotrain.run import folder_of
 from isotrain.runs.files import read_result
-from isotrain.training.speed import TAKEN
 from tests.compositions import composed_once
 from tests.parts import names
 from tests.stopped_runs import finished, stopped

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from isotrain.encoders.trial import only_after_blocks
+from isotrain.encoders.trial import batch_of, in_evaluation
 from isotrain.types import Batch, Edit, EncoderOutput
 
 
@@ -29,8 +30,6 @@ class Encoder(nn.Module, ABC):
     blocks: Sequence[nn.Module]
     model: Any  # transformers model, used by adapters and re-initialisation; None = none
     max_positions: int | None = None  # maximum sequence length; None = no limit
-    frozen_prefix: Any = None  # a `FrozenPrefix`: cached states after frozen blocks, for training
-    packs_tokens: bool = False  # in training: linear maps and norms skip pads
     is_causal: bool = False  # tokens attend only to earlier ones: the first sees nothing else
 
     def __init__(self, width: int, tokenizer: Any, source_id: str) -> None:
@@ -46,13 +45,34 @@ class Encoder(nn.Module, ABC):
 
     @cached_property
     def after_blocks(self) -> frozenset[str]:
-        """Names of the parameters that act after the blocks alone, such as a final norm's."""
-        return only_after_blocks(self)
+        """Names of the parameters that act after the blocks alone, such as a final norm's.
+
+        They are outside of embeddings and blocks, and no hidden state has a gradient for them,
+        but the output has. Others outside act before or in the blocks (relative positions).
+        """
+        known = {id(p) for part in (self.embeddings, *self.blocks) for p in part.parameters()}
+        outside = {name: p for name, p in self.named_parameters() if id(p) not in known}
+        if not outside:
+            return frozenset()
+        parameters, trains = [*outside.values()], [p.requires_grad for p in outside.values()]
+
+        def used(*states: Tensor) -> set[str]:
+            sums = [x.sum() for x in states if x.requires_grad]
+            gradients = torch.autograd.grad(sums, parameters, retain_graph=True, allow_unused=True)
+            return {name for name, x in zip(outside, gradients, strict=True) if x is not None}
+
+        with in_evaluation(self), torch.enable_grad():
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+            output = self(batch_of(self), {})
+            after = used(output.last) - used(*output.hidden_states)
+        for parameter, is_trained in zip(parameters, trains, strict=True):
+            parameter.requires_grad_(is_trained)
+        return frozenset(after)
 
     @abstractmethod
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """Hidden states `[A, T, D]` of the blocks, and the encoder output.
 
         `after_block[k]` (1-based) edits the input of the block after k, not the recorded states.
-        Where `batch.read_mask` is false, the last state is unused and may be 0.
         """

@@ -4,25 +4,22 @@ A = Q·B sequences, T tokens, L blocks, D hidden.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
-from isotrain.encoders.attention import Packing
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.last_block import read_tokens_only
 from isotrain.encoders.trial import (
     TOLERANCE,
+    batch_of,
     blocks_of,
     check_states,
     distance,
     in_evaluation,
-    trial_sequences,
 )
 from isotrain.types import Batch, Edit, EncoderOutput
 
@@ -77,9 +74,10 @@ class TransformerEncoder(Encoder):
             if isinstance(part, nn.Embedding)
         }
         positions = next((tables[name] for name in POSITIONS if name in tables), None)
-        self._first_position = _first_position(positions)
+        pad = None if positions is None else positions.padding_idx
+        self.first_position = 0 if pad is None else pad + 1  # position id: RoBERTa's follow its pad
         if positions is not None:
-            self.max_positions = positions.num_embeddings - self._first_position
+            self.max_positions = positions.num_embeddings - self.first_position
         accepted = inspect.signature(model.forward).parameters
         # Without a segment table (GPT-2), a segment would be looked up as a word; a table with a
         # single entry (RoBERTa) cannot distinguish segments.
@@ -88,10 +86,7 @@ class TransformerEncoder(Encoder):
             "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
         )
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
-        self._packing: Packing | None = None  # of the batch, if it is packed
-        self._states: list[Tensor] | None = None
-        self._n_tokens = 0  # T of the batch
-        self._edits: Mapping[int, Edit] = {}
+        self._pass: _Pass | None = None  # the one that is running
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
         for number, block in enumerate(self.blocks, start=1):
             block.register_forward_hook(partial(self._record_block, number))
@@ -103,128 +98,94 @@ class TransformerEncoder(Encoder):
         return _embeddings(self.model)
 
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
-        """Hidden states of a batch, as specified in `Encoder.forward`.
+        """Hidden states of a batch, as specified in `Encoder.forward`."""
+        return self.record(self.inputs(batch), after_block)
 
-        Raises:
-            ValueError: sequences longer than the model's position table.
-        """
-        length = batch.input_ids.shape[1]
-        if self.max_positions is not None and length > self.max_positions:
-            raise ValueError(
-                f"a sequence may have at most {self.max_positions} tokens for this encoder, got "
-                f"{length}; lower task.max_length"
-            )
-        given: dict[str, Any] = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
-        }
+    def inputs(self, batch: Batch) -> dict[str, Any]:
+        """Arguments of the model for a batch."""
+        given = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._takes_segments:
             given["token_type_ids"] = batch.token_type_ids
-        prefix = self.frozen_prefix if self.training else None
-        prefix_ATD = None if prefix is None else prefix(batch)
-        self._states, self._edits, self._n_tokens = [], after_block, length
-        if self.packs_tokens and self.training:
-            mask_AT = given.pop("attention_mask").bool()
-            packing = Packing.by_length if mask_AT.is_cpu else Packing.of
-            self._packing = packing(mask_AT)
-            given["position_ids"] = batch.attention_mask.cumsum(dim=1) - 1 + self._first_position
-            given = {name: self._packing.packed(x)[None] for name, x in given.items()}
-            given |= {"queries": self._packing, "keys": self._packing}
-        forwards: dict[nn.Module, Callable[..., Any]] = {}
-        if batch.read_mask is not None:
-            last = self.blocks[-1]
-            forwards[last] = partial(read_tokens_only, last, batch.read_mask)
-        if prefix_ATD is not None:
-            hidden = prefix_ATD if self._packing is None else self._packing.packed(prefix_ATD)[None]
-            frozen = (self.embeddings, *self.blocks[: self.frozen_prefix.level])
-            forwards |= dict.fromkeys(frozen, lambda *_, **__: hidden)
+        return given | self._options
+
+    def record(
+        self, inputs: Mapping[str, Any], after_block: Mapping[int, Edit], view: Edit | None = None
+    ) -> EncoderOutput:
+        """Run the model, and record the states at its blocks.
+
+        Args:
+            inputs: arguments of the model.
+            after_block: edits, see `Encoder.forward`.
+            view: what is recorded and edited of a hidden state; None = all of it.
+
+        Raises:
+            ValueError: a block did not run once, so that states are missing or not edited.
+        """
+        self._pass = one = _Pass(inputs["input_ids"].shape[1], after_block, view)
         try:
-            with replaced(forwards):
-                output = self.model(**given, **self._options)
-            if len(self._states) != self.n_blocks + 1:
-                raise RuntimeError(
-                    f"{len(self._states)} hidden states were seen, not {self.n_blocks + 1}; each "
-                    "block must run once in a forward pass, outside of any compiled module"
-                )
-            return EncoderOutput(tuple(self._states), self._padded(output.last_hidden_state))
+            last = one.view_of(self.model(**inputs).last_hidden_state)
         finally:
-            self._states, self._edits, self._packing = None, {}, None
-
-    @torch.no_grad()
-    def states_after(
-        self, level: int, ids: Sequence[Sequence[int]], types: Sequence[Sequence[int]]
-    ) -> Tensor:
-        """States `[A, T, D]` of sequences after block `level`, in each module's current mode."""
-
-        def padded(lists: Sequence[Sequence[int]], fill: int) -> Tensor:
-            rows = [torch.tensor(row) for row in lists]
-            return pad_sequence(rows, batch_first=True, padding_value=fill).to(self.model.device)
-
-        given = {"input_ids": padded(ids, self.tokenizer.pad_token_id)}
-        given["attention_mask"] = padded([[1] * len(row) for row in ids], 0)
-        if self._takes_segments:
-            given["token_type_ids"] = padded(types, 0)
-        above = dict.fromkeys(self.blocks[level:], lambda hidden, *_, **__: hidden)
-        with replaced(above):
-            return self.model(**given, **self._options).last_hidden_state  # type: ignore[no-any-return]
+            self._pass = None
+        if len(one.states) != self.n_blocks + 1:
+            raise ValueError(
+                f"{len(one.states)} hidden states of {type(self.model).__name__} are seen, not "
+                f"{self.n_blocks + 1}; each block must run once in a forward pass, outside of any "
+                "compiled module"
+            )
+        return EncoderOutput(tuple(one.states), last)
 
     @torch.no_grad()
     def _try(self) -> None:
         """Check the recorded states on a padded batch; find out whether the model is causal."""
-        n_ids = self.model.get_input_embeddings().num_embeddings
-        sequences = trial_sequences(self.tokenizer, n_ids, self.max_positions)
-        pad = getattr(self.tokenizer, "pad_token_id", None) or 0
 
-        def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Any]:
-            segments = {"token_type_ids": torch.zeros_like(ids_AT)} if self._takes_segments else {}
-            return {"input_ids": ids_AT, "attention_mask": mask_AT, **segments, **self._options}
+        def run(batch: Batch) -> Sequence[Tensor]:
+            return self(batch, {}).hidden_states  # type: ignore[no-any-return]
 
-        def run(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
-            self._states, self._n_tokens = [], ids_AT.shape[1]
-            try:
-                self.model(**given(ids_AT, mask_AT))
-                return self._states
-            finally:
-                self._states = None
+        def own(batch: Batch) -> Sequence[Tensor]:
+            return self.model(**self.inputs(batch), output_hidden_states=True).hidden_states  # type: ignore[no-any-return]
 
-        def own(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
-            output = self.model(**given(ids_AT, mask_AT), output_hidden_states=True)
-            return output.hidden_states or ()
-
+        batch = batch_of(self)
         with in_evaluation(self.model):
-            check_states(self.model, run, own, sequences, pad)
+            check_states(self.model, run, own, batch)
             # No configuration entry says for every architecture whether it is causal.
-            ids_2T = torch.tensor([sequences[0], sequences[0]])
-            ids_2T[1, -1] = (ids_2T[1, -1] + 1) % n_ids
-            output = self.model(**given(ids_2T, torch.ones_like(ids_2T)))
-            first, second = output.last_hidden_state[:, :1]
-            self.is_causal = distance(first, second) <= TOLERANCE / 100
+            first = self(batch, {}).last[0, :1]
+            batch.input_ids[0, -1] = (batch.input_ids[0, -1] + 1) % len(self.tokenizer)
+            self.is_causal = distance(first, self(batch, {}).last[0, :1]) <= TOLERANCE / 100
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
-        if self._states is not None:
-            self._states.append(self._padded(args[0] if args else kwargs["hidden_states"]))
+        if self._pass is not None:
+            hidden = args[0] if args else kwargs["hidden_states"]
+            self._pass.states.append(self._pass.view_of(hidden))
 
     def _record_block(self, number: int, block: nn.Module, args: Any, output: Any) -> Any:
-        if self._states is None:
+        one = self._pass
+        if one is None:
             return None
         several = isinstance(output, tuple | list)  # GPT returns a list, recent BERT a tensor
         whole = output[0] if several else output
-        hidden_ATD = self._padded(whole)
-        self._states.append(hidden_ATD)
-        if number not in self._edits:
+        one.states.append(one.view_of(whole))
+        if number not in one.edits:
             return None
-        edited = self._edits[number](hidden_ATD)
-        if self._packing is not None:
-            edited = self._packing.packed(edited)[None]
-        elif whole.shape[1] > self._n_tokens:
-            edited = torch.cat([edited, whole[:, self._n_tokens :]], dim=1)
+        edited = one.edits[number](one.states[-1])
+        if whole.shape[1] > one.n_tokens:
+            edited = torch.cat([edited, whole[:, one.n_tokens :]], dim=1)
         return type(output)([edited, *output[1:]]) if several else edited
 
-    def _padded(self, hidden: Tensor) -> Tensor:
-        """Unpack to `[A, T, D]`, if packed; Longformer's own pads are cut off."""
-        if self._packing is not None:
-            return self._packing.padded(hidden[0])
-        return hidden[:, : self._n_tokens] if hidden.shape[1] > self._n_tokens else hidden
+
+@dataclass
+class _Pass:
+    """One forward pass: what the hooks of the blocks need, and the states that they record."""
+
+    n_tokens: int
+    edits: Mapping[int, Edit]
+    view: Edit | None
+    states: list[Tensor] = field(default_factory=list)
+
+    def view_of(self, hidden: Tensor) -> Tensor:
+        """A hidden state `[A, T, D]`; Longformer's own pads are cut off."""
+        if hidden.shape[1] > self.n_tokens:
+            hidden = hidden[:, : self.n_tokens]
+        return hidden if self.view is None else self.view(hidden)
 
 
 def cut_after(model: Any, n_blocks: int) -> None:
@@ -246,23 +207,6 @@ def cut_after(model: Any, n_blocks: int) -> None:
     config.num_hidden_layers = n_blocks
     if types := getattr(config, "layer_types", None):  # one per block: ModernBERT
         config.layer_types = types[:n_blocks]
-
-
-@contextmanager
-def replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Temporarily replace the forward functions of modules."""
-    for module, forward in forwards.items():
-        module.forward = forward  # shadows the method of its class
-    try:
-        yield
-    finally:
-        for module in forwards:
-            vars(module).pop("forward", None)
-
-
-def _first_position(table: nn.Embedding | None) -> int:
-    """Position id of the first token: RoBERTa starts after its pad id."""
-    return 0 if table is None or table.padding_idx is None else table.padding_idx + 1
 
 
 def _embeddings(model: nn.Module) -> nn.Module:

@@ -3,8 +3,7 @@
 A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -19,9 +18,8 @@ from isotrain.model.distributed import (
     order_keys,
     with_whole_gradient,
 )
-from isotrain.model.pooling import tokens_read
 from isotrain.transforms.base import RowTransform
-from isotrain.types import Batch, Edit, ModelOutput, Pooling, SiteEmbeddings
+from isotrain.types import Batch, Edit, EncoderOutput, ModelOutput, Pooling, SiteEmbeddings
 
 TokenRows = Literal["all", "no_special"]
 
@@ -104,7 +102,8 @@ class IsotropicModel(nn.Module):
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
         self.rows, self.sync = rows, sync
         self.recent = StepMemory()
-        self.reads_all_tokens = True  # of the last block in training; False: only the pooled ones
+        # In place of the encoder in training, where shorter.
+        self.fast: Callable[[Batch, Mapping[int, Edit]], EncoderOutput] | None = None
 
     def forward(self, batch: Batch) -> ModelOutput:
         """All hidden states, the embeddings around every site, pooled embeddings and logits."""
@@ -117,9 +116,8 @@ class IsotropicModel(nn.Module):
             for site, block in self.blocks_of.items()
             if block is not None
         }
-        all_read = self.reads_all_tokens or not self.training
-        read_AT = None if all_read else tokens_read(self.pooling.reads, batch)
-        states = self.encoder(replace(batch, read_mask=read_AT), edits)
+        encode = self.fast if self.fast is not None and self.training else self.encoder
+        states = encode(batch, edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
             last_ATD = self._at_site("tokens", batch, mask_AT, around, last_ATD)

@@ -64,22 +64,6 @@ class SpanPooling(nn.Module):
         return _by_example(span_pool(hidden, batch.spans), batch.n_sequences)
 
 
-def tokens_read(reads: str, batch: Batch) -> Tensor | None:
-    """Where a pooling reads the last hidden states, `[A, T]`; None = everywhere.
-
-    `reads` is `Pooling.reads`.
-    """
-    position_T = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
-    if reads == "first":
-        return (position_T == 0).expand_as(batch.input_ids)
-    if reads == "last":
-        return position_T == (position_T * (batch.attention_mask != 0)).argmax(dim=1)[:, None]
-    if reads == "spans" and batch.spans is not None:
-        start_AS1, stop_AS1 = batch.spans[..., :1], batch.spans[..., 1:]
-        return ((position_T >= start_AS1) & (position_T < stop_AS1)).any(dim=1)
-    return None
-
-
 def cls_pool(hidden_ATD: Tensor) -> Tensor:
     """The first token's state `[A, D]`, with no further layer on it."""
     return hidden_ATD[:, 0]

@@ -18,7 +18,7 @@ from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.training.data import collate
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler
-from isotrain.types import Example, ModelOutput
+from isotrain.types import Batch, Example, ModelOutput
 
 METRICS = ("isoscore_corrected", "mean_cosine")
 
@@ -106,29 +106,28 @@ class LayerIsotropy:
         backbone = backbone_of(self.model)
         longest = max((example.input_ids[0] for example in self.examples), key=len)
 
-        def given(ids_AT: Tensor, mask_AT: Tensor) -> dict[str, Tensor]:
-            return self._inputs(backbone, ids_AT, mask_AT, torch.zeros_like(ids_AT))
-
         with in_evaluation(self.model), recorded(backbone) as states:
 
-            def run(ids_AT: Tensor, mask_AT: Tensor) -> list[Tensor]:
+            def run(batch: Batch) -> list[Tensor]:
                 states.clear()
-                backbone(**given(ids_AT, mask_AT))
-                return [state_ATD[:, : ids_AT.shape[1]] for state_ATD in states]
+                backbone(**self._inputs(backbone, batch))
+                return [state_ATD[:, : batch.input_ids.shape[1]] for state_ATD in states]
 
-            def own(ids_AT: Tensor, mask_AT: Tensor) -> Sequence[Tensor]:
-                output = backbone(**given(ids_AT, mask_AT), output_hidden_states=True)
-                return output.hidden_states or ()
+            def own(batch: Batch) -> Sequence[Tensor]:
+                return (
+                    backbone(
+                        **self._inputs(backbone, batch), output_hidden_states=True
+                    ).hidden_states
+                    or ()
+                )
 
-            check_states(backbone, run, own, shortened(longest), pad=0)
+            check_states(backbone, run, own, shortened(longest, pad=0))
 
-    def _inputs(
-        self, backbone: nn.Module, ids_AT: Tensor, mask_AT: Tensor, segments_AT: Tensor
-    ) -> dict[str, Tensor]:
+    def _inputs(self, backbone: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Arguments of the model, on its device."""
         device = next(backbone.parameters()).device
-        found = {"input_ids": ids_AT, "attention_mask": mask_AT}
-        found |= {"token_type_ids": segments_AT} if self.has_segments else {}
+        found = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+        found |= {"token_type_ids": batch.token_type_ids} if self.has_segments else {}
         return {name: x.to(device) for name, x in found.items()}
 
     def _sample(self) -> CloudSampler:
@@ -141,11 +140,11 @@ class LayerIsotropy:
         with torch.no_grad(), in_evaluation(self.model), recorded(backbone) as states:
             for start in range(0, len(by_length), self.batch_size):
                 batch = collate(by_length[start : start + self.batch_size], pad_id=0).to(device)
-                ids_AT, mask_AT = batch.input_ids, batch.attention_mask
                 states.clear()
                 with self.autocast():
-                    backbone(**self._inputs(backbone, ids_AT, mask_AT, batch.token_type_ids))
-                read = tuple(wide(state_ATD[:, : ids_AT.shape[1]]) for state_ATD in states)
+                    backbone(**self._inputs(backbone, batch))
+                n_tokens = batch.input_ids.shape[1]
+                read = tuple(wide(state_ATD[:, :n_tokens]) for state_ATD in states)
                 sampler.offer(batch, ModelOutput(read, nothing, nothing))
         return sampler
 

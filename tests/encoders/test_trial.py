@@ -16,6 +16,7 @@ from transformers import (
     RobertaPreLayerNormConfig,
 )
 
+from isotrain.encoders.fast import TAKEN, make_fast, without_dropout
 from isotrain.encoders.freezing import freeze_first_n, levels, set_trainable
 from isotrain.encoders.tiny import tiny_tokenizer
 from isotrain.encoders.transformer import TransformerEncoder
@@ -24,9 +25,7 @@ from isotrain.encoders.trial import (
     check_own,
     distance,
     in_evaluation,
-    training_without_dropout,
 )
-from isotrain.training.speed import TAKEN, take_tried
 
 TOKENIZER = tiny_tokenizer()
 SIZES = {
@@ -87,7 +86,7 @@ def test_an_encoder_of_ones_own_is_tried_on_pads():
 
 
 def test_blocks_that_run_several_times_are_refused_by_name():
-    with pytest.raises(ValueError, match="AlbertModel has 4 hidden states, and 6 are seen"):
+    with pytest.raises(ValueError, match="6 hidden states of AlbertModel are seen, not 2"):
         encoder_of(AlbertConfig(**SIZES, embedding_size=8))
 
 
@@ -114,26 +113,25 @@ def test_a_shared_parameter_counts_to_the_lowest_of_its_places():
 
 def test_a_shortcut_that_skips_a_norm_is_dropped_and_the_step_is_exact():
     config = RobertaPreLayerNormConfig(**SIZES, initializer_range=0.3)
-    exact, fast = (encoder_of(config) for _ in range(2))
-    paths = dict.fromkeys(PATHS, TAKEN)
-    take_tried(paths, fast, highest=2)
-    why = "its states differ from those of the exact step in a trial"
-    assert paths["last_block"] == why
-    batch = batch_of(fast)
-    with training_without_dropout(fast), training_without_dropout(exact):
-        (states, last), (expected, expected_last) = fast(batch, {}), exact(batch, {})
+    exact, encoder = (encoder_of(config) for _ in range(2))
+    fast, paths = make_fast(encoder, "first", highest=2, hindrances=dict.fromkeys(PATHS, ""))
+    assert paths["last_block"] == "its states differ from those of the exact step in a trial"
+    batch = batch_of(encoder)
+    states, last = without_dropout(encoder, fast, batch)
+    expected, expected_last = without_dropout(exact, exact, batch)
     for pair in (*zip(states, expected, strict=True), (last, expected_last)):
         assert distance(*pair, batch.attention_mask) < 1e-5
 
 
 def test_every_shortcut_of_bert_passes_its_trial():
     encoder = encoder_of(BertConfig(**SIZES))
-    paths = dict.fromkeys(PATHS, TAKEN)
     state = torch.random.get_rng_state()
-    take_tried(paths, encoder, highest=2)
-    assert set(paths.values()) == {TAKEN}
-    assert encoder.packs_tokens
-    assert encoder.frozen_prefix is None
+    fast, paths = make_fast(encoder, "last", highest=2, hindrances=dict.fromkeys(PATHS, ""))
+    assert paths == dict.fromkeys(PATHS, TAKEN)
+    assert vars(fast) == {
+        **{"encoder": encoder, "reads": "last", "packs": True},
+        **{"n_frozen": 0, "frozen_states": None},
+    }
     assert all(part.training for part in encoder.modules())
     assert torch.equal(torch.random.get_rng_state(), state)
 

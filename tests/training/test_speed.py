@@ -6,7 +6,8 @@ from itertools import chain
 import pytest
 import torch
 
-from isotrain.encoders.fast_dropout import LaneDropout
+from isotrain.encoders import fast
+from isotrain.encoders.fast import LaneDropout
 from isotrain.training import speed
 
 
@@ -41,7 +42,8 @@ def test_a_run_says_which_paths_it_takes(built, overrides, path, why):
     model = experiment.module.model
     has_lanes = any(isinstance(part, LaneDropout) for part in model.encoder.modules())
     assert has_lanes == (experiment.paths["dropout"] == "taken")
-    assert model.reads_all_tokens == (experiment.paths["last_block"] != "taken")
+    reads = "all" if model.fast is None else model.fast.reads
+    assert (reads != "all") == (experiment.paths["last_block"] == "taken")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_a_run_says_why_frozen_blocks_are_computed(built, overrides, why):
     ],
 )
 @pytest.mark.parametrize("batching", ["length", "random"])
-def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
+def test_training_from_the_frozen_prefix_is_training(built, tmp_path, freezing, batching):
     def trained(*overrides):
         experiment = built(*overrides)
         experiment.trainer.fit(experiment.module, datamodule=experiment.data)
@@ -117,10 +119,11 @@ def test_training_from_the_frozen_prefix_is_training(built, freezing, batching):
             f"data.batching={batching}",
             "trainer.max_steps=6",
             "trainer.max_epochs=3",
-            f"speed.frozen_prefix={is_taken}",
+            *(f"cache_dir={tmp_path / is_taken}", f"speed.frozen_prefix={is_taken}"),
         )
         for is_taken in ("true", "false")
     ]
+    assert {file.parents[2].name for file in tmp_path.rglob("*.npy")} == {"true"}
     torch.testing.assert_close(*runs, rtol=1e-4, atol=1e-5)
 
 
@@ -184,7 +187,7 @@ def test_states_that_cannot_be_kept_are_computed(built, monkeypatch):
 
 
 def test_an_encoder_unlike_bert_takes_no_path_of_berts(built, monkeypatch):
-    monkeypatch.setattr(speed, "is_bert_like", lambda _block: False)
+    monkeypatch.setattr(fast, "is_bert_like", lambda _block: False)
     paths = built(*FROZEN, "data.batching=random").paths
     for name in ("last_block", "packing", "frozen_prefix"):
         assert paths[name] == "for encoders like BERT"
