@@ -5,8 +5,8 @@
 - The last block only for the tokens that are read: `read_tokens_only`.
 - States after frozen blocks from disk: `FrozenPrefix`.
 
-`make_fast` compares each with the exact step on a small batch. A model in training calls the
-`FastStep` of those that pass in place of its encoder.
+`make_fast` compares them with the exact step on a small batch. If they agree, a model in training
+calls a `FastStep` in place of its encoder.
 
 A = Q·B sequences, T tokens of the longest, N tokens in total, R read tokens, D hidden, h heads,
 d dimensions of each.
@@ -90,8 +90,8 @@ def make_fast(
 ) -> tuple[FastStep | None, dict[str, str]]:
     """The fast step of an encoder, and by path: `taken`, or the reason why not.
 
-    A path is taken if a trial gives the states of the exact step. Where the step is that of the
-    encoder, it is None.
+    The paths are taken if a trial of all gives the states of the exact step; otherwise the step is
+    None, and the encoder computes it, at most with another dropout.
 
     Args:
         encoder: its dropout modules and its function of attention may be replaced.
@@ -101,59 +101,46 @@ def make_fast(
             `frozen_prefix`.
     """
     paths = {path: why or TAKEN for path, why in hindrances.items()}
+    of_bert = [path for path in paths if path != "dropout" and paths[path] == TAKEN]
     if not (takes_attention(encoder) and is_bert_like(encoder.blocks[-1])):
-        of_bert = (path for path in paths if path != "dropout" and paths[path] == TAKEN)
         paths |= dict.fromkeys(of_bert, "for encoders like BERT")
     if TAKEN not in paths.values():
         return None, paths
-    batch, fast = batch_of(encoder), FastStep(encoder)
+    batch = batch_of(encoder)
     exact = without_dropout(encoder, encoder, batch)
     if paths["dropout"] == TAKEN:
         draw_lanes(encoder)
     if not takes_attention(encoder):
         return None, paths
-
-    def differs(depth: int = 0, read_AT: Tensor | None = None) -> bool:
-        """Whether states from `depth` on, or the last ones that are read, are not exact."""
-        states, last = without_dropout(encoder, fast, batch)
-        pairs = [(last, exact.last)]
-        if read_AT is None:
-            pairs += zip(states[depth:], exact.hidden_states[depth:], strict=True)
-        mask_AT = batch.attention_mask if read_AT is None else read_AT
-        return max(distance(*pair, mask_AT) for pair in pairs) > tolerance(last)
-
-    def frozen_differ() -> bool:
-        for depth in sorted({1, highest}):
-            fast.n_frozen, fast.frozen_states = depth, partial(states_after, encoder, depth)
-            if differs(depth):
-                return True
-        return False
-
-    def holds(path: str, differs: Callable[[], bool]) -> bool:
-        """Whether a path is taken after its trial; if not, `paths` says why."""
-        if paths.get(path, TAKEN) == TAKEN:
-            try:
-                if not differs():
-                    return True
-                paths[path] = "its states differ from those of the exact step in a trial"
-            except Exception as error:  # of any kind, in an architecture that it was not made for
-                paths[path] = f"it failed in a trial ({type(error).__name__}: {error})"
-        return False
-
     implementation = encoder.model.config._attn_implementation
     use_attention(encoder.model)
-    if not holds("attention", differs):
+    fast = FastStep(encoder, packs=paths["packing"] == TAKEN)
+    fast.reads = "first" if paths["last_block"] == TAKEN else "all"
+    read_AT = tokens_read(fast.reads, batch)
+    depths = (0, 1, highest) if paths["frozen_prefix"] == TAKEN else (0,)
+
+    def differs(depth: int) -> bool:
+        """Whether the states above a frozen block, where they are read, are not the exact ones."""
+        fast.n_frozen = depth
+        fast.frozen_states = partial(states_after, encoder, depth) if depth else None
+        states, last = without_dropout(encoder, fast, batch)
+        pairs = zip(states[depth:-1], exact.hidden_states[depth:-1], strict=True)
+        gaps = [distance(*pair, batch.attention_mask) for pair in pairs]
+        for pair in ((states[-1], exact.hidden_states[-1]), (last, exact.last)):
+            gaps.append(distance(*pair, batch.attention_mask if read_AT is None else read_AT))
+        return max(gaps) > tolerance(last)
+
+    why = ""
+    try:
+        if any(map(differs, depths)):
+            why = "its states differ from those of the exact step in a trial"
+    except Exception as error:  # of any kind, in an architecture that it was not made for
+        why = f"it failed in a trial ({type(error).__name__}: {error})"
+    if why:
         encoder.model.set_attn_implementation(implementation)
-        why = paths["attention"]
-        paths |= {path: why for path in ("last_block", "packing") if paths[path] == TAKEN}
-    fast.packs = paths["packing"] == TAKEN
-    fast.packs = holds("packing", differs)
-    fast.reads = "first"
-    is_taken = holds("last_block", partial(differs, read_AT=tokens_read("first", batch)))
-    fast.reads = "all"
-    holds("frozen_prefix", frozen_differ)
+        return None, paths | dict.fromkeys(of_bert, why)
     fast.n_frozen, fast.frozen_states = 0, None
-    fast.reads = reads if is_taken else "all"
+    fast.reads = reads if paths["last_block"] == TAKEN else "all"
     return fast, paths
 
 

@@ -18,8 +18,6 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.training.data import TaskData
 
-SLOW_BF16 = "this CPU is faster in float32"
-
 
 def take_paths(
     cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective], plan: Plan, data: TaskData
@@ -37,10 +35,6 @@ def take_paths(
     hindrances |= {name: "switched off" for name in hindrances if not cfg.speed[name]}
     highest = max(1, highest_prefix(cfg, model, objectives))
     model.fast, paths = make_fast(encoder, model.pooling.reads, highest, hindrances)
-    if on_cpu and str(cfg.trainer.get("precision")).startswith("bf16"):
-        paths["bf16"] = SLOW_BF16 if bf16_speedup() < 1 else TAKEN
-        if paths["bf16"] == SLOW_BF16:
-            rank_zero_warn(f"trainer.precision={cfg.trainer.precision}: {SLOW_BF16}; use 32-true")
     if cfg.speed.compile:
         paths["compile"] = why = _measured(cfg, objectives) or TAKEN
         for block in encoder.blocks if why == TAKEN else ():

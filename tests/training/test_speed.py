@@ -1,6 +1,5 @@
 """Which paths a run takes, why not the others, and that a run with them is a run."""
 
-from contextlib import nullcontext
 from itertools import chain
 
 import pytest
@@ -153,15 +152,6 @@ def test_compiled_blocks_compute_the_same(built):
     assert experiment.paths["compile"] == "taken"
     torch.testing.assert_close(losses[:2], losses[2:], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("speedup", [0.6, 2.0])
-def test_bf16_on_a_cpu_that_is_faster_without_is_said(built, monkeypatch, speedup):
-    monkeypatch.setattr(speed, "bf16_speedup", lambda: speedup)
-    is_slow = speedup < 1
-    with pytest.warns(UserWarning, match="faster in float32") if is_slow else nullcontext():
-        experiment = built("trainer.precision=bf16-mixed")
-    assert (experiment.paths["bf16"] == "taken") == (not is_slow)
 
 
 def test_the_speedup_of_bf16_is_the_ratio_of_the_best_times(monkeypatch):
