@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 
 from isotrain.arguments import checked
-from isotrain.encoders.huggingface import EncoderUnavailableError, complete
+from isotrain.encoders.huggingface import load_tokenizer
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
 from isotrain.encoders.tiny import tiny_tokenizer
@@ -36,22 +36,9 @@ def build_random_vectors(
     """
     if vocabulary == TINY:
         return random_vectors(tiny_tokenizer(), width, seed, vocabulary)
-    from transformers import AutoTokenizer
-
     folder = packaged_folder() if vocabulary == MINILM else None
     name, commit = (vocabulary, revision) if folder is None else (str(folder), None)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=commit, use_fast=True, trust_remote_code=False
-        )
-    except OSError as error:
-        raise EncoderUnavailableError(
-            f"the tokenizer of {vocabulary!r} is neither on disk nor reachable on the hub. Run "
-            "once with network access, give a folder with encoder.vocabulary=/path, or use "
-            f"encoder.vocabulary=tiny. What went wrong: {error}"
-        ) from error
-    complete(tokenizer)
-    return random_vectors(tokenizer, width, seed, vocabulary)
+    return random_vectors(load_tokenizer(name, commit), width, seed, vocabulary)
 
 
 def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> TableEncoder:
