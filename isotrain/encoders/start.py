@@ -24,24 +24,14 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     """Resolve and validate the checkpoint of a run, given by folder or file; None without a run.
 
     Raises:
-        ValueError: there is no such run, it is not finished, has no weights, trained adapters, or
-            its encoder's keys differ from `encoder`.
+        ValueError: there is no such run, it is not finished, has no weights, or its encoder's keys
+            differ from `encoder`.
     """
     if run is None:
         return None
     given = Path(run).expanduser()
-    if not given.exists():
-        raise ValueError(
-            f"{key}={run} does not exist; give the folder of a finished run, "
-            f"runs/<task>/<method>-<hash>, or the {WEIGHTS_FILE} in it"
-        )
-    folder = given if given.is_dir() else given.parent
+    folder = given.parent if given.name == WEIGHTS_FILE else given
     result = trained_run(folder, f"{key}={run}")
-    if result["config"].get("peft", {}).get("_target_", NO_ADAPTERS) != NO_ADAPTERS:
-        raise ValueError(
-            f"{key}={run}: that run trained adapters (peft), which its encoder's weights do not "
-            "include; start from a run with peft=none"
-        )
     theirs = result["config"]["encoder"]
     own = redacted(OmegaConf.to_container(encoder, resolve=True))
     if keys := [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]:
@@ -50,7 +40,7 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
             f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
             "encoder keys"
         )
-    return folder / WEIGHTS_FILE if given.is_dir() else given
+    return folder / WEIGHTS_FILE
 
 
 def load_start(encoder: Encoder, file: Path) -> None:
@@ -71,7 +61,7 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
     bit-identical. Zhang et al. (2021) try 1 to 6 blocks, against unstable fine-tuning.
 
     Raises:
-        ValueError: the encoder has fewer blocks, or is not a transformers model.
+        ValueError: the encoder has fewer blocks.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
@@ -88,11 +78,6 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
     if n_blocks == 0:
         return
     model = encoder.model
-    if model is None:
-        raise ValueError(
-            "training.reinit_blocks needs the initialiser of a transformers model, which "
-            f"{type(encoder).__name__} does not have; use training.reinit_blocks=0"
-        )
     # transformers initialises modules not marked as initialised, by rules that may be in enclosing
     # modules; it uses this for weights missing from a checkpoint.
     top = encoder.blocks[encoder.n_blocks - n_blocks :]

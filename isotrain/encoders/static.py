@@ -6,9 +6,9 @@ A sequences, T tokens, V words, D dimensions.
 from __future__ import annotations
 
 import gzip
+import re
 from array import array
-from collections.abc import Iterator, Mapping
-from math import isfinite
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,8 +64,8 @@ def build_static(
         max_words: number of words read from the top of the file; None = all.
 
     Raises:
-        ValueError: no such file, a line that is not a word with D finite numbers (file and line
-            are named), or a number of words other than V.
+        ValueError: a line that is not a word with D numbers, numbers that are not finite, or a
+            number of words other than V.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -109,67 +109,32 @@ def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str]
     number_of = {word: number for number, word in enumerate(SPECIALS.values())}
     values = array("f")
     n_read = n_promised = width = 0
-    for at, line in _lines(file):
-        if not width:
-            parts = line.split(" ")
-            if len(parts) == 2 and all(part.isdecimal() for part in parts):  # word2vec's V and D
-                n_promised, width = map(int, parts)
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+        # As bytes: text mode would also break lines at a lone carriage return.
+        for number, line in enumerate(lines, start=1):
+            if not (text := line.decode("utf-8").rstrip("\r\n ")):
                 continue
-            width = len(parts) - 1
-        if len(number_of) - len(SPECIALS) == max_words:
-            break
-        word, vector = _parsed(at, line, width)
-        n_read += 1
-        word = word.lower() if lowercase else word
-        if word not in number_of:
-            number_of[word] = len(number_of)
-            values.extend(vector)
-    else:
-        if n_promised not in (0, n_read):
-            raise ValueError(
-                f"{file}: its first line promises {n_promised} words, and it has {n_read}; get the "
-                "file again, or correct that line"
-            )
-    if not values:
-        raise ValueError(f"{file} has no vectors; give a text file of GloVe or word2vec")
+            if not width and re.fullmatch(r"\d+ \d+", text):  # word2vec's V and D
+                n_promised, width = map(int, text.split(" "))
+                continue
+            width = width or text.count(" ")
+            if len(number_of) - len(SPECIALS) == max_words:
+                break
+            word, *numbers = text.rsplit(" ", width)  # a word may contain spaces, as in GloVe
+            if not word or len(numbers) != width or re.search(r" [-+]?\.?\d[-+.\de]*$", word):
+                raise ValueError(f"{file}:{number}: not a word and {width} numbers: {text[:40]!r}")
+            n_read += 1
+            word = word.lower() if lowercase else word
+            if word not in number_of:
+                number_of[word] = len(number_of)
+                values.extend(map(float, numbers))
+        else:
+            if n_promised not in (0, n_read):
+                raise ValueError(
+                    f"{file}: its first line promises {n_promised} words, and it has {n_read}"
+                )
     vector_VD = torch.zeros(len(number_of), width)
     vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
+    if not vector_VD.isfinite().all():
+        raise ValueError(f"{file} has numbers that are not finite in float32")
     return list(number_of), vector_VD
-
-
-def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Non-empty lines, each with `<file>:<number>`."""
-    if not file.is_file():
-        raise ValueError(
-            f"{file} is no file; give a text file of word vectors (GloVe or word2vec, also .gz)"
-        )
-    number = 0
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-        try:
-            # As bytes: text mode would also break lines at a lone carriage return.
-            for number, line in enumerate(lines, start=1):
-                if text := line.decode("utf-8").rstrip("\r\n "):
-                    yield f"{file}:{number}", text
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{file}:{number}: cannot be read as UTF-8 text: {error}") from error
-
-
-def _parsed(at: str, line: str, width: int) -> tuple[str, array[float]]:
-    """The word and numbers of a line; a word may contain spaces, as a few of GloVe's do."""
-    word, *texts = line.rsplit(" ", width)
-    vector = _numbers(texts)
-    one_more = " " in word and _numbers([word.rpartition(" ")[2]])
-    if not word or one_more or not vector or len(vector) != width or not all(map(isfinite, vector)):
-        raise ValueError(
-            f"{at}: a line must be a word and {width or 'its'} numbers, finite in float32, with "
-            f"single spaces between them, got {line[:40]!r}"
-        )
-    return word, vector
-
-
-def _numbers(texts: list[str]) -> array[float]:
-    """Texts parsed as float32; empty if any is not a number."""
-    try:
-        return array("f", map(float, texts))
-    except ValueError:
-        return array("f")

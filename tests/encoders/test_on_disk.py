@@ -1,6 +1,5 @@
 """What is on disk: said exactly where loading without the hub works."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -33,7 +32,7 @@ def test_a_downloaded_model(snapshot, revision):
     assert load_encoder(NAME, revision).width == 16
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
 def test_a_file_that_is_not_there(snapshot, file):
     (snapshot / file).unlink()
     assert not is_on_disk(NAME, COMMIT)
@@ -44,23 +43,6 @@ def test_a_file_that_is_not_there(snapshot, file):
 def test_another_revision_or_name(snapshot):
     assert not is_on_disk(NAME, COMMIT[::-1])
     assert not is_on_disk("someone/another-model", COMMIT)
-
-
-def test_every_shard_of_the_weights_is_needed(snapshot):
-    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[0]}}
-    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
-    shutil.move(snapshot / "model.safetensors", snapshot / shards[0])
-    assert not is_on_disk(NAME, COMMIT)
-    (snapshot / shards[1]).touch()
-    assert is_on_disk(NAME, COMMIT)
-
-
-def test_a_vocabulary_in_two_files(snapshot):
-    shutil.move(snapshot / "tokenizer.json", snapshot / "vocab.json")
-    assert not is_on_disk(NAME, COMMIT)
-    (snapshot / "merges.txt").touch()
-    assert is_on_disk(NAME, COMMIT)
 
 
 def test_weights_of_the_older_format(snapshot):

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from isotrain.encoders.base import Encoder
 from isotrain.encoders.start import reinit_blocks
 from isotrain.encoders.tiny import build_tiny
 
@@ -72,19 +71,6 @@ def test_the_seed_decides():
     name = "model.encoder.layer.1.attention.self.query.weight"
     assert all(one[key].equal(same[key]) for key in one)
     assert not one[name].equal(other[name])
-
-
-def test_an_encoder_that_has_no_initialiser():
-    class Other(Encoder):
-        def __init__(self):
-            super().__init__(2, None, "nowhere")
-            self.blocks = [torch.nn.Linear(2, 2)]
-
-        def forward(self, batch, after_block):
-            """Never called."""
-
-    with pytest.raises(ValueError, match="which Other does not have"):
-        reinit_blocks(Other(), 1)
 
 
 def test_the_head_and_the_blocks_below_start_as_without(built):

@@ -114,16 +114,10 @@ def broken(folder, **changes):
     write_result(folder, read_result(folder) | changes)
 
 
-def with_adapters(folder):
-    """As a run with peft=lora leaves them: under names that no encoder without adapters has."""
-    target = "isotrain.encoders.adapters.lora"
-    broken(folder, config={**read_result(folder)["config"], "peft": {"_target_": target}})
-
-
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (shutil.rmtree, "does not exist; give the folder of a finished run"),
+        (shutil.rmtree, r"no result\.json of a training run in .*copy; give the folder"),
         (
             lambda f: broken(f, status="interrupted"),
             "that run is interrupted, not finished; give its command again",
@@ -132,13 +126,12 @@ def with_adapters(folder):
             lambda f: (f / "weights.safetensors").unlink(),
             r"has no weights\.safetensors .* rerun=true",
         ),
-        (with_adapters, "that run trained adapters .*; start from a run with peft=none"),
         (
             lambda f: (f / "result.json").unlink(),
             r"no result\.json of a training run in .*copy; give the folder",
         ),
     ],
-    ids=["gone", "unfinished", "without weights", "with adapters", "without a record"],
+    ids=["gone", "unfinished", "without weights", "without a record"],
 )
 def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):
     harm(copy)

@@ -107,23 +107,23 @@ def test_a_word_with_spaces_or_odd_characters_is_read(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "said"),
     [
-        ("the 1 2\ndog 1\n", 2, "a word and 2 numbers"),
-        ("the 1 2\ndog 0 1 2\n", 2, "a word and 2 numbers"),
-        ("2 3\n\nthe 1 2\n", 3, "a word and 3 numbers"),
-        ("the 1 2\n 1 2\n", 2, "a word and 2 numbers"),
-        ("the\n", 1, "a word and its numbers"),
-        ("the 1 2\ndog 1 nan\n", 2, "finite in float32"),
-        ("the 1 2\ndog 1 1e39\n", 2, "finite in float32"),
-        (b"the 1 2\n\xff\xfe 1 2\n", 2, "UTF-8"),
+        ("the 1 2\ndog 1\n", ":2: not a word and 2 numbers"),
+        ("the 1 2\ndog 0 1 2\n", ":2: not a word and 2 numbers"),
+        ("2 3\n\nthe 1 2\n", ":3: not a word and 3 numbers"),
+        ("the 1 2\n 1 2\n", ":2: not a word and 2 numbers"),
+        ("the 1 2\ndog 1 x\n", "could not convert string to float"),
+        ("the 1 2\ndog 1 nan\n", "not finite in float32"),
+        ("the 1 2\ndog 1 1e39\n", "not finite in float32"),
+        (b"the 1 2\n\xff\xfe 1 2\n", "can't decode"),
+        ("the\n", "reshape"),
+        ("\n", "reshape"),
     ],
 )
-def test_a_bad_line_is_named(write, text, line, told):
-    path = write(text)
-    with pytest.raises(ValueError, match=told) as refused:
-        build_static(path)
-    assert str(refused.value).startswith(f"{path}:{line}: ")
+def test_a_file_of_something_else_is_an_error(write, text, said):
+    with pytest.raises(ValueError, match=said):
+        build_static(write(text))
 
 
 def test_fewer_words_than_the_first_line_promises_are_refused(write):
@@ -133,15 +133,8 @@ def test_fewer_words_than_the_first_line_promises_are_refused(write):
     assert build_static(path, max_words=1).tokenizer.tokenize("the dog") == ["the", "[UNK]"]
 
 
-def test_a_cut_gz_file_is_refused(tmp_path):
+def test_a_cut_gz_file_is_an_error(tmp_path):
     file = tmp_path / "vectors.gz"
     file.write_bytes(gzip.compress(GLOVE.encode() * 500)[:-20])
-    with pytest.raises(ValueError, match="ended before the end-of-stream"):
+    with pytest.raises(EOFError, match="ended before the end-of-stream"):
         build_static(str(file))
-
-
-def test_a_file_that_is_not_there_and_no_words_at_all_are_refused(tmp_path, write):
-    with pytest.raises(ValueError, match="is no file"):
-        build_static(str(tmp_path / "absent.txt"))
-    with pytest.raises(ValueError, match="has no vectors"):
-        build_static(write("\n"))
