@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -453,7 +453,7 @@ class FrozenPrefix:
 
     Sequences are computed in groups of similar length that depend only on the set, so that a state
     is bit-identical in any run and order of requests. A group is one file, `[N, D]`, written
-    atomically; one that is missing or cut off is computed again. Processes and runs may share them.
+    atomically; one that is missing is computed again. Processes and runs may share them.
 
     Args:
         folder: of the files, one folder for each `prefix_key`.
@@ -477,9 +477,8 @@ class FrozenPrefix:
             for example in examples
             for ids, types in zip(example.input_ids, example.token_type_ids, strict=True)
         ]
-        self.first_of = {
-            e.index: i * len(e.input_ids) for i, e in enumerate(examples)
-        }  # index of an example to index of its first sequence
+        # From the index of an example to that of its first sequence.
+        self.first_of = {e.index: i * len(e.input_ids) for i, e in enumerate(examples)}
         self.lengths = np.array([len(ids) for ids, _ in self.sequences])
         by_length = np.argsort(-self.lengths, kind="stable")
         self.groups = [by_length[i : i + GROUP] for i in range(0, len(by_length), GROUP)]
@@ -504,23 +503,22 @@ class FrozenPrefix:
 
     def _states_of(self, group: int) -> np.ndarray:
         """The states `[N, D]` of a group, from its file or computed into it."""
-        if group in self.states:
-            return self.states[group]
-        members, file = self.groups[group], self.folder / f"{group}.npy"
-        shape = (int(self.lengths[members].sum()), self.encoder.width)
-        with suppress(FileNotFoundError, EOFError, ValueError):  # not there, or cut off
-            self.states[group] = np.load(file, mmap_mode="c")
-        if group not in self.states or self.states[group].shape != shape:
-            ids, types = zip(*(self.sequences[number] for number in members), strict=True)
-            batch = padded_batch(ids, self.encoder.tokenizer.pad_token_id)
-            batch = replace(batch, token_type_ids=padded_batch(types, 0).input_ids)
-            batch = batch.to(next(self.encoder.parameters()).device)
-            found = states_after(self.encoder, self.depth, batch).float().cpu().numpy()
-            parts = [x[:n] for x, n in zip(found, self.lengths[members], strict=True)]
-            with replacing(file) as opened:
-                np.save(opened, np.concatenate(parts))
+        if group not in self.states:
+            file = self.folder / f"{group}.npy"
+            if not file.is_file():
+                with replacing(file) as opened:
+                    np.save(opened, self._computed(self.groups[group]))
             self.states[group] = np.load(file, mmap_mode="c")
         return self.states[group]
+
+    def _computed(self, members: np.ndarray) -> np.ndarray:
+        ids, types = zip(*(self.sequences[number] for number in members), strict=True)
+        batch = padded_batch(ids, self.encoder.tokenizer.pad_token_id)
+        batch = replace(batch, token_type_ids=padded_batch(types, 0).input_ids)
+        batch = batch.to(next(self.encoder.parameters()).device)
+        states_ATD = states_after(self.encoder, self.depth, batch)
+        states_ND = states_ATD[batch.attention_mask.bool()]
+        return states_ND.float().cpu().numpy()
 
 
 def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:

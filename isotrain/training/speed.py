@@ -85,14 +85,23 @@ class Prefix(pl.Callback):
             return None
 
 
-def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
-    """Highest block that the frozen prefix may end with; nothing below it is read or edited."""
+def readers(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> dict[int, str]:
+    """What reads or changes a hidden state at any token in training, by its depth."""
     n_blocks = model.encoder.n_blocks
-    points = [point for objective in objectives.values() for point in objective.read_points]
-    read = [depth for point in points for depth in point.levels(n_blocks)]
-    changed = [block for block in model.blocks_of.values() if block is not None]
-    measured = [0] if cfg.metric and cfg.monitor.every_steps else []
-    return min([n_blocks, *read, *changed, *measured])
+    measured = range(n_blocks + 1) if cfg.metric and cfg.monitor.every_steps else ()
+    found = dict.fromkeys(measured, "monitor.every_steps")
+    for name, objective in objectives.items():
+        for point in objective.read_points:
+            found |= dict.fromkeys(point.levels(n_blocks), f"objective={name}")
+    for site, block in model.blocks_of.items():
+        if site != "pooled":
+            found[block or n_blocks] = f"site={site}"
+    return found
+
+
+def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
+    """Highest block that the frozen prefix may end with; nothing below it is read or changed."""
+    return min([model.encoder.n_blocks, *readers(cfg, model, objectives)])
 
 
 def _no_prefix(
@@ -119,16 +128,9 @@ def _no_prefix(
 
 def _all_tokens(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> str:
     """The reason why a training step needs every token of the last block; empty if it does not."""
-    n_blocks = model.encoder.n_blocks
-    if model.pooling.reads == "all":
-        return "the pooling reads all tokens"
-    if sites := sorted({"tokens", f"layer_{n_blocks}"} & set(model.sites)):
-        return f"site={sites[0]} reads all tokens"
-    for name, objective in objectives.items():
-        if any(n_blocks in point.levels(n_blocks) for point in objective.read_points):
-            return f"objective={name} reads the last block"
-    measured = cfg.metric and cfg.monitor.every_steps
-    return "monitor.every_steps reads all tokens" if measured else ""
+    reader = readers(cfg, model, objectives).get(model.encoder.n_blocks)
+    reader = "the pooling" if model.pooling.reads == "all" else reader
+    return f"{reader} reads all tokens" if reader else ""
 
 
 def _padded(cfg: Any, objectives: Mapping[str, Objective], data: TaskData) -> str:
@@ -144,11 +146,10 @@ def _measured(cfg: Any, objectives: Mapping[str, Objective]) -> str:
 
     Packed blocks record copies of their states, and compiled ones allow only one backward pass.
     """
-    if cfg.training.objective_weight_as != "share_of_task_gradient":
-        return ""
-    for name, objective in objectives.items():
-        if any(point.view is not None for point in objective.read_points):
-            return f"the gradient of objective={name} is measured at a block"
+    if cfg.training.objective_weight_as == "share_of_task_gradient":
+        for name, objective in objectives.items():
+            if any(point.view is not None for point in objective.read_points):
+                return f"the gradient of objective={name} is measured at a block"
     return ""
 
 

@@ -26,7 +26,7 @@ from isotrain.training import speed
         (
             ("objective=[cosreg]", "objective.cosreg.reads=[all/tokens]"),
             "last_block",
-            "objective=cosreg reads the last block",
+            "objective=cosreg reads all tokens",
         ),
         (("objective=[cosreg]",), "last_block", "taken"),
         ((), "packing", "data.batching=length pads little"),
