@@ -23,7 +23,7 @@ from isotrain.encoders.freezing import (
     Plan,
     ever_trained,
     set_trainable,
-    up_to_level,
+    up_to_depth,
     within_steps,
 )
 from isotrain.encoders.start import load_start, reinit_blocks
@@ -45,7 +45,7 @@ from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
     Freezing,
     freeze_above,
-    highest_level_read,
+    highest_depth_read,
 )
 from isotrain.training.loggers.jsonl import EvaluationRecords, Throughput
 from isotrain.training.module import FineTuning
@@ -114,15 +114,15 @@ def build(
     data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
-    level = highest_level_read(task, objectives, encoder.n_blocks)
+    depth = highest_depth_read(task, objectives, encoder.n_blocks)
     if adapters is None:
         lengths: dict[str, Any] = {"steps_per_epoch": steps_per_epoch, "n_steps": n_steps}
         plan: Plan = make(cfg.freezing, encoder=encoder, **lengths)
     else:
         plan = {0: adapters}
-    plan = within_steps(up_to_level(plan, encoder, level), n_steps)
+    plan = within_steps(up_to_depth(plan, encoder, depth), n_steps)
     set_trainable(encoder, ever_trained(plan))
-    freeze_above(model, level)
+    freeze_above(model, depth)
     has_adapters = adapters is not None
     check_parts(Parts(cfg, model, task, objectives, data, plan, has_adapters, n_steps, world_size))
     weights = ObjectiveWeights(

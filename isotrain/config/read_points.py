@@ -13,15 +13,15 @@ class ReadPoint(NamedTuple):
     name: str  # pooled | before | layer_k | all
     view: str | None  # of a block: cls | tokens | mean
 
-    def levels(self, n_blocks: int) -> list[int]:
+    def depths(self, n_blocks: int) -> list[int]:
         """Depths read: index of a hidden state, L + 1 = before, L + 2 = pooled.
 
         Raises:
             ValueError: a block that the encoder does not have.
 
-        >>> [read_point(text).levels(3) for text in ("layer_0/tokens", "all/cls")]
+        >>> [read_point(text).depths(3) for text in ("layer_0/tokens", "all/cls")]
         [[0], [1, 2, 3]]
-        >>> [read_point(text).levels(3) for text in ("before", "pooled")]
+        >>> [read_point(text).depths(3) for text in ("before", "pooled")]
         [[4], [5]]
         """
         if self.view is None:
@@ -35,10 +35,6 @@ class ReadPoint(NamedTuple):
                 f"layer_{n_blocks}"
             )
         return [number]
-
-    def level(self, n_blocks: int) -> int:
-        """The highest of `levels`."""
-        return max(self.levels(n_blocks), default=n_blocks)
 
 
 @cache

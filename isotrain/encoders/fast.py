@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.freezing import levels
+from isotrain.encoders.freezing import depths
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import batch_of, distance, in_evaluation, padded_batch, tolerance
 from isotrain.runs.files import replacing
@@ -521,13 +521,13 @@ class FrozenPrefix:
         return states_ND.float().cpu().numpy()
 
 
-def prefix_key(encoder: Encoder, level: int, examples: Sequence[Example], precision: str) -> str:
-    """Cache key of the states after block `level`: model, configuration, tokens and precision."""
+def prefix_key(encoder: Encoder, depth: int, examples: Sequence[Example], precision: str) -> str:
+    """Cache key of the states after block `depth`: model, configuration, tokens and precision."""
     config = {k: v for k, v in encoder.model.config.to_dict().items() if k not in OF_NO_STATE}
     model = f"{type(encoder.model)} {json.dumps(config, sort_keys=True, default=str)}"
-    digest = hashlib.sha256(f"{level} {precision} {GROUP} {model}".encode())
-    level_of = levels(encoder)
-    below = [(n, x) for n, x in encoder.named_parameters() if level_of[n] <= level]
+    digest = hashlib.sha256(f"{depth} {precision} {GROUP} {model}".encode())
+    depth_of = depths(encoder)
+    below = [(n, x) for n, x in encoder.named_parameters() if depth_of[n] <= depth]
     for name, tensor in [*below, *encoder.named_buffers()]:
         digest.update(name.encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)

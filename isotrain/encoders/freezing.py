@@ -22,12 +22,12 @@ Plan = dict[int, frozenset[str]]
 
 def freeze_nothing(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Everything trains."""
-    return _from_level(encoder, 0)
+    return _from_depth(encoder, 0)
 
 
 def freeze_embeddings(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Freeze the embedding layer."""
-    return _from_level(encoder, 1)
+    return _from_depth(encoder, 1)
 
 
 @checked
@@ -42,7 +42,7 @@ def freeze_first_n(
     {0: {'2'}}
     """
     _check_blocks(encoder, n_blocks)
-    return _from_level(encoder, n_blocks + 1)
+    return _from_depth(encoder, n_blocks + 1)
 
 
 @checked
@@ -51,7 +51,7 @@ def train_last_n(
 ) -> Plan:
     """Only the last `n_blocks` blocks train, and the final norm of encoders that have one."""
     _check_blocks(encoder, n_blocks)
-    return _from_level(encoder, encoder.n_blocks - n_blocks + 1)
+    return _from_depth(encoder, encoder.n_blocks - n_blocks + 1)
 
 
 def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) -> Plan:
@@ -120,7 +120,7 @@ def unfreeze_gradually(
     """
     every_steps = every * (steps_per_epoch if unit == "epoch" else 1)
     lowest = range(encoder.n_blocks, -1, -1)
-    return {n * every_steps: _from_level(encoder, level)[0] for n, level in enumerate(lowest)}
+    return {n * every_steps: _from_depth(encoder, depth)[0] for n, depth in enumerate(lowest)}
 
 
 @checked
@@ -144,21 +144,21 @@ def train_head_first(
     {0: 0, 6: 21}
     """
     first = max(0, min(n_steps - 1, max(1, round(share * n_steps))))
-    return {0: frozenset()} | {int(first): _from_level(encoder, 0)[0]}
+    return {0: frozenset()} | {int(first): _from_depth(encoder, 0)[0]}
 
 
-def levels(encoder: Encoder) -> dict[str, int]:
-    """The level of each parameter by name: 0 = embeddings, l = block l, L + 1 = after block L.
+def depths(encoder: Encoder) -> dict[str, int]:
+    """The depth of each parameter by name: 0 = embeddings, l = block l, L + 1 = after block L.
 
     A parameter of several blocks counts to the lowest. One outside the blocks counts as embedding
     (ELECTRA's projection, a table of relative positions), unless it acts after the blocks alone.
     """
     blocks = reversed([*enumerate(encoder.blocks, 1)])
-    level_of = {id(p): k for k, block in blocks for p in block.parameters()}
-    level_of |= {id(p): 0 for p in encoder.embeddings.parameters()}
+    depth_of = {id(p): k for k, block in blocks for p in block.parameters()}
+    depth_of |= {id(p): 0 for p in encoder.embeddings.parameters()}
     after = encoder.after_blocks
     return {
-        name: level_of.get(id(p), encoder.n_blocks + 1 if name in after else 0)
+        name: depth_of.get(id(p), encoder.n_blocks + 1 if name in after else 0)
         for name, p in encoder.named_parameters()
     }
 
@@ -184,9 +184,9 @@ def within_steps(plan: Plan, n_steps: float) -> Plan:
     return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
 
 
-def up_to_level(plan: Plan, encoder: Encoder, level: int) -> Plan:
-    """The plan without parameters above `level`, which get no gradient."""
-    above = {name for name, of in levels(encoder).items() if of > level}
+def up_to_depth(plan: Plan, encoder: Encoder, depth: int) -> Plan:
+    """The plan without parameters above `depth`, which get no gradient."""
+    above = {name for name, of in depths(encoder).items() if of > depth}
     return {first: names - above for first, names in plan.items()}
 
 
@@ -206,14 +206,14 @@ def rest_frozen_parts(encoder: Encoder) -> None:
 
 def frozen_blocks(encoder: Encoder, trained: frozenset[str]) -> int:
     """Number of lowest blocks that are frozen, with everything below them."""
-    level_of = levels(encoder)
-    lowest = min((level_of[name] for name in trained), default=encoder.n_blocks + 1)
+    depth_of = depths(encoder)
+    lowest = min((depth_of[name] for name in trained), default=encoder.n_blocks + 1)
     return max(0, min(lowest - 1, encoder.n_blocks))
 
 
-def _from_level(encoder: Encoder, lowest: int) -> Plan:
-    """Train the parameters of a level and those above, from the start."""
-    return {0: frozenset(name for name, level in levels(encoder).items() if level >= lowest)}
+def _from_depth(encoder: Encoder, lowest: int) -> Plan:
+    """Train the parameters of a depth and those above, from the start."""
+    return {0: frozenset(name for name, depth in depths(encoder).items() if depth >= lowest)}
 
 
 def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:

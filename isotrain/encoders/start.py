@@ -16,7 +16,6 @@ from isotrain.runs.secrets import redacted
 if TYPE_CHECKING:
     from isotrain.encoders.base import Encoder
 
-NO_ADAPTERS = "isotrain.encoders.adapters.no_adapters"
 ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint of a run
 
 

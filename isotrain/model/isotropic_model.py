@@ -44,8 +44,8 @@ def block_of(site: str, n_blocks: int) -> int | None:
     return blocks[site]
 
 
-def level_of_site(site: str, n_blocks: int) -> int:
-    """The level of an isotropy layer."""
+def depth_of_site(site: str, n_blocks: int) -> int:
+    """The depth of an isotropy layer: k after block k, then tokens, pooled."""
     return (block_of(site, n_blocks) or n_blocks) + 1 + (site == "pooled")
 
 

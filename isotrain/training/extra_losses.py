@@ -174,7 +174,7 @@ def read_points(
             x = output.site_embeddings["pooled"].before if is_before else output.pooled
             embeddings.append((point.name, x.reshape(*output.pooled.shape[:2], -1)))
             continue
-        for block in point.levels(len(output.hidden_states) - 1):
+        for block in point.depths(len(output.hidden_states) - 1):
             vectors = _of_block(output.hidden_states[block], batch, point.view)
             embeddings.append((f"layer_{block}/{point.view}", vectors))
     return [wide(gather(key, x) if gather else x) for key, x in embeddings]

@@ -1,6 +1,6 @@
 """Apply the freezing schedule of a run, and freeze parameters that no loss reads.
 
-Levels: 0 = embeddings, l = block l of L, then the parts after the blocks. A schedule depends only
+Depths: 0 = embeddings, l = block l of L, then the parts after the blocks. A schedule depends only
 on the step, so a resumed run continues where it stopped.
 """
 
@@ -15,13 +15,13 @@ from torch import nn
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import (
     Plan,
+    depths,
     ever_trained,
-    levels,
     rest_frozen_parts,
     set_trainable,
     stage_at,
 )
-from isotrain.model.isotropic_model import IsotropicModel, level_of_site
+from isotrain.model.isotropic_model import IsotropicModel, depth_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 
@@ -60,18 +60,18 @@ class Freezing(pl.Callback):
             rest_frozen_parts(pl_module.model.encoder)
 
 
-def freeze_above(model: IsotropicModel, level: int) -> None:
-    """Freeze the isotropy layers above `level`, and the head if no loss reads it."""
+def freeze_above(model: IsotropicModel, depth: int) -> None:
+    """Freeze the isotropy layers above `depth`, and the head if no loss reads it."""
     n_blocks = model.encoder.n_blocks
     for site, layer in model.transforms.items():
-        if level_of_site(site, n_blocks) > level:
+        if depth_of_site(site, n_blocks) > depth:
             layer.requires_grad_(False)
-    if level < n_blocks + 3:
+    if depth < n_blocks + 3:
         model.head.requires_grad_(False)
 
 
-def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
-    """The highest level any loss reads; parameters above it get no gradient.
+def highest_depth_read(task: Task, objectives: Mapping[str, Objective], n_blocks: int) -> int:
+    """The highest depth any loss reads; parameters above it get no gradient.
 
     A task loss reads the head, L + 3. Without one it is the highest read point of the objectives
     with a non-zero weight; −1 = none.
@@ -80,7 +80,7 @@ def highest_level_read(task: Task, objectives: Mapping[str, Objective], n_blocks
         return n_blocks + 3
     weighted = [objective for objective in objectives.values() if objective.weight != 0]
     points = [point for objective in weighted for point in objective.read_points]
-    return max((point.level(n_blocks) for point in points), default=-1)
+    return max((max(point.depths(n_blocks)) for point in points), default=-1)
 
 
 OUTSIDE = {"model.head.": "head", "model.transforms.": "isotropy layers", "extra.": "objectives"}
@@ -94,11 +94,11 @@ def describe(
     The learning rate is the peak of its schedule. `optimizer` has all parameters of any stage.
     """
     of_encoder = {id(p): name for name, p in encoder.named_parameters()}
-    level_of = levels(encoder)
+    depth_of = depths(encoder)
     part_of = {}
     for name, parameter in module.named_parameters():
-        level = level_of.get(of_encoder.get(id(parameter), ""))
-        part_of[id(parameter)] = _part(name, level, encoder.n_blocks)
+        depth = depth_of.get(of_encoder.get(id(parameter), ""))
+        part_of[id(parameter)] = _part(name, depth, encoder.n_blocks)
     stages = []
     for first, names in sorted(plan.items()):
         groups = []
@@ -118,7 +118,7 @@ def describe(
     return stages
 
 
-def _part(name: str, level: int | None, n_blocks: int) -> str:
-    if level is None:
+def _part(name: str, depth: int | None, n_blocks: int) -> str:
+    if depth is None:
         return next((part for start, part in OUTSIDE.items() if name.startswith(start)), "others")
-    return "embeddings" if level == 0 else f"block {level}" if level <= n_blocks else "final norm"
+    return "embeddings" if depth == 0 else f"block {depth}" if depth <= n_blocks else "final norm"

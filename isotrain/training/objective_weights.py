@@ -141,7 +141,7 @@ def shared_point(output: ModelOutput, reads: Sequence[ReadPoint]) -> Tensor | No
     # A layer that returns its input returns the pooled embeddings themselves.
     before = output.pooled if site is None or site.after is site.before else site.before
     points = [*output.hidden_states, before, output.pooled]
-    lowest = min(min(point.levels(n_blocks), default=0) for point in reads)
+    lowest = min(min(point.depths(n_blocks), default=0) for point in reads)
     return next((x for x in points[lowest:] if x.requires_grad), None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.freezing import levels
+from isotrain.encoders.freezing import depths
 
 
 def parameter_groups(
@@ -29,17 +29,17 @@ def parameter_groups(
     >>> [(len(g["params"]), g["is_head"]) for g in groups]
     [(2, False), (2, False)]
     """
-    depth_of: dict[int, int] = {}  # number of blocks above
+    n_above: dict[int, int] = {}  # number of blocks above
     if encoder is not None:
         parameters = dict(encoder.named_parameters())
-        for name, level in levels(encoder).items():
-            depth_of[id(parameters[name])] = max(0, encoder.n_blocks - level)
+        for name, depth in depths(encoder).items():
+            n_above[id(parameters[name])] = max(0, encoder.n_blocks - depth)
     found: dict[tuple[bool, int, bool, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
-        is_head = encoder is not None and id(parameter) not in depth_of
-        depth = depth_of.get(id(parameter), 0) if layer_decay < 1 else 0
+        is_head = encoder is not None and id(parameter) not in n_above
+        depth = n_above.get(id(parameter), 0) if layer_decay < 1 else 0
         is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], initialised to 1
         found[is_head, -depth, is_vector, id(parameter) in matrices].append(parameter)
     groups = []

@@ -13,14 +13,14 @@ from typing import Any
 from omegaconf import DictConfig
 from torch import nn
 
-from isotrain.encoders.freezing import Plan, ever_trained, freeze_nothing, levels
+from isotrain.encoders.freezing import Plan, depths, ever_trained, freeze_nothing
 from isotrain.model.heads import LinearHead
-from isotrain.model.isotropic_model import IsotropicModel, level_of_site
+from isotrain.model.isotropic_model import IsotropicModel, depth_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import NEEDS
-from isotrain.training.freezing_schedule import highest_level_read
+from isotrain.training.freezing_schedule import highest_depth_read
 from isotrain.transforms.cluster_pca import ClusterPCA
 
 MIN_ROWS = 4  # of a cluster (isotrain.geometry.cluster_pca)
@@ -47,9 +47,9 @@ class Parts:
         return self.model.pooling.n_vectors(self.task.n_sequences, self.task.n_spans)
 
     @property
-    def level_read(self) -> int:
-        """The highest level that a loss reads."""
-        return highest_level_read(self.task, self.objectives, self.model.encoder.n_blocks)
+    def depth_read(self) -> int:
+        """The highest depth that a loss reads."""
+        return highest_depth_read(self.task, self.objectives, self.model.encoder.n_blocks)
 
 
 def check_parts(parts: Parts) -> None:
@@ -182,19 +182,19 @@ def one_vector_a_label(parts: Parts) -> Iterator[str]:
 
 def layers_with_gradient(parts: Parts) -> Iterator[str]:
     """A layer that adds to the gradient gets one, and something below it trains."""
-    level_of, n_blocks = levels(parts.model.encoder), parts.model.encoder.n_blocks
-    lowest = min((level_of[name] for name in ever_trained(parts.plan)), default=math.inf)
+    depth_of, n_blocks = depths(parts.model.encoder), parts.model.encoder.n_blocks
+    lowest = min((depth_of[name] for name in ever_trained(parts.plan)), default=math.inf)
     for site, layer in parts.model.transforms.items():
         if not layer.changes_gradient:
             continue
-        name, level = type(layer).__name__, level_of_site(site, n_blocks)
-        if parts.level_read < level:
+        name, depth = type(layer).__name__, depth_of_site(site, n_blocks)
+        if parts.depth_read < depth:
             yield (
                 f"{name} at {site} adds to the gradient that comes through it, and no loss of "
                 f"task={parts.task.name} with these objectives is behind it; read pooled, or move "
                 "site"
             )
-        if lowest >= level:
+        if lowest >= depth:
             yield (
                 f"{name} at {site} adds to the gradient of the encoder below it, and nothing there "
                 "ever trains; use another freezing, a higher site, or isotropy=none"
@@ -223,7 +223,7 @@ def read_points(parts: Parts) -> Iterator[str]:
                     "or read [pooled]"
                 )
             try:
-                point.levels(encoder.n_blocks)
+                point.depths(encoder.n_blocks)
             except ValueError as error:
                 yield f"objective={name}: {error}"
             if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):
@@ -248,7 +248,7 @@ def start_without_layers(parts: Parts) -> Iterator[str]:
         points = zip(objective.reads, objective.read_points, strict=True)
         for text, point in points if objective.reads_start else ():
             for site, layer in parts.model.transforms.items():
-                is_below = level_of_site(site, n_blocks) <= point.level(n_blocks)
+                is_below = depth_of_site(site, n_blocks) <= max(point.depths(n_blocks))
                 if layer.changes_rows and is_below:
                     other = "before" if site == "pooled" else f"a point below {site}"
                     yield (
@@ -342,29 +342,29 @@ def one_choice_of_what_trains(parts: Parts) -> Iterator[str]:
 
 def objectives_with_gradient(parts: Parts) -> Iterator[str]:
     """Something trains below each read point, and in every stage below one if only they train."""
-    level_of, n_blocks = levels(parts.model.encoder), parts.model.encoder.n_blocks
+    depth_of, n_blocks = depths(parts.model.encoder), parts.model.encoder.n_blocks
     of_layers = {
-        level_of_site(site, n_blocks)
+        depth_of_site(site, n_blocks)
         for site, layer in parts.model.transforms.items()
         if any(p.requires_grad for p in layer.parameters())
     }
-    level_read = {
-        name: max(point.level(n_blocks) for point in objective.read_points)
+    depth_read = {
+        name: max(max(point.depths(n_blocks)) for point in objective.read_points)
         for name, objective in parts.objectives.items()
         if objective.weight != 0
     }
-    stages = [{level_of[name] for name in names} | of_layers for names in parts.plan.values()]
+    stages = [{depth_of[name] for name in names} | of_layers for names in parts.plan.values()]
     lowest = [min(stage, default=math.inf) for stage in stages]
-    for name, highest in level_read.items():
+    for name, highest in depth_read.items():
         if min(lowest) > highest:
             yield (
                 f"objective={name} reads {list(parts.objectives[name].reads)}, and nothing of the "
                 "encoder at or below it ever trains; read a higher point, or use another freezing"
             )
-    if not parts.task.has_loss and max(lowest) > max(level_read.values(), default=-1):
+    if not parts.task.has_loss and max(lowest) > max(depth_read.values(), default=-1):
         yield (
             f"task={parts.task.name} has no loss, and in a stage of this freezing nothing trains "
-            f"at or below what objective={list(level_read)} reads; add an objective, read a higher "
+            f"at or below what objective={list(depth_read)} reads; add an objective, read a higher "
             "point, or use another freezing"
         )
 
@@ -374,13 +374,13 @@ def trained_new_blocks(parts: Parts) -> Iterator[str]:
     encoder, n_new = parts.model.encoder, parts.cfg.training.reinit_blocks
     if parts.n_steps == 0 or parts.cfg.trainer.get("fast_dev_run"):  # a smoke test of the code
         return
-    level_of, lowest = levels(encoder), encoder.n_blocks - n_new + 1
+    depth_of, lowest = depths(encoder), encoder.n_blocks - n_new + 1
     matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
-    untrained = {level_of[name] for name in matrices - ever_trained(parts.plan)}
+    untrained = {depth_of[name] for name in matrices - ever_trained(parts.plan)}
     if never := untrained & set(range(lowest, encoder.n_blocks + 1)):
         by = "peft" if parts.has_adapters else "freezing"
-        if parts.level_read < encoder.n_blocks:
-            by += f", with objectives that read nothing above layer_{parts.level_read},"
+        if parts.depth_read < encoder.n_blocks:
+            by += f", with objectives that read nothing above layer_{parts.depth_read},"
         yield (
             f"training.reinit_blocks={n_new} gives blocks {lowest} to {encoder.n_blocks} random "
             f"weights, and within {parts.n_steps} optimizer steps {by} leaves weights of block "

@@ -92,7 +92,7 @@ def readers(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]
     found = dict.fromkeys(measured, "monitor.every_steps")
     for name, objective in objectives.items():
         for point in objective.read_points:
-            found |= dict.fromkeys(point.levels(n_blocks), f"objective={name}")
+            found |= dict.fromkeys(point.depths(n_blocks), f"objective={name}")
     for site, block in model.blocks_of.items():
         if site != "pooled":
             found[block or n_blocks] = f"site={site}"

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from isotrain.encoders.freezing import (
+    depths,
     freeze_embeddings,
     freeze_encoder,
     freeze_first_n,
     freeze_nothing,
-    levels,
     rest_frozen_parts,
     set_trainable,
     train_biases,
@@ -59,10 +59,10 @@ def test_the_parts_are_all_there_is(encoder, family):
 
 
 def test_levels(encoder, family):
-    level = levels(encoder)
+    depth = depths(encoder)
     for part, expected in ((0, 0), (1, 1), (2, 2), ("behind", 3)):
-        assert {level[name] for name in of(encoder, family, part)} <= {expected}
-    assert list(level) == [name for name, _ in encoder.named_parameters()]
+        assert {depth[name] for name in of(encoder, family, part)} <= {expected}
+    assert list(depth) == [name for name, _ in encoder.named_parameters()]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from isotrain.encoders.fast import TAKEN, make_fast, without_dropout
-from isotrain.encoders.freezing import freeze_first_n, levels, set_trainable
+from isotrain.encoders.freezing import depths, freeze_first_n, set_trainable
 from isotrain.encoders.tiny import tiny_tokenizer
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import (
@@ -92,7 +92,7 @@ def test_blocks_that_run_several_times_are_refused_by_name():
 
 def test_a_parameter_used_in_the_blocks_alone_counts_with_the_embeddings():
     encoder = encoder_of(BertConfig(**SIZES), Shifted)
-    assert levels(encoder)["model.shift"] == 0
+    assert depths(encoder)["model.shift"] == 0
     (trained,) = freeze_first_n(encoder, 1, n_blocks=2).values()
     set_trainable(encoder, trained)
     before = encoder.eval()(batch_of(encoder), {}).hidden_states
@@ -106,9 +106,9 @@ def test_a_parameter_used_in_the_blocks_alone_counts_with_the_embeddings():
 def test_a_shared_parameter_counts_to_the_lowest_of_its_places():
     encoder = encoder_of(BertConfig(**SIZES))
     encoder.blocks[1].output.LayerNorm.weight = encoder.embeddings.LayerNorm.weight
-    assert levels(encoder)["model.embeddings.LayerNorm.weight"] == 0
+    assert depths(encoder)["model.embeddings.LayerNorm.weight"] == 0
     encoder.blocks[2].output.dense.weight = encoder.blocks[0].output.dense.weight
-    assert levels(encoder)["model.encoder.layer.0.output.dense.weight"] == 1
+    assert depths(encoder)["model.encoder.layer.0.output.dense.weight"] == 1
 
 
 def test_where_a_shortcut_skips_a_norm_the_step_is_exact():

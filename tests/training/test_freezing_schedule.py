@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.config.schema import training_steps
-from isotrain.encoders.freezing import levels, stage_at, within_steps
+from isotrain.encoders.freezing import depths, stage_at, within_steps
 from isotrain.training.freezing_schedule import Freezing, describe
 from isotrain.training.optim import parameter_groups
 from tests.parts import names
@@ -46,8 +46,8 @@ def in_encoder(names):
     return {f"model.encoder.{name}" for name in names}
 
 
-def of_level(module, *wanted):
-    return in_encoder(n for n, k in levels(module.model.encoder).items() if k in wanted)
+def of_depth(module, *wanted):
+    return in_encoder(n for n, k in depths(module.model.encoder).items() if k in wanted)
 
 
 # Plans
@@ -153,7 +153,7 @@ def test_gradual_by_steps_across_accumulation(built, accumulate):
 
     on_steps(experiment, look)
     fit(experiment)
-    expected = [of_level(module, *range(2 - step // 2, 4)) | HEAD for step in range(6)]
+    expected = [of_depth(module, *range(2 - step // 2, 4)) | HEAD for step in range(6)]
     assert seen == states == expected
 
 
@@ -190,8 +190,8 @@ def test_rates_by_block_through_the_schedule(built):
     )
     fit(experiment)
     factors = {name: 10.0 for name in names.values()}
-    for level, factor in {0: 0.25, 1: 0.5, 2: 1.0}.items():
-        factors |= dict.fromkeys(of_level(module, level), factor)
+    for depth, factor in {0: 0.25, 1: 0.5, 2: 1.0}.items():
+        factors |= dict.fromkeys(of_depth(module, depth), factor)
     schedule = [0, 2, 4, 6, 8, 10, 8, 6, 4, 2]
     for share, found in zip(schedule, rates, strict=True):
         assert found == pytest.approx({n: 1e-4 * share * f for n, f in factors.items()})
@@ -210,7 +210,7 @@ def test_the_report_is_what_the_optimizer_does(built):
     sizes = {n: p.numel() for n, p in module.named_parameters()}
     for number, phase in enumerate(phases):
         trained = {n for n in sizes if n.startswith("model.head.")}
-        trained |= of_level(module, *range(2 - number, 4))
+        trained |= of_depth(module, *range(2 - number, 4))
         assert phase["n_parameters"] == sum(sizes[n] for n in trained)
         rates = {part: g["lr"] for g in phase["groups"] for part in g["parts"]}
         all_rates = {"embeddings": 2.5e-4, "block 1": 5e-4, "block 2": 1e-3, "head": 4e-3}
@@ -256,7 +256,7 @@ def test_dropout_of_frozen_parts(built, frozen_dropout):
     assert experiment.trainer.num_val_batches != [0]
     for step, found in equal.items():
         n_frozen = 0 if frozen_dropout else (2, 1, 0)[step // 4]  # states 0 to L
-        assert found == [level < n_frozen for level in range(3)], step
+        assert found == [depth < n_frozen for depth in range(3)], step
     assert len(equal) == 12
 
 
@@ -272,6 +272,6 @@ def test_the_head_trains_first_and_then_everything(built):
     assert any("transforms" in name for name in outside)
     assert seen[0] == seen[1] == outside
     assert len(seen) == 12
-    assert {k for n, k in levels(module.model.encoder).items() if in_encoder([n]) & seen[2]} == {
+    assert {k for n, k in depths(module.model.encoder).items() if in_encoder([n]) & seen[2]} == {
         *(0, 1, 2),
     }

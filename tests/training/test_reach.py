@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from isotrain.encoders.freezing import levels, up_to_level
+from isotrain.encoders.freezing import depths, up_to_depth
 from isotrain.objectives.cosreg import CosReg
-from isotrain.training.freezing_schedule import describe, highest_level_read
+from isotrain.training.freezing_schedule import describe, highest_depth_read
 
 TEXT = ("task=text", "metric=[]", "objective=[simcse]")
 BLOCK_1 = (*TEXT, "objective.simcse.reads=[layer_1/mean]")
@@ -34,18 +34,18 @@ def test_the_highest_read(reads, height):
         str(i): CosReg(1.0) if names is None else CosReg(1.0, names)
         for i, names in enumerate(reads)
     }
-    assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == height
-    assert highest_level_read(SimpleNamespace(has_loss=True), objectives, 2) == 5
+    assert highest_depth_read(SimpleNamespace(has_loss=False), objectives, 2) == height
+    assert highest_depth_read(SimpleNamespace(has_loss=True), objectives, 2) == 5
 
 
 def test_a_plan_up_to_level(built):
     encoder = built("task=rte", "metric=[]").module.model.encoder
-    level = levels(encoder)
-    whole = {0: frozenset(n for n in level if level[n] == 2), 4: frozenset(level)}
-    assert up_to_level(whole, encoder, 2) == whole
-    assert up_to_level(whole, encoder, 1) == {
+    depth = depths(encoder)
+    whole = {0: frozenset(n for n in depth if depth[n] == 2), 4: frozenset(depth)}
+    assert up_to_depth(whole, encoder, 2) == whole
+    assert up_to_depth(whole, encoder, 1) == {
         0: frozenset(),
-        4: frozenset(n for n in level if level[n] < 2),
+        4: frozenset(n for n in depth if depth[n] < 2),
     }
 
 
@@ -79,9 +79,9 @@ def test_a_run_leaves_what_no_loss_depends_on_as_it_was(built):
     assert parts == {"embeddings", "block 1"}
     before = {n: p.detach().clone() for n, p in module.model.encoder.named_parameters()}
     experiment.trainer.fit(module, datamodule=experiment.data)
-    level = levels(module.model.encoder)
+    depth = depths(module.model.encoder)
     moved = {n for n, p in module.model.encoder.named_parameters() if not p.equal(before[n])}
-    assert {level[n] for n in moved} == {0, 1}
+    assert {depth[n] for n in moved} == {0, 1}
 
 
 def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
@@ -89,4 +89,4 @@ def test_an_objective_of_no_weight_is_not_what_a_loss_depends_on():
         "of_weight": CosReg(-1.0, ["layer_1/cls"]),
         "of_none": CosReg(0.0, ["pooled"]),
     }
-    assert highest_level_read(SimpleNamespace(has_loss=False), objectives, 2) == 1
+    assert highest_depth_read(SimpleNamespace(has_loss=False), objectives, 2) == 1
