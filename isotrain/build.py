@@ -34,7 +34,7 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
-from isotrain.tasks.data.perturbations import Changes, check_changes
+from isotrain.tasks.data.perturbations import Changes
 from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
@@ -97,7 +97,6 @@ def build(
     """
     task: Task = make(cfg.task, Task)
     changes = _changes(cfg)
-    check_changes(changes, task)  # before weights are loaded
     encoder, adapters = _encoder(cfg, start)
     model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
     objectives: dict[str, Objective] = {}

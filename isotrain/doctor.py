@@ -25,7 +25,7 @@ from isotrain.console import FAILED, install
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
 from isotrain.launch.devices import VISIBLE, cuda_devices
 from isotrain.runs.secrets import redacted
-from isotrain.tasks.data.sources import SPLITS, DataSet, HubSource, LocalSource
+from isotrain.tasks.data.sources import SPLITS, DataSet, LocalSource
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 EXTRAS = {  # the module that each brings, and what it is for
@@ -159,10 +159,6 @@ def hub(ask: bool) -> Iterator[Line]:
     yield Line("hub", "cache", HF_HUB_CACHE)
     if switches := [name for name in HUB_OFF if is_on(name)]:
         yield Line("hub", ENDPOINT, f"switched off by {' and '.join(switches)}")
-        missing = [name for name, (one, _) in data_sets().items() if HubSource().missing(one)]
-        if missing:
-            fix = f"unset {' '.join(switches)} once with network access, or use source=local"
-            yield Line("hub", "source=hub", f"not in the cache: {', '.join(missing)}", fix)
     elif not ask:
         yield Line("hub", ENDPOINT, "not asked; isotrain doctor --network does")
     else:

@@ -141,21 +141,6 @@ def test_only_the_second_sentence_is_left(built, form):
         assert n_first == {2}  # CLS and SEP
 
 
-@pytest.mark.parametrize(
-    ("overrides", "told"),
-    [
-        (("task=wic", "data.hypothesis_only=true"), r"task=wic has a target word"),
-        (("task=stsb", "data.label_skew=0.5"), r"task=stsb has none; use data\.fraction"),
-    ],
-)
-def test_a_change_that_does_not_fit_the_task_is_told_before_weights_are_loaded(
-    built, monkeypatch, overrides, told
-):
-    monkeypatch.setattr("isotrain.build._encoder", pytest.fail)
-    with pytest.raises(ValueError, match=told):
-        built(*overrides)
-
-
 def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, monkeypatch):
     overrides = (
         *(*small, "task=rte", "trainer.max_epochs=2", "checkpoint.every_steps=4", "metric=[]"),

@@ -7,7 +7,7 @@ examples of a smaller one, and more label noise those with less.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -137,28 +137,8 @@ def subset(n_rows: int, n: int, split: str) -> list[int]:
     >>> subset(1000, 3, "dev") == sorted(subset(1000, 3, "dev")), len(subset(1000, 3, "dev"))
     (True, 3)
     """
-    draw = Random(f"{split}/subset")
-    draws = [draw.random() for _ in range(n_rows)]
+    draws = _draws(range(n_rows), split, "subset")
     return sorted(sorted(range(n_rows), key=draws.__getitem__)[:n])
-
-
-def check_changes(changes: Changes, task: Task) -> None:
-    """Raise a ValueError for changes that do not fit the task; needs no data."""
-    for key in ("label_skew", "label_noise", "hypothesis_only"):
-        if getattr(changes, key) and not task.has_loss:
-            raise ValueError(
-                f"data.{key} changes labels, and task={task.name} has none; leave it out"
-            )
-    if changes.hypothesis_only and task.n_spans > 0:
-        raise ValueError(
-            f"data.hypothesis_only empties sentence 1, where task={task.name} has a target word; "
-            "use a task of plain pairs, such as task=rte, or leave it out"
-        )
-    if changes.label_skew > 0 and len(task.data_set.classes) < 2:
-        raise ValueError(
-            f"data.label_skew keeps less of some classes, and task={task.name} has none; use "
-            "data.fraction for fewer rows, or a task of classes, such as task=rte"
-        )
 
 
 def apply_changes(
@@ -171,25 +151,26 @@ def apply_changes(
     of train and of holdout, count in the training split of the source.
 
     Raises:
-        ValueError: more examples than there are, or none.
+        ValueError: more examples than there are, or none; a skew without classes.
     """
     if changes == NOTHING:
         return dict(splits), {}, {"train": list(range(len(splits["train"])))}
+    for key in ("label_skew", "label_noise", "hypothesis_only"):
+        if getattr(changes, key) and not task.has_loss:
+            raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
     target, classes = task.data_set.target, task.data_set.classes
     given = dict(enumerate(splits["train"]))
     kept = given
     if changes.label_skew > 0:
+        if not classes:
+            raise ValueError(f"data.label_skew is of classes, and task={task.name} has none")
         kept = skewed(kept, changes.label_skew, seed, target, len(classes))
     of_class = target if classes and all(target in row for row in given.values()) else None
     n, n_kept, key = changes.n_train, len(kept), f"data.n_train={changes.n_train}"
     if n is None:
         n, key = round(changes.fraction * n_kept), f"data.fraction={changes.fraction}"
     if not 0 < n <= n_kept:
-        after = f" after data.label_skew={changes.label_skew}" if changes.label_skew else ""
-        raise ValueError(
-            f"{key} keeps {n:,} training examples, and there are {n_kept:,}{after}; keep 1 to "
-            f"{n_kept:,}"
-        )
+        raise ValueError(f"{key} keeps {n:,} of {n_kept:,} training examples; keep 1 to {n_kept:,}")
     kept = fewer(kept, n, seed, of_class)
     held: Numbered = {}
     if changes.holdout > 0:
@@ -226,7 +207,7 @@ def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dic
     return found
 
 
-def _draws(rows: Numbered, seed: int, stream: str) -> list[float]:
+def _draws(rows: Iterable[int], seed: int | str, stream: str) -> list[float]:
     """Uniform draws from [0, 1) by example index, independent of which examples exist."""
     random = Random(f"{seed}/{stream}")
     return [random.random() for _ in range(max(rows, default=-1) + 1)]

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
-import re
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from isotrain.config.environment import HUB_OFF, is_on
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
+
 from isotrain.runs.files import sha256_of
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
@@ -25,8 +21,7 @@ SPLITS = ("train", "dev", "test")
 STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
 HIDDEN = -1  # the target of a row without gold
 MARKS = (None, "-")  # how downloads write it
-SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: JSON can write it, UTF-8 cannot
-KINDS = {str: "a text of whole characters", int: "a whole number", float: "a finite number"}
+KINDS: Mapping[type, Any] = {float: FiniteFloat}
 
 
 class DataSet(NamedTuple):
@@ -136,22 +131,12 @@ class HubSource(Source):
     """Data sets of the Hugging Face hub at pinned revisions."""
 
     def missing(self, data_set: DataSet) -> str | None:
-        """A data set that is not on the hub, or not in the cache of one switched off; else None."""
-        if not data_set.hub_id:
-            return (
-                f"source=hub has no {data_set.name}: its DataSet names no hub_id; use source=local "
-                "(ISOTRAIN_DATA_DIR), or give it one"
-            )
-        if not is_on(*HUB_OFF):
-            return None
-        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
-        cache = Path(os.environ.get("HF_DATASETS_CACHE", f"{home}/datasets")).expanduser()
-        if (cache / data_set.hub_id.replace("/", "___")).is_dir():
+        """A data set that is not on the hub; else None."""
+        if data_set.hub_id:
             return None
         return (
-            f"source=hub is switched off (HF_HUB_OFFLINE) and {data_set.hub_id} is not in "
-            f"{cache}; run once with network access, or use source=local (ISOTRAIN_DATA_DIR) "
-            "or source=demo"
+            f"source=hub has no {data_set.name}: its DataSet names no hub_id; use source=local "
+            "(ISOTRAIN_DATA_DIR), or give it one"
         )
 
     def revision_of(self, data_set: DataSet) -> str:
@@ -162,19 +147,13 @@ class HubSource(Source):
         """Examples of a split at the data set's pinned revision."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
-        try:
-            found: Any = load_dataset(
-                data_set.hub_id,
-                data_set.hub_config,
-                split="validation" if split == "dev" else split,
-                revision=data_set.hub_revision,
-            )
-        except OSError as error:
-            raise OSError(
-                f"source=hub cannot read {self.revision_of(data_set)}: {error}. Without a network "
-                "use source=local (ISOTRAIN_DATA_DIR) or source=demo"
-            ) from error
-        return [dict(row) for row in found]
+        rows: Any = load_dataset(
+            data_set.hub_id,
+            data_set.hub_config,
+            split="validation" if split == "dev" else split,
+            revision=data_set.hub_revision,
+        )
+        return [dict(row) for row in rows]
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
@@ -190,10 +169,14 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
     if not found and split in data_set.needs:
         raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
     may_hide = bool(data_set.target) and split in data_set.hides
+    adapters = {n: TypeAdapter(KINDS.get(kind, kind)) for n, kind in data_set.fields.items()}
+    if n_classes := len(data_set.classes):
+        number = Annotated[int, Field(ge=HIDDEN if may_hide else 0, lt=n_classes)]
+        adapters[data_set.target] = TypeAdapter(number)
     rows = []
-    for number, row in enumerate(found):
-        at = row.get("at") or f"{source.revision_of(data_set)} {split} row {number}"
-        rows.append({**_typed(row, data_set, at, may_hide), "at": at})
+    for i, row in enumerate(found):
+        at = row.get("at") or f"{source.revision_of(data_set)} {split} row {i}"
+        rows.append({**_typed(row, data_set, at, may_hide, adapters), "at": at})
     return rows
 
 
@@ -203,16 +186,13 @@ def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:
     """Lines that are not blank, each after `<file>:<number>`."""
-    # As bytes: text mode would also break lines at a lone carriage return.
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            at = f"{file}:{number}"
-            try:
-                text = line.decode("utf-8-sig").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{at}: not UTF-8 ({error.reason})") from error
-            if text.strip():
-                yield at, text
+    try:
+        with file.open(encoding="utf-8-sig", newline="\n") as lines:  # a lone \r ends no line
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield f"{file}:{number}", line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def _text_rows(file: Path) -> Iterator[Row]:
@@ -223,27 +203,14 @@ def _text_rows(file: Path) -> Iterator[Row]:
 def _json_rows(file: Path) -> Iterator[Row]:
     for at, line in _lines(file):
         try:
-            row = json.loads(line, object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{at}: not JSON ({getattr(error, 'msg', error)})") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{at}: a line must be one JSON object")
-        yield {**row, "at": at}
-
-
-def _once(pairs: Sequence[tuple[str, Any]], at: str = "") -> dict[str, Any]:
-    """An object of JSON, or a header, with each key once."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-        raise ValueError(f"{at}{shortened(twice)} is given twice")
-    return found
+            yield {**json.loads(line), "at": at}
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{at}: not a JSON object ({error})") from error
 
 
 def _tab_rows(file: Path) -> Iterator[Row]:
     lines = _lines(file)
     names = next(lines, ("", ""))[1].split("\t")
-    _once([(name, "") for name in names], f"{file}:1: ")
     for at, line in lines:
         columns = line.split("\t")
         if len(columns) != len(names):
@@ -254,41 +221,29 @@ def _tab_rows(file: Path) -> Iterator[Row]:
         yield {**dict(zip(names, columns, strict=True)), "at": at}
 
 
-def _typed(row: Row, data_set: DataSet, at: str, may_hide: bool) -> Row:
-    names = dict(data_set.renames)
+def _typed(
+    row: Row, data_set: DataSet, at: str, may_hide: bool, adapters: Mapping[str, TypeAdapter[Any]]
+) -> Row:
+    names, target, classes = dict(data_set.renames), data_set.target, data_set.classes
     given = {names.get(name, name): value for name, value in row.items()}
-    if may_hide and given.get(data_set.target) in MARKS:
-        given[data_set.target] = HIDDEN
+    if may_hide and given.get(target) in MARKS:
+        given[target] = HIDDEN
     if absent := [name for name in data_set.fields if given.get(name) is None]:
         raise ValueError(
             f"{at}: lacks {', '.join(absent)}; a row of {data_set.name} needs "
             f"{', '.join(data_set.fields)}"
         )
+    if str(given.get(target)) in classes:  # a name, or the boolean of that name
+        given[target] = classes.index(str(given[target]))
     typed: Row = {}
-    for name, kind in data_set.fields.items():
-        value, classes = given[name], data_set.classes if name == data_set.target else ()
-        if str(value) in classes:  # a name, or the boolean of that name
-            value = classes.index(str(value))
-        elif isinstance(value, str) or (kind is float and type(value) is int):
-            with suppress(ValueError, OverflowError):
-                value = kind(value)
-        least = HIDDEN if may_hide else 0
-        is_class = not classes or value in range(least, len(classes))
-        if not _is(value, kind) or not is_class:
-            rule = KINDS[kind]
-            if classes:
-                rule = f"one of {', '.join(classes)}, or 0 to {len(classes) - 1}"
-            raise ValueError(f"{at}: {name} must be {rule}, got {shortened(given[name])}")
-        typed[name] = value
-    sentences = [value for name, value in typed.items() if name.startswith("sentence")]
-    if sentences and not any(map(str.strip, sentences)):
-        raise ValueError(f"{at}: a row needs a sentence that is not blank; delete it, or fill it")
+    for name, adapter in adapters.items():
+        value = given[name]
+        try:
+            if isinstance(value, str):  # of a tsv file
+                typed[name] = adapter.validate_strings(value)
+            else:
+                typed[name] = adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise ValueError(f"{at}: {name}: {why}, got {shortened(value)}") from error
     return typed
-
-
-def _is(value: Any, kind: type) -> bool:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    if isinstance(value, str):
-        return value.isascii() or not SURROGATE.search(value)
-    return not isinstance(value, float) or math.isfinite(value)
