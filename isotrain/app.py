@@ -9,7 +9,6 @@ import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import hydra
 from omegaconf import DictConfig
@@ -20,11 +19,6 @@ from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, first_line
 from isotrain.console import guarded, reject
 
-SHORT = {  # options of Hydra that have a value
-    **{"cd": "config-dir", "cn": "config-name", "cp": "config-path", "c": "cfg", "p": "package"},
-    **{"i": "info"},
-}
-OPTIONS = (*SHORT.values(), "multirun", "resolve", "help", "hydra-help", "version", "run")
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set to 1: Hydra raises its errors instead of printing them
 
 
@@ -46,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return reject(wrong)
     except SystemExit as end:
-        if end.code == 2 and (hints := _hints(given)):
-            print(f"isotrain: write {' '.join(hints)}", file=sys.stderr)
         return int(end.code or 0)
     finally:
         sys.argv = program
@@ -75,37 +67,14 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     return [*(text for text in arguments if text not in found), *found]
 
 
-def _hints(arguments: Sequence[str]) -> list[str]:
-    """What to write in place of options that Hydra does not have.
-
-    >>> _hints(["--seed=3", "task=rte", "--configdir=mine", "-j"])
-    ['seed=3', '--config-dir=mine', 'hydra/launcher=joblib hydra.launcher.n_jobs=N']
-    """
-    hints = []
-    for text in arguments:
-        name, _, value = text.lstrip("-").partition("=")
-        if not text.startswith("-") or name in OPTIONS or name in SHORT:
-            continue
-        if re.match("-j|--jobs", text):
-            hints.append("hydra/launcher=joblib hydra.launcher.n_jobs=N")
-        elif near := get_close_matches(name, OPTIONS, n=1, cutoff=0.8):
-            hints.append(f"--{near[0]}" + f"={value}" * bool(value))
-        elif value:
-            hints.append(f"{name}={value}")
-    return hints
-
-
 def _mistakes(arguments: Sequence[str], error: Exception) -> list[str]:
     """Every override that does not apply; empty if the error is not one of composing."""
     from isotrain.config.compose import ConfigError, mistakes_of
 
-    if str(error).startswith(("Only one of --run", "The --resolve flag")):
-        return [str(error)]
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    for short, name in SHORT.items():
-        parser.add_argument(f"-{short}", f"--{name}")
+    parser.add_argument("-cd", "--config-dir")
     options, rest = parser.parse_known_args(list(arguments))
-    overrides = [text for text in rest if not text.startswith("-")]
+    overrides = [text for text in rest if "=" in text and not text.startswith("-")]
     try:
         found = mistakes_of(overrides, options.config_dir)
     except ConfigError as wrong:

@@ -6,7 +6,7 @@ A command's module is imported when it is called; `--help` needs only the standa
 import os
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawTextHelpFormatter
+from argparse import ArgumentParser, Namespace, RawTextHelpFormatter
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -16,7 +16,6 @@ from textwrap import indent
 from typing import NoReturn
 
 from isotrain.config.parts import nearest
-from isotrain.config.shipped import YAML
 from isotrain.console import FAILED, guarded, is_lost, reject
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
@@ -36,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(getattr(import_module(f"isotrain.{module}"), name)(**given))
         return FAILED if is_lost() and given.get("as_json") else code
     except (KeyboardInterrupt, SystemExit) as end:
-        return ended_by(end)
+        if KeyboardInterrupt in (type(end), type(end.__context__)):  # Lightning exits with 1
+            return 128 + SIGINT
+        raise
     except (ValueError, OSError) as error:
         from isotrain.runs.files import DamagedError
         from isotrain.runs.stored import PlanError
@@ -44,13 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, PlanError | DamagedError | OSError):
             return reject(str(error))
         raise
-
-
-def ended_by(end: BaseException) -> int:
-    """Exit code after Ctrl-C, also where a library turned it into SystemExit."""
-    if KeyboardInterrupt in (type(end), type(end.__context__)):  # Lightning exits with 1
-        return 128 + SIGINT
-    raise end
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
@@ -65,14 +59,8 @@ def parsed(arguments: Sequence[str]) -> Namespace:
         print(*commands)
         sys.exit()
     if name == "run":
-        found, more = commands[name].parse_known_args(rest)
-        words = [word for word in [found.target, *more] if word]
-        files = [word for word in words if word[0] != "-" and word.endswith(YAML)]
-        names = [word for word in words if word[0] != "-" and "=" not in word]
-        found.target = next(iter([*names, *files]), None)
-        own = [] if found.config_dir is None else ["--config-dir", found.config_dir]
-        del found.config_dir
-        return Namespace(**vars(found), arguments=[*(w for w in words if w != found.target), *own])
+        known, others = commands[name].parse_known_args(rest)
+        return Namespace(**vars(known), arguments=others)
     if name in commands:
         return commands[name].parse_intermixed_args(rest)
     if not name.startswith("-"):
@@ -95,11 +83,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         own.set_defaults(function=function)
         return own.add_argument
 
-    def overrides(add: Callable[..., object], what: str = "overrides of the configuration") -> None:
-        add("overrides", nargs="*", metavar="key=value", help=what)
-        add("--config-dir", metavar="DIR", help="more config groups, of yours")
-
-    add = command(
+    command(
         "train",
         "app:main",
         "Train one run, or with -m several: a Hydra application. All arguments are Hydra's.",
@@ -117,7 +101,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "mine.yaml trainer.max_epochs=1 --list",
     )
     add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
-    add("-j", "--jobs", type=at_least_1, default=1, metavar="N", help="runs at a time (1)")
+    add("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
     add("--config-dir", "-cd", metavar="DIR", help="more config groups, of yours")
 
@@ -178,7 +162,8 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "list",
         "analysis=contextuality encoder=minilm source=demo",
     )
-    overrides(add, "analysis=NAME and other keys; or list; or keys NAME")
+    add("overrides", nargs="*", metavar="key=value", help="or list; or keys NAME")
+    add("--config-dir", metavar="DIR", help="more config groups, of yours")
 
     add = command(
         "export",
@@ -224,13 +209,6 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     )
     program.add_argument("--version", action="version", version=version("isotrain"))
     return program, commands
-
-
-def at_least_1(text: str) -> int:
-    """A number of runs or trials."""
-    if text.isdecimal() and int(text) >= 1:
-        return int(text)
-    raise ArgumentTypeError(f"must be a whole number from 1, got {text}")
 
 
 class _Parser(ArgumentParser):

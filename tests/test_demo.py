@@ -7,8 +7,6 @@ import torch
 
 from isotrain.commands import demo as demo_module
 from isotrain.commands.demo import demo, demo_mistakes
-from isotrain.config.check import check
-from isotrain.config.compose import compose_run
 from isotrain.encoders import huggingface
 from isotrain.runs.record import CannotRunError, StorageError
 
@@ -76,10 +74,7 @@ def test_the_mistakes_of_the_demo_are_those_of_train(no_run, capsys):
 )
 def test_what_makes_the_demo_is_refused_with_another_way(override):
     (mistake,) = demo_mistakes([override])
-    assert "is fixed in the demo" in mistake
-    command = mistake.partition("isotrain train ")[2]
-    assert command.endswith(f" {override}")
-    check(compose_run(command.split()))
+    assert mistake == f"{override} is fixed in the demo; use isotrain train"
 
 
 def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):

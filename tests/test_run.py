@@ -9,7 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 from isotrain import run as run_module
-from isotrain.commands.train import errors_printed
+from isotrain.commands.train import exit_code
 from isotrain.pages.show import show_run
 from isotrain.run import folder_of, run
 from isotrain.runs.files import read_records
@@ -229,11 +229,10 @@ def test_out_of_memory_is_one_sentence_and_the_run_resumes(of_rte, monkeypatch, 
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0")
         return step(self, batch, batch_idx)
 
-    with monkeypatch.context() as patch, errors_printed(codes := []):
+    with monkeypatch.context() as patch:
         patch.setattr(FineTuning, "training_step", full)
-        run(cfg)
+        assert exit_code(lambda: run(cfg)) == 1
     errors = capsys.readouterr().err
-    assert codes == [1]
     assert "isotrain: the run stopped\n  out of memory (CUDA out of memory); free" in errors
     assert "Traceback" not in errors
     assert json.loads((folder_of(cfg) / "result.json").read_text())["status"] == "failed"

@@ -15,7 +15,6 @@ from isotrain.config.compose import (
     config_of,
     content_hash,
     key_of,
-    written,
 )
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
@@ -104,12 +103,6 @@ def composed_again(
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)
-    try:
-        of_run = [as_recorded(text, result["config"]) for text in of_run]
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanError(
-            f"{folder} cannot be evaluated: its overrides and configuration differ: {error}"
-        ) from error
     of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = config_of(result)
     again = _composed(of_run, config_dir)
@@ -132,17 +125,3 @@ def _composed(overrides: Sequence[str], config_dir: str | None) -> DictConfig:
     except ValueError as error:
         raise PlanError(str(error)) from error
     return cfg
-
-
-def as_recorded(override: str, config: Mapping[str, Any]) -> str:
-    """An override of a record with the value on record, where it refers to the environment.
-
-    >>> as_recorded("optimizer.lr=${oc.env:LR}", {"optimizer": {"lr": 0.1}})
-    'optimizer.lr=0.1'
-    """
-    if "${" not in override:
-        return override
-    value: Any = config
-    for name in key_of(override).split("."):
-        value = value[name]
-    return f"{override.partition('=')[0]}={written(value)}"

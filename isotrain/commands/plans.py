@@ -20,10 +20,12 @@ from isotrain.studies.record import SEARCH_FILE, read_plan
 from isotrain.studies.status import Status, at_step, status_of
 
 
-def run(target: str | None, jobs: int, only_list: bool, arguments: Sequence[str]) -> int:
+def run(
+    target: str | None, jobs: int, only_list: bool, config_dir: str | None, arguments: Sequence[str]
+) -> int:
     """The exit code of `isotrain run`: the app, with the sweeper of a study or search.
 
-    `arguments` are those of the app, such as overrides and `--config-dir DIR`.
+    `arguments` are others of the app, such as overrides.
     """
     if target is None:
         return show_all()
@@ -35,6 +37,8 @@ def run(target: str | None, jobs: int, only_list: bool, arguments: Sequence[str]
         own += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
     if only_list:
         own.append("hydra.sweeper.only_list=true")
+    if config_dir is not None:
+        own += ["--config-dir", config_dir]
     return main(["-m", *own, *arguments])
 
 

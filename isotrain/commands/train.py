@@ -3,8 +3,8 @@
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from signal import SIGINT
 from typing import Any
@@ -62,27 +62,24 @@ def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
         return reject(f"trial={cfg.trial} is set by a search; leave it out")
     if name := cfg.study or cfg.search:
         return reject(f"{name} has several runs; start them with: isotrain run {name}")
-    codes: list[int] = []
-    with errors_printed(codes):
-        _run(cfg, overrides)
-    return max(codes, default=0)
+    return exit_code(lambda: _run(cfg, overrides))
 
 
-@contextmanager
-def errors_printed(codes: list[int]) -> Iterator[None]:
-    """Print the errors of a run and append its exit code; others are raised."""
+def exit_code(work: Callable[[], object]) -> int:
+    """Exit code of a run, whose errors are printed; other errors are raised."""
     from isotrain.training.callbacks.non_finite import NonFiniteError
     from isotrain.training.memory import MemoryLimitError
 
     try:
-        yield
+        work()
     except (CannotRunError, PermissionError) as error:
-        codes.append(reject(str(error)))
+        return reject(str(error))
     except KeyboardInterrupt:  # before training could listen, or the second one
-        codes.append(128 + SIGINT)
+        return 128 + SIGINT
     except (NonFiniteError, MemoryLimitError, StorageError, RanksError) as error:
         print_error("the run stopped", [str(error)])
-        codes.append(FAILED)
+        return FAILED
+    return 0
 
 
 def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float | None:
@@ -129,12 +126,16 @@ def is_stop(error: BaseException) -> bool:
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
     if needs_ranks(cfg):
+        from isotrain.run import folder_of
+
         try:
             check(cfg)
         except ValueError as error:  # once, and not by each process
             raise CannotRunError(str(error)) from error
         run_in_ranks(cfg, overrides)
-        return None if cfg.threads is None else _score_of(cfg, _stored(cfg))
+        if cfg.threads is None:  # the ranks chose, and named the folder by it
+            return None
+        return _score_of(cfg, read_result(folder_of(cfg))["scores"])
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         end_with_caller()
         claim(cfg)  # before CUDA starts
@@ -152,12 +153,6 @@ def _pruning(cfg: DictConfig) -> list[Any]:
     from isotrain.studies.trials import callback_of
 
     return [callback for callback in [callback_of(cfg)] if callback is not None]
-
-
-def _stored(cfg: DictConfig) -> Mapping[str, float]:
-    from isotrain.run import folder_of
-
-    return dict(read_result(folder_of(cfg))["scores"])
 
 
 def _score_of(cfg: DictConfig, scores: Mapping[str, float]) -> float | None:

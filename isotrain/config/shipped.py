@@ -1,6 +1,5 @@
 """The configuration files that come with the package: folder, names and texts."""
 
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,29 +32,20 @@ def text_of(group: str, name_or_path: str) -> str:
     """The text of a file, given by its name in the group or by a path that ends in `.yaml`.
 
     Raises:
-        ValueError: there is none of that name, or no such file, or it cannot be read.
+        ValueError: there is none of that name.
 
     >>> text_of("studies", "smoek")
     Traceback (most recent call last):
     ValueError: studies has no smoek; did you mean smoke? (or give the path of a .yaml file)
     """
-    path = Path(name_or_path)
-    is_path = path.suffix in YAML
-    if is_path and not path.is_file():
-        others = {file.stem: str(file) for file in path.parent.glob("*.y*ml") if file.is_file()}
-        near = [f"did you mean {others[name]}?" for name in get_close_matches(path.stem, others)]
-        where = f"check the path; it was looked for in {path.absolute().parent}"
-        raise ValueError(f"there is no file {path}; {[*near, where][0]}")
-    if not is_path and name_or_path not in names(group):
+    if name_or_path.endswith(YAML):
+        return Path(name_or_path).read_text(encoding="utf-8")
+    if name_or_path not in names(group):
         hint = nearest(name_or_path, names(group))
         raise ValueError(
             f"{group} has no {name_or_path}; {hint} (or give the path of a .yaml file)"
         )
-    file = path if is_path else shipped(group) / f"{name_or_path}.yaml"
-    try:
-        return str(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name_or_path} cannot be read: {error}") from error
+    return str((shipped(group) / f"{name_or_path}.yaml").read_text(encoding="utf-8"))
 
 
 def plan_name(name_or_path: str) -> str:
@@ -65,7 +55,6 @@ def plan_name(name_or_path: str) -> str:
     ('smoke', 'mine', 'freezing')
     """
     path = Path(name_or_path)
-    is_in_folder = path.name in ("study.yaml", "search.yaml")
-    if is_in_folder:
+    if path.name in ("study.yaml", "search.yaml"):
         return path.resolve().parent.name
     return path.stem if path.suffix in YAML else path.name

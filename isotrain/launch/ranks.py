@@ -42,14 +42,14 @@ def needs_ranks(cfg: DictConfig) -> bool:
 def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     """Train a run of several processes, and wait for its end.
 
-    They print where this process prints. SIGTERM, SIGHUP and Ctrl-C are passed on.
+    They print where this process prints. SIGTERM, SIGHUP and Ctrl-C are passed on. `cfg.threads`
+    is set where it is null: results depend on it.
 
     Raises:
         CannotRunError: as of `run`.
         RanksError: the run failed.
         SystemExit: it was stopped by a signal; the code is 128 + its number.
     """
-    cfg = cfg.copy()
     if cfg.threads is None:
         cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
     with TemporaryFile("w+", encoding="utf-8") as message, _passed_on() as processes:

@@ -72,7 +72,7 @@ def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command):
     [
         (["run", "smoke", "--trials", "3"], "unrecognized arguments: --trials"),
         (["run", "nowhere"], "studies has no nowhere; it has smoke, template (or give the path of"),
-        (["run", "nowhere.yaml"], "there is no file nowhere.yaml; check the path"),
+        (["run", "nowhere.yaml"], "No such file or directory: 'nowhere.yaml'"),
         (["status", "RUN", "seed=1"], "unrecognized arguments: seed=1"),
         (["status", "nowhere"], "nowhere is no folder, and there is no runs/studies/nowhere or"),
         (["report", "FOLDER", "--wandb", "mine"], "--wandb sends a run; the runs of a study: log"),
