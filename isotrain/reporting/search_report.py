@@ -20,7 +20,7 @@ from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text
 from isotrain.studies.confirm import PLACES, best_trial, is_complete
 from isotrain.studies.search import Confirmation, Record, trials_of
-from isotrain.studies.status import Status, first_of
+from isotrain.studies.status import Status
 from isotrain.studies.trials import BAD_ENDINGS, SCORES, WHY, ending, is_left
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
         {"number": t.number, "state": state, "why": t.user_attrs.get(WHY, "")}
         for t, state in zip(trials, states, strict=False)
     ]
-    return Status(Group(*first_of(reasons), line), content | {"trials": ends}, bool(failed))
+    return Status(Group(*reasons, line), content | {"trials": ends}, bool(failed))
 
 
 def write_report(folder: Path, storage: str | None = None) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
-from isotrain.runs.stored import PlanError, is_owned
+from isotrain.runs.stored import is_owned
 from isotrain.studies.call import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
@@ -96,9 +96,6 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """The finished runs in plan order, and every score that is missing.
 
     Non-finite scores count as missing, and so do runs with a damaged file.
-
-    Raises:
-        PlanError: a `result.json` exists but cannot be read now: it may be intact.
     """
     runs, gaps = [], []
     for job in jobs:
@@ -116,12 +113,7 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
                 lost = [key for key in run.shown if key not in run.scores]
                 gaps += [Gap(*of, f"no finite {key}", True, key) for key in lost]
                 runs.append(run)
-        except OSError as error:
-            raise PlanError(
-                f"{job.folder / 'result.json'} cannot be read now ({error.strerror or error}): no "
-                "table is made without it; give the command again when it can be read"
-            ) from error
-        except DAMAGE as error:
+        except DamagedError as error:  # one that cannot be read now may be intact: no table
             gaps.append(Gap(*of, damaged(error)))
     return runs, gaps
 

@@ -152,10 +152,7 @@ def _distribution(text: str) -> Distribution:
     override = _parsed(text)
     value, given = override.value(), text.partition("=")[2]
     if isinstance(value, ChoiceSweep):
-        options = _options(override)
-        if len(set(options)) < max(2, len(options)):
-            raise ValueError(f"needs two or more different options, got {given}")
-        return CategoricalDistribution(options)
+        return CategoricalDistribution(_options(override))
     if isinstance(value, RangeSweep):
         numbers = (value.start, value.stop, value.step)
         start, stop, step = (Decimal(str(number)) for number in numbers)
@@ -168,8 +165,6 @@ def _distribution(text: str) -> Distribution:
         return FloatDistribution(float(start), float(last), step=float(step))
     if isinstance(value, IntervalSweep) and value.tags <= {"log"}:
         low, high, log = value.start or 0, value.end or 0, "log" in value.tags
-        if not low < high or (log and low <= 0):
-            raise ValueError(f"needs a low end{' above 0' * log} and a higher one, got {given}")
         if isinstance(low, int) and isinstance(high, int):
             return IntDistribution(low, high, log=log)
         return FloatDistribution(low, high, log=log)

@@ -18,7 +18,6 @@ from isotrain.studies.results import lack_of
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
 FAILED_LINE = "isotrain: failed: "  # the last line of the log of a run that failed
-MOST_REASONS = 20  # listed below the table
 
 
 class Status(NamedTuple):
@@ -72,7 +71,7 @@ def status_of(plan: Plan) -> Status:
         for s in states
     ]
     content = {"what": f"{plan.kind} {plan.name}", "counts": counts, "seconds_left": left_s}
-    drawn = Group(table, *first_of(reasons), line)
+    drawn = Group(table, *reasons, line)
     return Status(drawn, {**content, "runs": runs}, bool(counts["failed"]))
 
 
@@ -120,12 +119,6 @@ def at_step(step: int | None, of_all: int | None) -> str:
     if step is None:
         return ""
     return f"step {step} of {of_all}" if of_all else f"step {step}"
-
-
-def first_of(reasons: Sequence[str]) -> list[str]:
-    """The first `MOST_REASONS` reasons, and how many more there are."""
-    more = len(reasons) - MOST_REASONS
-    return [*reasons[:MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _seeds(states: Sequence[State]) -> str:

@@ -69,14 +69,12 @@ def test_every_end_is_in_a_corner_with_what_it_requires():
     ("space", "told"),
     [
         ({}, "space must map keys to choice(none, clip), range(1, 5)"),
-        ({"x": "choice(a)"}, "space.x needs two or more different options, got choice(a)"),
-        ({"x": ["a", "a"]}, "space.x needs two or more different options, got a,a"),
         ({"x": 0.1}, "got 0.1; put a single value into overrides"),
         ({"x": "glob(*)"}, "space.x must be choice(none, clip)"),
         ({"x": "interval(1"}, "got interval(1 (no viable alternative at input 'interval(1')"),
         ({"x": "tag(lg, interval(0, 1))"}, "space.x must be choice(none, clip)"),
-        ({"x": "interval(1, 1)"}, "space.x needs a low end and a higher one"),
-        ({"x": "tag(log, interval(0, 1))"}, "space.x needs a low end above 0 and a higher one"),
+        ({"x": "interval(2, 1)"}, "space.x `low <= high` must hold"),
+        ({"x": "tag(log, interval(0, 1))"}, "space.x `low > 0` must hold"),
         ({"x": "range(1, 2)"}, "space.x needs two or more values in steps above 0"),
         ({"x": "range(1, 9, 0)"}, "space.x needs two or more values in steps above 0"),
         ({"a=b": {"x": "1,2"}}, "space.a=b needs options of a before it, got none"),
@@ -104,5 +102,5 @@ def test_an_error_has_its_place_and_what_was_given(space, told):
 
 def test_every_error_is_told_at_once():
     with pytest.raises(PlanError) as error:
-        parameters({"x": 1, "y": "choice(a)", "z": "1,2"})
+        parameters({"x": 1, "y": "glob(*)", "z": "1,2"})
     assert len(str(error.value).splitlines()) == 2

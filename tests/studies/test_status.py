@@ -14,7 +14,7 @@ from isotrain.runs.record import owned
 from isotrain.runs.stored import PlanError
 from isotrain.studies import status
 from isotrain.studies.call import Job
-from isotrain.studies.status import FAILED_LINE, State, first_of, seconds_left, state_of
+from isotrain.studies.status import FAILED_LINE, State, seconds_left, state_of
 
 CONFIG = {"task": {"_target_": "a.b"}, "data": {"batch_size": 10}}
 CONFIG |= {"trainer": {"max_epochs": 2, "max_steps": -1}}
@@ -152,11 +152,6 @@ def test_the_table(capsys, monkeypatch):
         **{"name": "a-none-seed4", "folder": "a/x", "state": "running"},
         **{"step": 40, "n_steps": 100, "reason": ""},
     }
-
-
-def test_many_reasons_are_counted():
-    assert first_of(["x"] * 20) == ["x"] * 20
-    assert first_of(["x"] * 22)[20:] == ["and 2 more"]
 
 
 def test_status_of_a_study_at_work_writes_nothing(fake, capsys):
