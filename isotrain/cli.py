@@ -39,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 128 + SIGINT
         raise
     except (ValueError, OSError) as error:
+        from isotrain.config.compose import ConfigError
         from isotrain.runs.files import DamagedError
         from isotrain.runs.stored import PlanError
 
-        if isinstance(error, PlanError | DamagedError | OSError):
+        if isinstance(error, ConfigError | PlanError | DamagedError | OSError):
             return reject(str(error))
         raise
 

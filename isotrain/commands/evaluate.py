@@ -98,7 +98,8 @@ def composed_again(
     """The configuration that a run records, with further overrides and without loggers.
 
     Raises:
-        PlanError: its recorded overrides give another configuration, or the further ones are wrong.
+        PlanError: its recorded overrides give another configuration.
+        ConfigError: the further ones do not apply.
     """
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
@@ -119,9 +120,6 @@ def composed_again(
 
 def _composed(overrides: Sequence[str], config_dir: str | None) -> DictConfig:
     """A configuration whose keys keep the rules, of which a run folder may have the overrides."""
-    try:
-        cfg = compose_run(overrides, config_dir)
-        check(cfg)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    cfg = compose_run(overrides, config_dir)
+    check(cfg)
     return cfg

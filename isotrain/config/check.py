@@ -8,25 +8,25 @@ from omegaconf.errors import InterpolationResolutionError
 from pydantic import Field
 
 from isotrain.arguments import adapter_of, violation
-from isotrain.config.compose import check_method, dotted, method_of, plain
+from isotrain.config.compose import ConfigError, check_method, dotted, method_of, plain
 from isotrain.config.parts import argument_errors, nearest, parts_of
 from isotrain.config.schema import RUN, Schema
 
 
 def check(cfg: DictConfig, schema: Schema = RUN) -> None:
-    """Raise a ValueError with a line for each key, value or argument that is wrong.
+    """Raise a ConfigError with a line for each key, value or argument that is wrong.
 
     The modules of all parts are imported. Facts across parts are checked when they are made
     (`isotrain.training.rules`).
     """
     unresolved: dict[str, Any] = OmegaConf.to_container(cfg, resolve=False)  # type: ignore[assignment]
     if missing := sorted(key for key, value in dotted(unresolved).items() if value == "???"):
-        raise ValueError("\n".join(f"{key} has no value; set {key}=..." for key in missing))
+        raise ConfigError("\n".join(f"{key} has no value; set {key}=..." for key in missing))
     try:
         content = plain(cfg)
     except InterpolationResolutionError as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"{error.full_key}: {reason}; set it, or {error.full_key}=...") from error
+        raise ConfigError(f"{error.full_key}: {reason}; set it, or {error.full_key}=...") from error
     errors: list[str] = []
     for section, keys in schema.sections.items():
         node = content.get(section, {}) if section else content
@@ -44,4 +44,4 @@ def check(cfg: DictConfig, schema: Schema = RUN) -> None:
     if schema is RUN and not errors:
         check_method(method_of(content))
     if errors:
-        raise ValueError("\n".join(errors))
+        raise ConfigError("\n".join(errors))

@@ -53,7 +53,7 @@ def claim(cfg: DictConfig) -> None:
     several devices or names them chooses for itself.
 
     Raises:
-        OSError: the system's temporary folder is not writable, or another user created ours in it.
+        OSError: the system's temporary folder is not writable.
     """
     if _claims or not _takes_any(cfg.trainer) or len(devices := cuda_devices()) < 2:
         return
@@ -83,8 +83,6 @@ def _take(choices: Sequence[str]) -> tuple[str, int]:
     """The first device with the lowest free slot, and the lock of that slot."""
     own = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}"
     own.mkdir(mode=0o700, exist_ok=True)
-    if own.is_symlink() or own.stat().st_uid != os.getuid():
-        raise PermissionError(f"{own} belongs to another user; set TMPDIR to a folder of your own")
     job = os.environ.get("SLURM_JOB_ID", "")
     folder = own / f"devices{job and '-'}{job}"
     folder.mkdir(exist_ok=True)
