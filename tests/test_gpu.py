@@ -7,7 +7,7 @@ are fitted before the first step, in float32. torchmetrics keeps correlations in
 import pytest
 import torch
 
-from isotrain.analysis.weights import device_of
+from isotrain.analysis.run import device_of
 from isotrain.encoders.fast import TAKEN
 from isotrain.launch.devices import cuda_devices
 from isotrain.run import folder_of

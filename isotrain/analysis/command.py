@@ -1,26 +1,23 @@
 """`isotrain analyze analysis=NAME …`: validate, run and report an analysis."""
 
 import os
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from difflib import get_close_matches
-from types import FrameType
+from collections.abc import Sequence
+from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from isotrain.analysis.start import with_encoder_of_run
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import check
-from isotrain.config.compose import compose_run
+from isotrain.config.compose import compose_run, key_of
+from isotrain.config.parts import check_recorded
 from isotrain.config.shipped import names, text_of
 from isotrain.console import FAILED, print_error, reject, spinner
 from isotrain.encoders.start import start_file
+from isotrain.runs.files import read_result
 
 
 def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
-    """Exit code: 0 success; 2 cannot run, nothing is written; 128 + n after signal n.
+    """Exit code: 0 success; 2 cannot run, nothing is written.
 
     1 if it failed midway, or if results miss published figures with `check=published`.
     """
@@ -36,31 +33,28 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
         except ValueError as error:
             return reject(str(error))
         return 0
-    try:
-        with _signals_as_errors():
-            cfg, mistakes = _checked(overrides, config_dir)
-            if cfg is None or mistakes:
-                return reject(mistakes)
-            own = [] if config_dir is None else [f"--config-dir={config_dir}"]
-            return _analyze(cfg, [*own, *overrides])
-    except KeyboardInterrupt as stop:
-        print("isotrain: stopped; the same command resumes", file=sys.stderr)
-        return 128 + int(*stop.args or (signal.SIGINT,))
+    cfg, mistakes = _checked(overrides, config_dir)
+    if cfg is None or mistakes:
+        return reject(mistakes)
+    own = [] if config_dir is None else [f"--config-dir={config_dir}"]
+    return _analyze(cfg, [*own, *overrides])
 
 
 def _checked(
     overrides: Sequence[str], config_dir: str | None
 ) -> tuple[DictConfig | None, list[str]]:
     """The configuration of a command line and its validation errors, keys before parts."""
-    if odd := [text for text in overrides if "=" not in text]:
-        near = get_close_matches(odd[0], names("analysis"), n=1)
-        hint = f"did you mean analysis={near[0]}?" if near else "give keys as key=value"
-        return None, [f"{odd[0]} is no key=value; {hint}"]
     ANALYSIS.register()
     try:
         cfg = compose_run(overrides, config_dir, root="analyze")
         if cfg.from_run is not None:
-            cfg = with_encoder_of_run(cfg, overrides)
+            given = Path(cfg.from_run).expanduser()
+            run = read_result(given if given.is_dir() else given.parent)
+            names_encoder = any(key_of(text).partition(".")[0] == "encoder" for text in overrides)
+            if not names_encoder and (encoder := run.get("config", {}).get("encoder")):
+                check_recorded({"encoder": encoder})
+                with open_dict(cfg):
+                    cfg.encoder = OmegaConf.create(encoder)
             start_file(cfg.from_run, cfg.encoder, "from_run")
         check(cfg, ANALYSIS)
     except ValueError as error:
@@ -85,18 +79,3 @@ def _analyze(cfg: DictConfig, arguments: Sequence[str]) -> int:
     if wrong:
         print_error("outside of the published figures", [*wrong, str(folder)])
     return FAILED if wrong else 0
-
-
-@contextmanager
-def _signals_as_errors() -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM raise, so locks and open files are released."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,17 +1,34 @@
 """Data sets of analyses: distinct sentences of a corpus, and labelled pairs."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks import rte, snli, stsb, text, wic
 from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
-SST2, AVAILABLE = "sst2", "available"
+SST2: Final = "sst2"
+AVAILABLE: Final = "available"
+NO_GOLD = "its split has no row with gold"
+Available = Literal["available"]  # all data sets that the source has
+Split = Literal["train", "dev", "test"]
+Corpus = Literal[
+    "snli",
+    "rte",
+    "wic",
+    "sst2",
+    "wikitext-2",
+    "stsb",
+    "sts12",
+    "sts13",
+    "sts14",
+    "sts15",
+    "sts16",
+    "sickr",
+]
 TEST_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 REVISIONS = {  # of mteb/<name>-sts; its SICK-R has 9,927 pairs, published are 4,927 of them
     "sts12": "a0d554a64d88156834ff5ae9920b964011b16384",
@@ -58,6 +75,11 @@ PTB = DataSet(
 )
 
 
+SetName = Literal[
+    "sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "stsb_dev", "sst2"
+]  # of PLACES
+
+
 class Texts(NamedTuple):
     """A data set and its text fields."""
 
@@ -65,7 +87,7 @@ class Texts(NamedTuple):
     fields: Sequence[str] = PAIR
 
 
-TEXTS: Mapping[str, Texts] = {
+TEXTS: Mapping[str, Texts] = {  # by Corpus
     "snli": Texts(snli.DATA),
     "rte": Texts(rte.DATA),
     "wic": Texts(wic.DATA),
@@ -90,33 +112,6 @@ PLACES: Mapping[str, Place] = {
 }
 
 
-def data_set_of(corpus: str, others: Mapping[str, DataSet] | None = None) -> DataSet:
-    """The data set of a corpus, including `others`."""
-    known = {name: one.data_set for name, one in TEXTS.items()} | dict(others or {})
-    if corpus not in known:
-        raise ValueError(f"there is no corpus {corpus}; there are {', '.join(known)}")
-    return known[corpus]
-
-
-def check_names(
-    argument: str, given: str | Sequence[str], known: Iterable[str], available: bool = True
-) -> None:
-    """Reject anything but a list of distinct known names, or `available` where allowed.
-
-    >>> check_names("tasks", "rte", ["rte", "wic"])
-    Traceback (most recent call last):
-    ValueError: tasks must be available or a list out of rte, wic, each once; got 'rte', did you \
-mean [rte]?
-    """
-    known = list(known)
-    rule = f"{argument} must be {'available or ' * available}a list out of {', '.join(known)}"
-    if isinstance(given, str):
-        if not available or given != AVAILABLE:
-            raise ValueError(f"{rule}, each once; got {given!r}, did you mean [{given}]?")
-    elif not given or set(given) - set(known) or len(set(given)) < len(given):
-        raise ValueError(f"{rule}, each once; got {list(given)}")
-
-
 def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str) -> list[str]:
     """The distinct sentences of some splits of a data set, in order of first occurrence.
 
@@ -124,17 +119,14 @@ def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str
     into sentences and written as ordinary text, headings left out, with the tokenizer's `unknown`
     token for rare words.
     """
-    data_set, fields = data_set_of(corpus), TEXTS[corpus].fields
+    data_set, fields = TEXTS[corpus]
     rows = [row for split in splits for row in load_split(source, data_set, split)]
     found = [str(row[field]) for row in rows for field in fields]
     if corpus == "wikitext-2":
         lines = (line for line in found if line.strip() and not is_heading(line))
         cut = (sentence for line in lines for sentence in split_sentences(line))
         found = [as_written(sentence).replace(UNKNOWN, unknown) for sentence in cut]
-    sentences = list(dict.fromkeys(one for line in found if (one := line.strip())))
-    if not sentences:
-        raise ValueError(f"{corpus} has no sentence in {', '.join(splits)}")
-    return sentences
+    return list(dict.fromkeys(one for line in found if (one := line.strip())))
 
 
 class Pairs(NamedTuple):
@@ -144,10 +136,6 @@ class Pairs(NamedTuple):
     first_P: np.ndarray  # numbers of sentences
     second_P: np.ndarray
     gold_P: np.ndarray
-
-
-class NoGoldError(CannotRunError):
-    """A split without labelled examples."""
 
 
 class Present(NamedTuple):
@@ -160,7 +148,7 @@ class Present(NamedTuple):
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
     """Requested data sets of `known` that the source has; reads none."""
-    wanted = list(known) if isinstance(asked, str) else list(asked)
+    wanted = list(known) if isinstance(asked, str) else list(dict.fromkeys(asked))
     absent = {name: why for name in wanted if (why := source.missing(known[name].data_set))}
     names = [name for name in wanted if name not in absent]
     may_lack = isinstance(asked, str) and names
@@ -170,30 +158,16 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
 def readable_sets(
     source: Source, sets: str | Sequence[str]
 ) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
-    """The sets to measure, with pairs read; and why others of `available` are left out."""
+    """The sets to measure, with pairs read; and why others are left out."""
     names, absent, _ = present(source, sets, PLACES)
-    pairs: dict[str, Pairs] = {}
-    for name in names:
-        try:
-            if name != SST2:
-                pairs[name] = sts_pairs(source, *PLACES[name])
-        except NoGoldError as error:
-            if sets != AVAILABLE:
-                raise
-            absent[name] = str(error)
-    if set(names) <= set(absent):
-        raise CannotRunError(f"no set has gold: {'; '.join(absent.values())}")
+    pairs = {name: sts_pairs(source, *PLACES[name]) for name in names if name != SST2}
+    absent |= {name: NO_GOLD for name, own in pairs.items() if not len(own.gold_P)}
     return [name for name in names if name not in absent], pairs, absent
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
-    """The labelled pairs of a split; a NoGoldError if there are none."""
+    """The labelled pairs of a split; a split may have none."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
-    if not rows:
-        raise NoGoldError(
-            f"{data_set.name}/{split} has no row with gold in {source.revision_of(data_set)}; "
-            "leave it out of analysis.sets, or use another source"
-        )
     sides = [[row[field].strip() for row in rows] for field in PAIR]
     number = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
     first_P, second_P = (np.array([number[text] for text in side]) for side in sides)

@@ -1,48 +1,51 @@
-"""Encode sentences: mean embeddings of token spans at every layer, streamed to disk.
+"""Tokens that are measured, and their embeddings at every layer, streamed to disk.
 
-A sentences of a batch, T tokens, L blocks, D hidden, N spans (rows), M tokens of spans.
+A sentences of a batch, T tokens, L blocks, D hidden, N spans or pairs, M tokens of spans.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import time
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from isotrain.analysis.data_sets import PAIR
 from isotrain.analysis.types import Subject
+from isotrain.geometry.groups import hashed_order
 from isotrain.runs.files import replace_text
-from isotrain.types import Batch
+from isotrain.tasks.data.sources import Source
+from isotrain.tasks.wic import WiC
+from isotrain.types import Batch, Row
 
 FLUSH_S = 5.0  # between two notes of how far the rows on disk are
 CHUNK = 1024  # sentences that are tokenised at a time
 
 
 class Tokens(NamedTuple):
-    """Tokenised sentences or pairs, special tokens included."""
+    """Tokenised sentences, special tokens included."""
 
     ids: list[list[int]]
     special: list[list[int]]  # 1 = CLS, SEP
     segments: list[list[int]]  # token type ids, as in fine-tuning
-    sides: list[list[int | None]]  # which text of a pair each token is of; None for special tokens
-    words: list[list[int | None]]  # number of the word of each token; None for special tokens
     offsets: list[np.ndarray]  # [T, 2] characters of each token, the end excluded
     is_cut: list[bool]  # whether it was longer than `max_length`
 
     @classmethod
     def none(cls) -> Tokens:
         """No sentence yet."""
-        return cls([], [], [], [], [], [], [])
+        return cls([], [], [], [], [])
 
     @property
     def n_cut(self) -> int:
-        """Sentences or pairs that were longer than `max_length`."""
+        """Sentences that were longer than `max_length`."""
         return sum(self.is_cut)
 
 
@@ -57,29 +60,18 @@ class Spans(NamedTuple):
         return len(self.sentence_N)
 
 
-def tokenise(
-    tokenizer: Any,
-    sentences: Sequence[str],
-    max_length: int,
-    second: Sequence[str] | None = None,
-) -> Tokens:
-    """Tokens of each sentence, or of each pair of it with `second`, as one sequence.
-
-    The longer sentence of a pair is cut first.
+def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Tokens:
+    """Tokens of each sentence.
 
     >>> from isotrain.encoders.tiny import build_tiny
-    >>> tokenizer = build_tiny(8, 1, 1).tokenizer
-    >>> tokens = tokenise(tokenizer, ["king xy"], 16)
-    >>> tokens.special, tokens.words
-    ([[1, 0, 0, 0, 1]], [[None, 0, 1, 1, None]])
-    >>> tokenise(tokenizer, ["the"], 9, ["the"]).sides
-    [[None, 0, None, 1, None]]
+    >>> tokens = tokenise(build_tiny(8, 1, 1).tokenizer, ["king xy"], 16)
+    >>> tokens.special
+    [[1, 0, 0, 0, 1]]
     """
-    columns = [sentences] if second is None else [sentences, second]
     found = Tokens.none()
     for start in range(0, len(sentences), CHUNK):
         encoded = tokenizer(
-            *(list(column[start : start + CHUNK]) for column in columns),
+            list(sentences[start : start + CHUNK]),
             truncation=True,
             max_length=max_length,
             padding=False,
@@ -92,10 +84,7 @@ def tokenise(
         found.special.extend(encoded["special_tokens_mask"])
         found.segments.extend(encoded["token_type_ids"])
         found.offsets.extend(np.array(own, dtype=np.int32) for own in encoded["offset_mapping"])
-        for encoding in encoded.encodings:
-            found.sides.append(encoding.sequence_ids)
-            found.words.append(encoding.word_ids)
-            found.is_cut.append(bool(encoding.overflowing))
+        found.is_cut.extend(bool(encoding.overflowing) for encoding in encoded.encodings)
     return found
 
 
@@ -236,30 +225,204 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
         done, _, found = note.read_text(encoding="utf-8").partition(" ")
         if found == content:
             return np.lib.format.open_memmap(path, mode="r+"), int(done)
-    path.parent.mkdir(parents=True, exist_ok=True)
     note.unlink(missing_ok=True)
-    rows = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    _allocate(path)
-    return rows, 0
-
-
-def _allocate(path: Path) -> None:
-    """Fill a sparse file: on a full disk, writing to a map kills the process."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    size = path.stat().st_size
-    try:
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-    except OSError as error:
-        path.unlink()
-        raise OSError(
-            error.errno,
-            f"rows need {size / 1e6:,.0f} MB in {path.parent} while they are measured "
-            f"({error.strerror}); free them, or give another place with output_dir=..., or fewer "
-            "rows with analysis.max_rows=...",
-        ) from error
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape), 0
 
 
 def _note(path: Path) -> Path:
     return path.with_suffix(".done")
+
+
+T = TypeVar("T")
+
+
+def drawn(given: Sequence[T], most: int | None, seed: int) -> list[T]:
+    """Subsample by hashing positions with the seed; the original order is kept.
+
+    >>> len(drawn("abcdefgh", 3, seed=0)), drawn("ab", None, seed=0)
+    (3, ['a', 'b'])
+    """
+    if most is None or len(given) <= most:
+        return list(given)
+    return [given[i] for i in sorted(hashed_order(len(given), seed)[:most].tolist())]
+
+
+class Sample(NamedTuple):
+    """Spans in tokenised sentences, with the word index and sentence index of each."""
+
+    tokens: Tokens
+    spans: Spans
+    word_N: Tensor
+    sentence_N: Tensor
+
+
+class Words:
+    """The tokens of a sentence that count as words; special and unknown ones never do.
+
+    Each piece of the tokenizer is a word, as in Ethayarajh (2019). Without `punctuation`, it must
+    have a letter or a digit.
+    """
+
+    def __init__(self, tokenizer: Any, punctuation: bool) -> None:
+        self.tokenizer, self.punctuation = tokenizer, punctuation
+        self.no_words = set(tokenizer.all_special_ids)
+
+    def of(self, tokens: Tokens, i: int, sentence: str) -> list[int]:
+        """Positions of the words of sentence i."""
+        return [
+            t
+            for t, token in enumerate(tokens.ids[i])
+            if not tokens.special[i][t]
+            and token not in self.no_words
+            and (self.punctuation or any(map(str.isalnum, sentence[slice(*tokens.offsets[i][t])])))
+        ]
+
+    def ids_of(self, word: str) -> tuple[set[int], str]:
+        """Ids of a word at the start of a text and after a space; or why it has none."""
+        pieces = self.tokenizer([word, f" {word}"], add_special_tokens=False)["input_ids"]
+        if any(not self.no_words.isdisjoint(ids) for ids in pieces):
+            return set(), "unknown to this tokenizer"
+        single = {ids[0] for ids in pieces if len(ids) == 1}
+        return single, "" if single else f"{min(map(len, pieces))} pieces"
+
+
+def draw_sentences(
+    sentences: Sequence[str], words: Words, max_length: int, seed: int, max_rows: int
+) -> Sample:
+    """The words of whole sentences, sampled by hashing their positions with the seed.
+
+    Sentences are added until the next one would exceed `max_rows` words (before the first, ones
+    that are too long are skipped). Of sentences with equal tokens, the first one drawn counts.
+    """
+    kept = Tokens.none()
+    places: list[tuple[int, int]] = []  # sentence and position
+    for tokens, i, text in _tokenised(_in_order(sentences, seed), words.tokenizer, max_length):
+        own = words.of(tokens, i, text)
+        if len(places) + len(own) > max_rows:
+            if places:
+                break
+            continue
+        _add(kept, tokens, i)
+        places += [(len(kept.ids) - 1, t) for t in own]
+    if not places:
+        raise ValueError(f"no sentence of the corpus has 1 to {max_rows} words; raise max_rows")
+    number_of: dict[int, int] = {}
+    word_N = [number_of.setdefault(kept.ids[i][t], len(number_of)) for i, t in places]
+    spans = _single_tokens(places)
+    return Sample(kept, spans, torch.tensor(word_N), torch.from_numpy(spans.sentence_N))
+
+
+def draw_occurrences(
+    sentences: Sequence[str],
+    words: Words,
+    max_length: int,
+    seed: int,
+    ids_of: Mapping[str, Set[int]],
+    most: int,
+) -> tuple[Tokens, dict[str, Spans]]:
+    """Up to `most` positions of each word, in sentences drawn as by `draw_sentences`."""
+    kept = Tokens.none()
+    places: dict[str, list[tuple[int, int]]] = {word: [] for word in ids_of}
+    wanted = {word: _plain(word) for word in ids_of}
+
+    def may_have_one(text: str) -> bool:
+        plain = _plain(text) if wanted else ""
+        return any(word in plain for word in wanted.values())
+
+    candidates = filter(may_have_one, _in_order(sentences, seed))
+    for tokens, i, text in _tokenised(candidates, words.tokenizer, max_length):
+        own = words.of(tokens, i, text)
+        at = {word: [t for t in own if tokens.ids[i][t] in ids_of[word]] for word in wanted}
+        if any(at.values()):
+            _add(kept, tokens, i)
+            for word, positions in at.items():
+                places[word] += [(len(kept.ids) - 1, t) for t in positions]
+                if len(places[word]) >= most:
+                    del wanted[word]
+        if not wanted:
+            break
+    return kept, {word: _single_tokens(found[:most]) for word, found in places.items()}
+
+
+class Targets(NamedTuple):
+    """Pairs with both targets kept: entries 2k and 2k + 1 of `spans` belong to pair k."""
+
+    tokens: Tokens
+    spans: Spans
+    kept_N: np.ndarray  # indices of the pairs among the given examples
+    n_left_out: int  # pairs with a truncated target
+
+
+def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
+    """The labelled pairs of a split, or `most` of them, sampled by a hash of the seed."""
+    return drawn(WiC().rows_of(source, split), most, seed)
+
+
+def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Targets:
+    """Token spans of both targets of each pair: all tokens that overlap [start, end).
+
+    A pair with a target beyond `max_length` tokens is left out and counted.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> row = {"sentence1": "the dog", "start1": 4, "end1": 7}
+    >>> row |= {"sentence2": "a dog", "start2": 2, "end2": 5}
+    >>> found = find_targets([row], build_tiny(8, 1, 1).tokenizer, 16)
+    >>> found.spans.sentence_N.tolist(), found.spans.start_N.tolist(), found.n_left_out
+    ([0, 1], [2, 2], 0)
+    """
+    tokens = tokenise(tokenizer, [str(row[side]) for row in rows for side in PAIR], max_length)
+    kept, found = [], []
+    for k, row in enumerate(rows):
+        both = []
+        for side in (0, 1):
+            i, begin, end = 2 * k + side, int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
+            inside = [
+                t
+                for t, (start, stop) in enumerate(tokens.offsets[i])
+                if not tokens.special[i][t] and start < end and stop > begin
+            ]
+            both += [(i, inside[0], inside[-1] + 1)] if inside else []
+        if len(both) == 2:
+            kept.append(k)
+            found += both
+    spans = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+    return Targets(tokens, spans, np.array(kept, dtype=np.int64), len(rows) - len(kept))
+
+
+def _in_order(sentences: Sequence[str], seed: int) -> Iterator[str]:
+    """The sentences, shuffled by the seed."""
+    return (sentences[i] for i in hashed_order(len(sentences), seed).tolist())
+
+
+def _tokenised(
+    texts: Iterable[str], tokenizer: Any, max_length: int
+) -> Iterator[tuple[Tokens, int, str]]:
+    """Distinct sentences, tokenised, in order; a few are held at a time."""
+    seen: set[bytes] = set()
+    rest = iter(texts)
+    while some := list(islice(rest, CHUNK)):
+        tokens = tokenise(tokenizer, some, max_length)
+        for i, text in enumerate(some):
+            key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
+            if key not in seen:
+                seen.add(key)
+                yield tokens, i, text
+
+
+def _add(kept: Tokens, tokens: Tokens, i: int) -> None:
+    """Append sentence i of `tokens` to `kept`."""
+    parts: Iterable[tuple[list[Any], list[Any]]] = zip(kept, tokens, strict=True)
+    for own, part in parts:
+        own.append(part[i])
+
+
+def _single_tokens(places: Sequence[tuple[int, int]]) -> Spans:
+    """A span for each sentence and position."""
+    sentence_N, start_N = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return Spans(sentence_N, start_N, start_N + 1)
+
+
+def _plain(text: str) -> str:
+    """A text without case and accents: no tokenizer merges more spellings than this."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()

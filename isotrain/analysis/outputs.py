@@ -1,24 +1,30 @@
-"""Outputs of an analysis: records and tables as CSV and Markdown, figures, one page."""
+"""Outputs of an analysis: records and tables as CSV and Markdown, figures, one HTML page."""
 
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import yaml
+from markupsafe import Markup
 from pandas import DataFrame
 
-from isotrain.analysis.page import write_page
 from isotrain.analysis.published import Beside, published_table
-from isotrain.analysis.tables import Cell, Table, texts
+from isotrain.analysis.show import Cell, Picture, Table, texts
 from isotrain.analysis.types import Analysis, Outcome
-from isotrain.console import say
+from isotrain.console import counted, say
+from isotrain.pages import run_tables
+from isotrain.pages.page import Figures, Section, page, piece
 from isotrain.reporting.markdown import aligned
 from isotrain.reporting.run_frames import csv_text
 from isotrain.runs.files import replace_text
 
 MOST_PRINTED = 40  # rows of a table in a terminal
 WIDTH = 116  # of a note there
+MOST_OPEN = 40  # rows of a table that is not folded
+FIGURE = Markup("<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>")
 
 
 def write_outputs(
@@ -41,10 +47,10 @@ def write_outputs(
     if record["config"]["from_run"]:
         facts.append(f"before and after {record['config']['from_run']}")
     replace_text(folder / "tables.md", markdown(analysis.name, analysis.question, facts, tables))
-    page = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
+    path = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
     for table in tables:
         _print(table)
-    say(f"tables: {folder / 'tables.md'}; page: {page}")
+    say(f"tables: {folder / 'tables.md'}; page: {path}")
 
 
 def _csv(found: DataFrame) -> str:
@@ -78,3 +84,47 @@ def _print(table: Table) -> None:
     for note in table.notes:
         for line in wrap(note, WIDTH, initial_indent="  ", subsequent_indent="    "):
             say(line)
+
+
+def write_page(
+    folder: Path,
+    analysis: Analysis,
+    facts: Sequence[str],
+    tables: Sequence[Table],
+    pictures: Iterable[Picture],
+    record: Mapping[str, Any],
+) -> Path:
+    """`analysis.html`, written with `figures/*.svg` and `*.png` into a folder; its path.
+
+    The page needs no other file and no network. Figures stand side by side above the tables; a
+    table of more than 40 rows is folded.
+    """
+    drawn = Figures(folder / "figures")
+    panels = [
+        FIGURE.format(p.title, drawn.add(p.figure, p.name, p.description), p.description)
+        for p in pictures
+    ]
+    figures = Markup('<div class="grid large">{}</div>').format(Markup().join(panels))
+    sections = [Section("Figures", figures)] if panels else []
+    sections += [Section(table.title, _table(table)) for table in tables]
+    command = shlex.join(["isotrain", "analyze", *record["overrides"]])
+    repeat = piece("code", text=command)
+    keys = yaml.safe_dump(dict(record["config"]), sort_keys=False, allow_unicode=True)
+    repeat += piece("folded", title="Configuration", body=piece("code", text=keys))
+    sections.append(Section("Repeat this analysis", repeat))
+    lead = Markup('<p class="question">{}</p>').format(analysis.question)
+    text = page(f"Analysis {analysis.name}", list(facts), lead, sections)
+    replace_text(folder / "analysis.html", text)
+    return folder / "analysis.html"
+
+
+def _table(table: Table) -> Markup:
+    if not table.rows:
+        return piece("note", text="Nothing was measured.")
+    n_rows = counted(len(table.rows), "row")
+    body = piece(
+        "tables", found=[run_tables.Table(n_rows, table.columns, texts(table.rows))], compact=True
+    )
+    if len(table.rows) > MOST_OPEN:
+        body = piece("folded", title=f"All {n_rows}", body=body)
+    return body + (piece("items", texts=table.notes) if table.notes else Markup())

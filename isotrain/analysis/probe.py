@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isotrain.analysis.tables import Z
+from isotrain.analysis.show import Z
 from isotrain.console import install
 from isotrain.geometry.groups import hashed_order
 from isotrain.reporting.row_bootstrap import spearman as spearman_of

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any, NamedTuple
 
-from isotrain.analysis.tables import Cell, Record, Table
+from pydantic import ConfigDict, TypeAdapter
+
+from isotrain.analysis.show import Cell, Record, Table
 
 
 class Published(NamedTuple):
@@ -47,26 +49,10 @@ class Beside(NamedTuple):
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
-    """Parse the figures of `analysis.published`.
-
-    Raises:
-        ValueError: an entry with a missing or unknown key, or a value that is not a number.
-    """
-    for number, entry in enumerate(given, start=1):
-        keys = [*entry] if isinstance(entry, Mapping) else []
-        if {*keys} != {*Published._fields}:
-            raise ValueError(
-                f"analysis.published, entry {number}, must have the keys "
-                f"{', '.join(Published._fields)}, got {', '.join(map(str, keys)) or entry}"
-            )
-        value, tolerance = entry["value"], entry["tolerance"]
-        are_numbers = isinstance(value, int | float) and isinstance(tolerance, int | float | None)
-        if not are_numbers or not isinstance(entry["where"], Mapping):
-            raise ValueError(
-                f"analysis.published, entry {number}, must have a mapping as where and numbers as "
-                f"value and tolerance, got {dict(entry)}"
-            )
-    return [Published(**{str(key): value for key, value in entry.items()}) for entry in given]
+    """The figures of `analysis.published`; a ValueError names the entry that is none."""
+    return TypeAdapter(list[Published], config=ConfigDict(strict=True)).validate_python(
+        [dict(entry) for entry in given]
+    )
 
 
 def check_comparable(published: Sequence[Published], encoder: str) -> None:

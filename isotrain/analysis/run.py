@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,17 +17,16 @@ from isotrain.analysis.published import (
     disagreements,
     read_published,
 )
-from isotrain.analysis.start import given_files, result_of
 from isotrain.analysis.store import Store
-from isotrain.analysis.types import Analysis, Subject
-from isotrain.analysis.weights import device_of, each_weights, first_encoder
+from isotrain.analysis.types import AFTER, AS_GIVEN, BEFORE, Analysis, Subject
 from isotrain.config.analysis import analysis_hash
 from isotrain.config.compose import plain
 from isotrain.config.parts import make
 from isotrain.console import duration, say, spinner
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.start import start_file
-from isotrain.runs.files import sha256_of, write_json
+from isotrain.encoders.start import load_start, reinit_blocks, start_file
+from isotrain.geometry.rng import own_draws
+from isotrain.runs.files import WEIGHTS_FILE, read_result, sha256_of, write_json
 from isotrain.runs.record import (
     CannotRunError,
     check_writable,
@@ -38,7 +37,14 @@ from isotrain.runs.record import (
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import Source
 
-PART_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+DIGITS = 12  # of the digest of a file
+
+
+class NoEncoder:
+    """Placeholder if an analysis measures something other than an encoder."""
+
+    source_id = "no encoder"
+    max_positions = None
 
 
 class _Plan(NamedTuple):
@@ -119,7 +125,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = instead or _name_of(cfg.encoder)
     if cfg.check is not None:
         check_comparable(published, name)
-        _check_start(cfg)
+        _check_start(cfg, end)
     source: Source = make(cfg.source, Source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
@@ -135,12 +141,75 @@ def _plan(cfg: DictConfig) -> _Plan:
     return _Plan(cfg, analysis, source, published, name, end, store, facts)
 
 
+def device_of(device: str) -> str:
+    """`cpu` or `cuda`, for `device=auto | cpu | cuda`."""
+    available = "cuda" if torch.cuda.is_available() else "cpu"
+    return available if device == "auto" else device
+
+
 def _name_of(encoder: DictConfig) -> str:
     """Encoder name; differs if truncated, as published figures are of the full encoder."""
     if (name := encoder.get("name")) is None:
         return str(encoder["_target_"])
     n_blocks = encoder.get("n_blocks")
     return str(name) if n_blocks is None else f"{name}, cut after block {n_blocks}"
+
+
+def given_files(node: Any) -> dict[str, str]:
+    """Twelve hex digits of the SHA-256 of each file that a value of `node` names, by its path.
+
+    Of a folder, such as that of an encoder, every file in it counts, those of its folders do not.
+
+    >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
+    {}
+    """
+    if isinstance(node, str):
+        path = Path(node).expanduser()
+        try:
+            files = sorted(path.iterdir()) if node and path.is_dir() else [path]
+            return {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
+        except (OSError, ValueError):  # a text that is no path
+            return {}
+    parts = node.values() if isinstance(node, Mapping) else node
+    found: dict[str, str] = {}
+    for part in parts if isinstance(parts, Iterable) else ():
+        found |= given_files(part)
+    return found
+
+
+def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
+    """The encoder in evaluation mode, on its device: as given, or as at the start of a run.
+
+    What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
+    `end` has the weights that the run ended with; None = no run.
+    """
+    if cfg.encoder is None:
+        return NoEncoder()  # type: ignore[return-value]
+    run = _record_of(end)
+    config = run.get("config", {})
+    torch.manual_seed(config.get("seed", cfg.seed))
+    encoder: Encoder = make(cfg.encoder, Encoder)
+    if earlier := run.get("init_from"):
+        given = Path(earlier["path"]).expanduser()
+        file = given / WEIGHTS_FILE if given.is_dir() else given
+        if not file.is_file() or sha256_of(file) != earlier["sha256"]:
+            raise ValueError(
+                f"from_run: that run started from {given}, which is gone, or is another by now; "
+                "put it back, or measure a run that started from its encoder's own weights"
+            )
+        load_start(encoder, file)
+    if n_blocks := config.get("training", {}).get("reinit_blocks", 0):
+        with own_draws(config["seed"], "reinit_blocks"):
+            reinit_blocks(encoder, n_blocks)
+    return encoder.eval().to(str(cfg.device))
+
+
+def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Encoder]]:
+    """Name of the weights, and the encoder with them: as given, or before and after."""
+    yield (AS_GIVEN if end is None else BEFORE), encoder
+    if end is not None:
+        load_start(encoder, end)
+        yield AFTER, encoder
 
 
 def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict[str, Any]:
@@ -161,10 +230,6 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         settings = cfg.seed, cfg.batch_size, length
         subject = Subject(measured, plan.source, *settings, store.rows(weights), tell, weights)
         for part in plan.analysis.parts(subject):
-            if not PART_NAME.fullmatch(part.name):
-                raise ValueError(
-                    f"a part's name has lower-case letters, digits, _ and -, got {part.name}"
-                )
             parts.append((weights, part.name))
             if not store.has(weights, part.name):
                 tell(f"measuring {part.name}")
@@ -186,9 +251,14 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
     }
 
 
-def _check_start(cfg: DictConfig) -> None:
+def _record_of(end: Path | None) -> dict[str, Any]:
+    """The record of the run that ended with these weights; empty without one."""
+    return {} if end is None else read_result(end.parent)
+
+
+def _check_start(cfg: DictConfig, end: Path | None) -> None:
     """Reject published figures for a run that did not start from the published weights."""
-    run = {} if cfg.from_run is None else result_of(cfg.from_run)
+    run = _record_of(end)
     reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
     if run.get("init_from") or reinit:
         other = "blocks drawn anew" if reinit else "the weights of another run"

@@ -11,14 +11,24 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
-from isotrain.analysis.plots import LinePlot, Picture, draw
-from isotrain.analysis.tables import Cell, Frames, Record, Table, TableSpec, render
+from isotrain.analysis.show import (
+    Cell,
+    Frames,
+    LinePlot,
+    Picture,
+    Record,
+    Table,
+    TableSpec,
+    draw,
+    render,
+)
 from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.tasks.data.sources import Source
 
 __all__ = ["Cell", "Picture", "Record", "Table"]  # of its parts, from here for those who write one
 T = TypeVar("T")
+AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"  # weights of an encoder
 
 
 class Subject(NamedTuple):
@@ -31,7 +41,7 @@ class Subject(NamedTuple):
     max_length: int  # tokens of a sentence at most
     folder: Path  # for rows of this encoder on disk; empty at first, or of a stopped attempt
     tell: Callable[[str], None]  # what is being done now, for a terminal
-    weights: str = "as given"  # of the encoder; with `from_run` before, and then after
+    weights: str = AS_GIVEN  # of the encoder; with `from_run` before, and then after
 
 
 class Found(NamedTuple):
@@ -63,6 +73,7 @@ def analysis(cls: type[T]) -> type[T]:
     return made
 
 
+@dataclass
 class Analysis(ABC):
     """An experiment on the hidden states of an encoder; only small heads are trained.
 

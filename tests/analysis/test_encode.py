@@ -1,7 +1,5 @@
 """Rows of hidden states: those of each sentence alone, streamed, resumed, never of a pad."""
 
-import errno
-
 import numpy as np
 import pytest
 import torch
@@ -155,31 +153,12 @@ def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
     np.testing.assert_array_equal(rows_LND, wanted_LND)
 
 
-def test_a_full_disk_is_told_before_a_row_is_written(encoder, tokens, subject_of, monkeypatch):
-    """A write to a mapped file that has no place on disk would kill the process."""
-    asked = []
-
-    def full(descriptor, offset, length):
-        asked.append(length)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("isotrain.analysis.encode.os.posix_fallocate", full)
-    subject = subject_of(encoder)
-    with pytest.raises(OSError, match=r"rows need .* MB in .*No space left .*output_dir=") as told:
-        encode_rows(subject, "rows", tokens, whole_sentences(tokens))
-    assert told.value.errno == errno.ENOSPC
-    n_bytes = (encoder.n_blocks + 1) * len(SENTENCES) * encoder.width * 4
-    assert n_bytes <= asked[0] <= n_bytes + 1024  # and the head of the file
-    assert [*subject.folder.glob("rows*")] == []
-
-
-def test_tokens_with_their_marks_words_and_characters(tokenizer):
+def test_tokens_with_their_marks_and_characters(tokenizer):
     text = "The dog xyz."
     tokens = tokenise(tokenizer, [text], 64)
     spelled = tokenizer.convert_ids_to_tokens(tokens.ids[0])
     assert spelled == ["[CLS]", "the", "dog", "x", "##y", "##z", ".", "[SEP]"]
     assert tokens.special == [[1, 0, 0, 0, 0, 0, 0, 1]]
-    assert tokens.words == [[None, 0, 1, 2, 2, 2, 3, None]]
     written = [text[start:stop] for start, stop in tokens.offsets[0]]
     assert written == ["", "The", "dog", "x", "y", "z", ".", ""]
 

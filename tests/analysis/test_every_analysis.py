@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.analysis.published import read_published
-from isotrain.analysis.tables import text
+from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import outcome_of, records_of
@@ -135,10 +135,11 @@ def test_a_part_alone_finds_what_all_parts_find(measured, subject):
 @pytest.mark.parametrize("name", ["contextuality", "data_scale"])
 def test_the_seed_decides_every_number(name, subject):
     analysis = small(name, **{"max_rows": 150} if name == "contextuality" else {})
-    first, again, other = (
-        records_of(analysis, subject._replace(seed=seed, folder=subject.folder / str(k)))
-        for k, seed in enumerate((0, 0, 1))
-    )
+    found = []
+    for k, seed in enumerate((0, 0, 1)):
+        (folder := subject.folder / str(k)).mkdir()
+        found.append(records_of(analysis, subject._replace(seed=seed, folder=folder)))
+    first, again, other = found
     assert first == again
     assert first != other
 
@@ -146,47 +147,20 @@ def test_the_seed_decides_every_number(name, subject):
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("contextuality", {"splits": ["trian"]}, "splits must be a list out of"),
+        ("contextuality", {"splits": ["trian"]}, "splits must be train, dev or test"),
         ("contextuality", {"min_count": 2}, "min_count must be at least 3, got 2"),
         ("tails", {"fit_split": "dev"}, "split must differ from fit_split, got dev for both"),
-        ("tails", {"split": "valid"}, "splits must be a list out of train, dev, test"),
-        ("clusters", {"corpus": "nosuch"}, "no corpus nosuch"),
+        ("clusters", {"corpus": "nosuch"}, "corpus must be snli, "),
         ("clusters", {"text": "chunks"}, "needs running text, wikitext-2 or ptb, got snli"),
-        ("clusters", {"tokens": "t.txt"}, "analysis.tokens belongs to analysis.vectors"),
-        ("clusters", {"splits": ["training"]}, "splits must be a list out of"),
-        ("data_scale", {"tasks": ["wic"]}, r"analysis\.tasks must be available or a list"),
-        ("data_scale", {"tasks": []}, r"analysis\.tasks must be available or a list"),
-        ("data_scale", {"factor": 1.0}, "factor must be above 1"),
-        ("layer_probe", {"tasks": "rte"}, r"did you mean \[rte\]"),
-        ("layer_probe", {"tasks": ["rte", "mnli"]}, "got .*mnli"),
-        ("layer_probe", {"tasks": ["rte", "rte"]}, "each once"),
-        ("layer_probe", {"penalties": [1.0, 0.0]}, "penalties must be positive"),
-        ("layer_probe", {"form": "both"}, "form must be"),
-        ("layer_probe", {"held_out": 1.0}, "held_out must be below 1"),
-        ("offline_isotropy", {"sets": ["stsB"]}, "sets must be available or a list"),
-        ("offline_isotropy", {"transforms": ["mean"]}, "transforms must have none"),
-        ("offline_isotropy", {"transforms": ["none", "zca"]}, "must be a list out of own_pooling"),
+        ("clusters", {"tokens": "t.txt"}, "analysis.tokens belong together"),
+        ("data_scale", {"tasks": ["wic"]}, "tasks must be .*sst2, rte or snli"),
+        ("layer_probe", {"tasks": "rte"}, "tasks must be"),
+        ("offline_isotropy", {"transforms": ["none", "zca"]}, "transforms must be own_pooling"),
     ],
 )
 def test_arguments_that_are_rejected(name, given, told):
     with pytest.raises(ValueError, match=told):
         small(name, **given)
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "told"),
-    [
-        ("clusters", {"map_layers": [1, 9]}, r"map_layers must be among 0, 1, 2, got \[9\]"),
-        ("data_scale", {"layer": 3}, r"analysis\.layer must lie in 0 to 2"),
-        ("offline_isotropy", {"layers": []}, "layers must be all or numbers from 0 to 2"),
-        ("offline_isotropy", {"layers": [0, 3]}, "layers must be all or numbers from 0 to 2"),
-        ("offline_isotropy", {"layers": "last"}, "layers must be all or numbers from 0 to 2"),
-        ("offline_isotropy", {"n_components": 16}, "must be below 16"),
-    ],
-)
-def test_arguments_that_do_not_fit_the_encoder(name, given, told, subject):
-    with pytest.raises(ValueError, match=told):
-        next(iter(small(name, **given).parts(subject)))
 
 
 def test_published_figures_name_what_is_measured(measured):

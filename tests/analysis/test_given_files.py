@@ -2,7 +2,7 @@
 
 import hashlib
 
-from isotrain.analysis.start import given_files
+from isotrain.analysis.run import given_files
 
 
 def digest(content):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from isotrain.analysis.outputs import MOST_PRINTED, markdown, write_outputs
 from isotrain.analysis.published import Published, beside, published_table
-from isotrain.analysis.tables import text
+from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome, Picture, Table
 
 RECORDS = [

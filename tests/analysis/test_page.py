@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from isotrain.analysis.page import MOST_OPEN, write_page
+from isotrain.analysis.outputs import MOST_OPEN, write_page
 from isotrain.analysis.types import Analysis, Picture, Table
 from tests.pages.small_run import HOSTILE
 from tests.pages.test_report import Page

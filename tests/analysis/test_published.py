@@ -62,15 +62,15 @@ def test_a_check_without_figures_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    "entry",
     [
-        (ENTRY | {"layer": 3}, "must have the keys encoder, .* layer$"),
-        (3, "must have the keys encoder, .* got 3$"),
-        (ENTRY | {"value": "high"}, "numbers as value and tolerance"),
-        (ENTRY | {"tolerance": "0.1"}, "numbers as value and tolerance"),
-        (ENTRY | {"where": "stsb"}, "must have a mapping as where"),
+        ENTRY | {"layer": 3},
+        {key: ENTRY[key] for key in ENTRY if key != "where"},
+        ENTRY | {"value": "high"},
+        ENTRY | {"tolerance": "0.1"},
+        ENTRY | {"where": "stsb"},
     ],
 )
-def test_an_entry_of_another_form_is_refused(entry, said):
-    with pytest.raises(ValueError, match=f"entry 2, .*{said}"):
+def test_an_entry_of_another_form_is_refused(entry):
+    with pytest.raises(ValueError, match=r"list\[Published\]\n1\."):
         read_published([ENTRY, entry])

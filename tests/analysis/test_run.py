@@ -10,10 +10,8 @@ from omegaconf import OmegaConf, open_dict
 from safetensors.torch import load_file
 
 from isotrain.analysis import run as run_module
-from isotrain.analysis import weights as weights_module
 from isotrain.analysis.data_sets import read_corpus
-from isotrain.analysis.run import analyze
-from isotrain.analysis.weights import device_of, each_weights, first_encoder
+from isotrain.analysis.run import analyze, device_of, each_weights, first_encoder
 from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.geometry.rng import own_draws
 from isotrain.runs.files import read_result, sha256_of, write_json
@@ -57,7 +55,7 @@ def loads(monkeypatch):
 
     def load(cfg, end):
         seen.append(end)
-        return weights_module.first_encoder(cfg, end)
+        return first_encoder(cfg, end)
 
     monkeypatch.setattr(run_module, "first_encoder", load)
     return seen
@@ -159,7 +157,7 @@ def nothing_written(cfg, match):
 def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
     nothing_written(cfg_of("check=published"), "with a tolerance, and the analysis has none")
     nothing_written(cfg_of("check=published", published=[figure(1.0, None)]), "with a tolerance")
-    nothing_written(cfg_of(published=[{"value": 1}]), "entry 1, must have the keys")
+    nothing_written(cfg_of(published=[{"value": 1}]), "encoder\\n  Field required")
     nothing_written(cfg_of(corpus="sst2"), "source=demo has .*, not sst2; use source=local")
     nothing_written(cfg_of("encoder.width=7"), "hidden size|multiple|heads")
     cfg = cfg_of()
@@ -170,8 +168,6 @@ def test_what_cannot_run_writes_nothing(cfg_of, tmp_path):
 def test_the_device_is_that_which_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [device_of(asked) for asked in ("auto", "cpu")] == ["cpu", "cpu"]
-    with pytest.raises(ValueError, match="device=cuda needs a CUDA device, and torch sees none"):
-        device_of("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [device_of(asked) for asked in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
 

@@ -4,8 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from isotrain.analysis.encode import tokenise
-from isotrain.analysis.selection import Units, draw_occurrences, draw_sentences
+from isotrain.analysis.encode import Words, draw_occurrences, draw_sentences, tokenise
 from tests.analysis.runs import pieces_of
 
 TEXTS = [f"The old doctor number {k} called the lawyer, xyz." for k in range(40)]
@@ -24,49 +23,37 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<|endoftext|>")
 
 
-def words_of(tokenizer, text, unit="piece", punctuation=False):
+def words_of(tokenizer, text, punctuation=False):
     tokens = tokenise(tokenizer, [text], 64)
-    found = [*Units(tokenizer, unit, punctuation).of(tokens, 0, text)]
-    assert all(list(key) == tokens.ids[0][start:stop] for start, stop, key in found)
-    return [" ".join(tokenizer.convert_ids_to_tokens(list(key))) for _, _, key in found]
+    ids = [tokens.ids[0][t] for t in Words(tokenizer, punctuation).of(tokens, 0, text)]
+    return tokenizer.convert_ids_to_tokens(ids)
 
 
-@pytest.mark.parametrize(
-    ("unit", "punctuation", "wanted"),
-    [
-        ("piece", False, ["the", "doctor", "x", "##y", "##z", "4"]),
-        ("piece", True, ["the", "doctor", ",", "x", "##y", "##z", "4", "!"]),
-        ("word", False, ["the", "doctor", "x ##y ##z", "4"]),
-        ("word", True, ["the", "doctor", ",", "x ##y ##z", "4", "!"]),
-    ],
-)
-def test_words_of_a_sentence(tokenizer, unit, punctuation, wanted):
-    assert words_of(tokenizer, "The doctor, xyz 4!", unit, punctuation) == wanted
+def test_words_of_a_sentence(tokenizer):
+    text = "The doctor, xyz 4!"
+    assert words_of(tokenizer, text) == ["the", "doctor", "x", "##y", "##z", "4"]
+    written = ["the", "doctor", ",", "x", "##y", "##z", "4", "!"]
+    assert words_of(tokenizer, text, punctuation=True) == written
 
 
-def test_keys_of_a_word(tokenizer, byte_level):
-    pieces = Units(tokenizer, "piece", False)
-    words = Units(tokenizer, "word", False)
-    doctor = tuple(tokenizer("doctor", add_special_tokens=False)["input_ids"])
-    assert pieces.keys_of("doctor") == ({doctor}, "")
-    assert pieces.keys_of("xyz")[1] == "3 pieces; analysis.unit=word follows it"
-    (xyz,) = words.keys_of("xyz")[0]
-    assert tokenizer.convert_ids_to_tokens(list(xyz)) == ["x", "##y", "##z"]
-    assert words.keys_of("✈") == (set(), "unknown to this tokenizer")
+def test_ids_of_a_word(tokenizer, byte_level):
+    words = Words(tokenizer, False)
+    assert words.ids_of("doctor") == ({*tokenizer.convert_tokens_to_ids(["doctor"])}, "")
+    assert words.ids_of("xyz") == (set(), "3 pieces")
+    assert words.ids_of("✈") == (set(), "unknown to this tokenizer")
     # The first word of a text and one behind a space are one word.
-    keys, reason = Units(byte_level, "piece", False).keys_of("the")
+    ids, reason = Words(byte_level, False).ids_of("the")
     assert reason == ""
-    assert {byte_level.convert_ids_to_tokens(list(key))[0] for key in keys} == {"the", "Ġthe"}
+    assert {*byte_level.convert_ids_to_tokens([*ids])} == {"the", "Ġthe"}
 
 
-def drawn(tokenizer, texts=TEXTS, unit="piece", seed=0, max_rows=100):
-    return draw_sentences(texts, Units(tokenizer, unit, False), 64, seed, max_rows)
+def drawn(tokenizer, texts=TEXTS, seed=0, max_rows=100):
+    return draw_sentences(texts, Words(tokenizer, False), 64, seed, max_rows)
 
 
-@pytest.mark.parametrize("unit", ["piece", "word"])
-def test_whole_sentences_until_the_rows_are_full(tokenizer, unit):
-    sample = drawn(tokenizer, unit=unit)
-    n = {i: len(words_of(tokenizer, text, unit)) for i, text in enumerate(TEXTS)}
+def test_whole_sentences_until_the_rows_are_full(tokenizer):
+    sample = drawn(tokenizer)
+    n = {i: len(words_of(tokenizer, text)) for i, text in enumerate(TEXTS)}
     assert 100 - max(n.values()) < len(sample.spans) <= 100
     assert len(sample.word_N) == len(sample.sentence_N) == len(sample.spans)
     assert sorted(set(sample.sentence_N.tolist())) == list(range(len(sample.tokens.ids)))
@@ -85,31 +72,29 @@ def test_sentences_that_the_tokenizer_cannot_tell_apart_count_once(tokenizer):
 
 def test_occurrences_of_words_each_as_often_as_it_stands(tokenizer):
     texts = [*TEXTS, "The doctor and the doctor.", "A watermelon.", "DOCTOR!", "No word of these."]
-    units = Units(tokenizer, "word", False)
-    words = {word: units.keys_of(word)[0] for word in ("doctor", "xyz", "melon", "garden")}
-    tokens, places = draw_occurrences(texts, units, 64, 0, words, 1000)
+    words = Words(tokenizer, False)
+    ids_of = {word: words.ids_of(word)[0] for word in ("doctor", "lawyer", "melon", "garden")}
+    tokens, places = draw_occurrences(texts, words, 64, 0, ids_of, 1000)
     assert {word: len(spans) for word, spans in places.items()} == {
-        "doctor": 43, "xyz": 40, "melon": 0, "garden": 0,
+        "doctor": 43, "lawyer": 40, "melon": 0, "garden": 0,
     }  # fmt: skip
     assert pieces_of(tokenizer, tokens, places["doctor"]) == [["doctor"]] * 43
-    assert pieces_of(tokenizer, tokens, places["xyz"]) == [["x", "##y", "##z"]] * 40
     assert len(tokens.ids) == 42  # sentences without one of the words are not kept
-    capped = draw_occurrences(texts, units, 64, 0, words, 7)[1]
+    capped = draw_occurrences(texts, words, 64, 0, ids_of, 7)[1]
     assert [len(spans) for spans in capped.values()] == [7, 7, 0, 0]
 
 
 def test_case_and_accents_hide_no_occurrence(tokenizer):
     """The tokenizer drops them; a look for the bare spelling would miss these sentences."""
-    units = Units(tokenizer, "piece", False)
-    words = {"doctor": units.keys_of("doctor")[0]}
-    _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], units, 64, 0, words, 10)
+    words = Words(tokenizer, False)
+    ids_of = {"doctor": words.ids_of("doctor")[0]}
+    _, places = draw_occurrences(["A dóctor.", "One DOCTOR."], words, 64, 0, ids_of, 10)
     assert len(places["doctor"]) == 2
 
 
 def test_a_sentence_that_is_too_long_by_itself_is_passed_over(tokenizer):
-    units = Units(tokenizer, "piece", False)
     long = " ".join(["the doctor"] * 20)
     short = [f"the doctor {k}" for k in range(6)]
     for seed in range(8):  # the long one is drawn first by some of them
-        sample = draw_sentences([long, *short], units, 64, seed, 10)
+        sample = drawn(tokenizer, [long, *short], seed, 10)
         assert 0 < len(sample.spans) <= 10

@@ -3,7 +3,7 @@
 import math
 from types import SimpleNamespace
 
-from isotrain.analysis.tables import Frames, TableSpec, render
+from isotrain.analysis.show import Frames, TableSpec, render
 
 SPEC = TableSpec(
     "scores_{task}",

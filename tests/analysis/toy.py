@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.analysis.data_sets import data_set_of, read_corpus
+from isotrain.analysis.data_sets import TEXTS, read_corpus
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.types import Analysis, Found, Part, Picture, Table
 
@@ -17,7 +17,7 @@ class Toy(Analysis):
     calls, stop = [], None
 
     def __init__(self, corpus="rte", published=(), parts=("first", "second")):
-        self.data_set, self.corpus = data_set_of(corpus), corpus
+        self.data_set, self.corpus = TEXTS[corpus].data_set, corpus
         self.published, self.names = published, tuple(parts)
 
     def data_sets(self, source):

@@ -9,7 +9,6 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf, open_dict
 
 from isotrain.analysis.published import read_published
-from isotrain.analysis.run import PART_NAME
 from isotrain.config.analysis import ANALYSIS, analysis_hash
 from isotrain.config.parts import check_recorded
 from tests.judge import errors_of, judged
@@ -45,7 +44,6 @@ def test_a_file_composes_and_names_an_analysis(composed, name):
     assert made.question.endswith("?")
     for member in ("missing", "data_sets", "parts", "tables", "pictures"):
         assert callable(getattr(made, member))
-    assert PART_NAME.fullmatch(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +117,7 @@ def test_the_hash_names_what_changes_numbers(composed):
             {"dog": 1},
             "analysis.words must be an instance of Sequence, got {'dog': 1}",
         ),
-        ("analysis.corpus", ["rte"], "analysis.corpus must be a valid string, got ['rte']"),
+        ("analysis.corpus", ["rte"], "analysis.corpus must be snli, rte, wic, "),
         ("analysis.max_rows", 1.5, "analysis.max_rows must be a valid integer, got 1.5"),
         ("max_length", 2, "max_length must be at least 3, got 2"),
         ("batch_size", 0, "batch_size must be at least 1, got 0"),

@@ -8,8 +8,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from isotrain.analysis.plots import POINT, LinePlot, Picture, clean, draw_by_frequency
-from isotrain.analysis.tables import Frames, TableSpec
+from isotrain.analysis.show import (
+    POINT,
+    Frames,
+    LinePlot,
+    Picture,
+    TableSpec,
+    clean,
+    draw_by_frequency,
+)
 from isotrain.pages.panels import COLOURS
 
 FORMS = ("", "_centred", "_clustered")

@@ -1,5 +1,9 @@
-"""Contextuality by layer: anisotropy, self- and intra-sentence similarity, explained variance."""
+"""Contextuality by layer: anisotropy, self- and intra-sentence similarity, explained variance.
 
+N embeddings, n of a word, D dimensions, G words or sentences, S sets.
+"""
+
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple
@@ -9,35 +13,230 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrain.analysis.contextuality.measures import (
-    Baseline,
-    baseline,
-    layer_measures,
-    word_measures,
-)
 from isotrain.analysis.contextuality.show import PLOTS, TABLES
-from isotrain.analysis.data_sets import check_names, data_set_of, read_corpus
-from isotrain.analysis.encode import Spans, Tokens, encode_rows
-from isotrain.analysis.selection import (
+from isotrain.analysis.data_sets import TEXTS, Corpus, Split, read_corpus
+from isotrain.analysis.encode import (
     Sample,
-    Unit,
-    Units,
+    Spans,
+    Tokens,
+    Words,
     draw_occurrences,
     draw_sentences,
+    encode_rows,
+)
+from isotrain.analysis.jackknife import (
+    Estimate,
+    anisotropy,
+    mean_over_sentences,
+    occurrences,
+    self_similarity,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.tasks.data.sources import SPLITS, Source
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.groups import (
+    check_groups,
+    first_direction_share,
+    hashed_order,
+    large_groups,
+    sample_groups,
+)
+from isotrain.metrics.intra_sentence_similarity import sentence_cosines
+from isotrain.metrics.max_explainable_variance import max_explainable_variance
+from isotrain.tasks.data.sources import Source
+
+N_SETS = 1000  # of random rows, for a baseline of explained variance
+N_RANDOM = 1000  # sentences of the baseline of a static vector, one occurrence of each
+Measures = dict[str, float | int]
+
+
+class Baseline(NamedTuple):
+    """Baselines of the word measures in a layer."""
+
+    cone: Estimate  # anisotropy
+    share: tuple[float, float]  # explained variance of random words, and its standard error
+
+
+def baseline(x_ND: Tensor, sentences_N: Tensor, min_count: int, seed: int) -> Baseline:
+    """Anisotropy of a layer, and the explained variance of sets of random words."""
+    return Baseline(
+        anisotropy(x_ND, sentences_N), _mean(_random_shares(x_ND, min_count, seed, center=False))
+    )
+
+
+def layer_measures(
+    x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
+) -> Measures:
+    """All measures of the words of a layer."""
+    found: Measures = {**base.cone.figures("anisotropy")}
+    own = self_similarity(x_ND, words_N, sentences_N, min_count)
+    id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
+    intra, others, above = (
+        mean_over_sentences(value_G, id_G) for value_G in (own_G, others_G, own_G - shuffled_G)
+    )
+    found |= _less("self_similarity", own, base.cone)
+    found |= _less("intra_sentence_similarity", intra, base.cone)
+    found |= others.figures("intra_sentence_leave_one_out")
+    found |= above.figures("intra_sentence_above_shuffled")
+    found["n_intra"] = len(id_G)
+    for form, center in (("", False), ("_centred", True)):
+        random = base.share if not center else _mean(_random_shares(x_ND, min_count, seed, center))
+        # Its own baseline, of one set here, is the same mean as `random` and has no error.
+        values = max_explainable_variance(x_ND, words_N, center, min_count, 1, seed)
+        share = (float(values["value"]), float(values.get("standard_error", math.nan)))
+        found |= _in_quadrature(f"max_explainable_variance{form}", share, random)
+    static = static_variance(x_ND, words_N, sentences_N, min_count, seed)
+    found["static_random"] = float(static.random)
+    for form, share_G in (("principal", static.principal_G), ("singular", static.singular_G)):
+        found[f"static_{form}"], found[f"static_{form}_error"] = _mean(share_G)
+    n_words = len(static.principal_G)
+    return {**found, "n_words": n_words, "mean_norm": float(x_ND.norm(dim=1).mean())}
+
+
+def word_measures(
+    x_nD: Tensor, sentences_n: Tensor, min_count: int, seed: int, base: Baseline
+) -> Measures:
+    """The measures of one word, over its occurrences."""
+    own = occurrences(x_nD, sentences_n)
+    at_Sn = _sets(len(x_nD), min_count, seed)
+    share = _mean(first_direction_share(x_nD[at_Sn]))
+    return {
+        "n": len(x_nD),
+        "n_sets": len(at_Sn),
+        **_less("self_similarity", own, base.cone),
+        **_in_quadrature("max_explainable_variance", share, base.share),
+    }
+
+
+class SentenceMeans(NamedTuple):
+    """Sentences, and mean cosines of their words with three means."""
+
+    id_G: Tensor
+    own_G: Tensor  # of all words of the sentence, as published
+    others_G: Tensor  # of the other words of the sentence
+    shuffled_G: Tensor  # as published, of as many words that were dealt out anew
+
+
+def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
+    """Mean cosine of the words of each sentence with the mean of its words, in three forms.
+
+    Their means over sentences are those of `intra_sentence_similarity`. Ethayarajh 2019,
+    definition 2.
+
+    >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
+    >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]
+    [[0.7071, 0.7071], [0.0, 0.0]]
+    """
+    groups = check_groups(x_ND, sentences_N)
+    large_G = large_groups(groups, 2)
+    dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
+    values = (
+        sentence_cosines(x_ND, of, form)[large_G]
+        for of, form in (
+            (groups, "published"),
+            (groups, "leave_one_out"),
+            (dealt, "published"),
+        )
+    )
+    return SentenceMeans(groups.id_G[large_G], *values)
+
+
+class StaticVariance(NamedTuple):
+    """Variance explained by one vector, per word and for random occurrences; in [0, 1]."""
+
+    principal_G: Tensor  # share of the first principal component of each word's occurrences
+    singular_G: Tensor  # share of their variance along their first uncentred direction
+    random: Tensor  # the same of random occurrences, 0-d
+
+
+def static_variance(
+    x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int
+) -> StaticVariance:
+    """Variance explained by one vector for each word with at least `min_count` occurrences.
+
+    The baseline is of one occurrence of each of 1,000 sentences. The repository's code gives the
+    mean of `principal_G` less `random`; its stored figures are rather `singular_G`: some lie below
+    1/(n − 1) and 1/D, where no principal component can. Ethayarajh 2019, repository
+    kawine/contextual.
+    """
+    words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
+    fix = "lower analysis.min_count, or raise analysis.max_rows"
+    chosen_G = large_groups(words, min_count, fix).tolist()
+    places = torch.split(words.index_N.argsort(stable=True), words.count_G.tolist())
+    of_words = [x_ND[at_n] for at_n, chosen in zip(places, chosen_G, strict=True) if chosen]
+    one_of_each_G = sample_groups(sentences, sentences.count_G > 0, 1, seed)[:, 0]
+    random_n = one_of_each_G[hashed_order(len(one_of_each_G), seed)[:N_RANDOM]]
+    principal = [first_direction_share(x_nD[None], center=True)[0] for x_nD in of_words]
+    singular = [variance_along_first(x_nD) for x_nD in of_words]
+    random = variance_along_first(x_ND[random_n])
+    return StaticVariance(torch.stack(principal), torch.stack(singular), random)
+
+
+def variance_along_first(x: Tensor) -> Tensor:
+    """Share of the variance of `[n, D]` along the first singular direction v; in [0, 1].
+
+    var(x v)/Σ_d var(x_d), the first `explained_variance_ratio_` of scikit-learn's `TruncatedSVD`.
+    v is uncentred and the variance about the mean, so that a narrow cone, whose v is near its
+    mean, gives almost 0, and not almost 1. Without variance 0.
+
+    >>> round(variance_along_first(torch.tensor([[9.0, 1.0], [9.0, -1.0]])).item(), 6)
+    0.0
+    """
+    x_nD = Cloud.of(x).rows
+    if x_nD.shape[0] <= x_nD.shape[1]:
+        first_D = x_nD.T @ torch.linalg.eigh(x_nD @ x_nD.T).eigenvectors[:, -1]
+        first_D = first_D / first_D.norm().clamp_min(torch.finfo(first_D.dtype).tiny)
+    else:
+        first_D = torch.linalg.eigh(x_nD.T @ x_nD).eigenvectors[:, -1]
+    total = x_nD.var(dim=0, correction=0).sum()
+    along = (x_nD @ first_D).var(correction=0)
+    return torch.where(total > 0, along / torch.where(total > 0, total, 1.0), 0.0)
+
+
+def _less(name: str, of: Estimate, less: Estimate) -> Measures:
+    return {
+        **of.figures(name),
+        f"{name}_baseline": float(less.value),
+        **of.less(less).figures(f"{name}_adjusted"),
+    }
+
+
+def _in_quadrature(name: str, of: tuple[float, float], less: tuple[float, float]) -> Measures:
+    """The same for sets of fixed size n, which allow no jackknife; errors add in quadrature."""
+    return {
+        name: of[0],
+        f"{name}_error": of[1],
+        f"{name}_baseline": less[0],
+        f"{name}_adjusted": of[0] - less[0],
+        f"{name}_adjusted_error": math.hypot(of[1], less[1]),
+    }
+
+
+def _sets(n_rows: int, n: int, seed: int, most: int | None = None) -> Tensor:
+    """Positions `[S, n]` of disjoint sets of embeddings."""
+    n_sets = min(n_rows // n, most or n_rows)
+    return hashed_order(n_rows, seed)[: n_sets * n].reshape(n_sets, n)
+
+
+def _random_shares(x_ND: Tensor, n: int, seed: int, center: bool) -> Tensor:
+    """Explained variance `[S]` of sets of n random rows: the baseline of the metric."""
+    return first_direction_share(x_ND[_sets(len(x_ND), n, ~seed, N_SETS)], center)
+
+
+def _mean(value_S: Tensor) -> tuple[float, float]:
+    """Mean and its standard error; NaN for one value."""
+    error = float(value_S.std()) / len(value_S) ** 0.5 if len(value_S) > 1 else math.nan
+    return float(value_S.mean()), error
+
 
 WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
 
 
 class _Drawn(NamedTuple):
-    """A corpus, its word units, and the words that the layers are measured on."""
+    """A corpus, and the words that the layers are measured on."""
 
     sentences: Sequence[str]
-    units: Units
     sample: Sample
-    about: Mapping[str, Any]  # of all this, for every record
+    about: Mapping[str, Any]  # of both, for every record
 
 
 @analysis
@@ -53,24 +252,16 @@ class Contextuality(Analysis):
     question = "How anisotropic is each layer, and how much does context change a word there?"
     TABLES, PLOTS = TABLES, PLOTS
 
-    corpus: str = "snli"
-    splits: Sequence[str] = ("train", "dev", "test")
-    unit: Unit = "piece"
+    corpus: Corpus = "snli"
+    splits: Sequence[Split] = ("train", "dev", "test")
     max_rows: Annotated[int, Field(ge=100)] = 20_000
     words: Sequence[str] = WORDS
     max_occurrences: Annotated[int, Field(ge=5)] = 1000
     min_count: Annotated[int, Field(ge=3)] = 5
-    punctuation: bool = False
-    published: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        """Check the names."""
-        check_names("splits", self.splits, SPLITS, available=False)
-        data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Sequence[Any]:
         """The corpus."""
-        return [data_set_of(self.corpus)]
+        return [TEXTS[self.corpus].data_set]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, and the chosen words."""
@@ -99,8 +290,8 @@ class Contextuality(Analysis):
         return Found(records)
 
     def _words(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
-        sentences, units, sample, about = drawn
-        tokens, places, left_out = self._occurrences(subject, sentences, units)
+        sentences, sample, about = drawn
+        tokens, places, left_out = self._occurrences(subject, sentences)
         records: list[Record] = [
             {"kind": "word left out", **about, "word": word, "reason": reason}
             for word, reason in left_out.items()
@@ -127,34 +318,28 @@ class Contextuality(Analysis):
         tokenizer = subject.encoder.tokenizer
         unknown = tokenizer.unk_token or "<unk>"
         sentences = read_corpus(subject.source, self.corpus, self.splits, unknown)
-        units = Units(tokenizer, self.unit, self.punctuation)
-        sample = draw_sentences(sentences, units, subject.max_length, subject.seed, self.max_rows)
-        commonest = int(sample.word_N.bincount().max())
-        if commonest < self.min_count:
-            raise ValueError(
-                f"no word occurs {self.min_count} times among {len(sample.spans):,}, the commonest "
-                f"{commonest} times; lower analysis.min_count, or raise analysis.max_rows"
-            )
+        words = Words(tokenizer, punctuation=False)
+        sample = draw_sentences(sentences, words, subject.max_length, subject.seed, self.max_rows)
         about = {
             "corpus": f"{self.corpus} ({', '.join(self.splits)})",
-            "unit": self.unit,
             "min_count": self.min_count,
             "n_rows": len(sample.spans),
             "n_sentences": len(sample.tokens.ids),
             "n_corpus": len(sentences),
             "n_cut": sample.tokens.n_cut,
         }
-        return _Drawn(sentences, units, sample, about)
+        return _Drawn(sentences, sample, about)
 
     def _occurrences(
-        self, subject: Subject, sentences: Sequence[str], units: Units
+        self, subject: Subject, sentences: Sequence[str]
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
         """Positions of the chosen words, and why some are left out."""
-        keys = {word: units.keys_of(word) for word in self.words}
-        left_out = {word: reason for word, (_, reason) in keys.items() if reason}
-        known = {word: found for word, (found, reason) in keys.items() if not reason}
+        words = Words(subject.encoder.tokenizer, punctuation=False)
+        ids_of = {word: words.ids_of(word) for word in self.words}
+        left_out = {word: reason for word, (_, reason) in ids_of.items() if reason}
+        known = {word: ids for word, (ids, reason) in ids_of.items() if not reason}
         tokens, places = draw_occurrences(
-            sentences, units, subject.max_length, subject.seed, known, self.max_occurrences
+            sentences, words, subject.max_length, subject.seed, known, self.max_occurrences
         )
         for word, spans in places.items():
             if len(spans) < self.min_count:

@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from isotrain.analysis.plots import LinePlot
-from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out
 
 FORMS = {
     "max_explainable_variance_adjusted": "uncentred",
@@ -48,7 +47,7 @@ TABLES = (
             "max_explainable_variance_adjusted": "explained variance",
         },
         notes=(
-            "{n_rows:,} {unit}s of {n_sentences:,} different sentences of {corpus}, which has "
+            "{n_rows:,} tokens of {n_sentences:,} different sentences of {corpus}, which has "
             "{n_corpus:,}; special tokens left out; {n_cut:,} of these sentences were cut. "
             "{n_words:,} different ones occur {min_count} times or more.",
             "Anisotropy: mean cosine of two words of different sentences. The next two are mean "

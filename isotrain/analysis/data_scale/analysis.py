@@ -3,36 +3,36 @@
 E examples, N rows (of a tagged sentence: its words).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from isotrain.analysis.data_scale.examples import (
+from isotrain.analysis.data_scale.measures import (
+    Encoded,
     Examples,
-    conll_file,
+    encoded,
+    majority,
+    measured,
     read_diagnostic,
     sentence_examples,
     sizes,
     tagged_examples,
 )
-from isotrain.analysis.data_scale.measure import Encoded, encoded, majority, measured
 from isotrain.analysis.data_scale.show import ENCODER, PLOTS, RANDOM, STATIC, TABLES
-from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
 from isotrain.analysis.probe import not_installed
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.analysis.weights import AFTER
+from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import TableEncoder, build_static
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source
 from isotrain.types import Row
 
-TASKS = {name: TEXTS[name] for name in ("sst2", "rte", "snli")}
-SPLITS = ("train", "dev")
+Task = Literal["sst2", "rte", "snli"]
+TASKS = {name: TEXTS[name] for name in get_args(Task)}
 CONLL = "conll"
 MOST_SEEDS = 255
 
@@ -52,42 +52,23 @@ class DataScale(Analysis):
 
     TABLES, PLOTS = TABLES, PLOTS
 
-    tasks: str | Sequence[str] = AVAILABLE
+    tasks: Available | Sequence[Task] = AVAILABLE
     static: str | None = None
     lowercase: bool = True
     conll: str | None = None
     diagnostic: str | None = None
-    layer: Annotated[int | None, Field(ge=0)] = None
     window: Annotated[int, Field(ge=0)] = 1
     smallest: Annotated[int, Field(ge=8)] = 32
     factor: Annotated[float, Field(gt=1)] = 4.0
     seeds: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 5
     max_rows: Annotated[int, Field(ge=8)] = 5000
     max_evaluated: Annotated[int, Field(ge=8)] = 1000
-    published: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        """Check the names."""
-        if self.tasks or not self.conll:
-            check_names("analysis.tasks", self.tasks, TASKS)
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Missing data sets and files."""
-        tasks, _, mistakes = present(source, self.tasks, TASKS)
-        if self.conll and self.tasks == AVAILABLE:
-            mistakes = []
-        for key, file in (("static", self.static), ("diagnostic", self.diagnostic)):
-            if file and not _path(file).is_file():
-                mistakes.append(f"analysis.{key}={_path(file)} is no file")
-        if self.conll and (lacks := [s for s in SPLITS if not conll_file(_path(self.conll), s)]):
-            files = " and ".join(f"{split}.txt (or .conll)" for split in lacks)
-            mistakes.append(f"analysis.conll={self.conll} must be a folder with {files}")
-        if self.diagnostic and "snli" not in tasks:
-            mistakes.append(
-                "analysis.diagnostic scores heads that are trained on snli, which is not among the "
-                "tasks; add it, or use analysis.diagnostic=null"
-            )
-        return [*mistakes, *not_installed()]
+        """Missing data sets, and scikit-learn."""
+        problems = present(source, self.tasks, TASKS).problems
+        is_enough = self.conll and self.tasks == AVAILABLE
+        return [*([] if is_enough else problems), *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Data sets of the tasks; given files count by content."""
@@ -95,11 +76,6 @@ class DataScale(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """Each task with each kind of features, fast ones first."""
-        n_blocks = subject.encoder.n_blocks
-        if (self.layer or 0) > n_blocks:
-            raise CannotRunError(
-                f"analysis.layer must lie in 0 to {n_blocks} for this encoder, got {self.layer}"
-            )
         others = (*[STATIC] * bool(self.static), RANDOM)
         if subject.weights == AFTER:  # what training leaves as it was
             others = ()
@@ -115,7 +91,7 @@ class DataScale(Analysis):
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
         encoder = self._encoder(subject, features, seeds[0])
-        layer = encoder.n_blocks if features != ENCODER or self.layer is None else self.layer
+        layer = encoder.n_blocks
 
         @lru_cache(maxsize=1)
         def read(number: int) -> Encoded:

@@ -5,7 +5,7 @@ N examples, P = 1 or 2 embeddings of an example, M embeddings, D dimensions.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrain.analysis.data_sets import AVAILABLE, TEXTS, check_names, present
-from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise, whole_sentences
-from isotrain.analysis.plots import LinePlot
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
+from isotrain.analysis.encode import (
+    Spans,
+    Tokens,
+    drawn,
+    encode_rows,
+    find_targets,
+    tokenise,
+    whole_sentences,
+    wic_pairs,
+)
 from isotrain.analysis.probe import choose_penalty, not_installed, spearman
-from isotrain.analysis.selection import drawn, find_targets, wic_pairs
-from isotrain.analysis.tables import Frames, TableSpec, left_out, run_saw
+from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
@@ -27,14 +34,12 @@ from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
 from isotrain.model.heads import pair_features
 from isotrain.pages.verdict import wilson
-from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.encoding import Form
 from isotrain.tasks.data.sources import HIDDEN, Source, load_split
 
-TASKS = {name: TEXTS[name] for name in ("rte", "wic", "stsb", "snli", "sst2")}
+Task = Literal["rte", "wic", "stsb", "snli", "sst2"]
+TASKS = {name: TEXTS[name] for name in get_args(Task)}
 EVALUATED = ("dev", "test")
 NO_SKILL = "constant answer"
-Pooling = Literal["mean", "cls"]
 
 
 class Examples(NamedTuple):
@@ -48,18 +53,12 @@ class Examples(NamedTuple):
 
 
 def read_examples(
-    subject: Subject,
-    task: str,
-    form: Form,
-    pooling: Pooling,
-    max_train: int | None,
-    max_eval: int | None,
+    subject: Subject, task: str, max_train: int | None, max_eval: int | None
 ) -> Examples:
     """Examples of a task, up to a limit per split, each with one or two embeddings.
 
-    With `bi`, each sentence of a pair has one embedding; with `cross`, the pair is one sequence.
-    The two target words of WiC have one each in either form. A sentence is the mean of all its
-    tokens, or its first one (`cls`). With `bi`, a repeated sentence is encoded once.
+    A sentence is the mean of all its tokens, and a repeated one is encoded once. WiC has its two
+    target words.
     """
     data_set, fields = TASKS[task]
     rows = {}
@@ -75,22 +74,16 @@ def read_examples(
     split_N = np.repeat(list(rows), [len(own) for own in rows.values()])
     tokenizer, length, n_left_out = subject.encoder.tokenizer, subject.max_length, 0
     if task == "wic":
-        found = find_targets(given, tokenizer, length, form)
-        tokens, spans, n_left_out = found.tokens, found.spans, found.n_left_out
-        place_NP = np.arange(2 * len(found.kept_N)).reshape(-1, 2)
-        given, split_N = [given[k] for k in found.kept_N], split_N[found.kept_N]
-    elif form == "cross" and len(fields) == 2:
-        first, second = ([str(row[field]) for row in given] for field in fields)
-        tokens = tokenise(tokenizer, first, length, second)
-        spans = _spans(tokens, pooling)
-        place_NP = np.arange(len(given))[:, None]
+        tokens, spans, kept_N, n_left_out = find_targets(given, tokenizer, length)
+        place_NP = np.arange(2 * len(kept_N)).reshape(-1, 2)
+        given, split_N = [given[k] for k in kept_N], split_N[kept_N]
     else:
         texts: dict[str, int] = {}
         place_NP = np.array(
             [[texts.setdefault(str(row[field]), len(texts)) for field in fields] for row in given]
         )
         tokens = tokenise(tokenizer, list(texts), length)
-        spans = _spans(tokens, pooling)
+        spans = whole_sentences(tokens)
     label_N = np.array([row[data_set.target] for row in given])
     place, label = (
         {split: torch.from_numpy(x_N[split_N == split]) for split in rows}
@@ -118,13 +111,6 @@ def distinct_rows(examples: Examples) -> Tensor:
         ids = tuple(tokens.ids[spans.sentence_N[row]])
         found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
     return torch.tensor([*found.values()])
-
-
-def _spans(tokens: Tokens, pooling: Pooling) -> Spans:
-    spans = whole_sentences(tokens)
-    if pooling == "mean":
-        return spans
-    return Spans(spans.sentence_N, spans.start_N, np.ones_like(spans.stop_N))
 
 
 ISOTROPY = {
@@ -175,8 +161,8 @@ def _against_isotropy(frames: Frames) -> pd.DataFrame:
 class LayerProbe(Analysis):
     """Linear probe scores of each frozen layer, task by task.
 
-    Features are the pooled sentence; for a pair (u, v, |u − v|, u·v), or with `form=cross` the
-    joint sequence; for WiC the two target words (means of their pieces). Probes are multinomial
+    Features are the mean-pooled sentence; for a pair (u, v, |u − v|, u·v); for WiC the two target
+    words (means of their pieces). Probes are multinomial
     logistic regression (accuracy), for STS-B ridge regression (Spearman). Only train is used to
     standardise features and to select penalty and layer. Isotropy is that of the distinct
     training embeddings. The arguments are the keys of `conf/analysis/layer_probe.yaml`.
@@ -197,7 +183,7 @@ class LayerProbe(Analysis):
                 **{"chance": "chance", "majority_dev": "majority"},
             },
             notes=(
-                "Form {analysis.form}, {analysis.pooling} pooling, standardised. Penalty and layer "
+                "Mean pooling, standardised. Penalty and layer "
                 "have the least loss on a held-out part of train; last: the last layer. majority: "
                 "on dev, of the class that train has most of. Intervals: Wilson for accuracy, "
                 "Bonett and Wright (2000) for Spearman.",
@@ -249,23 +235,11 @@ class LayerProbe(Analysis):
         ),
     )
 
-    tasks: str | Sequence[str] = AVAILABLE
-    form: Form = "bi"
-    pooling: Pooling = "mean"
+    tasks: Available | Sequence[Task] = AVAILABLE
     max_train: Annotated[int, Field(ge=20)] = 4000
     max_eval: Annotated[int | None, Field(ge=20)] = 2000
     penalties: Sequence[float] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    published: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        """Validate the names and the penalties."""
-        check_names("tasks", self.tasks, TASKS)
-        if not self.penalties or not all(0 < p < float("inf") for p in self.penalties):
-            raise ValueError(
-                f"penalties must be positive numbers, one at least, got {list(self.penalties)}; "
-                "1e-6 is close to none at all"
-            )
 
     def missing(self, source: Source) -> Sequence[str]:
         """Requested tasks that the source lacks, or all if it has none; scikit-learn."""
@@ -277,11 +251,6 @@ class LayerProbe(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent tasks, then each task."""
-        if self.pooling == "cls" and subject.encoder.is_causal:
-            raise CannotRunError(
-                "pooling=cls reads the first token, which sees nothing in this causal encoder; "
-                "use analysis.pooling=mean"
-            )
         names, absent, _ = present(subject.source, self.tasks, TASKS)
         left = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
         yield Part("tasks", lambda: Found(left))
@@ -289,8 +258,7 @@ class LayerProbe(Analysis):
             yield Part(name, partial(self._probed, subject, name))
 
     def _probed(self, subject: Subject, task: str) -> Found:
-        most = self.max_train, self.max_eval
-        examples = read_examples(subject, task, self.form, self.pooling, *most)
+        examples = read_examples(subject, task, self.max_train, self.max_eval)
         rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
         own = distinct_rows(examples)
         records: list[dict[str, Cell]] = []

@@ -1,36 +1,486 @@
-"""Transforms of frozen token embeddings: their effect on sentence similarity and isotropy."""
+"""Token embeddings, the transforms of Rajaei and Sheikhi, and the scores of a set at a layer.
 
+Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
+
+N tokens (including special ones), M of a sample, P pairs, U sentences, S settings, R resamples, D
+dimensions, K clusters.
+"""
+
+from __future__ import annotations
+
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor
 
 from isotrain.analysis.data_sets import (
+    AVAILABLE,
     PLACES,
     SST2,
+    SST2_DATA,
+    Available,
     Pairs,
-    check_names,
+    SetName,
     present,
     readable_sets,
+    sts_pairs,
 )
-from isotrain.analysis.encode import drop_rows
-from isotrain.analysis.offline_isotropy.clouds import NONE, RECIPES, token_clouds
-from isotrain.analysis.offline_isotropy.scores import (
-    TRAIN,
-    measure_pairs,
-    measure_sst2,
-    read_examples,
-    train_sentences,
+from isotrain.analysis.encode import Spans, drop_rows, encode_rows, tokenise
+from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
+from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
+from isotrain.analysis.show import principal_map
+from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
+from isotrain.geometry.assignment import Assign, fit_anchors
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cluster_pca import (
+    ClusterPCAStats,
+    apply_cluster_pca,
+    center_clusters,
+    fit_cluster_pca,
 )
-from isotrain.analysis.offline_isotropy.show import PLOTS, TABLES
-from isotrain.analysis.probe import not_installed
-from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
-from isotrain.runs.record import CannotRunError
-from isotrain.tasks.data.sources import Source
+from isotrain.geometry.cosine import paired_cosines
+from isotrain.geometry.groups import hashed_order
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.metrics.partition import partition
+from isotrain.metrics.partition_null import gaussian_null
+from isotrain.pages.verdict import wilson
+from isotrain.reporting.row_bootstrap import SCORES
+from isotrain.tasks.data.sources import Source, load_split
 
-FitOn = Literal["train", "test"]
-ALL = "all"
+Floats = NDArray[np.float64]
+BLOCK = 8192  # tokens that are transformed at a time
+
+Transform = Callable[[Tensor], Tensor]
+"""Rows `[M, D]` to rows `[M, D]`, each by itself."""
+
+
+class TokenCloud(NamedTuple):
+    """Embeddings of every token of some sentences, at one layer."""
+
+    rows_ND: np.ndarray  # of a file on disk
+    sentence_N: np.ndarray
+    token_N: np.ndarray  # ids
+    special_N: np.ndarray  # whether a row is CLS, SEP or the like
+    n_sentences: int
+    n_cut: int  # sentences that were longer than `max_length`
+
+
+Clouds = Callable[[], Mapping[int, TokenCloud]]
+"""The cloud of each layer; the sentences are encoded at the first call."""
+
+
+class Sample(NamedTuple):
+    """Rows of ordinary tokens, those of whole sentences."""
+
+    x_MD: Tensor
+    token_M: np.ndarray  # ids
+    n_sentences: int
+
+
+def token_clouds(
+    subject: Subject,
+    name: str,
+    sentences: Sequence[str],
+    layers: Sequence[int],
+    most: int | None = None,
+) -> dict[int, TokenCloud]:
+    """The tokens of sentences at each layer; of sampled sentences with up to `most` tokens."""
+    tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
+    n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
+    chosen_U = np.arange(len(sentences))
+    if most is not None:
+        n_ordinary_U = n_tokens_U - np.array([sum(own) for own in tokens.special])
+        chosen_U = drawn(n_ordinary_U, most, subject.seed)
+    sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
+    start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
+    spans = Spans(sentence_N, start_N, start_N + 1)
+    rows_LND = encode_rows(subject, name, tokens, spans, layers)
+    token_N = np.concatenate([tokens.ids[i] for i in chosen_U]).astype(np.int64)
+    special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
+    return {
+        layer: TokenCloud(rows_ND, sentence_N, token_N, special_N, len(sentences), tokens.n_cut)
+        for layer, rows_ND in zip(layers, rows_LND, strict=True)
+    }
+
+
+def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Sentences, sampled by hashing positions, with up to `most` tokens; at least one.
+
+    >>> drawn(np.array([3, 3, 3]), 7, seed=0).size, drawn(np.array([3, 3, 3]), 9, seed=0)
+    (2, array([0, 1, 2]))
+    """
+    order_U = hashed_order(len(n_rows_U), seed).numpy()
+    n_fitting = int(np.searchsorted(np.cumsum(n_rows_U[order_U]), most, side="right"))
+    return np.sort(order_U[: max(1, n_fitting)])
+
+
+def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
+    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
+    ordinary_N = ~cloud.special_N
+    if among_U is not None:
+        ordinary_N &= np.isin(cloud.sentence_N, among_U)
+    sentence_N = cloud.sentence_N[ordinary_N]
+    own_U, n_rows_U = np.unique(sentence_N, return_counts=True)
+    chosen_U = own_U[drawn(n_rows_U, most, seed)]
+    at_M = np.flatnonzero(ordinary_N)[np.isin(sentence_N, chosen_U)]
+    return Sample(torch.from_numpy(cloud.rows_ND[at_M]), cloud.token_N[at_M], len(chosen_U))
+
+
+def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = False) -> Tensor:
+    """Mean `[U, D]` of the transformed tokens of each sentence, CLS and SEP with `specials` alone.
+
+    A sentence without a token is zero, so that its cosine with any other is 0.
+    """
+    sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
+    count_U1 = torch.zeros(cloud.n_sentences, 1)
+    for start in range(0, len(cloud.rows_ND), BLOCK):
+        kept_B = np.flatnonzero(specials | ~cloud.special_N[start : start + BLOCK])
+        if not len(kept_B):
+            continue
+        y_BD = torch.from_numpy(np.array(cloud.rows_ND[start : start + BLOCK][kept_B]))
+        if transform is not None:
+            y_BD = transform(y_BD)
+        at_B = torch.from_numpy(cloud.sentence_N[start : start + BLOCK][kept_B])
+        sum_UD.index_add_(0, at_B, y_BD)
+        count_U1.index_add_(0, at_B, torch.ones(len(at_B), 1))
+    return sum_UD / count_U1.clamp_min(1.0)
+
+
+OWN_POOLING: Final = "own_pooling"
+Setting = Literal[
+    "own_pooling",
+    "none",
+    "mean",
+    "mean_pca",
+    "kmeans_mean",
+    "kmeans_mean_pca",
+    "gmm_mean",
+    "gmm_mean_pca",
+]
+# How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
+RECIPES: Mapping[str, tuple[Assign | None, bool] | None] = {
+    OWN_POOLING: None,
+    NONE: None,
+    "mean": (None, False),
+    "mean_pca": (None, True),
+    "kmeans_mean": ("kmeans", False),
+    "kmeans_mean_pca": ("kmeans", True),
+    "gmm_mean": ("gmm", False),
+    "gmm_mean_pca": ("gmm", True),
+}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A frozen transform and facts about its fit."""
+
+    stats: ClusterPCAStats
+    facts: Mapping[str, Cell]
+
+    def __call__(self, x_MD: Tensor) -> Tensor:
+        """Transformed rows; the result of a row does not depend on the others."""
+        return apply_cluster_pca(x_MD, self.stats)
+
+
+def fit_transforms(
+    x_MD: Tensor, split: str, options: OfflineIsotropy, subject: Subject
+) -> dict[str, Fitted | None]:
+    """Each transform fitted on the tokens of a split; None for the identity."""
+    found: dict[str, Fitted | None] = {}
+    for name in options.transforms:
+        subject.tell(f"fitting {name} on {len(x_MD):,} tokens of {split}")
+        found[name] = fit_transform(x_MD, name, options, subject.seed, split)
+    return found
+
+
+def fit_transform(
+    x_MD: Tensor, name: str, options: OfflineIsotropy, seed: int, split: str = ""
+) -> Fitted | None:
+    """A transform fitted on the given embeddings; None if it is the identity.
+
+    >>> x = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
+    >>> fit_transform(x, "mean", OfflineIsotropy(), seed=0)(torch.tensor([[9.0, 0.0]])).tolist()
+    [[7.0, 0.0]]
+    """
+    recipe = RECIPES[name]
+    if recipe is None:
+        return None
+    assign, removes = recipe
+    n_clusters = options.n_clusters if assign else 1
+    n_removed = (options.n_components if assign else options.n_directions) if removes else 0
+    anchors, assignment_N = fit_anchors(
+        x_MD,
+        n_clusters,
+        assign or "kmeans",
+        generator=torch.Generator().manual_seed(seed),
+        n_iterations=options.n_iterations,
+    )
+    clusters = center_clusters(x_MD, anchors, assignment_N)
+    stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
+    count_K = torch.bincount(assignment_N, minlength=n_clusters)
+    facts: dict[str, Cell] = {
+        "fitted_on": split,
+        "n_fitted": len(x_MD),
+        "n_clusters": n_clusters,
+        "n_directions": n_removed,  # of a cluster, where it is not small
+        "smallest_cluster": int(count_K.min()),
+        "directions_removed": int(stats.counters["directions_removed"]),
+        "rows_borrowed": int(stats.counters["rows_borrowed"]),
+    }
+    return Fitted(stats._replace(assignment_N=None), facts)
+
+
+def shapes(
+    rows: Sample, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
+) -> Iterator[dict[str, Cell]]:
+    """One record per transform: isotropy of its output, and facts about its fit."""
+    n = {"n_sentences": rows.n_sentences}
+    for setting, fitted in fits.items():
+        if setting != OWN_POOLING:  # the embeddings of `none`
+            y_MD = rows.x_MD if fitted is None else fitted(rows.x_MD)
+            known = {} if fitted is None else fitted.facts
+            yield {"kind": "cloud", **facts, "setting": setting, **known, **shape_of(y_MD), **n}
+
+
+def shape_of(x_MD: Tensor) -> dict[str, Cell]:
+    """Isotropy of embeddings: ln I(W) over eigenvectors with both signs, IsoScore, mean cosine.
+
+    `chance` is the median, and 95 % range, of ln I(W) of Gaussian clouds of the same N, D and rms
+    norm; None where N or D is beyond the table.
+    """
+    n, d = x_MD.shape
+    rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())
+    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    log_value = float(partition(cloud, precision="mixed"))
+    found: dict[str, Cell] = {
+        "n_rows": n,
+        "rms_norm": rms,
+        "mean_cosine": float(mean_cosine(cloud)),
+        "isoscore": float(isoscore(cloud, precision="mixed")),
+        "partition": math.exp(log_value),
+        "ln_partition": log_value,
+    }
+    try:
+        band = gaussian_null(n, d, rms)
+    except ValueError:  # beyond the stored grid
+        return found | {"chance_low": None, "chance": None, "chance_high": None}
+    return found | {"chance_low": band.low, "chance": band.median, "chance_high": band.high}
+
+
+RESAMPLED = 2**20  # numbers in one array of resamples
+TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
+
+
+def measure_pairs(
+    subject: Subject,
+    options: OfflineIsotropy,
+    name: str,
+    pairs: Pairs,
+    clouds: Clouds,
+    train_clouds: Clouds | None,
+    map_rows: int,
+    layer: int,
+) -> Found:
+    """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
+    data_set, split = PLACES[name]
+    cloud, seed = clouds()[layer], subject.seed
+    rows = sample(cloud, options.max_rows, seed)
+    if train_clouds is None:
+        fits = fit_transforms(rows.x_MD, f"{data_set.name} {split}", options, subject)
+    else:
+        train = sample(train_clouds()[layer], options.max_rows, seed)
+        fits = fit_transforms(train.x_MD, f"{TRAIN} train", options, subject)
+    facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
+    records: list[Record] = [*shapes(rows, fits, facts)]
+    cosine_SP = np.stack(
+        [
+            cosines(
+                pooled(cloud, transform, specials=setting == OWN_POOLING),
+                pairs.first_P,
+                pairs.second_P,
+            )
+            for setting, transform in fits.items()
+        ]
+    )
+    subject.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
+    facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
+    known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
+    found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts)
+    records += ({**record, **known.get(str(record["setting"]), {})} for record in found)
+    maps = row_maps(rows, fits, map_rows, seed) if map_rows else {}
+    return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
+
+
+def row_maps(
+    rows: Sample, fits: Mapping[str, Fitted | None], n_points: int, seed: int
+) -> dict[str, np.ndarray]:
+    """`map_<setting>` `[n, 2]` and `share_<setting>` `[2]` of each transform; `frequency` `[n]`.
+
+    The frequency of a point is how often its token occurs in the sample.
+    """
+    at_n = hashed_order(len(rows.x_MD), seed)[:n_points]
+    _, index_M, count = np.unique(rows.token_M, return_inverse=True, return_counts=True)
+    found = {"frequency": count[index_M][at_n.numpy()]}
+    for setting, transform in fits.items():
+        if setting != OWN_POOLING:
+            y_MD = rows.x_MD if transform is None else transform(rows.x_MD)
+            point_M2, share_2 = principal_map(y_MD, 2)
+            found[f"map_{setting}"] = point_M2[at_n].float().numpy()
+            found[f"share_{setting}"] = share_2.numpy()
+    return found
+
+
+def train_sentences(source: Source, pairs: Pairs) -> list[str]:
+    """The sentences of STS-B's train split, without those that are scored (some of STS12 to 17)."""
+    scored = set(pairs.sentences)
+    train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
+    return [text for text in train if text not in scored]
+
+
+def scores(
+    pairs: Pairs,
+    cosine_SP: Floats,
+    settings: Sequence[str],
+    n_resamples: int,
+    seed: int,
+    facts: Mapping[str, Cell],
+) -> Iterator[Record]:
+    """A record for each setting: both correlations times 100, gains over none, standard errors."""
+    gold_P, none = pairs.gold_P, settings.index(NONE)
+    found = {
+        score: agreement(score, gold_P, cosine_SP, none, n_resamples, seed)
+        for score in ("spearman", "pearson")
+    }
+    for s, setting in enumerate(settings):
+        record: dict[str, Cell] = {"kind": "similarity", **facts, "setting": setting}
+        record["n_pairs"] = len(gold_P)
+        for score, one in found.items():
+            record[score] = float(one.value_S[s])
+            record[f"{score}_error"] = float(one.error_S[s])
+            record[f"{score}_gain"] = float(one.gain_S[s])
+            record[f"{score}_gain_error"] = float(one.gain_error_S[s])
+        yield record
+
+
+class Examples(NamedTuple):
+    """The examples of each split."""
+
+    sentences: list[str]  # the different ones
+    sentence: Mapping[str, Tensor]  # number of the sentence of each example
+    label: Mapping[str, Tensor]
+
+
+def read_examples(source: Source, max_train: int, seed: int) -> Examples:
+    """Dev, test, and `max_train` training examples at most, drawn from the seed."""
+    splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
+    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
+    splits["train"] = [splits["train"][i] for i in order]
+    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
+    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
+    number = {text: i for i, text in enumerate(sentences)}
+    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
+    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
+    return Examples(sentences, at, label)
+
+
+def measure_sst2(
+    subject: Subject, options: OfflineIsotropy, examples: Examples, clouds: Clouds, layer: int
+) -> Found:
+    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+
+    Transforms and head are fitted on the training examples alone.
+    """
+    _, at, label = examples
+    cloud = clouds()[layer]
+    train_U = np.unique(at["train"].numpy())
+    rows = sample(cloud, options.max_rows, subject.seed, among_U=train_U)
+    fits = fit_transforms(rows.x_MD, f"{SST2} train", options, subject)
+    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
+    records: list[Record] = [*shapes(rows, fits, facts)]
+    for setting, transform in fits.items():
+        subject.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
+        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
+        head = fit_head(x_UD[at["train"]], label["train"], options.l2)
+        for split in ("dev", "test"):
+            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
+                continue
+            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
+            share = float(right.mean())
+            low, high = wilson(share, n := len(label[split]))
+            place = {"kind": "head", **facts, "split": split, "setting": setting}
+            counts = {"n_train": len(label["train"]), "n_rows": n}
+            ends = {"accuracy_low": low, "accuracy_high": high}
+            records.append({**place, **counts, "accuracy": share, **ends})
+    return Found(records)
+
+
+def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
+
+    One scale for all features, so that a rotation changes no output. scikit-learn has one column
+    w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    x_nD = x_ND.double().numpy()
+    mean_D = x_nD.mean(axis=0)
+    spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
+    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
+    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
+
+
+class Agreement(NamedTuple):
+    """Correlation of each setting, times 100, and its gain over the baseline."""
+
+    value_S: Floats
+    error_S: Floats  # standard errors over pairs
+    gain_S: Floats
+    gain_error_S: Floats  # paired: both settings on the same resampled pairs
+
+
+def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Floats:
+    """The cosine of each pair of rows, in float64."""
+    at = (torch.from_numpy(side) for side in (first_P, second_P))
+    found_P: Floats = paired_cosines(*(pooled_UD.double()[side_P] for side_P in at)).numpy()
+    return found_P
+
+
+def agreement(
+    score: str, gold_P: Floats, cosine_SP: Floats, baseline: int, n_resamples: int, seed: int
+) -> Agreement:
+    """The correlation of each setting; NaN without spread.
+
+    Errors are standard deviations over bootstrap resamples of the pairs, the same for all
+    settings; gains are over the setting with the number `baseline`.
+
+    >>> gold = np.array([0.0, 1.0, 2.0, 3.0])
+    >>> found = agreement("pearson", gold, gold[None], 0, 50, 0)
+    >>> found.value_S.round(6).tolist(), found.error_S.round(6).tolist()
+    ([100.0], [0.0])
+    """
+    n, cosine_SP = len(gold_P), np.asfortranarray(cosine_SP)  # the order of sums in memory
+    value_S = 100.0 * SCORES[score](gold_P, cosine_SP, np.ones((1, n)))[0]
+    generator, block = np.random.default_rng(seed), max(1, RESAMPLED // n)
+    blocks = []
+    for start in range(0, n_resamples, block):
+        n_drawn = min(block, n_resamples - start)
+        count_RP = generator.multinomial(n, np.full(n, 1 / n), size=n_drawn).astype(float)
+        blocks.append(100.0 * SCORES[score](gold_P, cosine_SP, count_RP))
+    resampled_RS = np.concatenate(blocks)
+    gain_RS = resampled_RS - resampled_RS[:, [baseline]]
+    error_S, gain_error_S = (one.std(axis=0, ddof=1) for one in (resampled_RS, gain_RS))
+    return Agreement(value_S, error_S, value_S - value_S[baseline], gain_error_S)
 
 
 @analysis
@@ -51,8 +501,8 @@ class OfflineIsotropy(Analysis):
 
     TABLES, PLOTS = TABLES, PLOTS
 
-    sets: str | Sequence[str] = "available"
-    transforms: Sequence[str] = (
+    sets: Available | Sequence[SetName] = AVAILABLE
+    transforms: Sequence[Setting] = (
         "own_pooling",
         "none",
         "mean",
@@ -61,38 +511,23 @@ class OfflineIsotropy(Analysis):
         "kmeans_mean_pca",
         "gmm_mean_pca",
     )
-    layers: str | Sequence[int] = ALL
+    layers: Literal["all"] | Sequence[int] = "all"
     n_clusters: Annotated[int, Field(ge=2)] = 27
     n_components: Annotated[int, Field(ge=1)] = 12
     n_directions: Annotated[int, Field(ge=1)] = 12
     n_iterations: Annotated[int, Field(ge=1)] = 10
     rho: Annotated[float, Field(gt=0, le=1)] = 0.25
-    fit_on: FitOn = "train"
+    fit_on: Literal["train", "test"] = "train"
     max_rows: Annotated[int, Field(ge=100)] = 50_000
     n_resamples: Annotated[int, Field(ge=50)] = 200
     map_rows: Annotated[int, Field(ge=10)] = 2000
     max_train: Annotated[int, Field(ge=10)] = 10_000
     l2: Annotated[float, Field(gt=0)] = 1e-3
-    published: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        """Check the names."""
-        check_names("sets", self.sets, PLACES)
-        check_names("transforms", self.transforms, RECIPES, available=False)
-        if NONE not in self.transforms:
-            raise ValueError(f"transforms must have {NONE}, which gains are over; add it")
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Requested sets that the source lacks, or all if it has none; and data to fit on."""
-        names, _, lacking = present(source, self.sets, PLACES)
-        if self._fits_on_train(names) and (problem := source.missing(PLACES[TRAIN].data_set)):
-            lacking.append(
-                f"fit_on=train needs the train split of STS-B: {problem}; or use "
-                "analysis.fit_on=test"
-            )
-        if SST2 in names:
-            lacking += not_installed()
-        return list(dict.fromkeys(lacking))
+        """Requested sets that the source lacks, or all if it has none; scikit-learn."""
+        names, _, problems = present(source, self.sets, PLACES)
+        return [*problems, *(not_installed() if SST2 in names else [])]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The measured data sets, and the one that statistics are fitted on."""
@@ -102,7 +537,8 @@ class OfflineIsotropy(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent sets, then each set at each layer."""
-        layers = self._layers(subject)
+        every = range(subject.encoder.n_blocks + 1)
+        layers: Sequence[int] = every if self.layers == "all" else self.layers
         names, pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
@@ -130,25 +566,9 @@ class OfflineIsotropy(Analysis):
         encoded = partial(token_clouds, subject, layers=layers)
         clouds, train_clouds = cache(partial(encoded, name, pairs.sentences)), None
         if self.fit_on == "train":
-            left = train_sentences(subject.source, name, pairs)
+            left = train_sentences(subject.source, pairs)
             train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
         return partial(measure_pairs, subject, self, name, pairs, clouds, train_clouds, map_rows)
 
     def _fits_on_train(self, names: Sequence[str]) -> bool:
         return self.fit_on == "train" and any(name != SST2 for name in names)
-
-    def _layers(self, subject: Subject) -> list[int]:
-        encoder, most = subject.encoder, max(self.n_components, self.n_directions)
-        every = range(encoder.n_blocks + 1)
-        layers: list[Any] = [*every] if self.layers == ALL else [*dict.fromkeys(self.layers)]
-        if not layers or set(layers) - {*every}:
-            raise CannotRunError(
-                f"analysis.layers must be {ALL} or numbers from 0 to {encoder.n_blocks} for this "
-                f"encoder, got {layers}"
-            )
-        if most >= encoder.width:
-            raise CannotRunError(
-                f"n_components and n_directions must be below {encoder.width}, the width of the "
-                f"rows, got {most}"
-            )
-        return layers

@@ -1,17 +1,17 @@
 """Tables and plots of offline isotropy."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from isotrain.analysis.data_sets import PLACES, TEST_SETS
-from isotrain.analysis.offline_isotropy.clouds import NONE
-from isotrain.analysis.plots import LinePlot, Picture, draw_by_frequency
-from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.show import Frames, LinePlot, Picture, TableSpec, draw_by_frequency, left_out
 from isotrain.analysis.types import Outcome
 
+NONE: Final = "none"  # the setting that gains are over
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
 MAIN = "stsb"  # the set that is shown layer by layer first, where it was measured
 MEAN = ["spearman", "pearson", "spearman_gain"]  # what a mean over sets is taken of

@@ -1,36 +1,558 @@
-"""Tails: outlier dimensions of an encoder, their origin, and the effect of clipping them.
+"""Outlier dimensions and their origin; raw, clipped and whitened embeddings on WiC and STS.
 
-N rows (tokens), D dimensions.
+L layers, N embeddings (tokens) or pairs, P pairs of a set, D dimensions, G sentences.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from typing import Annotated, Any
+from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from isotrain.analysis.data_sets import PLACES, check_names, data_set_of, read_corpus
-from isotrain.analysis.encode import encode_rows
-from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
-from isotrain.analysis.selection import Sample
-from isotrain.analysis.tails.origin import norm_records, table_records
-from isotrain.analysis.tails.search import Search, draw_tokens, find_tails, search_records
-from isotrain.analysis.tails.show import PLOTS, TABLES
-from isotrain.analysis.tails.treated import (
-    CUT,
-    NONE,
-    TREATMENTS,
-    sts_records,
-    sts_sets,
-    treatments,
-    wic_records,
+from isotrain.analysis.data_sets import (
+    NO_GOLD,
+    PLACES,
+    TEST_SETS,
+    TEXTS,
+    Corpus,
+    Split,
+    read_corpus,
+    sts_pairs,
 )
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.geometry.groups import check_groups, large_groups
+from isotrain.analysis.encode import (
+    Sample,
+    Words,
+    draw_sentences,
+    encode_rows,
+    find_targets,
+    tokenise,
+    whole_sentences,
+    wic_pairs,
+)
+from isotrain.analysis.jackknife import Estimate, anisotropy, mean_of, self_similarity
+from isotrain.analysis.probe import spearman
+from isotrain.analysis.tails.show import PLOTS, TABLES
+from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
+from isotrain.encoders.base import Encoder
+from isotrain.geometry.cloud import Cloud
+from isotrain.geometry.cosine import paired_cosines
+from isotrain.geometry.groups import check_groups, group_sums, hashed_order, large_groups
+from isotrain.geometry.whitening import apply_whitening
+from isotrain.metrics.outlier_dims import outlier_dims
+from isotrain.pages.verdict import wilson
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
+from isotrain.transforms.cut_tails import CutTails
+from isotrain.transforms.whitening import Whitening
+
+
+def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Share `[D]` of embeddings with their smallest entry in each dimension, and their largest.
+
+    Each sums to 1 and is near 1/D if no dimension dominates. Ties count for the first of their
+    dimensions. Luo 2020.
+
+    >>> low, high = extreme_shares(torch.tensor([[-9.0, 0.0, 1.0], [-8.0, 3.0, 1.0]]))
+    >>> low.tolist(), high.tolist()
+    ([1.0, 0.0, 0.0], [0.0, 0.5, 0.5])
+    """
+    x_ND = Cloud(x_ND, min_rows=1).rows
+    n, d = x_ND.shape
+    low_D, high_D = (
+        torch.bincount(at_N, minlength=d).double() / n
+        for at_N in (x_ND.argmin(dim=1), x_ND.argmax(dim=1))
+    )
+    return low_D, high_D
+
+
+def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
+    """Standard error of the share of hits among embeddings, over sentences.
+
+    √(Σ_g (h_g − n_g·p)²)/N, h_g the hits among the n_g embeddings of sentence g and p the share.
+
+    >>> round(share_error(torch.tensor([1, 1, 0, 0]), torch.tensor([3, 3, 5, 5])), 4)
+    0.3536
+    """
+    hit_N1 = hit_N.double()[:, None]
+    groups = check_groups(hit_N1, sentences_N)
+    hits_G, share = group_sums(hit_N1, groups)[:, 0], hit_N1.mean()
+    spread = (hits_G - groups.count_G * share).square().sum()
+    return float(spread.sqrt() / len(hit_N1))
+
+
+def mean_scores(mean_LD: Tensor) -> Tensor:
+    """z-score of each dimension of a mean vector among its dimensions, `[L, D]`.
+
+    (m_i − m̄)/s, m̄ and s the mean and standard deviation (divisor D) of the D entries of the mean
+    vector of a layer. In [−√(D−1), √(D−1)]; zeros where all entries are equal.
+
+    >>> mean_scores(torch.tensor([[1.0, 3.0, 1.0, 3.0]])).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
+    mean_LD = mean_LD.double()
+    apart_LD = mean_LD - mean_LD.mean(dim=1, keepdim=True)
+    spread_L1 = apart_LD.square().mean(dim=1, keepdim=True).sqrt()
+    return apart_LD / torch.where(spread_L1 > 0, spread_L1, 1.0)
+
+
+def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) -> list[int]:
+    """Dimensions beyond the threshold in enough layers, largest deviation first.
+
+    |score| > `threshold` in at least `layers_share` of the L layers: by chance 0.27 % of the
+    entries of one Gaussian mean vector are beyond 3. None can be found where √(D−1) ≤ threshold.
+
+    >>> outlier_dimensions(torch.tensor([[0.0, 4.0, -5.0], [0.0, 1.0, -6.0]]), 3.0, 0.75)
+    [2]
+    """
+    beyond_D = (score_LD.abs() > threshold).double().mean(dim=0) >= layers_share
+    order_D = score_LD.abs().mean(dim=0).argsort(descending=True, stable=True)
+    return [int(i) for i in order_D if beyond_D[i]]
+
+
+RANKS = 3  # dimensions named at each end
+
+
+class Search(NamedTuple):
+    """Tokens, z-scores of dimensions per layer, and outliers, largest deviation first."""
+
+    sample: Sample
+    rows_LND: np.ndarray
+    score_LD: Tensor
+    dims: list[int]
+    threshold: float
+
+
+def above(x_LD: Tensor) -> Tensor:
+    """The layers above the embeddings; for word vectors, which have only layer 0, that one."""
+    return x_LD[1:] if len(x_LD) > 1 else x_LD
+
+
+def draw_tokens(subject: Subject, sentences: Sequence[str], max_rows: int) -> Sample:
+    """Up to `max_rows` tokens of whole sentences, punctuation included, sampled by the seed."""
+    words = Words(subject.encoder.tokenizer, punctuation=True)
+    return draw_sentences(sentences, words, subject.max_length, subject.seed, max_rows)
+
+
+def find_tails(
+    subject: Subject,
+    sentences: Sequence[str],
+    max_rows: int,
+    threshold: float,
+    layers_share: float,
+) -> Search:
+    """Tokens of sampled sentences, and their outlier dimensions."""
+    sample = draw_tokens(subject, sentences, max_rows)
+    rows_LND = encode_rows(subject, "fit", sample.tokens, sample.spans)
+    mean_LD = torch.stack([torch.from_numpy(x_ND).double().mean(dim=0) for x_ND in rows_LND])
+    score_LD = mean_scores(mean_LD)
+    dims = outlier_dimensions(above(score_LD), threshold, layers_share)
+    return Search(sample, rows_LND, score_LD, dims, threshold)
+
+
+def search_records(tails: Search) -> list[Record]:
+    """One record per layer; over the layers above the embeddings, one per end and outlier.
+
+    `layer` names the dimensions that most often hold a token's smallest and largest entry, the one
+    with the most extreme mean, and the one that contributes most to the mean cosine.
+    """
+    records: list[Record] = []
+    ends = []
+    for layer, x_ND in enumerate(tails.rows_LND):
+        x, sentence_N = torch.from_numpy(x_ND), tails.sample.sentence_N
+        low_D, high_D = extreme_shares(x)
+        low = _End(low_D, x.argmin(dim=1)[None], sentence_N)
+        high = _End(high_D, x.argmax(dim=1)[None], sentence_N)
+        ends.append((low, high))
+        records.append(_layer(tails, x, layer, low, high))
+    low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
+    score_LD = above(tails.score_LD)
+    for end, found in (("minimum", low), ("maximum", high)):
+        order = found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist()
+        for rank, i in enumerate(order, start=1):
+            record: dict[str, Cell] = {"kind": "tail", "end": end, "rank": rank, "dimension": i}
+            record |= {"share": float(found.share_D[i]), "share_error": found.error(i)}
+            record["n_rows"] = len(tails.sample.spans) * len(score_LD)
+            record |= {
+                "mean_score": float(score_LD[:, i].mean()),
+                "is_outlier": int(i in tails.dims),
+            }
+            records.append(record)
+    for rank, i in enumerate(tails.dims, start=1):
+        record = {"kind": "outlier", "rank": rank, "dimension": i}
+        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.threshold).sum())
+        record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
+        record |= low.share_of("minimum", i) | high.share_of("maximum", i)
+        records.append(record)
+    return records
+
+
+class _End(NamedTuple):
+    """The smallest (or largest) entry of each token, for one or more layers."""
+
+    share_D: Tensor  # of tokens with their extreme in a dimension
+    at_LN: Tensor  # dimension of the extreme
+    sentence_N: Tensor
+
+    @classmethod
+    def over(cls, layers: Sequence[_End]) -> _End:
+        """Pool the layers above the embeddings."""
+        share_D = above(torch.stack([one.share_D for one in layers])).mean(dim=0)
+        at_LN = above(torch.cat([one.at_LN for one in layers]))
+        return cls(share_D, at_LN, layers[0].sentence_N)
+
+    def error(self, i: int) -> float:
+        """Standard error of a share over sentences; a sentence has its tokens of all layers."""
+        return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
+
+    def share_of(self, end: str, i: int) -> dict[str, Cell]:
+        """The share of a dimension and its standard error."""
+        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": self.error(i)}
+
+
+def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
+    score_D = tails.score_LD[layer]
+    least, most, far = (int(x_D.argmax()) for x_D in (low.share_D, high.share_D, score_D.abs()))
+    cosine = outlier_dims(x_ND, n_top=1)
+    return {
+        "kind": "layer",
+        "layer": layer,
+        "n_rows": len(x_ND),
+        "n_sentences": len(torch.unique(tails.sample.sentence_N)),
+        "minimum_dimension": least,
+        **low.share_of("minimum", least),
+        "maximum_dimension": most,
+        **high.share_of("maximum", most),
+        "mean_dimension": far,
+        "mean_score": float(score_D[far]),
+        "n_beyond": int((score_D.abs() > tails.threshold).sum()),
+        "cosine_dimension": int(cosine["index_1"]),
+        "cosine_share": float(cosine["share_1"]),
+    }
+
+
+NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
+
+
+def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
+    """One record per norm of an encoder and dimension of `dims`: gain, bias and z-scores.
+
+    Norms are found by their type. `place` is l − 1 + k/n for the k-th of the n norms of block l.
+    Scores are `against_others`.
+    """
+    records: list[Record] = []
+    for place, layer, name, norm in _norms(encoder):
+        for i in dims:
+            found: dict[str, str | float | int | None] = {"kind": "norm", "layer": layer}
+            found |= {"norm": name, "place": place, "dimension": i}
+            for part, key in (("weight", "gain"), ("bias", "bias")):
+                value_D = getattr(norm, part, None)
+                if value_D is not None:
+                    found[key] = float(value_D.detach()[i])
+                    found[f"{key}_score"] = against_others(value_D, i, dims)
+            records.append(found)
+    return records
+
+
+def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
+    """One record per embedding table of width D and dimension of `dims`.
+
+    `size`: mean |entry| of the column, pad left out; `others`: mean of that over the dimensions
+    not among `dims`; `score`: its z-score against them.
+    """
+    records: list[Record] = []
+    for path, table in encoder.named_modules():
+        if not isinstance(table, nn.Embedding) or table.embedding_dim != encoder.width:
+            continue
+        rows = torch.ones(table.num_embeddings, dtype=torch.bool)
+        if table.padding_idx is not None:
+            rows[table.padding_idx] = False
+        size_D = table.weight.detach()[rows.to(table.weight.device)].double().abs().mean(dim=0)
+        for i in dims:
+            records.append(
+                {
+                    "kind": "table",
+                    "table": path.rpartition(".")[2],
+                    "n_rows": int(rows.sum()),
+                    "dimension": i,
+                    "size": float(size_D[i]),
+                    "others": float(size_D[_others(len(size_D), dims)].mean()),
+                    "score": against_others(size_D, i, dims),
+                }
+            )
+    return records
+
+
+@torch.no_grad()
+def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None:
+    """(v_i − mean)/sd (divisor n − 1) over the dimensions that are neither i nor in `dims`.
+
+    None where those are fewer than two or all equal.
+
+    >>> against_others(torch.tensor([1.0, 2.0, 3.0, 9.0, 70.0]), 3, [4])
+    7.0
+    """
+    value_D = value_D.detach().double()
+    others = value_D[_others(len(value_D), [*dims, i])]
+    if len(others) < 2 or not bool((spread := others.std()) > 0):
+        return None
+    return float((value_D[i] - others.mean()) / spread)
+
+
+def _others(width: int, dims: Sequence[int]) -> Tensor:
+    kept_D = torch.ones(width, dtype=torch.bool)
+    kept_D[torch.tensor(list(dims), dtype=torch.long)] = False
+    return kept_D
+
+
+def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, nn.Module]]:
+    """Place, layer, name and norm, in the order of places."""
+    seen: set[int] = set()
+    parts = [(0, encoder.embeddings), *enumerate(encoder.blocks, start=1)]
+    for layer, part in parts:
+        own = [(name, m) for name, m in part.named_modules() if _is_norm(m, encoder.width)]
+        seen |= {id(m) for _, m in own}
+        for k, (name, norm) in enumerate(own, start=1):
+            place = max(0.0, layer - 1 + k / len(own))
+            yield place, layer, name or type(norm).__name__, norm
+    for path, m in encoder.named_modules():
+        if _is_norm(m, encoder.width) and id(m) not in seen:
+            yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], m
+
+
+def _is_norm(module: nn.Module, width: int) -> bool:
+    weight = getattr(module, "weight", None)
+    is_gain = isinstance(weight, Tensor) and weight.shape == (width,)
+    return is_gain and type(module).__name__.endswith(NORMS)
+
+
+NONE, CUT, WHITENED = "none", "cut", "whitened"
+TREATMENTS = (NONE, CUT, WHITENED)
+
+Treatment = Callable[[Tensor], Tensor]
+
+
+def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[str, Treatment]:
+    """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
+
+    `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2) with the mean and
+    directions of `fit`; ε = 1e-6 keeps directions emptied by a norm small. Luo 2020; Su
+    2021 (whitening, ε = 0).
+
+    >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
+    >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
+    [[3.0, 0.0]]
+    """
+    fit_ND = fit_ND.double()
+    width = fit_ND.shape[1]
+    tails = CutTails(width, dims=list(dims), mode="zero")
+    cut = tails.estimate(fit_ND)
+    whitening = Whitening(width, epsilon, keep_scale=False).estimate(fit_ND)
+    return {
+        NONE: lambda x_ND: x_ND.double(),
+        CUT: lambda x_ND: tails.transform(x_ND.double(), cut, are_last=False),
+        WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
+    }
+
+
+def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
+    """Cosine `[N]` of each pair (u_i, v_i), in [−1, 1]; 0 if either vector is zero."""
+    return paired_cosines(u_ND, v_ND).clamp(-1.0, 1.0)
+
+
+FIT = "fit"  # the half of train used to fit whitening
+EVALUATED = ("dev", "test")
+Answers = Mapping[str, tuple[Tensor, Tensor]]
+"""By split: cosines `[N]`, and whether the sense is the same `[N]`."""
+
+
+class Threshold(NamedTuple):
+    """Predict "same sense" if cosine ≥ `value`; accuracy on the data used to select it."""
+
+    value: float
+    accuracy: float
+
+
+def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
+    """The threshold with the highest accuracy; the lowest of ties.
+
+    Candidates are −1 (all the same sense), the midpoints of adjacent cosines, and one just above
+    1 (none). Exact, by one sort.
+
+    >>> best_threshold(torch.tensor([0.75, 0.25, 1.0, 0.0]), torch.tensor([1, 0, 1, 0]))
+    Threshold(value=0.5, accuracy=1.0)
+    """
+    order_N = cosine_N.argsort()
+    cosine_N, same_N = cosine_N.double()[order_N], same_N.long()[order_N]
+    n = len(cosine_N)
+    none_below, ones = same_N.new_zeros(1), int(same_N.sum())
+    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: count in the k smallest
+    right = torch.arange(n + 1) - same_below + (ones - same_below)
+    middle = (cosine_N[1:] + cosine_N[:-1]) / 2
+    value = torch.cat(
+        [middle.new_tensor([-1.0]), middle, middle.new_tensor([math.nextafter(1.0, 2.0)])]
+    )
+    apart = torch.ones(n + 1, dtype=torch.bool)
+    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # no threshold between equal cosines
+    k = int(torch.where(apart, right, -1).argmax())
+    return Threshold(float(value[k]), int(right[k]) / n)
+
+
+def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
+    """Accuracy of a threshold."""
+    return float(((cosine_N.double() >= threshold).long() == same_N.long()).double().mean())
+
+
+def wic_records(
+    subject: Subject, dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """WiC accuracy of each treatment and layer, and of each treatment's selected layer.
+
+    Whitening is fitted on the targets of one half of train (`fit_half`); the other half selects
+    threshold and layer. `optimistic_<split>`: with the threshold tuned on that split;
+    `constant_true`: always predicting "same". `wic chosen`: the selected layer, and the best cell.
+    """
+    rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
+    given = [row for split in SPLITS for row in rows[split]]
+    found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
+    split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
+    same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
+    train = np.flatnonzero(split_N == "train")
+    if len(train) < 2:
+        raise ValueError(
+            f"{len(train)} pairs of WiC's train split keep both targets within "
+            f"{subject.max_length} tokens, and two are needed; raise max_length"
+        )
+    is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
+    split_N = split_N.astype(object)
+    split_N[train[is_fit]] = FIT
+    target = encode_rows(subject, "wic", found.tokens, found.spans)
+    cells: dict[str, dict[int, Answers]] = {name: {} for name in TREATMENTS}
+    at = {split: torch.from_numpy(split_N == split) for split in SPLITS if split in split_N}
+    for layer, x_ND in enumerate(target):
+        subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
+        pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
+        for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
+            cells[name][layer] = {s: (cosine_N[at_N], same_N[at_N]) for s, at_N in at.items()}
+    counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
+    return [record for name in TREATMENTS for record in _scored(name, cells[name], counts)]
+
+
+def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
+    """Mask of the training pairs used to fit whitening, one half; sampled by hashing words.
+
+    Whitening pushes the embeddings it was fitted on too far apart, so all pairs of a word are in
+    one half, except for the word at the cut.
+
+    >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
+    [True, False, True, False]
+    """
+    names, word_N = np.unique(words, return_inverse=True)
+    rank_W = hashed_order(len(names), seed).argsort().numpy()
+    rank_N = hashed_order(len(words), seed).argsort().numpy()
+    mask_N = np.zeros(len(words), dtype=bool)
+    mask_N[np.lexsort((rank_N, rank_W[word_N]))[: len(words) // 2]] = True
+    return mask_N
+
+
+def _cosines(
+    pair_N2D: Tensor, split_N: np.ndarray, dims: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    """The cosine `[N]` of each pair by treatment; whitening is fitted on the pairs of FIT alone."""
+    is_fit_N = torch.from_numpy(split_N == FIT)
+    maps = treatments(pair_N2D[is_fit_N].flatten(0, 1), dims, epsilon)
+    return {t: pair_cosines(maps[t](pair_N2D[:, 0]), maps[t](pair_N2D[:, 1])) for t in TREATMENTS}
+
+
+def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) -> list[Record]:
+    """The records of a treatment, from the cosines of each layer."""
+    records: list[Record] = []
+    for layer, answers in cells.items():
+        threshold = best_threshold(*answers["train"])
+        record: dict[str, Cell] = {
+            "kind": "wic",
+            "treatment": name,
+            "layer": layer,
+            "threshold": threshold.value,
+            "train": threshold.accuracy,
+            "n_train": len(answers["train"][1]),
+            **counts,
+        }
+        for split in (s for s in EVALUATED if s in answers):
+            share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])
+            low, high = wilson(share, n)
+            record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
+            record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
+            record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
+            record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
+        record.setdefault("n_dev", 0)  # the table reports it even if no pair is left
+        records.append(record)
+    chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
+    best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
+    return [*records, {**chosen, **best, "kind": "wic chosen"}]
+
+
+STS_FIT = "stsb"  # whitening is fitted on its train split
+
+
+def sts_sets(source: Source) -> list[str]:
+    """The STS sets of a source; empty if it lacks the set that whitening is fitted on.
+
+    >>> from isotrain.tasks.data.demo_generator import DemoSource
+    >>> sts_sets(DemoSource())
+    ['stsb']
+    """
+    found = [name for name in TEST_SETS if not source.missing(PLACES[name].data_set)]
+    return found if STS_FIT in found else []
+
+
+def sts_records(
+    subject: Subject, sets: Sequence[str], dims: list[int], epsilon: float, most: int | None
+) -> list[Record]:
+    """Spearman × 100 of cosine and gold score, for each set, treatment and layer.
+
+    Sentences are means of all their tokens; `most` pairs of a test split are sampled. Whitening is
+    fitted on the sentences of STS-B's train split that occur in no set.
+    """
+    records: list[Record] = []
+    texts: dict[str, int] = {}
+    pairs = {}
+    for name in sets:
+        found = sts_pairs(subject.source, PLACES[name].data_set, "test")
+        if not (n := len(found.gold_P)):
+            records.append({"kind": "sts left out", "set": name, "why": NO_GOLD})
+            continue
+        own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
+        sides = [
+            [texts.setdefault(found.sentences[i], len(texts)) for i in side_P[own]]
+            for side_P in (found.first_P, found.second_P)
+        ]
+        pairs[name] = (torch.tensor(sides), found.gold_P[own])
+    train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
+    order = hashed_order(len(train), subject.seed).tolist()
+    fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
+    tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
+    rows = encode_rows(subject, "sts", tokens, whole_sentences(tokens))
+    for layer, x_ND in enumerate(rows):
+        subject.tell(f"STS, layer {layer} of {len(rows) - 1}")
+        x = torch.from_numpy(x_ND)
+        maps = treatments(x[len(texts) :], dims, epsilon)
+        for treatment in TREATMENTS:
+            treated_ND = maps[treatment](x[: len(texts)])
+            for name, (at_2P, gold_P) in pairs.items():
+                cosine_P = pair_cosines(treated_ND[at_2P[0]], treated_ND[at_2P[1]])
+                score = spearman(cosine_P.numpy(), gold_P)
+                percent = (None if part is None else 100 * part for part in score)
+                at: Record = {"set": name, "treatment": treatment, "layer": layer}
+                counts = {"n_pairs": len(gold_P), "n_fit": len(fit)}
+                scores = dict(zip(("spearman", "low", "high"), percent, strict=True))
+                records.append({"kind": "sts", **at, **counts, **scores})
+    return records
 
 
 @analysis
@@ -51,30 +573,27 @@ class Tails(Analysis):
 
     TABLES, PLOTS = TABLES, PLOTS
 
-    corpus: str = "wikitext-2"
-    fit_split: str = "train"
-    split: str = "dev"
+    corpus: Corpus = "wikitext-2"
+    fit_split: Split = "train"
+    split: Split = "dev"
     max_rows: Annotated[int, Field(ge=100)] = 20_000
     threshold: Annotated[float, Field(gt=0)] = 3.0
     layers_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     min_count: Annotated[int, Field(ge=2)] = 5
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
     max_pairs: Annotated[int | None, Field(ge=10)] = None
-    published: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Check the names."""
+        """Check the splits."""
         if self.fit_split == self.split:
             raise ValueError(
                 f"split must differ from fit_split, got {self.split} for both: whitening looks too "
                 "good on the rows it was fitted on; take fit_split=train split=dev"
             )
-        check_names("splits", (self.fit_split, self.split), SPLITS, available=False)
-        data_set_of(self.corpus)
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The corpus, and the available ones of WiC and the STS sets."""
-        found = [data_set_of(self.corpus), *([] if source.missing(wic.DATA) else [wic.DATA])]
+        found = [TEXTS[self.corpus].data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
         return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from isotrain.analysis.plots import LinePlot, Picture, clean
-from isotrain.analysis.tables import Frames, TableSpec, left_out
+from isotrain.analysis.show import Frames, LinePlot, Picture, TableSpec, clean, left_out
 from isotrain.analysis.types import Outcome
 
 MOST_DIMENSIONS = 3  # whose gains and biases are shown together

@@ -3,7 +3,7 @@
 from functools import partial
 from itertools import permutations
 
-from isotrain.analysis.clusters.rows import read_texts
+from isotrain.analysis.clusters.analysis import read_texts
 from isotrain.analysis.types import Subject
 from tests.analysis.runs import Rows, rows_of, subject_on, tiny
 

@@ -12,7 +12,6 @@ from tests.analysis.clusters.cluster_subjects import (
     GPT2,
     SMALL,
     subject_of,
-    texts_of,
 )
 from tests.analysis.runs import of, outcome_of
 
@@ -56,5 +55,3 @@ def test_what_does_not_fit_is_refused(tmp_path):
     subject = subject_of(GPT2(), tmp_path)
     with pytest.raises(CannotRunError, match="at most 64, the positions of this encoder, got 512"):
         next(iter(Clusters().parts(subject)))
-    with pytest.raises(CannotRunError, match="a chunk needs 60 tokens, and the text has 11"):
-        texts_of(subject.encoder, chunk=60, lines=[" a dog sees the cat . "])

@@ -8,15 +8,15 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from isotrain.analysis.clusters.measures import (
+from isotrain.analysis.clusters.analysis import (
+    Sample,
     centred_parts,
     clusters_by_silhouette,
     cosines,
     dimensions,
     measure_layer,
 )
-from isotrain.analysis.clusters.rows import Sample
-from isotrain.analysis.plots import principal_map
+from isotrain.analysis.show import principal_map
 from isotrain.metrics.s_inter import s_inter
 from isotrain.metrics.s_intra import s_intra
 from tests.slow_cosines import mean_of_pairs, means_within

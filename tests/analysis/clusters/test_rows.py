@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.analysis.clusters import rows as module
-from isotrain.analysis.clusters.rows import (
+from isotrain.analysis.clusters import analysis as module
+from isotrain.analysis.clusters.analysis import (
     distinct_rows,
     sample_encoder,
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA, TruncatedSVD
 
-from isotrain.analysis.contextuality.measures import (
+from isotrain.analysis.contextuality.analysis import (
     static_variance,
     variance_along_first,
 )

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
-from isotrain.analysis.data_scale.examples import entities, unseen_shares
-from isotrain.analysis.data_scale.measure import by_unseen, tally
+from isotrain.analysis.data_scale.measures import by_unseen, entities, tally, unseen_shares
 from isotrain.analysis.types import Outcome
 from isotrain.encoders.static import SPECIALS, word_tokenizer
 from isotrain.tasks.data.sources import LocalSource
@@ -79,8 +78,6 @@ def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tm
     records = records_of(DataScale(**plain), subject)
     assert best(records, "encoder") == 1
     assert best(records, "random") < 0.7
-    lower = records_of(DataScale(**plain, layer=0), subject)
-    assert best(lower, "encoder") < 0.7
     with_neighbours = records_of(DataScale(**(plain | {"window": 1})), subject)
     assert best(with_neighbours, "random") == 1
 
@@ -233,12 +230,5 @@ def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     (told,) = DataScale(tasks=["sst2"]).missing(source)
     assert "sst2" in told
     assert len(DataScale().missing(LocalSource(str(tmp_path)))) == 3
-    (told,) = DataScale(static="/absent.txt").missing(source)
-    assert told == "analysis.static=/absent.txt is no file"
-    told = DataScale(tasks=["rte"], diagnostic="/absent.tsv").missing(source)
-    assert told[0] == "analysis.diagnostic=/absent.tsv is no file"
-    assert "trained on snli" in told[1]
-    (told,) = DataScale(conll=str(tmp_path)).missing(source)
-    assert "train.txt (or .conll) and dev.txt (or .conll)" in told
     conll = write_tagged(tmp_path / "conll")
     assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []

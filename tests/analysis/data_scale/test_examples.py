@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.analysis.data_scale.examples import (
+from isotrain.analysis.data_scale.measures import (
     NOWHERE,
+    Features,
+    encoded,
     sentence_examples,
+    spans_of,
     tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.data_scale.measure import Features, encoded, spans_of
 from isotrain.analysis.encode import padded, tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
@@ -39,12 +41,6 @@ def test_a_text_that_stands_in_several_rows_is_read_once():
     assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in told[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
-
-
-def test_rows_without_gold_are_left_out_and_a_split_without_any_is_refused():
-    hidden = Rows(train=PAIRS.splits["train"], dev=[pair("a", "b", -1)])
-    with pytest.raises(ValueError, match="snli/dev has no row with a label"):
-        sentence_examples(hidden, "snli", 10, 10, 0)
 
 
 @pytest.fixture

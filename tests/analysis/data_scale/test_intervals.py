@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrain.analysis.data_scale.measure import mean_ratio
+from isotrain.analysis.data_scale.measures import mean_ratio
 
 
 def half(found):

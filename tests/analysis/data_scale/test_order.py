@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrain.analysis.data_scale.examples import held_out, nested_order, sizes
+from isotrain.analysis.data_scale.measures import held_out, nested_order, sizes
 
 UNEVEN = np.repeat([0, 1, 2], [700, 250, 50])[np.random.default_rng(0).permutation(1000)]
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 from isotrain.analysis.data_sets import SST2_DATA
-from isotrain.analysis.encode import encode_rows, hidden_states, padded, tokenise
+from isotrain.analysis.encode import encode_rows, hidden_states
 from isotrain.analysis.layer_probe.analysis import (
     LayerProbe,
     distinct_rows,
@@ -20,10 +20,7 @@ from isotrain.analysis.layer_probe.analysis import (
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
-from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource, load_split
-from isotrain.tasks.rte import RTE
-from isotrain.training.data import collate
 from tests.analysis.runs import pieces_of, records_of, subject_on, tiny
 
 
@@ -54,7 +51,7 @@ def test_dev_and_test_choose_nothing(subject, tmp_path):
         (tmp_path / name).mkdir()
         source = reviews(tmp_path / name / "data", flip)
         own = subject._replace(source=source, folder=tmp_path / name)
-        records.append(records_of(LayerProbe(["sst2"]), own))
+        records.append(records_of(LayerProbe(tasks=["sst2"]), own))
     for honest, drawn in zip(*records, strict=True):
         for key in ("penalty", "held_out_loss", "is_chosen", "isoscore_corrected", "n_rows"):
             assert honest[key] == pytest.approx(drawn[key], rel=1e-5)
@@ -68,7 +65,7 @@ def test_baselines_and_intervals(subject, tmp_path):
     file = tmp_path / "data" / "sst2" / "dev.jsonl"
     lines = [line for line in file.read_text().splitlines() if not json.loads(line)["label"]]
     file.write_text("\n".join([*lines, *file.read_text().splitlines()[:3]]), encoding="utf-8")
-    (r, *_) = records_of(LayerProbe(["sst2"]), subject._replace(source=source))
+    (r, *_) = records_of(LayerProbe(tasks=["sst2"]), subject._replace(source=source))
     splits = ("train", "dev", "test")
     rows = {s: [row["label"] for row in load_split(source, SST2_DATA, s)] for s in splits}
     assert sum(rows["train"]) > 30  # of 60: the class to answer with is 1
@@ -83,9 +80,9 @@ def test_baselines_and_intervals(subject, tmp_path):
 
 
 def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
-    examples = read_examples(subject, "stsb", "bi", "mean", None, None)
+    examples = read_examples(subject, "stsb", None, None)
     rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
-    records = records_of(LayerProbe(["stsb"], penalties=[0.3]), subject)
+    records = records_of(LayerProbe(tasks=["stsb"], penalties=[0.3]), subject)
     x = features(rows, examples.place["train"]).double()
     scaler = StandardScaler().fit(x)
     label = {s: examples.label[s] for s in ("train", "dev")}
@@ -95,38 +92,20 @@ def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
     assert records[1]["dev"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_both_sentences_of_one_sequence_are_in_their_segments_as_in_training(encoder, subject):
-    rows = RTE().load(subject.source)["dev"][:8]
-    batch = collate(RTE(form="cross").encode(rows, encoder.tokenizer), 0)
-    first, second = ([row[side] for row in rows] for side in ("sentence1", "sentence2"))
-    tokens = tokenise(encoder.tokenizer, first, 128, second)
-    own = padded(tokens.ids, 0, tokens.segments)
-    assert torch.equal(own.input_ids, batch.input_ids)
-    assert torch.equal(own.token_type_ids, batch.token_type_ids)
-    wanted = encoder(batch, {}).last[batch.attention_mask.bool()].detach()
-    ids, of_segment = tokens.ids, [tokens.segments, None]
-    found, plain = (hidden_states(subject, ids, one)[-1] for one in of_segment)
-    assert torch.equal(found[batch.attention_mask.bool()], wanted)
-    assert (plain[batch.attention_mask.bool()] - wanted).abs().max() > 1e-3  # all in segment 0
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("form", ["bi", "cross"])
-def test_rows_against_a_slow_pooling(encoder, subject, form, pooling):
-    examples = read_examples(subject, "rte", form, pooling, 5, 5)
+def test_rows_against_a_slow_pooling(subject):
+    examples = read_examples(subject, "rte", 5, 5)
     tokens = examples.tokens
     rows = encode_rows(subject, "rows", tokens, examples.spans)
     for number, (ids, segments) in enumerate(zip(tokens.ids, tokens.segments, strict=True)):
         for layer, state in enumerate(hidden_states(subject, [ids], [segments])):
-            own = state[0, 0] if pooling == "cls" else state[0].mean(dim=0)
-            assert np.allclose(rows[layer, number], own.numpy(), atol=1e-5)
+            assert np.allclose(rows[layer, number], state[0].mean(dim=0).numpy(), atol=1e-5)
 
 
 def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
-    examples = read_examples(subject, "snli", "bi", "mean", None, None)
+    examples = read_examples(subject, "snli", None, None)
     premises = examples.place["train"][:, 0]
     assert len(premises.unique()) == 32  # each premise of the fixture stands three times
-    records = records_of(LayerProbe(["snli"]), subject)
+    records = records_of(LayerProbe(tasks=["snli"]), subject)
     own = examples.place["train"].unique()
     assert records[0]["n_rows"] == len(own) < 2 * len(premises)
     rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
@@ -138,62 +117,47 @@ def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
     assert records[1]["mean_cosine"] != pytest.approx(float(mean_cosine(repeated)), rel=1e-6)
 
 
-def test_rows_that_are_equal_count_once_in_isotropy_in_every_form(subject, data_dir, tmp_path):
-    """WiC has a sentence in several pairs, and a data set a pair twice."""
-    for task in ("wic", "rte"):
-        file = data_dir / task / "train.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines()
-        (tmp_path / "twice" / task).mkdir(parents=True)
-        for split in ("dev", "train"):
-            own = (file.parent / f"{split}.jsonl").read_text(encoding="utf-8")
-            twice = "\n".join([*lines, *lines]) if split == "train" else own
-            (tmp_path / "twice" / task / f"{split}.jsonl").write_text(twice, encoding="utf-8")
-    twice = subject._replace(source=LocalSource(str(tmp_path / "twice")), max_length=200)
-    for task, form in (("wic", "bi"), ("wic", "cross"), ("rte", "cross")):
-        examples = read_examples(twice, task, form, "mean", None, None)
-        own = distinct_rows(examples).tolist()
-        tokens, spans = examples.tokens, examples.spans
-        content = [
-            (tuple(tokens.ids[s]), a, b)
-            for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
-        ]
-        train = [content[row] for row in examples.place["train"].unique().tolist()]
-        assert len(own) == len({content[row] for row in own}) == len(set(train)) <= len(train) / 2
-    analysis = LayerProbe(["rte"], form="cross", penalties=[1.0], max_train=200)
-    (tmp_path / "once").mkdir()
-    once = records_of(analysis, subject._replace(max_length=200, folder=tmp_path / "once"))
-    again = records_of(analysis, twice)
-    assert [r["n_rows"] for r in once] == [r["n_rows"] for r in again]
-    for one, two in zip(once, again, strict=True):
-        assert one["mean_cosine"] == pytest.approx(two["mean_cosine"], abs=1e-5)
+def test_rows_that_are_equal_count_once_in_isotropy(subject, data_dir, tmp_path):
+    """WiC has a sentence in several pairs."""
+    file = data_dir / "wic" / "train.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "twice" / "wic").mkdir(parents=True)
+    for split in ("dev", "train"):
+        own = (file.parent / f"{split}.jsonl").read_text(encoding="utf-8")
+        twice = "\n".join([*lines, *lines]) if split == "train" else own
+        (tmp_path / "twice" / "wic" / f"{split}.jsonl").write_text(twice, encoding="utf-8")
+    source = LocalSource(str(tmp_path / "twice"))
+    examples = read_examples(subject._replace(source=source, max_length=200), "wic", None, None)
+    own = distinct_rows(examples).tolist()
+    tokens, spans = examples.tokens, examples.spans
+    content = [
+        (tuple(tokens.ids[s]), a, b)
+        for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
+    ]
+    train = [content[row] for row in examples.place["train"].unique().tolist()]
+    assert len(own) == len({content[row] for row in own}) == len(set(train)) <= len(train) / 2
 
 
-@pytest.mark.parametrize("form", ["bi", "cross"])
-def test_the_target_words_of_wic_are_its_rows(subject, form):
+def test_the_target_words_of_wic_are_its_rows(subject):
     whole = subject._replace(max_length=200)
-    examples = read_examples(whole, "wic", form, "cls", None, None)  # cls is of sentences
+    examples = read_examples(whole, "wic", None, None)
     found = pieces_of(subject.encoder.tokenizer, examples.tokens, examples.spans)
     assert found == [["bank"]] * 2 * (96 + 32 + 32)
     assert examples.place["dev"].tolist() == [[2 * k, 2 * k + 1] for k in range(96, 128)]
-    cut = read_examples(subject._replace(max_length=12), "wic", form, "mean", None, None)
+    cut = read_examples(subject._replace(max_length=12), "wic", None, None)
     assert cut.n_left_out > 0
     assert sum(len(p) for p in cut.place.values()) == 160 - cut.n_left_out
     assert all(len(cut.place[s]) == len(cut.label[s]) for s in cut.place)
 
 
 def test_budgets_are_drawn_by_the_seed(subject):
-    drawn = [
-        read_examples(subject._replace(seed=seed), "rte", "bi", "mean", 20, 10)
-        for seed in (0, 0, 1)
-    ]
+    drawn = [read_examples(subject._replace(seed=seed), "rte", 20, 10) for seed in (0, 0, 1)]
     for examples in drawn:
         assert {s: len(p) for s, p in examples.place.items()} == {"train": 20, "dev": 10}
     assert drawn[0].tokens.ids == drawn[1].tokens.ids != drawn[2].tokens.ids
 
 
-def test_first_tokens_of_a_causal_encoder_are_refused(subject):
+def test_a_causal_encoder_is_probed(subject):
     own = subject._replace(encoder=tiny("gpt2"))
-    with pytest.raises(CannotRunError, match=r"pooling=cls .* sees nothing"):
-        list(LayerProbe(pooling="cls").parts(own))
-    records = records_of(LayerProbe(["rte"], penalties=[1.0], max_train=30), own)
+    records = records_of(LayerProbe(tasks=["rte"], penalties=[1.0], max_train=30), own)
     assert [r["layer"] for r in records] == [0, 1, 2]

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from isotrain.analysis.encode import hidden_states
-from isotrain.analysis.offline_isotropy import clouds as offline_cloud
-from isotrain.analysis.offline_isotropy.clouds import drawn, pooled, sample, token_clouds
-from isotrain.analysis.offline_isotropy.scores import cosines
+from isotrain.analysis.offline_isotropy import analysis as offline_cloud
+from isotrain.analysis.offline_isotropy.analysis import cosines, drawn, pooled, sample, token_clouds
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.pooling import mean_pool
 from tests.analysis.runs import minilm, subject_on

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrain.analysis.offline_isotropy import scores as offline_pairs
+from isotrain.analysis.offline_isotropy import analysis as offline_pairs
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,

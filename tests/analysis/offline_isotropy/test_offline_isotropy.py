@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.offline_isotropy.clouds import OWN_POOLING, RECIPES
+from isotrain.analysis.offline_isotropy.analysis import OWN_POOLING, RECIPES, OfflineIsotropy
 from isotrain.analysis.published import beside, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.config.shipped import conf_folder

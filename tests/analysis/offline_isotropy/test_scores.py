@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import torch
 
-from isotrain.analysis.offline_isotropy.scores import agreement, cosines, fit_head
+from isotrain.analysis.offline_isotropy.analysis import agreement, cosines, fit_head
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import torch
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 
-from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
-from isotrain.analysis.offline_isotropy.clouds import (
+from isotrain.analysis.offline_isotropy.analysis import (
     RECIPES,
+    OfflineIsotropy,
     fit_transform,
     shape_of,
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from isotrain.analysis.tails.origin import norm_records, table_records
+from isotrain.analysis.tails.analysis import norm_records, table_records
 from tests.analysis.runs import tiny
 
 PLACES = {

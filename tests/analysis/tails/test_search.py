@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import zscore
 
-from isotrain.analysis.tails.search import (
+from isotrain.analysis.tails.analysis import (
     extreme_shares,
     mean_scores,
     outlier_dimensions,

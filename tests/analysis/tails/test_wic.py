@@ -7,10 +7,9 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from isotrain.analysis.selection import find_targets, wic_pairs
-from isotrain.analysis.tails import treated as wic_of_tails
-from isotrain.analysis.tails.analysis import Tails
-from isotrain.analysis.tails.treated import accuracy, best_threshold, fit_half, wic_records
+from isotrain.analysis.encode import find_targets, wic_pairs
+from isotrain.analysis.tails import analysis as wic_of_tails
+from isotrain.analysis.tails.analysis import Tails, accuracy, best_threshold, fit_half, wic_records
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import pieces_of, subject_on
@@ -50,31 +49,26 @@ def row(first, second, at1, at2, length=4):
     }
 
 
-@pytest.mark.parametrize("form", ["bi", "cross"])
-def test_a_target_stands_where_its_characters_are_not_where_the_word_is_first(encoder, form):
+def test_a_target_stands_where_its_characters_are_not_where_the_word_is_first(encoder):
     text = "The bank by the bank."
-    found = find_targets([row(text, text, 16, 4)], encoder.tokenizer, 32, form)
+    found = find_targets([row(text, text, 16, 4)], encoder.tokenizer, 32)
     assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"], ["bank"]]
     first, second = found.spans.start_N
     n_pieces_before = len(
         encoder.tokenizer("The bank by the", add_special_tokens=False)["input_ids"]
     )
     assert first == 1 + n_pieces_before
-    if form == "bi":
-        assert second == 1 + len(encoder.tokenizer("The", add_special_tokens=False)["input_ids"])
-    else:
-        assert second > found.tokens.ids[0].index(encoder.tokenizer.sep_token_id)
+    assert second == 1 + len(encoder.tokenizer("The", add_special_tokens=False)["input_ids"])
 
 
-@pytest.mark.parametrize("form", ["bi", "cross"])
-def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder, form):
+def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder):
     short, far = "the bank", "the dog and the dog and the dog sees the bank"
     rows = [row(short, short, 4, 4), row(short, far, 4, 41), row(short, short, 4, 4)]
-    found = find_targets(rows, encoder.tokenizer, 12, form)
+    found = find_targets(rows, encoder.tokenizer, 12)
     assert found.n_left_out == 1
     assert found.kept_N.tolist() == [0, 2]
     assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"]] * 4
-    whole = find_targets(rows, encoder.tokenizer, 128, form)
+    whole = find_targets(rows, encoder.tokenizer, 128)
     assert whole.n_left_out == 0
 
 
