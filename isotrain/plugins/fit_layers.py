@@ -44,18 +44,18 @@ class FitLayersCallback(TrainerCallback):
         """Start to record the inputs of the layers."""
         self._remove_hooks()
         layers = isotropy_layers(model)
-        if not layers:
-            raise ValueError(
-                "FitLayersCallback found no isotropy layer in the Trainer's model; make one a "
-                "submodule of it, or leave the callback out"
-            )
         if args is not None and args.n_gpu > 1:
             raise ValueError(
                 f"FitLayersCallback needs a process for each GPU, and one has {args.n_gpu}; "
                 "start it with torchrun, or set CUDA_VISIBLE_DEVICES to one"
             )
-        for layer in layers:
-            _check(layer)
+        if unfit := [
+            layer for layer in layers if layer.eval_stats == "refit" and layer.needs_fit()
+        ]:
+            raise ValueError(
+                f"{type(unfit[0]).__name__} has eval_stats='refit', which needs a pass over all "
+                "training examples that this callback does not make; use eval_stats='frozen'"
+            )
         self._passes = {layer: [] for layer in layers}
         self._hooks = [
             layer.register_forward_pre_hook(self._record, with_kwargs=True) for layer in layers
@@ -109,20 +109,6 @@ class FitLayersCallback(TrainerCallback):
 def _in_backward() -> bool:
     """Whether this thread runs a backward pass, where checkpoints compute again."""
     return torch._C._current_graph_task_id() != -1
-
-
-def _check(layer: RowTransform) -> None:
-    name = type(layer).__name__
-    if layer.stats == "start" and layer.needs_fit():
-        raise ValueError(
-            f"{name} has stats='start', one map that is fitted before training; call "
-            "layer.fit(x) with embeddings of training examples first"
-        )
-    if layer.eval_stats == "refit" and layer.needs_fit():
-        raise ValueError(
-            f"{name} has eval_stats='refit', which needs a pass over all training examples that "
-            "this callback does not make; use eval_stats='frozen'"
-        )
 
 
 def isotropy_layers(model: nn.Module) -> list[RowTransform]:

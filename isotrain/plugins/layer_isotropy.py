@@ -218,21 +218,14 @@ def examples_of(
         labels: class or score of each example.
 
     Raises:
-        ValueError: fewer than two examples, one text in place of a list, texts without a
-            tokenizer, or other than one label an example.
+        ValueError: one text in place of a list, or other than one label an example.
     """
     if isinstance(rows, str):
         raise ValueError(f"rows are a list of texts, got the text {rows!r}; pass [{rows!r}]")
     items = list(rows)
-    if len(items) < 2:
-        raise ValueError(f"a cloud needs at least two rows, got {len(items)}; give more texts")
     if labels is not None and len(labels) != len(items):
         raise ValueError(f"labels are one a row, got {len(labels)} for {len(items)} rows")
     if not isinstance(items[0], Mapping):
-        if tokenizer is None:
-            raise ValueError(
-                "texts need a tokenizer: give processing_class to the Trainer, or tokenizer= here"
-            )
         encoding = tokenizer(items, truncation=True, max_length=max_length)
         items = [{key: encoding[key][i] for key in encoding} for i in range(len(items))]
     examples = []

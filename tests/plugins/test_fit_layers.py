@@ -46,10 +46,8 @@ def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
 @pytest.mark.parametrize(
     ("model", "n_gpu", "told"),
     [
-        (nn.Linear(2, 2), 0, "found no isotropy layer"),
         (nn.Sequential(ZCA(2)), 2, "needs a process for each GPU, and one has 2"),
         (nn.Sequential(ZCA(2, eval_stats="refit")), 0, "use eval_stats='frozen'"),
-        (nn.Sequential(ZCA(2, stats="start")), 0, "call layer.fit"),
     ],
 )
 def test_what_it_would_do_wrong_is_refused(model, n_gpu, told):
