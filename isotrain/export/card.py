@@ -10,9 +10,8 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from isotrain.config.names import method_name, methods, part_name
 from isotrain.encoders.on_disk import MINILM
-from isotrain.export.agreement import Agreement
-from isotrain.export.formats import Differences, Format
-from isotrain.export.rebuilt import Rebuilt
+from isotrain.export.folders import Differences, Format
+from isotrain.export.rebuilt import Agreement, Rebuilt
 from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.readings import SIDE_TITLES, label

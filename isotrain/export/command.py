@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isotrain.console import FAILED, print_error, reject, say, spinner
-from isotrain.export.formats import CannotExportError, RoundTripError, refusing
-from isotrain.export.source_run import SourceRun, read_run
-from isotrain.export.target import check_target, filling
+from isotrain.export.source_run import RoundTripError, SourceRun, read_run
 from isotrain.runs.files import check_inside
 from isotrain.runs.record import check_writable
 
 if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need it
     from isotrain.export.card import Checked
-    from isotrain.export.formats import Format
+    from isotrain.export.folders import Format
     from isotrain.export.rebuilt import Rebuilt
 
 
@@ -32,21 +33,25 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
         with spinner(f"looking at {folder}") as now:
             run = read_run(folder)
             for name in wanted:
-                check_target(to / name)
+                if (to / name).exists():
+                    raise ValueError(f"{to / name} exists; delete it, or give another --to")
             now("importing torch and transformers")
-            from isotrain.export.rebuilt import rebuild
+            from isotrain.export.card import Checked, isotropy_table, scored
+            from isotrain.export.rebuilt import agreement, rebuild
 
             now("making the model of the run")
             rebuilt = rebuild(run)
             formats, reasons = _formats(run, rebuilt, wanted)
-            checked = _checked(run, rebuilt)
+            scores = scored(run, rebuilt.task.metrics().keys())
+            agreed = agreement(run, rebuilt)
+            checked = Checked(run, rebuilt, scores, isotropy_table(run), agreed)
         if not formats:
             return reject(reasons)
-        say(f"the weights and the record of the run: {checked.agreed}")
+        say(f"the weights and the record of the run: {agreed}")
         kept = [_export(to / made.name, checked, made) for made in formats]
         for reason in reasons:
             say(f"not written: {reason}")
-    except CannotExportError as error:
+    except ValueError as error:
         return reject(str(error))
     except OSError as error:
         print_error(
@@ -60,41 +65,23 @@ def _formats(
     run: SourceRun, rebuilt: Rebuilt, wanted: Sequence[str]
 ) -> tuple[list[Format], list[str]]:
     """The requested formats that can be written, and why the others cannot."""
+    from isotrain.export.folders import sentences_format, transformers_format
     from isotrain.export.folding import absorb_shift, check_layers
     from isotrain.export.rebuilt import merge_adapters
-    from isotrain.export.sentence_folder import sentences_format
-    from isotrain.export.transformers_folder import transformers_format
 
     formats, reasons = [], []
-    with refusing(
-        "layers and head of a run are tried on float64 embeddings alone and in parts, which "
-        "failed; one of your own must take them"
-    ):
-        check_layers(rebuilt)
-        merge_adapters(rebuilt.model)
-        absorb_shift(rebuilt)
-        for name in wanted:
-            try:
-                if name == "transformers":
-                    formats.append(transformers_format(rebuilt))
-                else:
-                    formats.append(sentences_format(rebuilt, run.cfg.isotropy))
-            except CannotExportError as error:
-                reasons.append(str(error))
+    check_layers(rebuilt)
+    merge_adapters(rebuilt.model)
+    absorb_shift(rebuilt)
+    for name in wanted:
+        try:
+            if name == "transformers":
+                formats.append(transformers_format(rebuilt))
+            else:
+                formats.append(sentences_format(rebuilt, run.cfg.isotropy))
+        except ValueError as error:
+            reasons.append(str(error))
     return formats, reasons
-
-
-def _checked(run: SourceRun, rebuilt: Rebuilt) -> Checked:
-    """Read the run's records and compare predictions before anything is written."""
-    from isotrain.export.agreement import agreement
-    from isotrain.export.card import Checked, isotropy_table, scored
-
-    with refusing(
-        f"scores, log and predictions in {run.folder} must be as the run wrote them; put back what "
-        "was changed, or give its command with rerun=true"
-    ):
-        found = scored(run, rebuilt.task.metrics().keys())
-        return Checked(run, rebuilt, found, isotropy_table(run), agreement(run, rebuilt))
 
 
 def _export(folder: Path, checked: Checked, made: Format) -> bool:
@@ -105,16 +92,27 @@ def _export(folder: Path, checked: Checked, made: Format) -> bool:
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    mark: dict[str, Any] = {"run": str(checked.run.folder), "format": made.name, "what": made.what}
     try:
-        with spinner(f"writing {folder}") as now, filling(folder, mark) as part:
+        with spinner(f"writing {folder}") as now, filling(folder) as part:
             made.write(part)
             now(f"comparing {folder} with the run")
             found = made.check(part)
-            mark |= {"differences": found._asdict()}
             write_card(part, folder, checked, made, found)
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
     say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev examples, {found}")
     return True
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """A temporary sibling of `folder`, moved there at the end; deleted if the block fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    part.mkdir()
+    try:
+        yield part
+        part.rename(folder)  # fails where files came into its place meanwhile
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

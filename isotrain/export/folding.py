@@ -13,7 +13,6 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from isotrain.export.formats import CannotExportError
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.identity import Identity
@@ -98,18 +97,18 @@ def check_layers(rebuilt: Rebuilt) -> None:
     """Reject layers inside the encoder, or whose output depends on the rest of the batch.
 
     Raises:
-        CannotExportError: which, and what to do.
+        ValueError: which, and what to do.
     """
     for site in layer_sites(rebuilt):
         if site not in ("pooled", "tokens"):
-            raise CannotExportError(
+            raise ValueError(
                 f"a layer can be exported behind the encoder, and site={site} is inside of it: the "
                 "blocks of transformers have no place for it; train with site=[pooled] or [tokens]"
             )
         rows_ND = known_rows(rebuilt, site)
         function, half = in_double(rebuilt.model.transforms[site]), max(1, len(rows_ND) // 2)
         if not torch.allclose(function(rows_ND)[:half], function(rows_ND[:half]), 1e-9, 1e-9):
-            raise CannotExportError(
+            raise ValueError(
                 f"an embedding's result must not depend on its batch-mates, and that of the layer "
                 f"at {site} does (isotropy.eval_stats=batch); train with isotropy.eval_stats=frozen"
             )

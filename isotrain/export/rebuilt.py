@@ -1,10 +1,10 @@
-"""Rebuild the model of a run, with some of its dev examples as text and as a batch.
+"""Rebuild the model of a run, and check that it predicts what the run recorded.
 
 B examples, P vectors per example, D width, C outputs.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from omegaconf import DictConfig
@@ -13,15 +13,14 @@ from torch import Tensor, nn
 from isotrain.build import isotropic_model
 from isotrain.config.parts import make
 from isotrain.encoders.base import Encoder
-from isotrain.export.formats import CannotExportError, refusing
 from isotrain.export.source_run import SourceRun
 from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.tasks.data.sources import Source
 from isotrain.training.data import collate
-from isotrain.training.revision import data_revision
 from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, to compare
@@ -73,45 +72,18 @@ def rebuild(run: SourceRun) -> Rebuilt:
     Adapters (peft) are not merged yet; `merge_adapters` does so.
 
     Raises:
-        CannotExportError: data or weights have changed, the encoder is not a transformers model,
-            or parts cannot be built or run.
+        ValueError: weights of another model, or an encoder that is no transformers model.
     """
     cfg = run.cfg
-    with refusing(
-        f"the model of {run.folder} must be made again, which failed; encoder, data and task must "
-        "be as they were when it ran"
-    ):
-        recorded = str(run.result.get("data"))
-        now = data_revision(cfg)
-        if not f"{recorded}; ".startswith(f"{now}; "):  # `init_from` and similar follow it
-            raise CannotExportError(
-                f"the run was finished on {recorded}, which is {now} now; put the data back: what "
-                "is exported is compared with the run on its dev examples"
-            )
-        task: Task = make(cfg.task, Task)
-        model = model_of(cfg, task)
-        load_weights(model, run.weights, "model.")
-        tokenizer = model.encoder.tokenizer
-        heard = _Listening(tokenizer)
-        rows = dev_rows(cfg, task)
-        batch = collate(task.encode(rows, heard), tokenizer.pad_token_id)
-    columns = [column for texts in heard.texts for column in texts]
-    if len(heard.texts) != batch.n_sequences or not all(
-        isinstance(column, list) and len(column) == len(rows) for column in columns
-    ):
-        raise CannotExportError(
-            f"task={task.name} must give its tokenizer lists with the texts of all examples, once "
-            f"for each of {batch.n_sequences} sequences, to be compared from text; it made "
-            f"{len(heard.texts)} calls for {len(rows)} examples; encode as "
-            "isotrain.tasks.data.encoding does"
-        )
+    task: Task = make(cfg.task, Task)
+    model = model_of(cfg, task)
+    load_weights(model, run.weights, "model.")
+    tokenizer = model.encoder.tokenizer
+    heard = _Listening(tokenizer)
+    batch = collate(task.encode(dev_rows(cfg, task), heard), tokenizer.pad_token_id)
     longest = heard.options.get("max_length") or tokenizer.model_max_length
     longest = min(longest, model.encoder.max_positions or longest)
-    with refusing(
-        "the model of a run is tried in float32 and in float64, which failed; a layer or head of "
-        "your own must keep the dtype of what it is given"
-    ):
-        return Rebuilt(model, task, heard.texts, longest, batch, *_tried(model, batch))
+    return Rebuilt(model, task, heard.texts, longest, batch, *_tried(model, batch))
 
 
 @torch.no_grad()
@@ -130,7 +102,7 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
     encoder: Encoder = make(cfg.encoder, Encoder)
     known = encoder.model is not None
     if not known or not hasattr(encoder.tokenizer, "backend_tokenizer"):
-        raise CannotExportError(
+        raise ValueError(
             "an export needs a model of transformers and its fast tokenizer, which "
             f"{type(encoder).__name__} has not; use an encoder such as encoder=huggingface"
         )
@@ -166,3 +138,102 @@ def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     changes = Changes(hypothesis_only=cfg.data.hypothesis_only)  # of all, the one of dev
     rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]
+
+
+TIGHT, LOOSE = 1e-4, 0.02  # logit tolerance, relative to the example's largest logit or 1
+LEAST = 0.9  # share of examples that must agree under LOOSE
+NOISE = 0.1  # largest half-precision error at which a comparison is meaningful
+FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
+
+
+class Agreement(NamedTuple):
+    """Number of examples whose prediction matches the record."""
+
+    n_same: int
+    n_rows: int
+    tolerance: float
+    where: str  # device and precision of the run; if nothing was compared, why
+
+    def __str__(self) -> str:
+        if not self.n_rows:
+            return f"nothing was compared, since {self.where}"
+        n = (
+            f"all {self.n_rows}"
+            if self.n_same == self.n_rows
+            else f"{self.n_same} of {self.n_rows}"
+        )
+        return (
+            f"{n} examples are predicted as the run recorded them "
+            f"(logits to {self.tolerance:.2g} of the largest one; it computed {self.where})"
+        )
+
+
+def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
+    """Count the examples whose prediction matches `predictions/dev.csv`.
+
+    On a CPU in float32 all must match, up to 1e-4 in a logit: batches are padded to another length
+    here, which changes the order of sums, by 1e-6 or so. A class may differ only if the logits are
+    that close to a decision boundary. For a run on another device, nine in ten must match: classes
+    exactly, scores up to 0.02. In half precision the tolerance is the change that bfloat16 makes to
+    these logits, since whitening amplifies its noise; above 0.1 nothing is compared.
+
+    Raises:
+        ValueError: fewer match.
+    """
+    device, precision = str(run.result.get("device")), str(run.cfg.trainer.get("precision"))
+    exact = device == "cpu" and precision in FLOAT32
+    tolerance, least = (TIGHT, 1.0) if exact else (LOOSE, LEAST)
+    where = f"on {device}, precision {precision}"
+    is_half = precision not in FLOAT32
+    if is_half:
+        tolerance = max(LOOSE, _noise_of_half(rebuilt))
+    recorded = read_predictions(run.folder, "dev")
+    if recorded is None:
+        return Agreement(0, 0, tolerance, "it kept no predictions of these examples")
+    if tolerance > NOISE:
+        return Agreement(0, 0, tolerance, f"half precision changes these logits by {tolerance:.2g}")
+    known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
+    numbers = rebuilt.batch.index.tolist()
+    rows = torch.tensor([i in known for i in numbers])
+    recorded_B = torch.tensor([known[i] for i in numbers if i in known], dtype=torch.float64)
+    same_B = same(
+        rebuilt.task, rebuilt.single.logits[rows], recorded_B, tolerance, exact or is_half
+    )
+    found = Agreement(int(same_B.sum()), len(recorded_B), tolerance, where)
+    if found.n_same < least * found.n_rows:
+        raise ValueError(
+            f"{run.weights} must predict what predictions/dev.csv has, and {found}; these files "
+            "are not of one run: give its command with rerun=true"
+        )
+    return found
+
+
+def same(
+    task: Task, logits_BC: Tensor, recorded_B: Tensor, tolerance: float, may_cross: bool
+) -> Tensor:
+    """Whether recorded predictions match the logits up to an error in one logit, `[B]`.
+
+    The error is `tolerance` times the example's largest logit, or 1. A score must lie between the
+    predictions of the shifted logits; a class must be one of them, or with `may_cross=False` that
+    of the unshifted logits.
+    """
+    if not len(logits_BC):
+        return torch.zeros(0, dtype=torch.bool)
+    step_B1 = tolerance * logits_BC.abs().amax(dim=1, keepdim=True).clamp(min=1)
+    eye_CC = torch.eye(logits_BC.shape[1])
+    moves_MC = torch.cat([torch.zeros_like(eye_CC[:1]), eye_CC, -eye_CC])
+    found_MB = torch.stack([task.predictions(logits_BC + step_B1 * move_C) for move_C in moves_MC])
+    if not found_MB.is_floating_point():
+        return (found_MB[: None if may_cross else 1] == recorded_B).any(dim=0)
+    low_B, high_B = found_MB.double().amin(dim=0), found_MB.double().amax(dim=0)
+    return (low_B <= recorded_B) & (recorded_B <= high_B)
+
+
+@torch.no_grad()
+def _noise_of_half(rebuilt: Rebuilt) -> float:
+    """Largest change of a logit in bfloat16, relative to its example's largest logit or 1."""
+    exact_BC = rebuilt.single.logits
+    with torch.autocast("cpu", torch.bfloat16):
+        half_BC = rebuilt.model(rebuilt.batch).logits.float()
+    largest_B = exact_BC.abs().amax(dim=1).clamp(min=1)
+    return float(((half_BC - exact_BC).abs().amax(dim=1) / largest_B).max())

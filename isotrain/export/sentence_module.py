@@ -29,24 +29,19 @@ def layer_class(target: str) -> type[nn.Module]:
         ValueError: it is neither in `isotrain.transforms` nor in a package of `ISOTRAIN_ALLOW`, or
             is not an nn.Module class.
     """
-    found = _allowed(target, "the layer", "isotrain.transforms")
+    home, _, _ = target.rpartition(".")
+    if not (home.startswith("isotrain.transforms.") or is_allowed_package(home)):
+        raise ValueError(
+            "the layer must be one of isotrain.transforms, or of a package in ISOTRAIN_ALLOW, got "
+            f"{target}; name its package there if you trust it"
+        )
+    found = load(target)
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise ValueError(
             f"the layer must be a class of torch modules, and {target} is none; make it a subclass "
             "of torch.nn.Module"
         )
     return found
-
-
-def _allowed(target: str, what: str, package: str) -> Any:
-    home, _, _ = target.rpartition(".")
-    is_ours = home.startswith(f"{package}.")
-    if not (is_ours or is_allowed_package(home)):
-        raise ValueError(
-            f"{what} must be one of {package}, or of a package in ISOTRAIN_ALLOW, got "
-            f"{target}; name its package there if you trust it"
-        )
-    return load(target)
 
 
 class IsotropyLayer(Module):

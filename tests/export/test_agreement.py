@@ -1,12 +1,15 @@
 """Whether what is exported is the run that was scored, and what is written is what was exported."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
 from isotrain.cli import main
-from isotrain.export.agreement import same
-from isotrain.export.formats import RoundTripError, differences
+from isotrain.export.folders import differences
+from isotrain.export.rebuilt import same
+from isotrain.export.source_run import RoundTripError
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.rte import RTE
@@ -27,6 +30,7 @@ def record(run, known, scores, **changes):
 
 def exported(run, capsys):
     """The exit code, and what is told on one line."""
+    shutil.rmtree(run / "export", ignore_errors=True)
     code = main(["export", str(run), "--format", "transformers"])
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).split())

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from isotrain.cli import main
-from isotrain.export import sentence_folder
+from isotrain.export import folders
 from isotrain.export.sentence_module import IsotropyLayer, layer_class
 
 FORM = "sentence-transformers"
@@ -148,7 +148,7 @@ def test_a_folder_cannot_name_what_is_no_layer(written):
 
 def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
     run = made_run(*STSB, "pooling=mean")
-    monkeypatch.setattr(sentence_folder, "NEEDS", "no_such_package")
+    monkeypatch.setattr(folders, "find_spec", lambda name: None)
     assert main(["export", str(run), "--format", FORM]) == 2
     assert "pip install -e '.[export]'" in capsys.readouterr().err
 
