@@ -37,14 +37,19 @@ def spectral(x_ND: Tensor, n_components: int = 1) -> Tensor:
     0.9
     """
     check_shape(x_ND, min_rows=n_components + 2)
-    if n_components >= x_ND.shape[1]:
-        raise ValueError(
-            f"n_components must be below the width, got {n_components} of {x_ND.shape[1]}; "
-            "all directions hold all variance"
-        )
+    check_below(n_components, x_ND.shape[1])
     centred_ND = x_ND - x_ND.mean(dim=0)
     top_DR = leading_directions(centred_ND.detach(), n_components)
     return (centred_ND @ top_DR).square().sum() / centred_ND.square().sum()
+
+
+def check_below(n_components: int, width: int) -> None:
+    """Raise a ValueError unless R < D."""
+    if n_components >= width:
+        raise ValueError(
+            f"n_components must be below the width, got {n_components} of {width}; "
+            "all directions hold all variance"
+        )
 
 
 class Spectral(LossOfClouds):
@@ -60,8 +65,10 @@ class Spectral(LossOfClouds):
     def __init__(
         self,
         weight: float,
+        width: int,
         reads: Sequence[str] = ("pooled",),
         n_components: Annotated[int, Field(ge=1)] = 1,
     ) -> None:
+        check_below(n_components, width)
         share = partial(spectral, n_components=n_components)
         super().__init__(weight, reads, share, min_rows=n_components + 2, scatter=True)

@@ -3,6 +3,7 @@
 import inspect
 import json
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
@@ -216,15 +217,16 @@ def test_evaluation_before_fit_raises(layer):
     layer.eval()
     if behind_one_map(layer):
         layer.is_fitted.fill_(False)
-        with pytest.raises(RuntimeError, match=r"fit\(x\) first"):
+        with pytest.raises(RuntimeError, match=r"fit\(x\)"):
             layer.train()(cloud(8))
         layer.eval()
     if layer.has_statistics:
         if layer.eval_stats == "frozen":
             with pytest.raises(RuntimeError, match="fit"):
                 layer(cloud(8))
-        with pytest.raises(RuntimeError, match="observe"):
-            layer.fit()
+        if layer.recent_rows() is not None:
+            with pytest.raises(RuntimeError, match="observe"):
+                layer.fit()
     else:
         assert torch.equal(layer(cloud(8)), cloud(8))
 
@@ -324,7 +326,9 @@ def assert_finite_loss_and_gradient(objective, n, kind):
 def test_an_objective_has_the_gradient_that_differences_have(objective):
     objective.double()
     if isinstance(objective, VISReg):
-        objective.shape_weight = 0.0  # σ has no gradient there, on purpose
+        objective.loss = partial(
+            objective.loss, shape_weight=0.0
+        )  # σ has no gradient there, on purpose
     views = [
         [leaf.detach().double().requires_grad_() for leaf in clouds]
         for clouds in vectors_of(objective, 5)

@@ -27,13 +27,13 @@ from tests.clouds import normal
 D = 4
 OFF = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.25, "eps": 0.1}
 NARROW = {kind: partial(kind, width=D) for kind in (SimCSE, DCL, SupCon)}
-BLOCKS = partial(IStar, width=D, n_blocks=3)
+WIDE, BLOCKS = partial(Spectral, width=D), partial(IStar, width=D, n_blocks=3)
 CLASSES = [  # class, its loss, options, and the fewest embeddings
     (CosReg, cosreg, {}, 2),
     (GOR, gor, {"mean_weight": 0.5, "second_moment_weight": 2.0}, 2),
     (Uniformity, uniformity, {"t": 1.5}, 2),
     (KoLeo, koleo, {"eps": 0.01}, 2),
-    (Spectral, spectral, {"n_components": 2}, 4),
+    (WIDE, spectral, {"n_components": 2}, 4),
     (partial(BLOCKS, clouds="each", shrinkage=0.0), istar, {}, 3),
     (Alignment, alignment, {"alpha": 3.0}, 1),
     (VICReg, vicreg, OFF, 2),
@@ -68,7 +68,7 @@ def test_too_few_or_equal_embeddings_are_undefined_and_have_no_gradient(kind, lo
     objective = kind(weight=1.0, reads=BOTH, **options)
     good = normal(9, D, seed=3)
     few = [normal(least - 1, D)]
-    few += [normal(1, D).repeat(9, 1)] * (kind is Barlow or kind is Spectral or loss is istar)
+    few += [normal(1, D).repeat(9, 1)] * (kind is Barlow or kind is WIDE or loss is istar)
     for x in few:
         x.requires_grad_()
         found = objective([[x, good], [x.detach(), good.flip(0)]], ZEROS)
@@ -174,7 +174,8 @@ ERRORS = [
     (VICReg, {"eps": 0.0}, "eps must be above 0"),
     (KoLeo, {"eps": 0.0}, "eps must be above 0"),
     (Uniformity, {"t": 0.0}, "t must be above 0"),
-    (Spectral, {"n_components": 0}, "n_components must be at least 1"),
+    (WIDE, {"n_components": 0}, "n_components must be at least 1"),
+    (WIDE, {"n_components": 4}, "below the width, got 4 of 4"),
     (BLOCKS, {"shrinkage": 1.1}, "shrinkage must be at most 1"),
     (BLOCKS, {"clouds": "both"}, "clouds must be each or union"),
     (BLOCKS, {"reference": "none"}, "reference must be queue or epoch"),

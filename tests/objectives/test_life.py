@@ -52,7 +52,7 @@ MAKE = {
     "sigreg": lambda: SIGReg(1.0, BOTH, n_slices=16),
     "sigreg raw": lambda: SIGReg(1.0, BOTH, n_slices=16, rows="raw"),
     "visreg": lambda: VISReg(1.0, BOTH, n_slices=16),
-    "spectral": lambda: Spectral(1.0, BOTH, n_components=2),
+    "spectral": lambda: Spectral(1.0, WIDTH, BOTH, n_components=2),
     "simcse": lambda: SimCSE(1.0, WIDTH, symmetric=True, **SHARED),
     "hard": lambda: SimCSE(1.0, WIDTH, positives="pair", hard_negative_weight=0.5, **SHARED),
     "dcl": lambda: DCL(1.0, WIDTH, **SHARED),
