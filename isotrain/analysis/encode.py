@@ -6,6 +6,7 @@ A sentences of a batch, T tokens, L blocks, D hidden, N spans or pairs, M tokens
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -226,7 +227,11 @@ def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap
         if found == content:
             return np.lib.format.open_memmap(path, mode="r+"), int(done)
     note.unlink(missing_ok=True)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape), 0
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    if hasattr(os, "posix_fallocate"):  # on a full disk, writing to a sparse map kills the process
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array, 0
 
 
 def _note(path: Path) -> Path:

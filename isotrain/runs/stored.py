@@ -1,6 +1,5 @@
 """The stored result and the progress of a run, from the files of its folder; errors of plans."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,14 +61,13 @@ def newest_step(file: Path) -> int | None:
 
 
 def steps_of(record: Mapping[str, Any]) -> int | None:
-    """Optimizer steps of a whole training, at most; None without a limit, or if not known yet."""
+    """Optimizer steps of a whole training, at most; None if not known yet."""
     n_rows, config = (record.get("n_rows") or {}).get("train"), record.get("config")
     if not n_rows or not config:
         return None
     trainer, batch_size = config["trainer"], int(config["data"]["batch_size"])
     world = record.get("n_processes") or number_asked_for(trainer.get("devices", 1)) or 1
-    _, steps = training_steps(trainer, batches_of(int(n_rows), batch_size, world))
-    return None if math.isinf(steps) else int(steps)
+    return training_steps(trainer, batches_of(int(n_rows), batch_size, world))[1]
 
 
 def checkpoint_step(folder: Path) -> int | None:

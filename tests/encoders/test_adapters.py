@@ -5,7 +5,6 @@ import torch
 
 from isotrain.encoders.adapters import ia3, lora
 from isotrain.encoders.tiny import build_tiny
-from isotrain.training import requirements as files
 from isotrain.types import Batch
 
 ADAPTERS = {"lora": lora, "ia3": ia3}
@@ -106,14 +105,3 @@ def test_an_architecture_without_a_default(monkeypatch, name):
     monkeypatch.setattr(type(encoder.model.config), "model_type", "something")
     with pytest.raises(ValueError, match="Please specify `target_modules`"):
         ADAPTERS[name](encoder)
-
-
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_the_package_is_missing(composed, monkeypatch, name):
-    told = f"peft={name} needs the package peft; pip install -e '.[peft]' in the clone of isotrain"
-    find = files.find_spec
-    monkeypatch.setattr(files, "find_spec", lambda n: None if n == "peft" else find(n))
-    small = ("encoder=tiny", "source=demo")
-    (mistake,) = files.file_mistakes(composed(*small, f"peft={name}"))
-    assert mistake.startswith(told)
-    assert files.file_mistakes(composed(*small)) == []

@@ -5,7 +5,7 @@ import fcntl
 import pytest
 
 from isotrain.runs.record import owned
-from isotrain.runs.stored import checkpoint_step, is_owned, n_steps, newest_step
+from isotrain.runs.stored import checkpoint_step, is_owned, newest_step, steps_of
 
 
 def test_the_newest_whole_row(tmp_path):
@@ -17,6 +17,12 @@ def test_the_newest_whole_row(tmp_path):
     rows.write_text("")
     assert newest_step(rows) is None
     assert newest_step(tmp_path / "none") is None
+
+
+def record(trainer, n_rows, batch_size):
+    """What a run's record says of its length."""
+    config = {"trainer": trainer, "data": {"batch_size": batch_size}}
+    return {"n_rows": {"train": n_rows}, "config": config}
 
 
 @pytest.mark.parametrize("n_rows", [1, 32, 33, 95])
@@ -36,15 +42,14 @@ def test_steps_are_those_of_a_loop(n_rows, accumulated, limit):
             waiting += 1
             if waiting == accumulated or batch == batches - 1:
                 steps, waiting = steps + 1, 0
-    assert n_steps(trainer, n_rows, 32) == steps
-    assert n_steps(trainer | {"max_steps": 2}, n_rows, 32) == min(2, steps)
-    assert n_steps(trainer | {"max_epochs": -1}, n_rows, 32) is None
+    assert steps_of(record(trainer, n_rows, 32)) == steps
+    assert steps_of(record(trainer | {"max_steps": 2}, n_rows, 32)) == min(2, steps)
 
 
 @pytest.mark.parametrize(("devices", "steps"), [(1, 12), ([0, 1], 10), ("auto", 12)])
 def test_a_batch_too_small_for_all_processes_is_no_step(devices, steps):
     """96 rows in batches of 19 leave one: 5 batches of two processes, and 6 of one."""
-    assert n_steps({"max_epochs": 2, "devices": devices}, 96, 19) == steps
+    assert steps_of(record({"max_epochs": 2, "devices": devices}, 96, 19)) == steps
 
 
 @pytest.mark.parametrize("content", ['{"step"', None])

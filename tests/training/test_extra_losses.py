@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from isotrain.training.checks import check_reads
 
 from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
@@ -156,49 +155,6 @@ def test_a_pass_is_made_only_where_it_is_asked_for():
     ((epoch, clouds),) = remembers.passes
     assert (epoch, made) == (1, [None])
     assert torch.equal(clouds[0], output.pooled)
-
-
-def needing(kind, *reads):
-    objective = One()
-    objective.needs, objective.reads = kind, reads
-    return {"mine": objective}
-
-
-@pytest.mark.parametrize(
-    ("objectives", "n_vectors", "told"),
-    [
-        (needing("pairs", "layer_1/tokens"), 2, "gives it tokens"),
-        (needing("pairs", "pooled"), 1, "task.form=bi"),
-        (needing("scored_pairs", "pooled"), 1, "task.form=bi"),
-        (needing("scored_pairs", "pooled"), 3, "two vectors of an example, .* give 3"),
-        (needing("two_vectors", "pooled"), 3, "two vectors of an example, .* give 3; .*=dropout"),
-        (needing("two_vectors", "pooled"), 1, "two vectors of an example, .* give 1; .*=dropout"),
-        (needing("classes", "pooled"), 2, "task.form=cross"),
-        (needing("rows", "layer_7/cls"), 1, "objective=mine: .* layer_0 .* to layer_6"),
-        (needing("rows", "layer_0/cls"), 1, "objective=mine reads layer_0/cls.* layer_0/mean"),
-    ],
-)
-def test_rows_that_an_objective_cannot_use_are_refused(objectives, n_vectors, told):
-    with pytest.raises(ValueError, match=told):
-        check_reads(objectives, ENCODER, n_vectors, n_sequences=1)
-
-
-def test_a_block_gives_a_vector_of_each_sequence_whatever_pooling_gives():
-    """The word in context of one sequence: two pooled spans, one CLS."""
-    check_reads(needing("scored_pairs", "pooled"), ENCODER, n_vectors=2, n_sequences=1)
-    check_reads(needing("classes", "layer_1/cls"), ENCODER, n_vectors=2, n_sequences=1)
-    with pytest.raises(ValueError, match="at layer_1/mean this task gives 1"):
-        check_reads(needing("scored_pairs", "layer_1/mean"), ENCODER, 2, n_sequences=1)
-    with pytest.raises(ValueError, match="at pooled this task and pooling give 2"):
-        check_reads(needing("classes", "pooled"), ENCODER, 2, n_sequences=1)
-
-
-def test_the_first_token_of_a_causal_encoder_is_refused():
-    causal = SimpleNamespace(n_blocks=6, is_causal=True)
-    check_reads(needing("rows", "layer_2/mean", "all/tokens", "pooled"), causal, 1, 1)
-    for text in ("layer_2/cls", "all/cls"):
-        with pytest.raises(ValueError, match=f"reads {text}, .* read .*/mean"):
-            check_reads(needing("rows", text), causal, 1, 1)
 
 
 class Counts(Remembers):
