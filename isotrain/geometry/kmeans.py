@@ -31,8 +31,8 @@ def kmeans(
     cluster keeps its centroid, and N < K leaves K − N clusters empty. No gradient.
 
     Raises:
-        ValueError: neither `generator` nor `init` for K > 1 (the global random state is never
-            read).
+        ValueError: an `init` of another shape, or neither `generator` nor `init` for K > 1 (the
+            global random state is never read).
 
     Lloyd 1982; Arthur and Vassilvitskii 2007 for the start, in its greedy form.
 
@@ -40,6 +40,8 @@ def kmeans(
     >>> kmeans(x, 2, generator=torch.Generator().manual_seed(0)).count_K.tolist()
     [2, 2]
     """
+    if init is not None and init.shape != (n_clusters, x.shape[1]):  # one row would be broadcast
+        raise ValueError(f"init must be [{n_clusters}, {x.shape[1]}], got {list(init.shape)}")
     if generator is None and init is None and n_clusters > 1:
         raise ValueError("kmeans draws its start: pass generator=torch.Generator() or init=")
     # Distances are compared as ‖c‖² − 2x·c, which loses digits far from the origin.

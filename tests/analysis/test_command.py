@@ -54,7 +54,7 @@ def test_help_list_and_keys(capsys):
         (["analysis.wrods=[a]"], "no key analysis.wrods; did you mean analysis.words?"),
         (["analysis.max_rows=10"], "analysis.max_rows must be at least 100, got 10"),
         (["analysis.corpus=snil"], "analysis.corpus must be snli, rte, wic,"),
-        (["from_run=nowhere"], "from_run=nowhere does not exist; give the folder of a finished r"),
+        (["from_run=nowhere"], "from_run=nowhere: no result.json of a training run in nowhere"),
         (["check=published"], "needs a published figure of encoder isotrain.encoders.tiny.build_"),
         (["task=rte"], "Could not override 'task'. No match in the defaults list."),
     ],
