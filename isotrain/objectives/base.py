@@ -90,6 +90,9 @@ class Positives:
     `dropout`: an embedding and itself in a second pass. `pair`: the two vectors of an example, of
     all examples or those whose label lies in the closed interval `labels`.
 
+    Raises:
+        ValueError: `labels` without pairs.
+
     >>> positives = Positives("pair", labels=(0.8, 1.0))
     >>> [(x, y)] = positives([[torch.eye(2)[None].repeat(2, 1, 1)]], torch.tensor([0.2, 0.9]))
     >>> x.tolist(), y.tolist()
@@ -97,8 +100,9 @@ class Positives:
     """
 
     def __init__(self, kind: str, labels: Sequence[float] | None = None) -> None:
-        self.of_pairs = kind == "pair"
-        self.labels = labels if self.of_pairs else None
+        self.of_pairs, self.labels = kind == "pair", labels
+        if labels is not None and not self.of_pairs:  # every pair would be taken
+            raise ValueError("positive_labels chooses pairs: use positives=pair, or leave it out")
 
     def __call__(
         self, views: Sequence[Sequence[Tensor]], labels_B: Tensor

@@ -236,6 +236,12 @@ def read_points(parts: Parts) -> Iterator[str]:
                     f"objective={name} compares examples, and {text} gives it tokens; read "
                     "pooled, or a block's /cls or /mean"
                 )
+            elif getattr(objective, "hard_negative_weight", 0) and n < 3:
+                yield (
+                    f"objective.{name}.hard_negative_weight={objective.hard_negative_weight} "
+                    f"weights hard negatives, and an example has none; use "
+                    "task.hard_negatives=true, or leave it out"
+                )
             elif point.view != "tokens" and not least <= n <= most:
                 by = "task and pooling give" if point.view is None else "task gives"
                 yield f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"

@@ -90,6 +90,14 @@ OWN = "needs one embedding of each example"
             (*HARD, "objective=[vicreg]", "objective.vicreg.positives=pair"),
             "objective=vicreg needs exactly two vectors .* give 3",
         ),
+        (
+            (*HARD[:1], "objective=[simcse]", "objective.simcse.hard_negative_weight=1.0"),
+            "weights hard negatives, and an example has none",
+        ),
+        (
+            (*HARD, "objective=[simcse]", "objective.simcse.positive_labels=[1,1]"),
+            "positive_labels chooses pairs: use positives=pair",
+        ),
         (("objective=[spectral]", "objective.spectral.n_components=16"), "below the width"),
         (
             ("task=text", "objective=[simcse]", "objective.simcse.memory_rows=4000"),
