@@ -154,7 +154,7 @@ CONFIGURATIONS = {
         "task=stsb objective=[cosreg,uniformity] objective.cosreg.weight=0.2 "
         "objective.uniformity.weight=0.1 "
         "training.objective_weight_as=share_of_task_gradient "
-        "training.objective_weight_schedule=warmup training.warmup_fraction=0.5"
+        "training.objective_weight_schedule=linear_decay"
     ),
     "all_but_the_top, metrics otherwise": Configuration(
         "task=rte isotropy=all_but_the_top monitor.views=[cls,tokens,mean] metric={metrics} "

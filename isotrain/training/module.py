@@ -73,6 +73,7 @@ class FineTuning(pl.LightningModule):
         self.guard = NonFiniteGuard()
         self._of_window: dict[str, list[Tensor]] = {}  # of each micro-batch of a step, to average
         self._of_step: dict[str, Any] = {}  # of a step as a whole
+        self.of_callbacks: dict[str, float] = {}  # for the record of this step
         self._observed_step = 0
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
@@ -159,9 +160,10 @@ class FineTuning(pl.LightningModule):
             values = {name: _mean(several) for name, several in window.items()} | self._of_step
             self.log("train/loss", values["train/loss"], True, logger=False, batch_size=1)
             record = {name: wide(torch.as_tensor(x)).item() for name, x in values.items()}
+            record |= self.of_callbacks | {"epoch": self.trainer.current_epoch}
+            self.of_callbacks = {}
             for log in self.trainer.loggers:
-                of_epoch = {"epoch": self.trainer.current_epoch}
-                log.log_metrics(record | of_epoch, self.trainer.global_step - 1)
+                log.log_metrics(record, self.trainer.global_step - 1)
                 log.save()
         self._observed_step = self.trainer.global_step
         self.extra.observe()
@@ -169,7 +171,7 @@ class FineTuning(pl.LightningModule):
 
     @property
     def is_record_due(self) -> bool:
-        """Whether an optimizer step has just ended, which Lightning records."""
+        """Whether an optimizer step has just ended, and is recorded."""
         trainer: Any = self.trainer
         step, every = trainer.global_step, trainer.log_every_n_steps
         is_due = (every and step % every == 0) or trainer.should_stop or trainer.fast_dev_run

@@ -71,9 +71,10 @@ class Throughput(pl.Callback):
         if pl_module.is_record_due:
             n_examples, tokens, times = map(sum, zip(*self._batches, strict=True))
             self._batches = []
-            rates = {"examples": n_examples / times, "tokens": float(tokens) / times}
-            named = {f"speed/{name}_per_second": rate for name, rate in rates.items()}
-            pl_module.log_dict(named, batch_size=1)
+            pl_module.of_callbacks |= {
+                "speed/examples_per_second": n_examples / times,
+                "speed/tokens_per_second": float(tokens) / times,
+            }
 
 
 class EvaluationRecords(pl.Callback):
