@@ -129,7 +129,6 @@ def build(
         cfg.training.objective_weight_as,
         cfg.training.objective_weight_schedule,
         n_steps,
-        max(1, int(cfg.training.warmup_fraction * n_steps)),
     )
     module = FineTuning(
         model,

@@ -53,7 +53,6 @@ class WeightSchedule(StrEnum):
 
     constant = "constant"
     linear_decay = "linear_decay"
-    warmup = "warmup"
 
 
 def number(default: Any, **limits: float) -> Any:

@@ -22,7 +22,6 @@ from isotrain.model.distributed import (
 from isotrain.model.isotropic_model import StepMemory
 from isotrain.model.pooling import cls_pool, mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.runs.record import CannotRunError
 from isotrain.training.layer_statistics import Passes
 from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.types import Batch, ModelOutput
@@ -78,9 +77,6 @@ class ExtraLosses(nn.Module):
         In float32 or higher, whatever the precision of the encoder. Weights may depend on the
         gradient of `task_loss` and on `n_steps`, the completed optimizer steps. Objectives with
         `reads_start` compare with `start`.
-
-        Raises:
-            CannotRunError: an objective does not return a scalar tensor.
         """
         total: Tensor | float = 0.0
         logged: dict[str, Tensor] = {}
@@ -101,7 +97,7 @@ class ExtraLosses(nn.Module):
                     assert start is not None
                     gather = partial(step, START) if step else None
                     read.append(read_points(start, batch, points, gather))
-                losses[name] = loss = scalar(objective(read, labels_B), f"objective={name}")
+                losses[name] = loss = objective(read, labels_B)
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
@@ -139,21 +135,6 @@ class ExtraLosses(nn.Module):
                 objective.prepare(
                     epoch, (read_points(output, batch, points) for batch, output in passes(None))
                 )
-
-
-def scalar(loss: Any, whose: str) -> Tensor:
-    """Check that a loss is a scalar tensor, and return it.
-
-    Raises:
-        CannotRunError: it is not; the message names `whose`.
-    """
-    if isinstance(loss, Tensor) and loss.ndim == 0:
-        return loss
-    if isinstance(loss, Tensor):
-        given, fix = f"shape {tuple(loss.shape)}", "its .mean()"
-    else:
-        given, fix = f"type {type(loss).__name__}", "a tensor, with its graph"
-    raise CannotRunError(f"{whose} gives a loss of {given}, not a scalar tensor; return {fix}")
 
 
 def read_points(

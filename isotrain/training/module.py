@@ -15,7 +15,7 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
-from isotrain.training.extra_losses import ExtraLosses, scalar
+from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
@@ -79,10 +79,6 @@ class FineTuning(pl.LightningModule):
         self.evaluated_step: int | None = None  # of the last validation
         self.selected_step: int | None = None  # whose weights and frozen statistics were restored
 
-    def forward(self, batch: Batch) -> Any:
-        """The model's output."""
-        return self.model(batch)
-
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""
         if stage == "fit":
@@ -99,7 +95,7 @@ class FineTuning(pl.LightningModule):
         views: Views = self.step(self.model, batch)
         of_task = None
         if self.task.has_loss:
-            of_task = wide(self._task_loss(views.passes[0], batch))
+            of_task = wide(self.task.loss(views.passes[0].logits, batch.labels))
             if n_processes() > 1:
                 n = torch.tensor(float(len(batch.labels)), device=self.device)
                 of_task = n * n_processes() / sum_over_processes(n) * of_task
@@ -122,7 +118,7 @@ class FineTuning(pl.LightningModule):
 
     def on_after_backward(self) -> None:
         """Note the counters of a micro-batch's backward pass."""
-        self._note(self._gradient_counters())
+        self._note(self._counters("train", "gradient_counters"))
 
     def configure_gradient_clipping(
         self,
@@ -269,12 +265,9 @@ class FineTuning(pl.LightningModule):
         for name, value in values.items():
             self._of_window.setdefault(name, []).append(value)
 
-    def _task_loss(self, output: ModelOutput, batch: Batch) -> Tensor:
-        return scalar(self.task.loss(output.logits, batch.labels), f"task={self.task.name}")
-
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
-        loss = self._task_loss(output, batch)
+        loss = self.task.loss(output.logits, batch.labels)
         # `EvaluationRecords` passes the values to the loggers, in one record.
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False, "logger": False}
         # A float: Lightning averages counts over processes, with integer division for integers.
@@ -295,20 +288,15 @@ class FineTuning(pl.LightningModule):
                 self.log(f"{stage}/{name}", value, shown, logger=False, sync_dist=True)
             scores.reset()
 
-    def _counters(self, stage: str) -> dict[str, Tensor]:
-        """Counters of the layers, on the device: NCCL cannot send from the CPU."""
+    def _counters(self, stage: str, kind: str = "counters") -> dict[str, Tensor]:
+        """Counters of the layers, on the device: NCCL cannot send from the CPU.
+
+        `gradient_counters` are of the last backward pass, equal in all processes unless sync=false.
+        """
         return {
             f"{stage}/{site}/{name}": value.to(self.device)
             for site, transform in self.model.transforms.items()
-            for name, value in transform.counters.items()  # type: ignore[operator, union-attr]
-        }
-
-    def _gradient_counters(self) -> dict[str, Tensor]:
-        """Counters of the last backward pass; equal in all processes unless sync=false."""
-        return {
-            f"train/{site}/{name}": value
-            for site, transform in self.model.transforms.items()
-            for name, value in transform.gradient_counters.items()  # type: ignore[operator, union-attr]
+            for name, value in getattr(transform, kind).items()
         }
 
     @property

@@ -32,9 +32,8 @@ class ObjectiveWeights(nn.Module):
     Args:
         objectives: by name.
         weight_as: absolute | share_of_task_gradient.
-        schedule: constant | linear_decay (1 − t/T at step t of T) | warmup (t/W, at most 1).
+        schedule: constant | linear_decay (1 − t/T at step t of T).
         n_steps: T, the optimizer steps of the run.
-        n_warmup: W, the steps of the warm-up.
     """
 
     norms_O2: Tensor  # exponential means of gradient norms: of the task loss, of the objective
@@ -45,12 +44,11 @@ class ObjectiveWeights(nn.Module):
         weight_as: WeightAs = WeightAs.absolute,
         schedule: WeightSchedule = WeightSchedule.constant,
         n_steps: float = 1,
-        n_warmup: int = 0,
     ) -> None:
         super().__init__()
         self.objectives = dict(objectives)
         self.is_share = weight_as == WeightAs.share_of_task_gradient
-        self.schedule, self.n_steps, self.n_warmup = schedule, n_steps, n_warmup
+        self.schedule, self.n_steps = schedule, n_steps
         if self.is_share:
             self.register_buffer("norms_O2", torch.zeros(len(self.objectives), 2))
         self._measured: list[Tensor] = []  # norms [O, 2] per micro-batch of a step
@@ -72,8 +70,7 @@ class ObjectiveWeights(nn.Module):
         weights = {name: one.weight * scheduled for name, one in self.objectives.items()}
         if not self.is_share:
             return weights
-        if task_loss is None:
-            raise ValueError("share_of_task_gradient needs a task with a loss; use absolute")
+        assert task_loss is not None  # checked with the configuration
         self._measured.append(self._norms(losses, views, task_loss))
         of_task_O, of_own_O = self._means().unbind(dim=1)
         scale_O = torch.where(of_own_O > 0, of_task_O / of_own_O, 0.0)
@@ -86,11 +83,8 @@ class ObjectiveWeights(nn.Module):
         >>> [decay.scheduled(step) for step in range(5)]
         [1.0, 0.75, 0.5, 0.25, 0.0]
         """
-        if self.schedule == WeightSchedule.linear_decay:
-            return max(0.0, 1.0 - step / self.n_steps)
-        if self.schedule == WeightSchedule.warmup and self.n_warmup:
-            return min(1.0, step / self.n_warmup)
-        return 1.0
+        decays = self.schedule == WeightSchedule.linear_decay
+        return max(0.0, 1.0 - step / self.n_steps) if decays else 1.0
 
     @torch.no_grad()
     def observe(self) -> None:

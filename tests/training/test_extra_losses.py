@@ -8,7 +8,6 @@ import torch
 from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.runs.record import CannotRunError
 from isotrain.training.extra_losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
@@ -173,19 +172,3 @@ def test_rows_that_an_objective_does_not_remember_are_not_kept():
     extra.observe()
     ((views, _),) = counts.seen
     assert views == []
-
-
-@pytest.mark.parametrize(
-    ("loss", "told"),
-    [
-        (torch.ones(3), r"objective=mine gives a loss of shape \(3,\), .* return its \.mean\(\)"),
-        (0.5, "objective=mine gives a loss of type float, not a scalar tensor"),
-        (None, "objective=mine gives a loss of type NoneType"),
-    ],
-)
-def test_a_loss_that_is_no_scalar_tensor_is_refused(loss, told):
-    objective = One()
-    objective.forward = lambda views, labels: loss
-    batch, output = batch_and_output()
-    with pytest.raises(CannotRunError, match=told):
-        ExtraLosses({"mine": objective})([output], batch)

@@ -1,22 +1,12 @@
 """Pruning: stop a trial of a search whose scores do not look promising."""
 
 import signal
-from typing import Protocol
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.training.callbacks.best_checkpoint import Selection
-
-
-class Trial(Protocol):
-    """What pruning needs of an Optuna trial."""
-
-    def report(self, value: float, step: int) -> None:
-        """Receive the score of an evaluation."""
-
-    def should_prune(self) -> bool:
-        """Whether to stop, by the scores so far."""
 
 
 class PrunedError(SIGTERMException):
@@ -33,11 +23,11 @@ class Pruning(pl.Callback):
     one again. It stops before the next batch: after the last one there is nothing to save.
 
     Args:
-        trial: receives the scores.
+        trial: of Optuna; its `report` and `should_prune` are called.
         score: key of the score, such as `val/accuracy`.
     """
 
-    def __init__(self, trial: Trial, score: str) -> None:
+    def __init__(self, trial: Any, score: str) -> None:
         super().__init__()
         self.trial, self.score = trial, score
         self._n_reported = 0

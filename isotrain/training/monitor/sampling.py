@@ -119,8 +119,6 @@ class Reservoir:
     """
 
     def __init__(self, budget: int) -> None:
-        if budget < 2:
-            raise ValueError(f"a reservoir keeps at least 2 embeddings, got budget={budget}")
         self.budget, self.n_facts, self.n_clouds = budget, 0, 0
         nothing = torch.empty(0, dtype=torch.int64)
         self._columns = [nothing, nothing]  # hashes, ids, facts, clouds
