@@ -228,8 +228,8 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 def write_result(folder: Path, record: dict[str, Any]) -> None:
     """Write `result.json`; of a finished run with the SHA-256 of its files and of the record."""
+    record = as_json({key: value for key, value in record.items() if key != "sha256"})
     if record.get("status") == "finished":
-        record = as_json(record)
         record["sha256"] = _digests(folder, record)
     write_json(folder / RECORD_FILE, record)
 
