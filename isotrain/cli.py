@@ -15,8 +15,7 @@ from signal import SIGINT
 from textwrap import indent
 from typing import NoReturn
 
-from isotrain.config.parts import nearest
-from isotrain.console import FAILED, guarded, is_lost, reject
+from isotrain.console import FAILED, guarded, is_lost, nearest, reject
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -164,6 +165,14 @@ def counted(n: int, what: str) -> str:
     ('1 run', '2,000 runs')
     """
     return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
+    """A hint: the closest legal name, or all of them after the text `listed`."""
+    if not legal:
+        return "it has none"
+    near = get_close_matches(given, legal, n=1)
+    return f"did you mean {near[0]}?" if near else f"{listed} {', '.join(legal)}"
 
 
 def install(extra: str) -> str:

@@ -103,10 +103,6 @@ def test_shipped_optimizer_and_clipping_work_at_each_precision(built, precision)
             r"metric\.label_silhouette, .*max_rows",
         ),
         (
-            ["metric=[self_similarity]", "metric.self_similarity.function.min_count=1"],
-            r"metric\.self_similarity, .*min_count must be at least 2",
-        ),
-        (
             ["metric=[isoscore_star]", "metric.isoscore_star.function.shrinkage=2"],
             r"metric\.isoscore_star, .*shrinkage",
         ),

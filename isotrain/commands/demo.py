@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from isotrain.commands.train import exit_code
+from isotrain.config.check import check
 from isotrain.config.compose import ConfigError, compose_run, key_of
 from isotrain.console import install, reject, say, score_text
 from isotrain.pages.summary import FILES, print_layers
@@ -26,7 +27,7 @@ def demo_mistakes(overrides: Sequence[str]) -> list[str]:
     mistakes = [f"{text} is fixed in the demo; use isotrain train" for text in fixed]
     for method in METHODS if not fixed else ():
         try:
-            compose_run(_overrides(overrides, method))
+            check(compose_run(_overrides(overrides, method)))
         except ConfigError as error:
             mistakes += str(error).splitlines()
     return list(dict.fromkeys(mistakes))

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from isotrain.arguments import adapter_of, violation
 from isotrain.config.compose import ConfigError, check_method, dotted, method_of, plain
-from isotrain.config.parts import argument_errors, nearest, parts_of
+from isotrain.config.parts import argument_errors, parts_of
 from isotrain.config.schema import RUN, Schema
+from isotrain.console import nearest
 
 
 def check(cfg: DictConfig, schema: Schema = RUN) -> None:

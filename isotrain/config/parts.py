@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import Parameter, isclass, signature
 from traceback import extract_tb
@@ -14,6 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.arguments import check_kind, invalid
+from isotrain.console import nearest
 
 SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
@@ -35,14 +35,6 @@ def parts_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(node, list):
         for number, value in enumerate(node):
             yield from parts_of(value, f"{path}[{number}]")
-
-
-def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
-    """A hint: the closest legal name, or all of them after the text `listed`."""
-    if not legal:
-        return "it has none"
-    near = get_close_matches(given, legal, n=1)
-    return f"did you mean {near[0]}?" if near else f"{listed} {', '.join(legal)}"
 
 
 def load(target: str) -> Any:

@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from isotrain.config.parts import nearest
+from isotrain.console import nearest
 
 YAML = (".yaml", ".yml")
 

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load
 
-from isotrain.config.parts import nearest
 from isotrain.config.shipped import shipped
+from isotrain.console import nearest
 
 Compose = Callable[[Sequence[str]], DictConfig]
 NOT_COMPOSED = (HydraException, OmegaConfBaseException, YAMLError)  # what `Compose` raises

@@ -1,5 +1,6 @@
 """The stored result and the progress of a run, from the files of its folder; errors of plans."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,6 @@ from isotrain.runs.files import (
     ChangedError,
     DamagedError,
     read_json,
-    read_records,
     read_result,
 )
 from isotrain.runs.locks import is_locked
@@ -56,8 +56,9 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
 
 def newest_step(file: Path) -> int | None:
     """The step of the last whole record of a metrics.jsonl; None before the first."""
-    records = read_records(file)
-    return int(records[-1]["step"]) if records else None
+    lines = file.read_bytes().splitlines(keepends=True) if file.is_file() else []
+    whole = [line for line in lines if line.endswith(b"\n")]  # the last one may be half written
+    return int(json.loads(whole[-1])["step"]) if whole else None
 
 
 def steps_of(record: Mapping[str, Any]) -> int | None:

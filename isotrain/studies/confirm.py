@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from isotrain.config.check import check
 from isotrain.config.compose import ConfigError, content_hash, key_of
 from isotrain.studies.search import Confirmation, Record, trials_of
 from isotrain.studies.space import Parameter, overrides_of
@@ -154,6 +155,7 @@ def _different(
         own = overrides_of(values)
         try:
             cfg = compose([*_fixed(record), *own])
+            check(cfg)
         except ConfigError:
             continue
         if (content := content_hash(cfg)) not in known:

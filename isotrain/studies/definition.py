@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from isotrain.config.compose import written
-from isotrain.config.parts import nearest
 from isotrain.config.shipped import plan_name, text_of
+from isotrain.console import nearest
 from isotrain.runs.stored import PlanError
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder names

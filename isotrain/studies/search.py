@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isotrain.config.compose import key_of, written
-from isotrain.config.parts import load, nearest
+from isotrain.config.parts import load
 from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
-from isotrain.console import counted, say, score_text
+from isotrain.console import counted, nearest, say, score_text
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored

@@ -25,7 +25,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from isotrain.config.parts import nearest
+from isotrain.console import nearest
 from isotrain.runs.locks import is_locked, sign, take, taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError

@@ -91,18 +91,3 @@ def test_each_set_of_a_task_is_looked_for(tmp_path):
     assert told(*choice) == [of_stsb]
     write(tmp_path, "stsb/train.jsonl", "stsb/dev.jsonl")
     assert told(*choice) == []
-
-
-@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
-@pytest.mark.parametrize("value", ["1", "ON", "true", "YES"])
-def test_a_hub_set_that_is_not_in_the_cache_is_told_offline(
-    monkeypatch, empty_cache, variable, value
-):
-    assert told("source=hub", "task=rte") == []
-    monkeypatch.setenv(variable, value)
-    (mistake,) = told("source=hub", "task=rte")
-    assert f"nyu-mll/glue is not in {empty_cache / 'datasets'}" in mistake
-    for way in ("network access", "ISOTRAIN_DATA_DIR", "source=demo"):
-        assert way in mistake
-    (empty_cache / "datasets" / "nyu-mll___glue").mkdir(parents=True)
-    assert told("source=hub", "task=rte") == []

@@ -101,7 +101,7 @@ def test_a_path_may_follow_from_the_seed(first, copy, second):
     cfg = second(f"'{copy.parent}/seed${{seed}}'", "seed=3")
     start_file(cfg.init_from, cfg.encoder)
     cfg.seed = 4
-    assert "does not exist" in _refusal(cfg)
+    assert "no result.json of a training run" in _refusal(cfg)
 
 
 def _refusal(cfg):

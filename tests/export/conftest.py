@@ -27,7 +27,7 @@ from transformers import (
 from isotrain.build import isotropic_model
 from isotrain.cli import main
 from isotrain.config.compose import config_of, plain
-from isotrain.config.parts import make
+from isotrain.config.parts import make as make_part
 from isotrain.export.rebuilt import dev_rows, model_of
 from isotrain.runs.files import read_result, write_json
 from isotrain.training.data import collate
@@ -77,12 +77,12 @@ def of_the_run():
     @torch.no_grad()
     def compute(folder):
         cfg = config_of(read_result(folder))
-        task, encoder = make(cfg.task), make(cfg.encoder)
-        model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
-        make(cfg.peft, encoder=encoder)
+        task, encoder = make_part(cfg.task), make_part(cfg.encoder)
+        model = isotropic_model(cfg, task, make_part(cfg.pooling), encoder)
+        make_part(cfg.peft, encoder=encoder)
         state = load_file(folder / "weights.safetensors")
         model.load_state_dict({key.removeprefix("model."): x for key, x in state.items()})
-        rows = task.load(make(cfg.source))["dev"]
+        rows = task.load(make_part(cfg.source))["dev"]
         if cfg.data.hypothesis_only:
             rows = [{**row, "sentence1": ""} for row in rows]
         batch = collate(task.encode(rows, encoder.tokenizer), encoder.tokenizer.pad_token_id)
@@ -165,7 +165,7 @@ def made_run(composed, small, saved, tmp_path):
         base = [o for o in small if not o.startswith("encoder")]
         cfg = composed(*base, *encoder, *overrides, "threads=1", f"output_dir={tmp_path}")
         torch.manual_seed(1)
-        model = model_of(cfg, make(cfg.task))
+        model = model_of(cfg, make_part(cfg.task))
         with torch.no_grad():
             for weight in model.parameters():  # norms and biases of their own, logits of size 1
                 weight.add_(0.3 * torch.randn_like(weight))
@@ -182,7 +182,7 @@ def made_run(composed, small, saved, tmp_path):
 
 def fit_layers(cfg, model):
     """Freeze the statistics of every layer on the rows of dev, in the order of the forward pass."""
-    task = make(cfg.task)
+    task = make_part(cfg.task)
     tokenizer = model.encoder.tokenizer
     batch = collate(task.encode(dev_rows(cfg, task), tokenizer), tokenizer.pad_token_id)
     model.transforms.train()

@@ -273,5 +273,4 @@ def test_a_run_trains_the_projection_and_fills_the_memory(built):
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert not torch.equal(simcse.projection[0].weight, before)
     assert len(simcse.memory.rows()) == 32  # two steps of eight examples of two vectors
-    logged = experiment.trainer.callback_metrics
-    assert all(bool(torch.isfinite(logged[f"train/{name}"])) for name in names)
+    assert bool(torch.isfinite(experiment.trainer.callback_metrics["train/loss"]))

@@ -101,16 +101,13 @@ def test_every_mistake_at_once_with_the_methods_that_have_it(fake, capsys):
     assert not fake.runs.exists()
 
 
-def test_what_parts_and_data_lack_is_told_before_anything_runs(fake, capsys, tmp_path):
+def test_a_wrong_argument_is_told_before_anything_runs(fake, capsys):
     fake.says(
         tasks="{rte: [task=rte], wic: [task=wic]}",
-        methods="{none: [pooling=cls], spans: [pooling=spans]}",
+        methods="{none: [isotropy=none], clip: [isotropy=clip, isotropy.rho=2.0]}",
     )
-    (told,) = errors(capsys, fake.run())
-    assert told.startswith("rte-spans: pooling=spans")
-    fake.says(overrides=f"[encoder=tiny, source=local, source.root={tmp_path}]")
-    (told,) = errors(capsys, fake.run())
-    assert f"{tmp_path / 'rte'}" in told
+    told = errors(capsys, fake.run())
+    assert [line.partition(":")[2] for line in told] == [" isotropy.rho must be at most 1, got 2.0"]
     assert not fake.started
 
 

@@ -232,6 +232,7 @@ BATCH = ("isotropy.stats=batch", "isotropy.eval_stats=batch")
 
 def run_hard(built, *overrides, dropout=True, examples=None):
     """Logged values by key, all of them finite, of a run with an evaluation before and after."""
+    built.unchecked()
     experiment = built(*HARD, *overrides)
     if examples is not None:
         experiment.data.examples = {s: examples(e) for s, e in experiment.data.examples.items()}
