@@ -221,7 +221,7 @@ def train(side: Path, into: Path, words: list[str], stop_at: int = 0) -> Path:
         )
         while stop_at and process.poll() is None:
             logged = [line for file in into.glob("*/*/metrics.jsonl") for line in file.open("rb")]
-            if any(f'"step": {stop_at},'.encode() in line[:30] for line in logged):
+            if any(re.match(rf'{{"step": ?{stop_at},'.encode(), line) for line in logged):
                 process.send_signal(signal.SIGTERM)
                 break
             time.sleep(0.01)

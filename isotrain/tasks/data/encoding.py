@@ -49,14 +49,16 @@ def encode_pairs(
     encoded = [tokenised(text, max_length) for text in texts]
     uncut: list[dict[int, tuple[Any, int]]] = []  # of each sequence: whole texts, by the row cut
     for text, kept in zip(texts, encoded, strict=True):
-        full = [i for i, ids in enumerate(kept["input_ids"]) if len(ids) >= max_length]
+        cut = [i for i, ids in enumerate(kept["input_ids"]) if len(ids) >= max_length]
         whole: Any = None
-        if full:
-            whole = tokenised([[column[i] for i in full] for column in text], sys.maxsize)
-        rows = {i: (whole, k) for k, i in enumerate(full)}
-        uncut.append(
-            {i: at for i, at in rows.items() if len(whole["input_ids"][at[1]]) > max_length}
-        )
+        if kept.is_fast:
+            cut = [i for i in cut if kept.encodings[i].overflowing]
+        if cut and (spans is not None or not kept.is_fast):
+            whole = tokenised([[column[i] for i in cut] for column in text], sys.maxsize)
+        rows = {i: (whole, k) for k, i in enumerate(cut)}
+        if not kept.is_fast:  # it does not say what it cut
+            rows = {i: at for i, at in rows.items() if len(whole["input_ids"][at[1]]) > max_length}
+        uncut.append(rows)
     at_limit = f"at {limit}={max_length}"
     examples = []
     for i, label in enumerate(labels):
