@@ -40,7 +40,9 @@ def read_predictions(folder: Path, split: str) -> Predictions | None:
     """
     if not (path := path_of(folder, split)).is_file():
         return None
-    values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    if not (rows := path.read_text(encoding="utf-8").splitlines()[1:]):
+        raise ValueError(f"{path} has no prediction")
+    values = np.loadtxt(rows, delimiter=",", ndmin=2)
     index, label, prediction = values.T[:3]
     return Predictions(
         index.astype(np.int64), label, prediction, values[:, 3:] if values.shape[1] > 3 else None
