@@ -133,8 +133,6 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
         except ValueError as error:  # once, and not by each process
             raise CannotRunError(str(error)) from error
         run_in_ranks(cfg, overrides)
-        if cfg.threads is None:  # the ranks chose, and named the folder by it
-            return None
         return _score_of(cfg, read_result(folder_of(cfg))["scores"])
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         end_with_caller()
