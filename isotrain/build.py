@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, RichProgressBar
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
@@ -38,7 +38,6 @@ from isotrain.tasks.data.perturbations import Changes
 from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
-from isotrain.training.callbacks.progress_bar import Progress
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
 from isotrain.training.extra_losses import ExtraLosses
@@ -271,7 +270,7 @@ def _trainer(
         default_root_dir=str(folder),
         strategy="auto" if world_size == 1 else of_several,
         logger=False,
-        callbacks=[*callbacks, *([Progress(refresh_rate=4)] if watched else [])],
+        callbacks=[*callbacks, *([RichProgressBar(refresh_rate=4)] if watched else [])],
         enable_progress_bar=watched,
         enable_model_summary=bool(given.get("enable_model_summary")),
         enable_checkpointing=False,

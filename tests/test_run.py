@@ -361,15 +361,3 @@ def test_changed_data_are_another_run_and_moved_data_are_not(
     moved = root.rename(tmp_path / "moved")
     cfg.source.root = str(moved)
     assert folder_of(cfg) == first
-
-
-def test_a_finished_run_shows_the_headline_that_is_asked_for(finished, capsys):
-    cfg, _, _ = finished
-    asked = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio"]}})
-    run(asked, show=show_run)
-    printed = capsys.readouterr().out
-    assert "scatter_ratio_value" in printed
-    assert "isoscore_corrected" not in printed
-    wrong = OmegaConf.merge(cfg, {"monitor": {"headline": ["scatter_ratio_x"]}})
-    with pytest.raises(ValueError, match=r"monitor\.headline=scatter_ratio_x is none of"):
-        run(wrong)

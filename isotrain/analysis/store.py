@@ -24,7 +24,7 @@ class Store:
     def owned(self) -> Iterator[None]:
         """Lock the folder; a block that fails before anything is stored leaves no new folder."""
         is_new = not self.folder.exists()
-        with owned(self.folder, self.folder.absolute().parents[2]):
+        with owned(self.folder):
             try:
                 yield
             except BaseException:

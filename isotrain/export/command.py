@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from isotrain.console import FAILED, print_error, reject, say, spinner
 from isotrain.export.source_run import RoundTripError, SourceRun, read_run
-from isotrain.runs.files import check_inside
 from isotrain.runs.record import check_writable
 
 if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need it
@@ -28,7 +27,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     """
     if to is None:
         check_writable(folder)
-        check_inside(folder, to := folder / "export")
+        to = folder / "export"
     try:
         with spinner(f"looking at {folder}") as now:
             run = read_run(folder)

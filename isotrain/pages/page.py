@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from isotrain.runs.files import make_inside, replace_text, replacing
+from isotrain.runs.files import replace_text, replacing
 
 HERE = Path(__file__).parent
 PNG_DPI = 200
@@ -47,7 +47,7 @@ class Figures:
 
     def save(self, figure: Figure, name: str, svg: str | None = None) -> None:
         """Write the files of a figure, whether or not it is on the page."""
-        make_inside(self.folder.parent, self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
         with replacing(self.folder / f"{name}.png") as file:
             figure.savefig(file, format="png", dpi=PNG_DPI)

@@ -114,21 +114,6 @@ def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
-def check_inside(root: Path, folder: Path) -> None:
-    """Raise a PermissionError if a folder that is to be written to is a link out of `root`."""
-    if not Path(target := os.path.realpath(folder)).is_relative_to(os.path.realpath(root)):
-        raise PermissionError(
-            f"{folder} leads to {target} by a link, out of {root}; delete the link, or give "
-            "another output_dir=..."
-        )
-
-
-def make_inside(root: Path, folder: Path) -> None:
-    """Make a folder below `root` to write to; see `check_inside`."""
-    check_inside(root, folder)
-    folder.mkdir(parents=True, exist_ok=True)
-
-
 def replace_bytes(path: Path, content: bytes) -> None:
     """Write a file in one step."""
     with replacing(path) as file:

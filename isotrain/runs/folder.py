@@ -12,19 +12,16 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.compose import method_of, recorded, run_folder
-from isotrain.console import say
 from isotrain.runs.files import (
     WEIGHTS_FILE,
     ChangedError,
     DamagedError,
-    put_aside,
     read_records,
     read_result,
     replace_text,
     write_json,
     write_result,
 )
-from isotrain.runs.keys import headline_of, metric_of, parse_key
 from isotrain.runs.locks import is_locked, launch_id, owner
 from isotrain.runs.record import POLL_S, code_changes, environment, owned
 from isotrain.runs.secrets import redacted
@@ -67,7 +64,7 @@ class RunFolder:
         the first collective tells whether rank 0 has another run.
         """
         if self.is_first:
-            return owned(self.path, Path(str(self.cfg.output_dir)))
+            return owned(self.path)
         lock, alone_at = self.path / ".lock", time.monotonic()
         while (launch := launch_id()) and not self.is_finished():
             if is_locked(lock):
@@ -90,31 +87,9 @@ class RunFolder:
         result = _earlier(self.path)
         if result.get("status") != "finished":
             return False
-        if self.cfg.monitor.headline is not None:
-            result["headline"] = self._headline(result["scores"])
-        self.record, self.note = result, self._note(result)
+        self.record = result
+        self.note = "finished before; rerun=true trains again" + code_changes(result, self.now)
         return True
-
-    def _headline(self, scores: dict[str, float]) -> list[str]:
-        """The headline of this command, of the metrics that the stored run measured."""
-        curves = (curve for key in scores if (curve := parse_key(key)))
-        values = dict.fromkeys(curve.metric for curve in curves)
-        names = {
-            metric: [v for v in values if metric_of(v, self.cfg.metric) == metric]
-            for metric in self.cfg.metric
-        }
-        return headline_of(names, self.cfg.monitor.headline)
-
-    def _note(self, result: dict[str, Any]) -> str:
-        """Options of this command that a stored result does not have."""
-        note = "finished before; rerun=true trains again" + code_changes(result, self.now)
-        if self.cfg.monitor.map_rows and not result["config"]["monitor"].get("map_rows"):
-            note += "; it took no snapshots (monitor.map_rows=0), and rerun=true will"
-        if self.cfg.checkpoint.final and not result.get("weights_sha256"):
-            note += f"; it kept no {WEIGHTS_FILE} (checkpoint.final=false), and rerun=true will"
-        if self.cfg.logger:
-            note += f"; nothing was sent to {', '.join(self.cfg.logger)}"
-        return note
 
     def may_resume(self) -> bool:
         """Whether it resumes an earlier attempt."""
@@ -151,7 +126,6 @@ class RunFolder:
             **facts,
         }
         if self.is_first:
-            self._put_aside()
             for name in OF_A_TRY if resumed_after is None else ("fault.json",):
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
@@ -204,19 +178,6 @@ class RunFolder:
                 if row["step"] == found[-1]["step"]:
                     values |= {key: x for key, x in row.items() if key.startswith(prefix)}
         return values
-
-    def _put_aside(self) -> None:
-        """Rename a damaged record, and delete links that lead out of the folder."""
-        for name in FOLDERS_OF_A_TRY:
-            if (self.path / name).is_symlink():
-                (self.path / name).unlink()
-        try:
-            read_result(self.path)
-        except ChangedError:  # of a run that is to be done again
-            pass
-        except DamagedError as error:
-            for aside in put_aside(error.path):
-                say(f"{aside}: kept under this name, as it is no record of a run ({error.reason})")
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrain.console import say
-from isotrain.runs.files import DamagedError, make_inside
+from isotrain.runs.files import DamagedError
 from isotrain.runs.locks import owner, sign, take, taken_within
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
@@ -89,13 +89,9 @@ def storage_failures(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def owned(folder: Path, root: Path) -> Iterator[None]:
-    """Create the folder and lock it, after waiting for another process that holds the lock.
-
-    Raises:
-        PermissionError: a link leads out of the folder, or it out of `root`.
-    """
-    make_inside(root, folder)
+def owned(folder: Path) -> Iterator[None]:
+    """Create the folder and lock it, after waiting for another process that holds the lock."""
+    folder.mkdir(parents=True, exist_ok=True)
     lock = taken_within(path := folder / ".lock", PATIENCE_S)
     if lock is None:
         other = owner(path)

@@ -31,7 +31,6 @@ from isotrain.config.compose import (
 )
 from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistakes
 from isotrain.console import counted, launched, say
-from isotrain.runs.files import make_inside
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.revision import revision
 
@@ -317,7 +316,7 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
 def make_folder(folder: Path) -> None:
     """Make the folder of a call; a PlanError if it cannot be written to."""
     try:
-        make_inside(folder.absolute().parent, folder)
+        folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(EACCES, os.strerror(EACCES))
     except OSError as error:

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from isotrain.model.heads import LinearHead
-from isotrain.tasks.base import Task
 from isotrain.training.monitor.sampling import Reservoir
 from isotrain.training.temperature import best_factor
 from isotrain.types import Batch, ModelOutput
@@ -66,16 +65,6 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
             best = error, Ridge(weight_CF, bias_C, strength, y_NC - residual_NC)
     assert best is not None
     return best[1]
-
-
-def check_head(head: nn.Module, task: Task) -> None:
-    """Raise a ValueError if a head is not a linear map of features, or has no labels."""
-    if not task.has_loss or not isinstance(head, LinearHead):
-        kind = type(head).__name__
-        raise ValueError(
-            f"training.solved_head=true solves a linear head, and that of task={task.name} "
-            f"form={task.form} is none ({kind}); use task.form=cross, or training.solved_head=false"
-        )
 
 
 @torch.no_grad()

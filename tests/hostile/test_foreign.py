@@ -12,7 +12,6 @@ import pytest
 from isotrain.model.checkpoint import save_checkpoint
 from isotrain.runs.files import WEIGHTS_FILE, read_result, sha256_of, write_result
 from tests.hostile.harness import TINY, contents, ended, judged
-from tests.hostile.test_folders import OF_RUNS
 
 pytestmark = pytest.mark.campaign
 SECRET = "hostile-secret-7f3a"
@@ -58,7 +57,7 @@ def tried(tmp_path, hostile_runs, record_property):
     own = [place / name for name in ("out", "whole", "stopped", "runs")]
     free = (*own, tmp_path / "place.log", home)
 
-    def tried(command, files=(), refused=False):
+    def tried(command, files=()):
         def spelled(text):
             for name in ("CANARY", "ELSEWHERE"):
                 text = text.replace(name, str(tmp_path / name.lower()))
@@ -80,7 +79,7 @@ def tried(tmp_path, hostile_runs, record_property):
         if wrong and end.kind != "hang":
             end = end._replace(kind="silent", text=f"{end.text}\ntouched or told: {wrong[:5]}")
         shown = f"{' '.join(command)}  # {' | '.join(map(ascii, dict(files).values()))[:300]}"
-        judged(record_property, shown, end, "to be refused" * refused)
+        judged(record_property, shown, end)
 
     return tried
 
@@ -99,18 +98,11 @@ def test_a_record(name, command, tried, tmp_path):
     "name", ["weights.safetensors", "resume.ckpt", "predictions/x.npz", "result.json"]
 )
 @pytest.mark.parametrize("command", ["evaluate", "export", "report"])
-@pytest.mark.parametrize("how", ["pickle", "link"])
-def test_code_or_links_in_a_run(name, command, how, tried, tmp_path):
+def test_code_in_a_run(name, command, tried, tmp_path):
     (run,) = (tmp_path / "place").glob("whole/*/*/")
     file = run / name
     file.parent.mkdir(exist_ok=True)
-    if how == "link":
-        for target in (file, run / "report.html", run / "export", run / "figures"):
-            shutil.rmtree(target, ignore_errors=True)
-            target.unlink(missing_ok=True)
-            folder = tmp_path / "elsewhere"
-            target.symlink_to(tmp_path / "canary" if target.suffix else folder)
-    elif name == "resume.ckpt":
+    if name == "resume.ckpt":
         save_checkpoint({"state_dict": Payload()}, file)  # its digest is right
     else:
         file.write_bytes(pickle.dumps(Payload()))
@@ -124,83 +116,6 @@ class Payload:
         import os
 
         return os.system, ("touch taken",)
-
-
-def linked(path, tmp_path):
-    """Put a link in place of a file or folder: to the canary, or to its content moved elsewhere."""
-    target = tmp_path / "elsewhere" / path.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        shutil.move(path, target)
-    elif path.suffix or path.name in (".lock", "lock", "wandb_id"):
-        path.unlink(missing_ok=True)
-        target = tmp_path / "canary"
-    else:
-        target.mkdir()
-    path.symlink_to(target)
-
-
-OF_RUN = (
-    *(
-        ".lock",
-        "config.yaml",
-        "weights.safetensors.part",
-        "resume.ckpt.part",
-        "metrics.jsonl",
-        "wandb_id",
-    ),
-    *("result.json", "snapshots", "predictions", "figures", "report.html", "", ".."),
-)
-WRITES = {  # commands of a run's folder
-    "resume": ("stopped", lambda run: ["train", *OF_RUNS, "output_dir=stopped"]),
-    "rerun": ("whole", lambda run: ["train", *OF_RUNS, "output_dir=whole", "rerun=true"]),
-    "logs": ("whole", lambda run: ["train", *OF_RUNS, "output_dir=whole", "rerun=true",
-                                   "logger=[tensorboard,wandb]"]),
-    **{name: ("whole", lambda run, name=name: [name, str(run)])
-       for name in ("report", "evaluate", "export", "status")},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OF_RUN)
-@pytest.mark.parametrize("command", WRITES)
-def test_links_in_a_run(name, command, tried, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    if name in ("", "..") and command in ("report", "export"):
-        pytest.skip("the command line itself names this folder, through the link")
-    folder, line = WRITES[command]
-    (file,) = (tmp_path / "place").glob(f"{folder}/*/*/result.json")
-    run = file.parent
-    linked(run.parent if name == ".." else run / name, tmp_path)
-    tried(line(run.relative_to(tmp_path / "place")))
-
-
-@pytest.mark.parametrize("name", ["collected", "collected/runs.csv", "collected/groups.md"])
-@pytest.mark.parametrize("command", ["collect", "report"])
-def test_links_of_a_collection(name, command, tried, tmp_path):
-    linked(tmp_path / "place/whole" / name, tmp_path)
-    tried([command, "whole"], refused=name == "collected")
-
-
-OF_PLAN = {  # what is a link in the folder of a plan
-    "studies": ("study.json", "table.md", "study.html", "figures", "logs", "runs.csv", "", ".."),
-    "searches": ("search.json", "study.db", "table.md", "trials.csv", "lock", "logs", "", ".."),
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [(k, name) for k, names in OF_PLAN.items() for name in names]
-)
-@pytest.mark.parametrize("command", ["run", "report", "status"])
-def test_links_of_a_plan(kind, name, command, tried, tmp_path, hostile_plans):
-    shutil.copytree(hostile_plans / kind, tmp_path / "place", dirs_exist_ok=True)
-    folder = tmp_path / "place/out" / kind / "mine"
-    linked(folder.parent if name == ".." else folder / name, tmp_path)
-    line = (
-        ["run", "mine.yaml", "output_dir=out"]
-        if command == "run"
-        else [command, f"out/{kind}/mine"]
-    )
-    tried(line)
 
 
 CHANGES = {  # of the record of a study

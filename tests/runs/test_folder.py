@@ -6,7 +6,7 @@ import json
 import pytest
 
 from isotrain.config.compose import run_folder
-from isotrain.runs.files import ChangedError, DamagedError, read_result, write_result
+from isotrain.runs.files import ChangedError, DamagedError, read_result
 from isotrain.runs.folder import FOLDERS_OF_A_TRY, OF_A_TRY, RunFolder
 from isotrain.runs.locks import Owner, launch_id
 from tests.judge import errors_of
@@ -164,19 +164,6 @@ def test_a_fault_has_its_report(folder):
     assert json.loads((folder.path / "fault.json").read_text()) == {"rows": [3]}
 
 
-def test_a_finished_record_says_itself_whether_weights_were_kept(folder):
-    """Its configuration may be of any version."""
-    folder.begin(FACTS, None)
-    folder.finished(OUTCOME)
-    result = read_result(folder.path)
-    assert set(result["sha256"]) == {"result.json"}, "the digest of what was written"
-    result["config"]["checkpoint"] = {}
-    for sha256, said in ((None, True), ("0" * 64, False)):
-        write_result(folder.path, result | {"weights_sha256": sha256})
-        assert folder.is_finished()
-        assert ("it kept no weights.safetensors" in folder.note) == said
-
-
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
     empty, known = (hashlib.sha256(content).hexdigest() for content in (b"", b"xxxx"))
     folder.check_records(0, empty)
@@ -186,29 +173,6 @@ def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
         (folder.path / "metrics.jsonl").write_bytes(content)
         with pytest.raises(DamagedError, match="its first 4 bytes are not what was written"):
             folder.check_records(4, known)
-
-
-@pytest.mark.parametrize("step", [None, 4])
-def test_a_damaged_record_is_kept_under_another_name(folder, step, capsys):
-    (folder.path / "result.json").mkdir()
-    folder.begin(FACTS, step)
-    assert (folder.path / "result.json.damaged").is_dir()
-    assert read_result(folder.path)["status"] == "running"
-    assert capsys.readouterr().out.count("kept under this name") == 1
-
-
-def test_a_link_is_neither_a_run_folder_nor_a_folder_in_it(folder, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    (elsewhere / "snapshots").mkdir(parents=True)
-    (folder.path / "snapshots").symlink_to(elsewhere / "snapshots")
-    folder.begin(FACTS, 4)
-    assert not (folder.path / "snapshots").is_symlink()
-    folder.cfg.output_dir = str(tmp_path / "other")
-    linked = RunFolder(folder.cfg, "rows of today")
-    linked.path.parent.mkdir(parents=True)
-    linked.path.symlink_to(elsewhere)
-    with pytest.raises(PermissionError, match=r"leads to .*elsewhere by a link"), linked.owned():
-        pass
 
 
 def test_other_processes_write_nothing(composed, small, tmp_path):

@@ -33,7 +33,7 @@ def test_who_looks_all_the_time_keeps_no_run_from_its_folder(tmp_path):
         try:
             assert looker.stdout.readline() == b"looking\n"
             for _ in range(300):
-                with owned(tmp_path, tmp_path):
+                with owned(tmp_path):
                     pass
         finally:
             looker.kill()
@@ -44,7 +44,7 @@ def test_a_look_that_lasts_is_waited_for(tmp_path):
         fcntl.flock(look, fcntl.LOCK_SH)
         threading.Timer(0.5, fcntl.flock, (look.fileno(), fcntl.LOCK_UN)).start()
         began_at = time.monotonic()
-        with owned(tmp_path, tmp_path):
+        with owned(tmp_path):
             assert time.monotonic() - began_at > 0.4
 
 
@@ -54,7 +54,7 @@ def test_a_process_that_runs_it_is_waited_for(tmp_path, monkeypatch, capsys):
     sign(lock)
     threading.Timer(0.7, os.close, (lock,)).start()
     began_at = time.monotonic()
-    with owned(tmp_path, tmp_path):
+    with owned(tmp_path):
         assert time.monotonic() - began_at > 0.5
     told = " ".join(capsys.readouterr().out.split())
     assert told.count("waiting for the process that runs it") == 1
@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_wait(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "PATIENCE_S", 0.05)
     with held(tmp_path / ".lock"):
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt), owned(tmp_path, tmp_path):
+        with pytest.raises(KeyboardInterrupt), owned(tmp_path):
             pytest.fail("it is held")
 
 

@@ -67,7 +67,7 @@ def test_a_checkpoint_whose_step_was_not_written_has_none(tmp_path, content):
 def test_a_run_is_owned_while_its_lock_is_held(tmp_path):
     assert not is_owned(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    lock = owned(tmp_path, tmp_path)
+    lock = owned(tmp_path)
     with lock:
         assert is_owned(tmp_path)
     assert not is_owned(tmp_path)

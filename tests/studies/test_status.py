@@ -67,7 +67,7 @@ def test_every_state(job, studied):
     (studied / "logs" / f"{refused.log}.log").write_text(f"why\n{FAILED_LINE}exit\n")
     half = job(8)
     (half.folder / "result.json").write_text('{"status": "fin')
-    with owned(running.folder, running.folder.parent):
+    with owned(running.folder):
         jobs = (waiting, finished, resumed, running, killed, stopped, failed, refused, half)
         found = [state_of(own, studied) for own in jobs]
     assert [s.state for s in found] == [
@@ -111,7 +111,7 @@ def test_a_failure_without_a_record_is_told_from_the_last_line_of_its_log(job, s
     log.write_text(f"started\n{FAILED_LINE}ValueError: the reason\n")
     found = state_of(own, studied)
     assert (found.state, found.reason) == ("failed", "ValueError: the reason")
-    with owned(own.folder, own.folder.parent):
+    with owned(own.folder):
         assert state_of(own, studied).state == "running"
     other = own._replace(folder=own.folder.with_name("none-fedcba9876"))
     assert state_of(other, studied).state == "waiting", "defined otherwise since then"
@@ -159,7 +159,7 @@ def test_status_of_a_study_at_work_writes_nothing(fake, capsys):
 
     def look():
         (job,) = (job for job in fake.plan.jobs if job.name == "rte-none-seed1")
-        with owned(job.folder, job.folder.parent):
+        with owned(job.folder):
             before = {path: path.stat().st_mtime_ns for path in fake.runs.rglob("*")}
             looks.append(status.status_of(fake.plan))
             assert {path: path.stat().st_mtime_ns for path in fake.runs.rglob("*")} == before

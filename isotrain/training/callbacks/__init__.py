@@ -1,1 +1,1 @@
-"""Lightning callbacks: exact resume, best checkpoint, non-finite guard, predictions, bar."""
+"""Lightning callbacks: exact resume, best checkpoint, non-finite guard, predictions."""

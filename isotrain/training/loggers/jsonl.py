@@ -3,6 +3,7 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +127,22 @@ def open_loggers(
     params: dict[str, Any],
     n_bytes: int,
 ) -> None:
-    """Give the trainer a `RecordLog` and the loggers of `builders`, (save_dir, name) -> logger.
+    """Give the trainer a `RecordLog` and the loggers of `builders`, any of Lightning's.
 
-    Only rank 0 opens the latter; one that cannot be opened is left out with a notice. `params` are
-    those of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
+    A builder that takes `save_dir` and `name`, and was not given them, gets the run's folder and
+    its name. Only rank 0 opens the loggers; one that cannot be opened is left out with a notice.
+    `params` are those of the run, without secrets; `n_bytes` of `metrics.jsonl` are kept.
     """
     log = RecordLog(folder / "metrics.jsonl")
     log.resume(n_bytes)
     trainer.loggers = [log]
-    name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
-    for key, build_logger in builders.items() if process_rank() == 0 else ():
+    run_name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
+    own = {"save_dir": str(folder), "name": run_name}
+    for key, builder in builders.items() if process_rank() == 0 else ():
         try:
-            logger = build_logger(save_dir=str(folder), name=name)
+            given = getattr(builder, "keywords", {})  # by its yaml
+            takes = signature(builder).parameters.keys() - given.keys()
+            logger = builder(**{name: own[name] for name in own.keys() & takes})
             logger.log_hyperparams(params)
             trainer.loggers.append(logger)
         except Exception as error:  # whatever a third party's logger may raise

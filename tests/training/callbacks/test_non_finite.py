@@ -219,10 +219,8 @@ def test_a_full_disk_at_a_row_leaves_no_half_line(composed, overrides, monkeypat
 
 def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypatch, tmp_path):
     monkeypatch.setenv("MY_API_KEY", "s3cret-of-mine")
-    logger = "+logger.x={_target_:isotrain.training.loggers.tensorboard_logger."
     cfg = composed(
-        *(*overrides, "trainer.max_steps=1", "report=true"),
-        logger + "build_tensorboard_logger,_partial_:true}",
+        *(*overrides, "trainer.max_steps=1", "report=true", "logger=[tensorboard]"),
     )
     cfg.output_dir = str(tmp_path / "runs-s3cret-of-mine")
 
