@@ -40,17 +40,16 @@ from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
 from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import ExtraLosses
 from isotrain.training.freezing_schedule import (
     Freezing,
     freeze_above,
     highest_depth_read,
 )
 from isotrain.training.loggers.jsonl import EvaluationRecords, Throughput
+from isotrain.training.losses import ExtraLosses, ObjectiveWeights
 from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import IsotropyMonitor
 from isotrain.training.monitor.measurement import value_names
-from isotrain.training.objective_weights import ObjectiveWeights
 from isotrain.training.optim import count_parameters
 from isotrain.training.rules import Parts, check_parts
 from isotrain.training.speed import Prefix, highest_prefix, take_paths

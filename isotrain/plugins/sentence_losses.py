@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from isotrain.objectives.base import Objective
 from isotrain.resources.references import bibtex
-from isotrain.training.extra_losses import NEEDS, ExtraLosses
+from isotrain.training.losses import NEEDS, ExtraLosses
 from isotrain.types import Batch, ModelOutput
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))

@@ -19,8 +19,8 @@ from isotrain.model.isotropic_model import IsotropicModel, depth_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.training.data import TaskData
-from isotrain.training.extra_losses import NEEDS
 from isotrain.training.freezing_schedule import highest_depth_read
+from isotrain.training.losses import NEEDS
 from isotrain.transforms.cluster_pca import ClusterPCA
 
 MIN_ROWS = 4  # of a cluster (isotrain.geometry.cluster_pca)

@@ -112,7 +112,7 @@ def test_parts_and_data_are_cited():
         "encoder": {"_target_": "isotrain.encoders.huggingface.load_encoder"},
         "isotropy": {"_target_": "isotrain.transforms.cluster_pca.ClusterPCA", "n_clusters": 8},
         "objective": {"simcse": {"_target_": "isotrain.objectives.simcse.SimCSE"}},
-        "optimizer": {"_target_": "isotrain.training.muon.MuonAdamW"},
+        "optimizer": {"_target_": "isotrain.training.optim.MuonAdamW"},
         "freezing": {"_target_": "isotrain.encoders.freezing.freeze_nothing"},
     }
 

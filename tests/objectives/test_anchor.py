@@ -6,7 +6,7 @@ import torch
 from isotrain.objectives.anchor import Anchor, anchor
 from isotrain.objectives.cosreg import CosReg
 from isotrain.plugins.sentence_losses import SentenceLoss
-from isotrain.training.extra_losses import read_points
+from isotrain.training.losses import read_points
 from tests.clouds import normal
 from tests.processes import train_on_ranks
 from tests.stopped_runs import finished

@@ -27,7 +27,7 @@ from isotrain.objectives.supcon import SupCon
 from isotrain.objectives.uniformity import Uniformity
 from isotrain.objectives.vicreg import VICReg
 from isotrain.objectives.visreg import VISReg
-from isotrain.training.extra_losses import ExtraLosses, read_points
+from isotrain.training.losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput
 from tests.clouds import normal
 from tests.processes import on_ranks

@@ -8,7 +8,7 @@ import torch
 from isotrain.config.read_points import read_point
 from isotrain.model.pooling import mean_pool
 from isotrain.objectives.base import Objective
-from isotrain.training.extra_losses import ExtraLosses, read_points
+from isotrain.training.losses import ExtraLosses, read_points
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 
 B, Q, T, D = 3, 2, 4, 5

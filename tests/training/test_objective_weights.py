@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from isotrain.config.schema import WeightAs, WeightSchedule
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.objectives.base import Objective
-from isotrain.training.extra_losses import ExtraLosses
-from isotrain.training.objective_weights import MOMENTUM, ObjectiveWeights
+from isotrain.training.losses import MOMENTUM, ExtraLosses, ObjectiveWeights
 from isotrain.types import ModelOutput
 from tests.host_syncs import host_syncs
 from tests.objectives.test_life import SIZES, Bag, batch_of, extra_of
