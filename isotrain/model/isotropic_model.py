@@ -63,7 +63,7 @@ class StepMemory:
         """The tensors kept since the last call, each over all micro-batches."""
         kept, self.kept = self.kept, {}
         return {
-            name: [torch.cat(parts) for parts in zip(*batches, strict=True)]
+            name: batches[0] if len(batches) == 1 else [*map(torch.cat, zip(*batches, strict=True))]
             for name, batches in kept.items()
         }
 
@@ -175,6 +175,8 @@ class IsotropicModel(nn.Module):
         """Store the layer inputs of a micro-batch, of all processes, until `observe`."""
         for site, around in output.site_embeddings.items():
             layer = self.transforms[site]
+            if not layer.remembers:
+                continue
             before_ND, labels_N = around.whole or (around.before, around.labels)
             before_ND = before_ND.detach()
             if around.keys is not None:  # not gathered yet for statistics in this step

@@ -46,6 +46,11 @@ class RowTransform(nn.Module):
         """Whether `fit` freezes anything: true if it is overridden."""
         return type(self).fit is not RowTransform.fit
 
+    @property
+    def remembers(self) -> bool:
+        """Whether `observe` stores embeddings: true if it is overridden."""
+        return type(self).observe is not RowTransform.observe
+
     def observe(self, x_ND: Tensor, labels_N: Tensor | None = None) -> None:
         """Store recent embeddings; called once per optimizer step. By default a no-op."""
 

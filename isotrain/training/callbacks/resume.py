@@ -145,7 +145,10 @@ class Checkpoints(pl.Callback):
         """Add isotrain's part, and the counters of the step."""
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
-        checkpoint[KEY] = state | {"random": of_all_processes(state["random"])}
+        of_numpy = state["random"]["numpy"]
+        keys = of_numpy["state"] | {"key": [*map(int, of_numpy["state"]["key"])]}
+        own = state["random"] | {"numpy": of_numpy | {"state": keys}}  # no array: plain data
+        checkpoint[KEY] = state | {"random": of_all_processes(own)}
 
     def listen(self, answer: bool = True) -> None:
         """Handle `SIGNALS` by stopping at a safe point; `answer=False` restores handlers.
@@ -253,20 +256,18 @@ def _state_of(loop: Any, prefix: str = "") -> dict[str, Any]:
     return state
 
 
-def _copy_of(counters: Any) -> Any:
-    if not is_dataclass(counters):
-        return counters
-    return {name: _copy_of(part) for name, part in vars(counters).items()}
+def _copy_of(counters: Any) -> dict[str, Any]:
+    """A dataclass of numbers and of such dataclasses as dictionaries."""
+    parts = vars(counters).items()
+    return {name: part if isinstance(part, int) else _copy_of(part) for name, part in parts}
 
 
 def _random_state() -> dict[str, Any]:
-    """Random states of this process, as plain containers and tensors."""
-    of_numpy: Any = np.random.get_state()
-    kind, keys, *rest = of_numpy
+    """Random states of this process."""
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-        "numpy": (kind, keys.tolist(), *rest),
+        "numpy": np.random.get_state(legacy=False),
         "python": random.getstate(),
     }
 
