@@ -35,7 +35,7 @@ def part(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keywords", "told"),
+    ("arguments", "keywords", "message"),
     [
         ((0,), {}, "size must be at least 1, got 0"),
         ((), {"size": 10}, "size must be at most 9, got 10"),
@@ -45,10 +45,10 @@ def part(
         ((1,), {"kind": "c"}, "kind must be a or b, got 'c'"),
     ],
 )
-def test_an_illegal_argument_is_told_by_name(arguments, keywords, told):
+def test_an_illegal_argument_is_reported_by_name(arguments, keywords, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         part(*arguments, **keywords)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Bad inputs of `isotrain train`: exit code 2, the words of the case, no trace, nothing written.
 
-One case for each place that refuses; the rules themselves have their tests in tests/config/. All
+One case for each place that rejects; the rules themselves have their tests in tests/config/. All
 in one process; one case is given to the program in a process of its own.
 """
 
@@ -20,7 +20,7 @@ from isotrain import cli
 
 ROOT = Path(__file__).parents[1]
 GLOBAL = "# @package _global_\n"  # first line of a file that sets keys of the whole run
-SHARED = ("encoder=tiny", "source=demo")  # so that only the intended mistake shows
+SHARED = ("encoder=tiny", "source=demo")  # so that only the intended error shows
 UNSET = (  # of the environment: what would change an answer
     *("ISOTRAIN_DATA_DIR", "ISOTRAIN_ALLOW", "HYDRA_FULL_ERROR", "HF_HOME", "HF_HUB_CACHE"),
     *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "TRANSFORMERS_OFFLINE"),
@@ -101,7 +101,7 @@ CASES: tuple[Case, ...] = (
         ("task=stsb", "data.label_skew=0.5"),
         ("data.label_skew is of classes", "task=stsb has none"),
     ),
-    # What no signature tells: the libraries refuse these with errors of their own
+    # What no signature tells: the libraries reject these with errors of their own
     Case(("trainer.accelerator=gpuu",), ("accelerator", "gpuu")),
     Case(("trainer.precision=18",), ("precision", "18")),
     from_file("experiment/mine", GLOBAL + "sede: 3\n", "Key 'sede' not in 'RunConfig'"),
@@ -201,15 +201,15 @@ def test_a_bad_input_is_rejected_in_words(case, asked, tmp_path, monkeypatch, ca
     arguments, before = asked(case), contents(tmp_path)
     code = cli.main(["train", *arguments])
     printed = capsys.readouterr()
-    told = printed.out + printed.err
-    assert code == 2, told
-    assert "Traceback" not in told
+    message = printed.out + printed.err
+    assert code == 2, message
+    assert "Traceback" not in message
     for words in case.said:
-        assert words.replace("{files}", str(tmp_path / "files")) in told
+        assert words.replace("{files}", str(tmp_path / "files")) in message
     assert contents(tmp_path) == before
 
 
-def test_a_process_ends_with_code_2_and_all_mistakes(asked, tmp_path):
+def test_a_process_ends_with_code_2_and_all_errors(asked, tmp_path):
     (case,) = [case for case in CASES if case.given[:2] == ("sede=1", "task=wicc")]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "isotrain", "train", *asked(case)]

@@ -1,4 +1,4 @@
-"""The composition root: what it wires, and what it refuses."""
+"""The composition root: what it wires, and what it rejects."""
 
 import pytest
 import torch
@@ -77,7 +77,7 @@ def test_own_draws_follow_the_seed_and_the_name(built):
 
 
 @pytest.mark.parametrize("group", ["task", "source", "freezing", "isotropy", "objective.cosreg"])
-def test_a_key_that_no_signature_tells_is_told_with_its_part(built, group):
+def test_a_key_that_no_signature_tells_is_reported_with_its_part(built, group):
     with pytest.raises(ValueError, match=rf"^{group} cannot be made: .*'formm'.* that isotrain\."):
         built("task=rte", "objective=[cosreg]", "isotropy=cluster_pca", f"+{group}.formm=x")
 
@@ -108,7 +108,7 @@ def test_shipped_optimizer_and_clipping_work_at_each_precision(built, precision)
         ),
     ],
 )
-def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, message):
+def test_a_metric_that_could_measure_no_cloud_is_rejected(built, overrides, message):
     with pytest.raises(ValueError, match=message):
         built("task=rte", *overrides)
 
@@ -122,7 +122,7 @@ def test_a_metric_that_could_measure_no_cloud_is_refused(built, overrides, messa
         (lambda x: {}["absent"], r"metric\.isoscore, tried on .*KeyError"),
     ],
 )
-def test_an_own_metric_that_gives_no_numbers_is_told_before_training(
+def test_an_own_metric_that_gives_no_numbers_is_reported_before_training(
     built, monkeypatch, metric, message
 ):
     monkeypatch.setattr(

@@ -112,7 +112,7 @@ def batches(built, *overrides):
 
 
 def test_what_is_trained_on_is_what_was_kept(built, tmp_path):
-    """Cached and not; the rows of the fixture are told apart by their token ids."""
+    """Cached and not; the rows of the fixture are reported apart by their token ids."""
     cache = f"cache_dir={tmp_path / 'cache'}"
     whole, whole_labels, whole_data = batches(built, cache)
     assert len(set(whole)) == len(whole) == 96

@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import check
-from isotrain.config.compose import compose_run, mistakes_of
+from isotrain.config.compose import compose_run, errors_of
 from isotrain.config.shipped import names
 from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of, write_files
 
@@ -38,7 +38,7 @@ def test_links_lead_to_files_and_headings(page):
 
 @pytest.mark.parametrize("arguments", commands())
 def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
-    """What they would be refused for before a run: keys, values, names of what there is."""
+    """What they would be rejected for before a run: keys, values, names of what there is."""
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", "data")
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
@@ -55,7 +55,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
         ANALYSIS.register()
         check(compose_run(overrides, root="analyze"), ANALYSIS)
     elif command == "train" and "-m" in rest:
-        assert mistakes_of([text for text in rest if text != "-m"]) == []
+        assert errors_of([text for text in rest if text != "-m"]) == []
     elif command == "train" and rest != ["--help"]:
         overrides = [text for text in rest if "=" in text and not RUN.fullmatch(text)]
         config_dir = rest[rest.index("--config-dir") + 1] if "--config-dir" in rest else None

@@ -111,9 +111,9 @@ def typed(folder, data_dir, monkeypatch, capsys):
     def call(*words):
         words = [re.sub(r"\bRUN$", str(made.relative_to(folder)), text) for text in words]
         code = cli.main(words)
-        told = capsys.readouterr()
-        assert code == 0, told.err
-        return told.out
+        message = capsys.readouterr()
+        assert code == 0, message.err
+        return message.out
 
     return call
 
@@ -129,16 +129,16 @@ def test_what_is_run_elsewhere_is_named_there():
 @pytest.mark.parametrize("words", [pytest.param(w, id=place) for w, place in ONCE.items()])
 def test_a_command_does_what_it_says(words, typed, folder):
     before = set(folder.rglob("result.json"))
-    told = typed(*words)
-    assert told.strip()
+    message = typed(*words)
+    assert message.strip()
     made = [json.loads(file.read_text()) for file in set(folder.rglob("result.json")) - before]
     assert all(result.get("status", "finished") == "finished" for result in made)
     if is_sweep(words) and "hydra/sweeper=basic" not in words:
         assert re.search(
-            r"^sweep \S+: [1-4] runs?, .*\bstudy\.html$", told, re.DOTALL | re.MULTILINE
+            r"^sweep \S+: [1-4] runs?, .*\bstudy\.html$", message, re.DOTALL | re.MULTILINE
         )
     elif words[0] == "train" and "--cfg" not in words:
-        assert made or "finished before" in told  # a page may say it with another folder of data
+        assert made or "finished before" in message  # a page may say it with another folder of data
 
 
 def group_of(name):
@@ -205,6 +205,8 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
             assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))
         if name in shown and "--list" not in options:
             file = shorter(group, name, folder)
-            told = typed(action, file, *(with_own(options, TRAIN) if action == "run" else options))
-            assert re.search(ended, told, re.MULTILINE), told
+            message = typed(
+                action, file, *(with_own(options, TRAIN) if action == "run" else options)
+            )
+            assert re.search(ended, message, re.MULTILINE), message
     assert shown

@@ -104,7 +104,7 @@ def test_a_table_has_a_cell_for_each_row_and_column_and_is_written_once(folder):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("mean score=test/acuracy task=a method=none", "no column .*nearest are test/accuracy"),
         (f"mean {SCORE} method=nothing", "no runs of nothing in a"),
@@ -114,8 +114,8 @@ def test_a_table_has_a_cell_for_each_row_and_column_and_is_written_once(folder):
         ("table\ncolumns: {A: task=a}\nrow: {x: =y}\n", "a table has columns and rows"),
     ],
 )
-def test_what_a_block_cannot_say_is_an_error(folder, spec, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_a_block_cannot_say_is_an_error(folder, spec, message):
+    with pytest.raises(ValueError, match=message):
         said(folder, spec)
 
 

@@ -141,8 +141,8 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
     preset.write_text("defaults: [cluster_pca, _self_]\nn_clusters: 2\n", encoding="utf-8")
     line = [*small, "task=rte", "isotropy=two_clusters", "trainer.max_steps=1"]
     line += [f"output_dir={tmp_path / 'runs'}"]
-    cfg, mistakes = judged(line, str(tmp_path / "conf"))
-    assert mistakes == []
+    cfg, errors = judged(line, str(tmp_path / "conf"))
+    assert errors == []
     run(cfg)
     (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
     stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]

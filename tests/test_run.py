@@ -308,7 +308,7 @@ def test_a_graded_task(of_rte, form):
         assert -1 <= scores[key] <= 1
 
 
-def test_final_weights_that_are_asked_for_later_are_told_and_come_with_a_rerun(of_rte, capsys):
+def test_final_weights_that_are_asked_for_later_are_reported_and_come_with_a_rerun(of_rte, capsys):
     base = ("trainer.max_steps=1", "metric=[]")
     without = of_rte(*base, "checkpoint.final=false")
     scores = run(without)

@@ -73,8 +73,8 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
         overrides = command[5:]
         assert not {"-m", "--multirun"} & set(overrides)
         assert len(overrides) > len(values)
-        cfg, mistakes = judged(overrides)
-        assert mistakes == []
+        cfg, errors = judged(overrides)
+        assert errors == []
         assert list(cfg.logger) == ["wandb"]
         assert cfg.output_dir == "runs/sweeps/abc123"
         assert sweep["metric"]["name"] == f"val/{get_object(cfg.task._target_).monitor}"

@@ -1,4 +1,4 @@
-"""A stand-in for the W&B service on this machine, which can answer, refuse, or fall silent."""
+"""A stand-in for the W&B service on this machine, which can answer, reject, or fall silent."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ class Service:
     """Answers as much of the protocol as a run needs to begin, log and end.
 
     Attributes:
-        status: of every answer; 200 = as it should be, else a refusal.
+        status: of every answer; 200 = as it should be, else a error.
         silent: take requests and answer none.
         n_rows: rows that it has of every run from before; 0 = it knows none.
         rows: of each run by id, those that it was sent, by their number.
@@ -91,7 +91,7 @@ class Service:
         return {"id": "m", "name": "p", "entity": entity, "bucket": known | tails | counts}
 
     def close(self) -> None:
-        """Refuse every further connection."""
+        """Reject every further connection."""
         self._ended.set()
         self._server.shutdown()
         self._server.server_close()

@@ -133,8 +133,8 @@ def _look(folder: Path, target: str) -> Status:
 
     below = find_runs(folder)
     runs = [{"folder": str(one.run.folder), "state": "finished"} for one in below.runs]
-    lines = [f"{folder}: {counted(len(runs), 'run')} finished", *below.told]
-    content = {"what": str(folder), "runs": runs, "others": below.told}
+    lines = [f"{folder}: {counted(len(runs), 'run')} finished", *below.others]
+    content = {"what": str(folder), "runs": runs, "others": below.others}
     return Status(Group(*lines), content, False)
 
 

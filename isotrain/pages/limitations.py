@@ -55,8 +55,8 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[str]:
     found += selection(result)
     if part := limited_text(result):
         found.append(f"Scores are of {part}: a fixed random subset (data.n_dev, data.n_test).")
-    if told := lost_text(result.get("lost_input", {})):
-        found.append(f"Input: {told}.")
+    if lost_input := lost_text(result.get("lost_input", {})):
+        found.append(f"Input: {lost_input}.")
     found += unlike_texts(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         found.append(f"Dev has {n:,} examples: small differences of its score are chance.")

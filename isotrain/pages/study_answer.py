@@ -133,7 +133,9 @@ def faults(result: Result) -> list[str]:
             f"{_without(result)}"
         )
     if len(result.study.seeds) == 1:
-        found.append("One seed: no spread is known, and no difference can be told from chance.")
+        found.append(
+            "One seed: no spread is known, and no difference can be distinguished from chance."
+        )
     return [*found, *(f"{text.rstrip('.')}." for text in cautions(result))]
 
 
@@ -174,8 +176,8 @@ def _score_items(result: Result, task: str) -> list[str]:
     n_seeds = len(result.study.seeds)
     items = []
     for kind, title in _titles(result, task).items():
-        if told := _listed(_told(row, n_seeds) for row in rows if verdict(row) == kind):
-            items.append(f"{title}: {told}.")
+        if named := _listed(_row_text(row, n_seeds) for row in rows if verdict(row) == kind):
+            items.append(f"{title}: {named}.")
     source = f" ({result.study.published.source})" if result.study.published else ""
     for score, own in result.table(task).items():
         texts = [
@@ -187,7 +189,7 @@ def _score_items(result: Result, task: str) -> list[str]:
     return items
 
 
-def _told(row: Row, n_seeds: int) -> str:
+def _row_text(row: Row, n_seeds: int) -> str:
     """A method with its difference and the evidence for its verdict."""
     kind, failed = verdict(row), failed_text(row, n_seeds)
     if kind == "untested":

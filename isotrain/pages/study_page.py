@@ -45,8 +45,8 @@ def write_study_page(folder: Path, result: Result) -> Path:
     for kind in result.kinds if result.rows else []:
         aside = "" if kind == ALL else f" {kind} predictions"
         found.append(Section(f"All numbers{aside}", _numbers(result, kind)))
-    if told := collapsed_runs(result.runs):
-        found.append(Section("Collapsed predictions", piece("items", texts=told)))
+    if collapsed := collapsed_runs(result.runs):
+        found.append(Section("Collapsed predictions", piece("items", texts=collapsed)))
     if result.gaps:
         missing = piece("items", texts=list(map(str, result.gaps)))
         title = f"All {len(result.gaps):,} that are missing"
@@ -110,10 +110,10 @@ def _numbers(result: Result, kind: str) -> Markup:
                     "tables", found=[_table(rows) for rows in own.values()], compact=True
                 )
                 n_seeds = len(result.study.seeds)
-                told = {key: notes(rows, n_seeds) for key, rows in own.items()}
+                notes_of = {key: notes(rows, n_seeds) for key, rows in own.items()}
                 texts = [
                     f"{score_name(k)}: {text}."
-                    for k, own_notes in told.items()
+                    for k, own_notes in notes_of.items()
                     for text in own_notes
                 ]
                 tables += piece("items", texts=texts) if texts else Markup()

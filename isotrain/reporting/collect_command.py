@@ -39,9 +39,9 @@ def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
         PlanError: there is no such run, or `out` is not writable.
     """
     with spinner(f"reading {root}"):
-        found, told, tried = find_runs(root)
+        found, others, tried = find_runs(root)
     if not found:
-        reasons = "".join(f"\n  {line}" for line in told)
+        reasons = "".join(f"\n  {line}" for line in others)
         raise PlanError(f"no finished run below {root}{reasons}")
     runs = [one.run for one in found]
     keys = differing(found)
@@ -51,8 +51,8 @@ def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
     n_trials = len(runs) - len(results)
     trials = f", {n_trials} of them trials of searches" if n_trials else ""
     lines = [f"# Runs: {len(runs)} finished{trials}", ""]
-    if told:
-        lines += ["Not finished, or left out:", "", *(f"- {line}" for line in told), ""]
+    if others:
+        lines += ["Not finished, or left out:", "", *(f"- {line}" for line in others), ""]
     if bad := collapsed_runs(runs):
         lines += ["Collapsed predictions; the scores below count them too:", ""]
         lines += [*(f"- {line}" for line in bad), ""]
@@ -76,7 +76,7 @@ def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
             | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
             for run, _, search, _ in found
         ]
-        print(json.dumps({"runs": content, "others": told}, indent=2))
+        print(json.dumps({"runs": content, "others": others}, indent=2))
     else:
         say(text)
         say(f"{out}: {', '.join(files)}")
@@ -87,7 +87,7 @@ class Collected(NamedTuple):
     """The runs below a folder."""
 
     runs: list[Found]  # the finished ones, by task, method and seed
-    told: list[str]  # one line for every other run
+    others: list[str]  # one line for every other run
     tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
 
@@ -97,9 +97,9 @@ def find_runs(root: Path) -> Collected:
     Of runs with equal configuration, data and seed, the last one to finish counts.
     """
     found: dict[tuple[object, ...], Found] = {}
-    told: list[str] = []
+    others: list[str] = []
     tried = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
-    for folder in _run_folders(root, told):
+    for folder in _run_folders(root, others):
         name = folder.relative_to(root)
         try:
             result = read_result(folder) or {"status": "running"}  # it has just started
@@ -112,26 +112,26 @@ def find_runs(root: Path) -> Collected:
             if search:
                 tried[task, search].add(without_seeds(keys))
             if not is_finished:
-                told.append(f"{name}: {_how_far(result, folder)}")
+                others.append(f"{name}: {_how_far(result, folder)}")
                 continue
             untrained = " (untrained)" if result.get("steps") == 0 else ""
             method, seed = f"{result['method']}{untrained}", int(result["seed"])
             parts = result["config"].get("names") or {}
             one = Found(run_of(result, folder, task, method, seed), keys, search, parts)
         except DAMAGE as error:
-            told.append(f"{name}: {damaged(error)}")
+            others.append(f"{name}: {damaged(error)}")
             continue
         same = (task, method, one.run.data, *sorted(keys.items()))
         twin = found.get(same)
         if twin is not None:
             older, one = sorted((twin, one), key=lambda one: one.run.finished_at)
-            told.append(
+            others.append(
                 f"{older.run.folder.relative_to(root)}: the same run as "
                 f"{one.run.folder.relative_to(root)}, which finished later and counts"
             )
         found[same] = one
     runs = sorted(found.values(), key=lambda one: (*one.run[:3], one.run.name))
-    return Collected(runs, sorted(told), {name: len(tried[name]) for name in sorted(tried)})
+    return Collected(runs, sorted(others), {name: len(tried[name]) for name in sorted(tried)})
 
 
 def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> list[str]:
@@ -162,11 +162,11 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
     return f"interrupted ({goes_on})"
 
 
-def _run_folders(root: Path, told: list[str]) -> Iterator[Path]:
+def _run_folders(root: Path, others: list[str]) -> Iterator[Path]:
     """Every run folder: with a `result.json`, or just started by a process."""
 
     def tell(error: OSError) -> None:
-        told.append(f"{error.filename}: {error.strerror}")
+        others.append(f"{error.filename}: {error.strerror}")
 
     for folder, names, files in os.walk(root, onerror=tell):
         names.sort()

@@ -231,12 +231,12 @@ def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
 def _collapsed(methods: Mapping[str, Sequence[Run]]) -> str:
     """Number of runs with collapsed predictions per method; empty if there are none."""
     counts = {method: sum(bool(run.degenerate) for run in own) for method, own in methods.items()}
-    told = " and ".join(
+    parts = " and ".join(
         f"{n} of {len(methods[method])} runs of method {method}"
         for method, n in counts.items()
         if n
     )
-    return f"{told} collapsed" if told else ""
+    return f"{parts} collapsed" if parts else ""
 
 
 def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInterval | None, str]:

@@ -110,5 +110,5 @@ def _below(result: Result, task: str, rows: Sequence[Row]) -> list[str]:
     """Notes on the runs."""
     collapsed = collapsed_runs([run for run in result.runs if run.task == task])
     texts = [*cautions(result, task), *(f"Collapsed predictions: {text}" for text in collapsed)]
-    told = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
-    return [*texts, *told]
+    below = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
+    return [*texts, *below]

@@ -24,11 +24,11 @@ def markdown(result: Result) -> str:
     sizes = f"{len(study.tasks)} × {len(study.methods)} × {len(study.seeds)}"
     lines = [f"# {result.kind.capitalize()} {study.name}", ""]
     lines += [f"Tasks × methods × seeds: {sizes}; {len(runs)} of {result.n_planned} runs finished."]
-    told = [f"every run: `{' '.join(result.overrides)}`"]
-    told += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items() if own]
-    told += [f"method {name}: `{' '.join(own)}`" for name, own in study.methods.items() if own]
-    told.append(f"seeds: {', '.join(map(str, study.seeds))}")
-    lines += ["", *bullets(told), ""]
+    overrides = [f"every run: `{' '.join(result.overrides)}`"]
+    overrides += [f"task {name}: `{' '.join(own)}`" for name, own in study.tasks.items() if own]
+    overrides += [f"method {name}: `{' '.join(own)}`" for name, own in study.methods.items() if own]
+    overrides.append(f"seeds: {', '.join(map(str, study.seeds))}")
+    lines += ["", *bullets(overrides), ""]
     lines += _listed("Changed since the first run started", result.changes)
     failed = [str(gap) for gap in result.gaps if gap.has_failed]
     lines += _listed("Failed; the numbers of a method are of the other seeds", failed)

@@ -36,8 +36,8 @@ def write_report(plan: Plan) -> list[Path]:
     with spinner(f"reading and comparing the runs of {plan.name}"):
         result = find_result(plan)
     if not result.runs:
-        told = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
-        raise PlanError(f"no run of {plan.kind} {plan.name} has finished{told}")
+        reasons = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
+        raise PlanError(f"no run of {plan.kind} {plan.name} has finished{reasons}")
     first = read_result(result.runs[0].folder)["config"]
     result = result._replace(
         overrides=[

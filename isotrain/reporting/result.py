@@ -83,10 +83,10 @@ def cautions(result: Result, task: str | None = None) -> list[str]:
     ):
         counts = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
         n_seeds = len(result.study.seeds)
-        told = [
+        parts = [
             f"{t}, {method}: {n} of {n_seeds} seeds {why}" for (t, method, why), n in counts.items()
         ]
-        texts += [f"{title}: {'; '.join(told)}"] if told else []
+        texts += [f"{title}: {'; '.join(parts)}"] if parts else []
     runs = [run for run in result.runs if task in (None, run.task)]
     texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
     if result.changes:

@@ -35,8 +35,8 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
     states = [_state(trial, folder) for trial in trials]
     states += ["waiting"] * (record.search.n_trials - len(trials))
     counts = {state: states.count(state) for state in STATES}
-    told = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
-    line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(told)}"
+    states_text = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
+    line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(states_text)}"
     n_left, left_s = counts["running"] + counts["waiting"], None
     took = [t.duration.total_seconds() for t in trials if t.state.is_finished() and t.duration]
     if n_left:
@@ -81,10 +81,10 @@ def _state(trial: FrozenTrial, folder: Path) -> str:
 
 def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
     search, states = record.search, Counter(_state(trial, record.folder) for trial in trials)
-    told = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
+    states_text = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
     fixed = {key_of(text): text for text in (*search.overrides, *record.overrides)}.values()
     yield from (f"# Search {search.name}", "")
-    yield from (f"{len(trials)} of {search.n_trials} trials: {told}.", "")
+    yield from (f"{len(trials)} of {search.n_trials} trials: {states_text}.", "")
     yield f"- every run: `{' '.join(fixed)}`"
     for p in search.parameters:
         yield f"- {p.key}: {p.told}"

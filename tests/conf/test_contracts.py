@@ -344,7 +344,7 @@ def test_an_objective_has_the_gradient_that_differences_have(objective):
 
 
 @over_objectives
-def test_an_objective_remembers_only_when_told_and_its_state_returns(objective):
+def test_an_objective_remembers_only_when_reported_and_its_state_returns(objective):
     views, labels = vectors_of(objective, 8), labels_of(objective, 8)
     before = [float(objective(views, labels).detach()) for _ in range(2)]
     assert before[0] == before[1]
@@ -432,6 +432,6 @@ def test_a_task_loads_encodes_and_scores(task, data_dir, tokenizer):
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if forms(name) != (None,)])
-def test_a_task_refuses_another_form(composed, name):
+def test_a_task_rejects_another_form(composed, name):
     with pytest.raises(Exception, match="form must be cross or bi, got 'tri'"):
         instantiate(composed(f"task={name}", "task.form=tri").task)

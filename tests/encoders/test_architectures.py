@@ -1,4 +1,4 @@
-"""Architectures of transformers, tiny and random: no silent difference, or refused by name.
+"""Architectures of transformers, tiny and random: no silent difference, or rejected by name.
 
 For each: recorded states against transformers' own, a padded text against the text alone, the fast
 step against the exact one, and the states of frozen blocks before and after three steps.
@@ -105,12 +105,12 @@ def test_an_architecture_differs_in_nothing(name):
 
 
 @pytest.mark.parametrize(("name", "said"), REFUSED.items())
-def test_an_architecture_is_refused_by_name(name, said):
+def test_an_architecture_is_rejected_by_name(name, said):
     with pytest.raises(ValueError, match=said):
         TransformerEncoder(model_of(name), TOKENIZER, name)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "said"), REFUSED_TOO.items())
-def test_another_architecture_is_refused_by_name(name, said):
-    test_an_architecture_is_refused_by_name(name, said)
+def test_another_architecture_is_rejected_by_name(name, said):
+    test_an_architecture_is_rejected_by_name(name, said)

@@ -247,7 +247,7 @@ def test_tokens_that_a_pooling_reads():
     assert tokens_read("all", batch) is None
 
 
-def test_a_block_that_is_not_like_berts_is_told():
+def test_a_block_that_is_not_like_berts_is_reported():
     assert is_bert_like(build_tiny(width=8, n_blocks=1, n_heads=1).blocks[0])
     assert not is_bert_like(torch.nn.TransformerEncoderLayer(8, 1))
 

@@ -116,20 +116,20 @@ def test_patterns_match_whole_names_and_add_up(tiny):
 
 
 @pytest.mark.parametrize(
-    ("patterns", "told"),
+    ("patterns", "message"),
     [
         (["*.query.wieght"], r"\*\.query\.wieght matches no parameter .* the nearest is model\."),
         (["*bias", "layernorm"], "layernorm matches no parameter"),
         ([], "must have at least one pattern"),
     ],
 )
-def test_a_pattern_without_a_match(tiny, patterns, told):
-    with pytest.raises(ValueError, match=told):
+def test_a_pattern_without_a_match(tiny, patterns, message):
+    with pytest.raises(ValueError, match=message):
         train_only(tiny, EPOCH, patterns=patterns)
 
 
 @pytest.mark.parametrize(
-    ("freezing", "n", "told"),
+    ("freezing", "n", "message"),
     [
         (freeze_first_n, -1, "n_blocks must be at least 0, got -1"),
         (freeze_first_n, 4, r"freezing\.n_blocks must be at most 3 .* got 4"),
@@ -137,8 +137,8 @@ def test_a_pattern_without_a_match(tiny, patterns, told):
         (train_last_n, 4, r"freezing\.n_blocks must be at most 3 .* got 4"),
     ],
 )
-def test_a_block_that_is_not_there(tiny, freezing, n, told):
-    with pytest.raises(ValueError, match=told):
+def test_a_block_that_is_not_there(tiny, freezing, n, message):
+    with pytest.raises(ValueError, match=message):
         freezing(tiny, EPOCH, n_blocks=n)
 
 

@@ -44,7 +44,7 @@ def test_an_encoder_that_cannot_be_had_says_what_else_there_is():
         assert way in message
 
 
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+def test_a_folder_without_a_tokenizer_is_rejected(tmp_path):
     build_tiny(width=8, n_blocks=1, n_heads=1).model.save_pretrained(tmp_path)
     # transformers 5 gives a tokenizer of five words here, and all text would be [UNK].
     with pytest.raises((EncoderUnavailableError, ValueError), match=f"{tmp_path}.*tokenizer"):
@@ -171,7 +171,7 @@ def sha256(tmp_path, monkeypatch):
     return hashlib.sha256(b"the weights").hexdigest()
 
 
-def test_other_weights_are_refused(sha256):
+def test_other_weights_are_rejected(sha256):
     with pytest.raises(ValueError, match=f"has sha256 {sha256}, expected 0000.*reinstall"):
         huggingface.load_minilm("name", "revision", "0000")
 

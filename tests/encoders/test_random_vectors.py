@@ -51,7 +51,7 @@ def test_its_default_vocabulary_is_that_of_minilm(composed):
     assert found.tokenizer.tokenize("unbelievable") == ["unbelievable"]
 
 
-def test_a_vocabulary_that_is_nowhere_is_told(tmp_path):
+def test_a_vocabulary_that_is_nowhere_is_reported(tmp_path):
     with pytest.raises(OSError, match="neither on disk nor reachable"):
         build_random_vectors(str(tmp_path / "absent"), None)
     with pytest.raises(ValueError, match="width must be at least 1"):

@@ -101,10 +101,10 @@ def test_a_path_may_follow_from_the_seed(first, copy, second):
     cfg = second(f"'{copy.parent}/seed${{seed}}'", "seed=3")
     start_file(cfg.init_from, cfg.encoder)
     cfg.seed = 4
-    assert "no result.json of a training run" in _refusal(cfg)
+    assert "no result.json of a training run" in _error_of(cfg)
 
 
-def _refusal(cfg):
+def _error_of(cfg):
     with pytest.raises(ValueError, match=r"init_from|weights\.safetensors") as caught:
         run(cfg)
     return str(caught.value)
@@ -133,30 +133,32 @@ def broken(folder, **changes):
     ],
     ids=["gone", "unfinished", "without weights", "without a record"],
 )
-def test_what_is_no_finished_run_is_refused_before_anything_is_built(copy, second, harm, said):
+def test_what_is_no_finished_run_is_rejected_before_anything_is_built(copy, second, harm, said):
     harm(copy)
     cfg = second(copy)
-    refusal = _refusal(cfg)
-    assert re.search(said, refusal)
+    error_text = _error_of(cfg)
+    assert re.search(said, error_text)
     assert not (copy.parent / "2").exists()
 
 
-def test_another_encoder_is_refused(first, second, tmp_path):
+def test_another_encoder_is_rejected(first, second, tmp_path):
     cfg = second(first, "encoder.n_blocks=1", "encoder.dropout=0")
-    refusal = _refusal(cfg)
-    assert "another encoder (encoder.n_blocks=2 there and 1 here, dropout=0.1 there and" in refusal
+    error_text = _error_of(cfg)
+    assert (
+        "another encoder (encoder.n_blocks=2 there and 1 here, dropout=0.1 there and" in error_text
+    )
     assert not (tmp_path / "2").exists()
 
 
-def test_a_checkpoint_that_does_not_fit_or_is_none_is_refused(copy, second, tmp_path):
+def test_a_checkpoint_that_does_not_fit_or_is_none_is_rejected(copy, second, tmp_path):
     state = load_file(copy / "weights.safetensors")
     name = f"{ENCODER}model.embeddings.LayerNorm.bias"
     kept = state.pop(name)
     save_weights(state, copy)
-    assert "does not match this" in _refusal(second(copy))
+    assert "does not match this" in _error_of(second(copy))
     state[name] = kept[:-1]
     save_weights(state, copy)
-    assert "size mismatch" in _refusal(second(copy))
+    assert "size mismatch" in _error_of(second(copy))
     (copy / "weights.safetensors").write_bytes(b"no checkpoint")
-    assert "weights.safetensors is damaged" in _refusal(second(copy))
+    assert "weights.safetensors is damaged" in _error_of(second(copy))
     assert not (tmp_path / "2").exists()

@@ -1,4 +1,4 @@
-"""Word vectors of a file: what is read, what is refused, and how text becomes words."""
+"""Word vectors of a file: what is read, what is rejected, and how text becomes words."""
 
 import gzip
 import hashlib
@@ -125,7 +125,7 @@ def test_a_file_of_something_else_is_an_error(write, text, said):
         build_static(write(text))
 
 
-def test_fewer_words_than_the_first_line_promises_are_refused(write):
+def test_fewer_words_than_the_first_line_promises_are_rejected(write):
     path = write("3 2\nthe 1 2\nthe 3 4\n")
     with pytest.raises(ValueError, match="promises 3 words, and it has 2"):
         build_static(path)

@@ -212,13 +212,13 @@ def test_the_state_dict_has_each_tensor_once(encoder):
     assert len(stored) == len({value.data_ptr() for value in stored.values()})
 
 
-def test_half_precision_is_refused():
+def test_half_precision_is_rejected():
     model = build_tiny(width=8, n_blocks=1, n_heads=1).model.half()
     with pytest.raises(ValueError, match=r"torch\.float16.*dtype=torch\.float32"):
         TransformerEncoder(model, None, "half")
 
 
-def test_a_model_without_blocks_is_refused():
+def test_a_model_without_blocks_is_rejected():
     model = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="Linear has no ModuleList of blocks"):
         TransformerEncoder(model, None, "linear")

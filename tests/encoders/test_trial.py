@@ -1,4 +1,4 @@
-"""Traits of an architecture are tried: what differs from transformers is dropped or refused."""
+"""Traits of an architecture are tried: what differs from transformers is dropped or rejected."""
 
 import copy
 import pickle
@@ -51,7 +51,7 @@ class Shifted(BertModel):
         self.encoder.layer[1].output.register_forward_hook(lambda *of: of[2] + self.shift)
 
 
-def test_weights_of_a_diverged_training_are_refused():
+def test_weights_of_a_diverged_training_are_rejected():
     model = BertModel(BertConfig(**SIZES))
     model.encoder.layer[1].output.dense.weight.data[0, 0] = float("nan")
     with pytest.raises(ValueError, match="BertModel give states that are not finite"):

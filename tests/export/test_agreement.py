@@ -29,7 +29,7 @@ def record(run, known, scores, **changes):
 
 
 def exported(run, capsys):
-    """The exit code, and what is told on one line."""
+    """The exit code, and what is reported on one line."""
     shutil.rmtree(run / "export", ignore_errors=True)
     code = main(["export", str(run), "--format", "transformers"])
     captured = capsys.readouterr()
@@ -41,19 +41,19 @@ def test_every_row_must_be_predicted_as_recorded(made_run, of_the_run, capsys):
     known = of_the_run(run)
     scores = known.output.logits[:, 0]
     record(run, known, scores + 5e-5)
-    code, told = exported(run, capsys)
+    code, message = exported(run, capsys)
     assert code == 0
-    assert "all 32 examples are predicted as the run recorded them (logits to 0.0001 of" in told
+    assert "all 32 examples are predicted as the run recorded them (logits to 0.0001 of" in message
     assert "all 32 examples" in (run / "export/transformers/README.md").read_text()
     scores[7] += 1e-3
     record(run, known, scores)
-    code, told = exported(run, capsys)
+    code, message = exported(run, capsys)
     assert code == 2
-    assert "31 of 32 examples are predicted as the run recorded them" in told
+    assert "31 of 32 examples are predicted as the run recorded them" in message
     record(run, known, scores, device="cuda:0")
-    code, told = exported(run, capsys)
+    code, message = exported(run, capsys)
     assert code == 0
-    assert "logits to 0.02 of the largest one; it computed on cuda:0" in told
+    assert "logits to 0.02 of the largest one; it computed on cuda:0" in message
 
 
 def test_a_run_in_bfloat16_is_exported(made_run, of_the_run, loaded, capsys):
@@ -64,9 +64,9 @@ def test_a_run_in_bfloat16_is_exported(made_run, of_the_run, loaded, capsys):
     off = (scores - known.output.logits[:, 0]).abs().max()
     assert off > 1e-4, "it is not the same in float32"
     record(run, known, scores)
-    code, told = exported(run, capsys)
-    assert code == 0, told
-    assert "it computed on cpu, precision bf16-mixed" in told
+    code, message = exported(run, capsys)
+    assert code == 0, message
+    assert "it computed on cpu, precision bf16-mixed" in message
 
 
 def test_rows_of_classes_count_as_one_where_two_logits_are_as_good_as_equal():

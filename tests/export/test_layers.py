@@ -1,4 +1,4 @@
-"""Every option of `conf/isotropy` and every family: folded, kept as a module, or refused."""
+"""Every option of `conf/isotropy` and every family: folded, kept as a module, or rejected."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ OTHERS = {"cut_tails", "published"}  # bounds; batch-mates
 FEW = {"all_but_the_top": ["isotropy.n_components=2"], "iter_norm": ["isotropy.group_size=8"]}
 
 
-def told(capsys):
+def message(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -55,7 +55,7 @@ def test_a_subtracted_mean_goes_into_the_last_norm(
     more = ("encoder.n_blocks=1", f"pooling={pooling}", *["peft=lora"] * (family == "bert"))
     run = made_run("task=rte", *options("mean"), *more, family=family)
     folder, known = exported_as_run(run, pooling)
-    assert "head, the isotropy layer in the encoder's last LayerNorm" in told(capsys)
+    assert "head, the isotropy layer in the encoder's last LayerNorm" in message(capsys)
     head = load_file(folder / "head.safetensors")
     for key, weight in known.model.head.linear.state_dict().items():
         assert torch.equal(head[key].double(), weight)
@@ -73,7 +73,9 @@ def test_an_encoder_alone_has_the_layer_in_its_last_norm(
 ):
     run = made_run("task=stsb", "task.form=bi", "pooling=mean", f"site=[{site}]", *options("mean"))
     folder, known = export(run), of_the_run(run)
-    assert "encoder's last LayerNorm, without pooling and head: the head of form=bi" in told(capsys)
+    assert "encoder's last LayerNorm, without pooling and head: the head of form=bi" in message(
+        capsys
+    )
     layer = known.model.transforms[site]
     texts = [[*known.columns[0], *known.columns[1]]]
     real_AT = known.batch.attention_mask.bool()
@@ -105,7 +107,7 @@ def test_what_the_last_norm_cannot_hold_is_left_as_it_is(made_run, monkeypatch, 
 def test_a_span_of_tokens_is_shifted_too(made_run, export, of_the_run, loaded, capsys):
     run = made_run("task=wic", "task.prompt=none", "pooling=spans", *options("mean"), family="tiny")
     folder, known = export(run), of_the_run(run)
-    assert "last LayerNorm, without pooling and head: the pooling reads target" in told(capsys)
+    assert "last LayerNorm, without pooling and head: the pooling reads target" in message(capsys)
     own = known.model.transforms["pooled"](known.states[known.batch.attention_mask.bool()])
     torch.testing.assert_close(loaded(folder, known.columns), own, rtol=1e-6, atol=1e-6)
 
@@ -129,7 +131,7 @@ def test_the_bare_encoder_with_an_amplifiers_head_predicts_what_the_run_does(
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))
-def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_told(made_run, name):
+def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_reported(made_run, name):
     rebuilt = rebuild(read_run(made_run("task=rte", *options(name))))
     check_layers(rebuilt)
     why = r"ClusterPCA\) is no affine map: .* embeddings of this run .* isotropy=all_but_the_top"
@@ -148,18 +150,20 @@ def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_cli
         if option == zeroed:
             linear_head(rebuilt)
         else:
-            told = "1,000 times as far from their mean" if option == unclipped else "no affine map"
-            with pytest.raises(NotAffineError, match=told):
+            message = (
+                "1,000 times as far from their mean" if option == unclipped else "no affine map"
+            )
+            with pytest.raises(NotAffineError, match=message):
                 linear_head(rebuilt)
 
 
-def test_a_layer_of_the_batch_is_refused(made_run):
+def test_a_layer_of_the_batch_is_rejected(made_run):
     rebuilt = rebuild(read_run(made_run("task=rte", *options("published"), "data.batch_size=16")))
     with pytest.raises(ValueError, match="must not depend on its batch-mates"):
         check_layers(rebuilt)
 
 
-def test_a_layer_inside_of_the_encoder_is_refused(made_run):
+def test_a_layer_inside_of_the_encoder_is_rejected(made_run):
     run = made_run("task=rte", "isotropy=mean", "site=[layer_1]", "metric=[]")
     with pytest.raises(ValueError, match="site=layer_1 is inside of it"):
         check_layers(rebuild(read_run(run)))
@@ -222,19 +226,19 @@ def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, exported_as_run):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (("task=wic", "task.prompt=none", "pooling=spans"), "the pooling reads target words"),
         (("task=rte", "task.form=bi"), "the head of form=bi compares two embeddings"),
     ],
 )
 def test_without_a_linear_head_the_encoder_is_written(
-    made_run, export, of_the_run, loaded, capsys, overrides, told
+    made_run, export, of_the_run, loaded, capsys, overrides, message
 ):
     run = made_run(*overrides, "metric=[]", family="tiny")
     folder = export(run)
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"the encoder alone, without pooling and head: {told}" in printed
+    assert f"the encoder alone, without pooling and head: {message}" in printed
     known = of_the_run(run)
     texts = known.columns if "task=wic" in overrides else [[*known.columns[0], *known.columns[1]]]
     expected = known.states[known.batch.attention_mask.bool()]

@@ -105,7 +105,7 @@ def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written)
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         ("subprocess.Popen", "must be one of isotrain.transforms"),
         ("torch.optim.SGD", "must be one of isotrain.transforms"),
@@ -119,19 +119,19 @@ def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written)
     ],
 )
 def test_only_classes_of_layers_may_be_named_and_none_is_called(
-    tmp_path, monkeypatch, target, told
+    tmp_path, monkeypatch, target, message
 ):
     source = "import torch\ndef make(width): raise SystemExit\nclass Layer(torch.nn.Module): pass\n"
     (tmp_path / "named_layers.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    if told is None:
+    if message is None:
         with pytest.raises(ValueError, match=r"isotrain\.transforms.*ISOTRAIN_ALLOW"):
             layer_class(target)
     monkeypatch.setenv("ISOTRAIN_ALLOW", "named_layers")
-    if told is None:
+    if message is None:
         assert layer_class(target).__name__ == "Layer"
     else:
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             layer_class(target)
 
 
@@ -146,7 +146,7 @@ def test_a_folder_cannot_name_what_is_no_layer(written):
         IsotropyLayer.load(str(written), "2_IsotropyLayer")
 
 
-def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
+def test_a_missing_package_is_reported(made_run, monkeypatch, capsys):
     run = made_run(*STSB, "pooling=mean")
     monkeypatch.setattr(folders, "find_spec", lambda name: None)
     assert main(["export", str(run), "--format", FORM]) == 2
@@ -154,14 +154,14 @@ def test_a_missing_package_is_told(made_run, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (("task=rte",), "form=cross reads two"),
         (("task=wic", "task.form=bi", "pooling=spans"), "this run has SpanPooling"),
     ],
 )
-def test_runs_without_vectors_of_sentences_are_refused(made_run, capsys, overrides, told):
+def test_runs_without_vectors_of_sentences_are_rejected(made_run, capsys, overrides, message):
     run = made_run(*overrides, "metric=[]", family="tiny")
     assert main(["export", str(run), "--format", FORM]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (run / "export").exists()

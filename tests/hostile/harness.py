@@ -1,6 +1,6 @@
 """One case of the campaign: a command in a forked process, and how it ended.
 
-refused    exit code 1 or 2 with a sentence that begins with `isotrain:`
+rejected    exit code 1 or 2 with a sentence that begins with `isotrain:`
 ran        exit code 0
 traceback  Python's own words, a signal, or an exit code without a word
 hang       not ended within the time
@@ -79,7 +79,7 @@ def ended(
         return End("traceback", f"exit code {code} without a sentence: {text}", code)
     if any(character in text for character in RAW):
         return End("silent", f"raw control characters: {text!r}", code)
-    return End("ran" if code == 0 else "refused", text, code)
+    return End("ran" if code == 0 else "rejected", text, code)
 
 
 def _child(work: Any, folder: Path, log: Path, environment: Mapping[str, str], size: Any) -> None:

@@ -20,7 +20,7 @@ NO_LABELS = (17, -5, 1.5, "maybe", [], {}, [1], "1e9999", "NaN", "\x1b[31m", "",
 NO_SCORES = ("NaN", "inf", "", "x", [], {}, True, "1e9999", "0x3", float("nan"), float("-inf"))
 NO_SCORES += (10**400, -0.1, 5.1, None, "9" * 5000)
 NO_STARTS = (0, -1, 10**9, "4", 2.5, 10**400, "NaN", None, False)
-ROWS = {  # what is done to one example; all but the last four must be refused, with file and line
+ROWS = {  # what is done to one example; all but the last four must be rejected, with file and line
     "no text": lambda one, row, texts, target: {one.choice(texts): one.choice(OTHERS)},
     "a key lost": lambda one, row, texts, target: {one.choice(texts): None},
     "another target": lambda one, row, texts, target: {
@@ -50,7 +50,7 @@ LINES = {  # what is done to the text of one line
     "blank lines": lambda one, line: line + "\n\n \n",
     "newlines": lambda one, line: line + "\r",
 }
-FILES = {  # what is done to all bytes; they must be refused
+FILES = {  # what is done to all bytes; they must be rejected
     "empty": lambda one, data: b"",
     "no UTF-8": lambda one, data: data[:9] + one.choice([b"\xff\xfe", b"\xc0\x80"]) + data[9:],
     "zeros": lambda one, data: bytes(len(data)),
@@ -108,7 +108,7 @@ def test_a_damaged_file(number, data, tokenizer, tmp_path, record_property):
         text = printable(str(error))
         place = f"{file}:{at + 1}: " if kind in (ROWS, LINES) else f"{name}"
         is_named = place in text and what not in FREE and len(text) < 1000
-        end = End("refused" if is_named and not set(RAW) & set(text) else "silent", text, 2)
+        end = End("rejected" if is_named and not set(RAW) & set(text) else "silent", text, 2)
     except Exception as error:
         end = End("traceback", f"{type(error).__name__}: {error}", 70)
     judged(record_property, f"{what} in {file.name}:{at + 1} of {name}: {lines[at][:300]!a}", end)

@@ -117,7 +117,7 @@ def _other_state(how, path, one):
 
 @pytest.mark.parametrize("number", range(80))
 def test_a_damaged_stopped_run(number, hostile_runs, tmp_path, given):
-    """Once in four two files; refused, or to the same end."""
+    """Once in four two files; rejected, or to the same end."""
     one = draw("stopped", number)
     shutil.copytree(hostile_runs / "stopped", tmp_path / "place" / "out")
     (run,) = tmp_path.glob("place/out/*/*/")
@@ -233,7 +233,7 @@ def test_storage_that_fails_once(code, number, given):
 )
 @pytest.mark.parametrize("steps", [1, 12])
 def test_weights_that_are_not_finite(override, steps, tmp_path, record_property):
-    """Refused, stopped, or finished with weights that are all finite."""
+    """Rejected, stopped, or finished with weights that are all finite."""
     (place := tmp_path / "place").mkdir()
     more = [override, f"trainer.max_steps={steps}"]
     end = ended([*TRAIN, *more], place)

@@ -82,5 +82,5 @@ def test_ctrl_c(event, n, tmp_path, record_property):
     overrides = [*OF_RUNS, "output_dir=out"]
     end = ended(lambda: stop_after(overrides, event, react=interrupt), place)
     if end.code == 130 and "Traceback" not in end.text:
-        end = end._replace(kind="refused")
+        end = end._replace(kind="rejected")
     judged(record_property, f"{n} times Ctrl-C at event {event}; {overrides}", end, "went on")

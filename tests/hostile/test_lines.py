@@ -17,7 +17,7 @@ from tests.hostile.harness import LIMIT_S, TINY, draw, ended, judged
 
 pytestmark = pytest.mark.campaign
 RUN = ("train", "task=wic", *TINY, "output_dir=out")
-NAMED = (  # each is to be refused
+NAMED = (  # each is to be rejected
     *(["+trainer.check_val_every_n_epoch=0"]),
     *(["+optimizer.betas=[0.9]"], ["isotropy=cluster_pca", "isotropy.queue_rows=1000000000000"]),
     *(["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
@@ -77,7 +77,7 @@ def keys():
 
 
 def drawn_overrides(one):
-    """Overrides of `train` and, where all must be refused, why."""
+    """Overrides of `train` and, where all must be rejected, why."""
     found, why = [], ""
     groups = sorted({key.partition(".")[0] for key in keys() if "." in key})
     for _ in range(one.choice((1, 1, 1, 2, 3, 6))):
@@ -145,7 +145,7 @@ def drawn_folder_command(one):
 
 
 def line(number):
-    """A command line and, where it must be refused, why."""
+    """A command line and, where it must be rejected, why."""
     if number < len(NAMED):
         return [*RUN, *NAMED[number]], "to be refused"
     one = draw("line", number - len(NAMED))

@@ -89,7 +89,7 @@ def test_monotone_changes_of_coordinates_say_nothing(n, d, seed):
         assert best(bent, labels, n_folds=1) == found["accuracy"].item()
 
 
-def test_two_neighbouring_numbers_are_told_apart():
+def test_two_neighbouring_numbers_are_reported_apart():
     # Half-way between them rounds to one of the two.
     for low in (1.0, 1.0 + 2.0**-52, -1.0):
         high = float(np.nextafter(low, 2.0))

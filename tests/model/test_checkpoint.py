@@ -173,7 +173,7 @@ def test_what_is_written_is_kept_through_a_power_cut(file, monkeypatch, save):
 
 
 @pytest.mark.parametrize("room", [0, 100, 700, 1500, 2500])
-def test_a_full_disk_is_told_as_such_and_the_older_file_is_intact(file, room, monkeypatch):
+def test_a_full_disk_is_reported_as_such_and_the_older_file_is_intact(file, room, monkeypatch):
     before, opened = file.read_bytes(), type(file).open
     assert room < len(before)
 

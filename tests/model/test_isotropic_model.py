@@ -40,7 +40,7 @@ class FakeEncoder(nn.Module):
 
 
 class Shift(RowTransform):
-    """Adds a constant and remembers what it was told."""
+    """Adds a constant and remembers what it was reported."""
 
     def __init__(self, by):
         super().__init__(WIDTH)
@@ -186,6 +186,6 @@ def test_a_prediction_does_not_depend_on_batch_mates_once_frozen():
     torch.testing.assert_close(m(two).logits, m(data).logits[:2], atol=1e-5, rtol=0)
 
 
-def test_an_unknown_choice_of_rows_is_refused():
+def test_an_unknown_choice_of_rows_is_rejected():
     with pytest.raises(ValueError, match="no_special"):
         model({"tokens": Shift(0.0)}, rows="no_specials")

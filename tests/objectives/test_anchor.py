@@ -115,7 +115,7 @@ def test_a_run_in_double_precision_has_its_start_in_it(small, tmp_path):
     assert (folder / "weights.safetensors").is_file(), printed
 
 
-# What is refused
+# What is rejected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_run_in_double_precision_has_its_start_in_it(small, tmp_path):
         ("layer_1", "layer_1/mean,layer_2/mean", "compares layer_2/mean .* a point below layer_1"),
     ],
 )
-def test_a_layer_below_is_refused_and_one_above_is_not(built, site, reads, fix):
+def test_a_layer_below_is_rejected_and_one_above_is_not(built, site, reads, fix):
     given = (*RUN, "isotropy=zca", f"site=[{site},pooled]", f"objective.anchor.reads=[{reads}]")
     with pytest.raises(ValueError, match=rf"objective=anchor .*{fix}"):
         built(*(text.replace("pooled,pooled", "pooled") for text in given))

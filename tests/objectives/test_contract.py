@@ -1,4 +1,4 @@
-"""What holds for all loss functions: what does not move them, zero vectors, refused shapes."""
+"""What holds for all loss functions: what does not move them, zero vectors, rejected shapes."""
 
 from functools import partial
 
@@ -110,7 +110,7 @@ def test_equal_eigenvalues_and_equal_embeddings_keep_the_gradient_finite(name):
 
 
 @over_losses
-def test_too_few_embeddings_and_what_is_no_cloud_are_refused(name):
+def test_too_few_embeddings_and_what_is_no_cloud_are_rejected(name):
     least = LOSSES[name][3]
     with pytest.raises(ValueError, match=f"at least {least} rows, got {least - 1}"):
         loss_of(name, normal(least - 1, 6), normal(least - 1, 6), slice(least - 1))
@@ -120,14 +120,14 @@ def test_too_few_embeddings_and_what_is_no_cloud_are_refused(name):
 
 
 @pytest.mark.parametrize("name", [n for n, case in LOSSES.items() if case[1] in (2, "graded")])
-def test_a_second_cloud_of_another_shape_is_refused(name):
+def test_a_second_cloud_of_another_shape_is_rejected(name):
     for shape in ((1, 6), (7, 6), (8, 4), (8, 1), (6,), (8, 1, 6)):
         with pytest.raises(ValueError, match=r"one embedding for each, \(8, 6\), got"):
             loss_of(name, normal(8, 6), torch.ones(shape))
 
 
 @pytest.mark.parametrize("name", ["supcon", "cosent", "angle"])
-def test_labels_that_are_not_one_an_embedding_are_refused(name):
+def test_labels_that_are_not_one_an_embedding_are_rejected(name):
     for order in (slice(3), slice(3, 3), (slice(None), None)):
         with pytest.raises((ValueError, IndexError), match=r"one for each|mask|too many indices"):
             loss_of(name, normal(8, 6), normal(8, 6), order)

@@ -207,8 +207,10 @@ def test_the_map_changes_with_step_scale_colour_and_cloud(seen):
 
 
 def test_a_row_is_named_when_pointed_at(seen):
-    assert any(f"token “{HOSTILE}”" in text and "occurs 1 times" in text for text in seen["told"])
-    assert any(text.startswith("Point at an embedding") for text in seen["told"])
+    assert any(
+        f"token “{HOSTILE}”" in text and "occurs 1 times" in text for text in seen["message"]
+    )
+    assert any(text.startswith("Point at an embedding") for text in seen["message"])
 
 
 def test_arrow_keys_go_through_the_rows(seen):

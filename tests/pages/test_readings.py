@@ -54,12 +54,12 @@ def test_the_table_of_the_docs_is_made_of_them():
         ("self_similarity", self_similarity(X, torch.arange(24) // 4, min_count=2)),
     ],
 )
-def test_the_parts_of_a_metric_are_told(metric, found):
+def test_the_parts_of_a_metric_are_reported(metric, found):
     untold = {part for part in found if not part_reading(f"{metric}_{part}")}
     assert untold <= {"value", *(f"index_{k}" for k in (1, 2, 3))}
 
 
-def test_every_counter_of_layers_and_objectives_is_told():
+def test_every_counter_of_layers_and_objectives_is_reported():
     labels = torch.arange(24) % 2
     found = {
         *site_measures(X, X / 2, labels, X),

@@ -41,7 +41,7 @@ def test_a_run_from_python_is_repeated_from_its_record(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(tmp_path):
+def message(tmp_path):
     folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
 
     def of(**more):
@@ -52,22 +52,22 @@ def told(tmp_path):
     return of
 
 
-def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
-    text = told(overrides=["task=wic", HOSTILE])
+def test_a_finished_run_is_trained_anew_and_another_goes_on(message):
+    text = message(overrides=["task=wic", HOSTILE])
     assert "isotrain train task=wic" in text
     assert "threads=2 rerun=true" in text
     assert "It trains anew, into a folder in my runs/wic/" in text
     assert HOSTILE not in text
-    text = told(overrides=["task=wic"], status="failed")
+    text = message(overrides=["task=wic"], status="failed")
     assert "isotrain train task=wic threads=2<" in text.replace("\n", "")
     assert "It resumes this run from its last checkpoint, in my runs/wic/none-01/" in text
 
 
-def test_what_was_not_recorded_is_told(told):
-    assert "Not recorded" not in told(overrides=["task=wic"])
-    text = told(overrides=["logger.wandb.host=<redacted>"])
+def test_what_was_not_recorded_is_reported(message):
+    assert "Not recorded" not in message(overrides=["task=wic"])
+    text = message(overrides=["logger.wandb.host=<redacted>"])
     assert "Not recorded, as it may be secret: a part of the command. " in text
     assert "in the command." in text
-    text = told(config={"logger": {"host": "<redacted>"}})
+    text = message(config={"logger": {"host": "<redacted>"}})
     assert "secret: logger.host. " in text
     assert "in a copy of result.json and give the copy." in text

@@ -162,7 +162,7 @@ def test_faults_of_a_study(runs):
         ((), "Without these runs there is nothing to compare."),
     ],
 )
-def test_collapsed_predictions_are_told_with_what_they_change(runs, rows, wanted):
+def test_collapsed_predictions_are_reported_with_what_they_change(runs, rows, wanted):
     broken = (runs[0], runs[1]._replace(degenerate="one class"))
     without = [one._replace(runs=WITHOUT) for one in rows]
     found = content(base(), row("a", -0.03, 0.01), *without, runs=broken)

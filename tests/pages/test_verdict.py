@@ -48,20 +48,22 @@ def test_warnings(logged, more, wanted):
     ("gap", "spread", "is_told"),
     [(0.2, 1.1, False), (2.1, 1.0, True), (0.0, 2.1, True), (0.0, 0.4, True), (None, None, False)],
 )
-def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_told(gap, spread, is_told):
+def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_reported(
+    gap, spread, is_reported
+):
     own = {} if gap is None else {"val/pooled/queue_gap": gap, "val/pooled/queue_spread": spread}
     rows = [{"step": 0, "val/pooled/queue_gap": 9.0, "val/pooled/queue_spread": 9.0}]
     rows.append({"step": 8, "val/accuracy": 0.5, **own})  # the first evaluation does not count
     found = [text for text in warnings({"steps": 8}, rows) if "The layer at pooled" in text]
-    assert len(found) == is_told
-    assert not is_told or (f"{gap:g}" in found[0] and "refit" in found[0])
+    assert len(found) == is_reported
+    assert not is_reported or (f"{gap:g}" in found[0] and "refit" in found[0])
     one = {"steps": 8, "config": {"data": {"batch_size": 1}}}
-    told = [
+    message = [
         text
         for text in warnings(one, rows)
         if "Its map does not fit them: data.batch_size=1 fills" in text
     ]
-    assert len(told) == is_told, "the size of the batch comes first"
+    assert len(message) == is_reported, "the size of the batch comes first"
 
 
 def test_n_of_a_score_is_what_was_evaluated(logged):
@@ -84,8 +86,8 @@ def test_a_score_is_compared_with_what_needs_no_model(logged, level, wanted):
         f", {wanted} the majority class ({100 * level:.1f})."
         in answers(result, rows, levels)[0].text
     )
-    told = next_steps(result, rows, levels)[0]
-    assert ("The score is not above the majority class" in told) == (wanted != "above")
+    message = next_steps(result, rows, levels)[0]
+    assert ("The score is not above the majority class" in message) == (wanted != "above")
 
 
 def test_what_to_look_at_next_is_computed_from_the_record(logged):
@@ -156,9 +158,9 @@ def test_every_headline_metric_is_in_the_answers_on_isotropy(logged, first, seco
     for question in ("What does the isotropy layer change?", "Are its embeddings more isotropic?"):
         for ends in (first, second):
             assert " → ".join(map(number, ends)) in texts[question]
-    told = " ".join(text.striptags() for text in next_steps(result, rows, {}))
+    message = " ".join(text.striptags() for text in next_steps(result, rows, {}))
     by = "" if first[1] > 0.5 else " by mean_cosine"
-    assert (f"makes its output isotropic{by}, and" in told) == (abs(second[1]) < 0.2)
+    assert (f"makes its output isotropic{by}, and" in message) == (abs(second[1]) < 0.2)
 
 
 @pytest.mark.parametrize("n", [1, 32, 640])
@@ -175,18 +177,18 @@ def test_the_ends_of_a_wilson_interval_are_the_accuracies_that_lie_z_errors_away
     assert (wilson(0.0, n)[0], wilson(1.0, n)[1]) == (0.0, 1.0)
 
 
-def test_few_embeddings_for_their_width_are_told(tmp_path):
+def test_few_embeddings_for_their_width_are_reported(tmp_path):
     folder = write_run(tmp_path / "run", snapshots=False, sites=("pooled", "tokens"))
     result, rows = read_result(folder), read_records(folder / "metrics.jsonl")
 
-    def told(**more):
+    def message(**more):
         found = [text for text in warnings(result | more, rows) if "few embeddings" in text]
         return found[0] if found else ""
 
     small = "N = 640 (first token (CLS), mean of tokens, site pooled, site tokens)"
-    assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in told()
-    assert f"(N < 10·D = 1,000): {small}. IsoScore" in told(width=100)
-    assert told(width=64) == ""
+    assert f"(N < 10·D = 3,840): {small}; N = 2,048 (tokens)." in message()
+    assert f"(N < 10·D = 1,000): {small}. IsoScore" in message(width=100)
+    assert message(width=64) == ""
 
 
 @pytest.mark.parametrize(

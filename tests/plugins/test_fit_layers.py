@@ -1,4 +1,4 @@
-"""What `FitLayersCallback` gives the layers, and what it refuses."""
+"""What `FitLayersCallback` gives the layers, and what it rejects."""
 
 import os
 from types import SimpleNamespace
@@ -44,18 +44,18 @@ def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
 
 
 @pytest.mark.parametrize(
-    ("model", "n_gpu", "told"),
+    ("model", "n_gpu", "message"),
     [
         (nn.Sequential(ZCA(2)), 2, "needs a process for each GPU, and one has 2"),
         (nn.Sequential(ZCA(2, eval_stats="refit")), 0, "use eval_stats='frozen'"),
     ],
 )
-def test_what_it_would_do_wrong_is_refused(model, n_gpu, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_it_would_do_wrong_is_rejected(model, n_gpu, message):
+    with pytest.raises(ValueError, match=message):
         begun(model, n_gpu)
 
 
-def test_an_encoder_decoder_is_refused():
+def test_an_encoder_decoder_is_rejected():
     from transformers import T5Config, T5Model
 
     t5 = T5Model(T5Config(vocab_size=8, d_model=4, d_kv=2, d_ff=4, num_layers=1, num_heads=1))

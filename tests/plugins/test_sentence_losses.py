@@ -129,7 +129,7 @@ def test_a_memory_holds_the_batches_before_and_no_evaluation():
         ([], "different classes"),
     ],
 )
-def test_what_a_loss_cannot_have_is_refused_when_it_is_made(objectives, said):
+def test_what_a_loss_cannot_have_is_rejected_when_it_is_made(objectives, said):
     with pytest.raises(ValueError, match=said):
         SentenceLoss(plain, *objectives)
 
@@ -145,7 +145,7 @@ def test_what_a_loss_cannot_have_is_refused_when_it_is_made(objectives, said):
         (SimCSE(1.0, 4, positives="pair"), 1, None, "two vectors"),
     ],
 )
-def test_columns_and_labels_that_do_not_fit_are_refused(objective, n_columns, labels, said):
+def test_columns_and_labels_that_do_not_fit_are_rejected(objective, n_columns, labels, said):
     with pytest.raises(ValueError, match=said):
         SentenceLoss(plain, objective)(columns(n_columns), labels)
 

@@ -210,7 +210,7 @@ def test_blocks_compiled_in_place_are_measured_as_they_are(bert, tokenizer, text
         ("xlnet", "hidden state 0 of XLNetModel is not what its blocks show"),
     ],
 )
-def test_states_that_are_not_those_of_transformers_are_refused(name, said, tokenizer, texts):
+def test_states_that_are_not_those_of_transformers_are_rejected(name, said, tokenizer, texts):
     config = CONFIG_MAPPING[name](
         vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=3, num_attention_heads=1
     )
@@ -230,13 +230,13 @@ def test_states_that_are_not_those_of_transformers_are_refused(name, said, token
         (None, {"labels": [1]}, "one a row"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(bert, tokenizer, texts, rows, options, said):
+def test_what_cannot_be_measured_is_rejected(bert, tokenizer, texts, rows, options, said):
     rows = texts if rows is None else rows
     with pytest.raises(ValueError, match=said):
         IsotropyTrainerCallback(StandIn(bert, tokenizer), rows, **options)
 
 
-def test_sharded_weights_and_models_without_transformers_are_refused(bert, tokenizer, texts):
+def test_sharded_weights_and_models_without_transformers_are_rejected(bert, tokenizer, texts):
     trainer = StandIn(bert, tokenizer)
     trainer.is_fsdp_enabled = True
     with pytest.raises(ValueError, match="FSDP"):

@@ -35,8 +35,8 @@ def test_parts_go_by_the_name_that_was_chosen(tmp_path, capsys):
         layer = {"isotropy": {"_target_": target, "n_components": n}, "names": {"isotropy": method}}
         leave(tmp_path / "wic" / f"{method}-0", method=method, config=layer)
     write_runs(tmp_path, tmp_path / "out")
-    told = [line[-1] for line in cells(capsys.readouterr().out)]
-    assert told == [
+    message = [line[-1] for line in cells(capsys.readouterr().out)]
+    assert message == [
         f"isotropy={a}, isotropy.n_components={n}" for a, n in (("clip", 3), ("mean", 0))
     ]
 
@@ -134,7 +134,7 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
         assert f"- {line}\n" in text
 
 
-def test_what_is_left_out_is_told(tmp_path, capsys):
+def test_what_is_left_out_is_reported(tmp_path, capsys):
     leave(tmp_path / "wic" / "none-0", environment={"git": "0a1b"})
     leave(tmp_path / "wic" / "none-1", seed=1, environment={"git": "2c3d-dirty"})
     leave(tmp_path / "wic" / "none-2", status="failed", error="OSError: /secret")
@@ -162,9 +162,9 @@ def test_the_same_run_in_two_places_counts_once(tmp_path):
     leave(tmp_path / "a" / "wic" / "none-0", accuracy=0.5, finished_at="2026-01-02")
     leave(tmp_path / "b" / "wic" / "none-0", accuracy=0.6, finished_at="2026-01-03")
     leave(tmp_path / "c" / "wic" / "none-0", accuracy=0.7, finished_at="2026-01-01")
-    found, told, _ = find_runs(tmp_path)
+    found, message, _ = find_runs(tmp_path)
     assert [one.run.scores["val/accuracy"] for one in found] == [0.6]
-    assert told == [
+    assert message == [
         "a/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
         "c/wic/none-0: the same run as b/wic/none-0, which finished later and counts",
     ]
@@ -176,9 +176,9 @@ def test_the_same_run_in_two_places_counts_once(tmp_path):
 def test_nothing_to_collect(tmp_path, exists, capsys):
     folder = tmp_path if exists else tmp_path / "nowhere"
     assert main(["collect", str(folder)]) == 2
-    told = capsys.readouterr().err
-    assert f"no finished run below {folder}" in told
-    assert (f"{folder}: No such file" in told) != exists
+    message = capsys.readouterr().err
+    assert f"no finished run below {folder}" in message
+    assert (f"{folder}: No such file" in message) != exists
     assert not list(tmp_path.iterdir())
 
 
@@ -199,15 +199,15 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
 
 
-def test_a_part_that_others_lack_is_told_by_its_option_alone():
+def test_a_part_that_others_lack_is_reported_by_its_option_alone():
     metric = "metric.lid.function."
     lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}
     loss = {"objective.cosreg._target_": "isotrain.objectives.cosreg.CosReg"}
     loss["objective.cosreg.weight"] = "1"
     keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1", **loss}]
     found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
-    told = [line[-1] for line in cells(groups_markdown(found))]
-    assert sorted(told) == [
+    message = [line[-1] for line in cells(groups_markdown(found))]
+    assert sorted(message) == [
         *("lr=1, objective=cosreg", "metric=lid, metric.lid.function.k=100"),
         "metric=lid, metric.lid.function.k=50",
     ]

@@ -37,9 +37,9 @@ def test_markdown_has_the_numbers_of_the_rows():
     assert "### accuracy on dev, N = 277" in found
     assert "### IsoScore (1 = isotropic), layer 6, tokens, N = 64" in found
     assert "seeds needed |" not in found  # of four pairs
-    told = " ".join(found.split())
-    assert "Published: Some & Other 2020, table 3." in told
-    assert "a difference beyond the margin, ±2.0 points, by two one-sided t tests" in told
+    message = " ".join(found.split())
+    assert "Published: Some & Other 2020, table 3." in message
+    assert "a difference beyond the margin, ±2.0 points, by two one-sided t tests" in message
 
 
 def test_collapsed_predictions_are_listed_marked_and_left_out_in_a_second_table():

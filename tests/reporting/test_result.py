@@ -1,4 +1,4 @@
-"""What is told before the numbers and beside them, in every kind of table."""
+"""What is reported before the numbers and beside them, in every kind of table."""
 
 from isotrain.reporting.frame import study_rows
 from isotrain.reporting.markdown import mixed
@@ -21,26 +21,26 @@ def test_cautions_count_by_task_method_and_reason():
 def test_scores_of_a_part_of_the_examples_say_so_in_every_table():
     some = [run._replace(limited="64 of the 277 examples of dev") for run in runs()[:4]]
     found = [*some, *runs()[4:]]
-    told = "64 of the 277 examples of dev: rte none 0–3"
-    assert cautions(result(found)) == [f"Scores of a fixed random subset: {told}"]
-    assert told in " ".join(text(found).split())
-    assert told.replace("–", "--") in " ".join(tex(found).split())
-    assert told in " ".join(" ".join(mixed(some)).split())
+    message = "64 of the 277 examples of dev: rte none 0–3"
+    assert cautions(result(found)) == [f"Scores of a fixed random subset: {message}"]
+    assert message in " ".join(text(found).split())
+    assert message.replace("–", "--") in " ".join(tex(found).split())
+    assert message in " ".join(" ".join(mixed(some)).split())
 
 
-def test_what_was_lost_of_the_input_is_told():
-    told = "left out of test: 3,000 (no gold)"
-    some = [run._replace(lost=told) for run in runs()[:4]]
-    expected = [f"Cut or left out of the input: {told}: rte none 0–3"]
+def test_what_was_lost_of_the_input_is_reported():
+    message = "left out of test: 3,000 (no gold)"
+    some = [run._replace(lost=message) for run in runs()[:4]]
+    expected = [f"Cut or left out of the input: {message}: rte none 0–3"]
     assert cautions(result([*some, *runs()[4:]])) == expected
 
 
-def test_what_no_difference_can_reach_is_told():
+def test_what_no_difference_can_reach_is_reported():
     """8 pairs by flips of signs: p is 1/128 at the least, and 7/128 is above 0.05."""
     seeds = range(8)
     none = [0.6 + 0.01 * (k % 3) for k in seeds]
     methods = {"none": (), **{f"a{k}": () for k in range(7)}}
-    for n_methods, is_told in ((6, False), (7, True)):
+    for n_methods, is_reported in ((6, False), (7, True)):
         own = dict(list(methods.items())[: n_methods + 1])
         study = STUDY.model_copy(update=dict(methods=own, seeds=tuple(seeds), published=None))
         found = [
@@ -56,9 +56,9 @@ def test_what_no_difference_can_reach_is_told():
         ]
         found = [run._replace(shown={"val/accuracy": 277}) for run in found]
         said = "8 pairs among 7 comparisons cannot reach Holm p < .050 by sign flips"
-        assert (said in " ".join(text(found, study).split())) == is_told
+        assert (said in " ".join(text(found, study).split())) == is_reported
         rows = study_rows(study, found)
-        assert all((row.p_holm or 0) >= 0.05 for row in rows if row.difference) == is_told
+        assert all((row.p_holm or 0) >= 0.05 for row in rows if row.difference) == is_reported
 
 
 def test_scores_that_selected_their_weights_say_so():

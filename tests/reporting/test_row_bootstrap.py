@@ -174,14 +174,14 @@ def test_resamples_without_a_rank_order_are_counted():
 
 
 @pytest.mark.parametrize("score", ["spearman", "pearson"])
-def test_a_score_that_hangs_on_few_rows_is_refused(score):
+def test_a_score_that_hangs_on_few_rows_is_rejected(score):
     with pytest.raises(ValueError, match=r"it is not in \d\d\d of 2000: in some run"):
         row_interval(*lonely(2), SCORES[score])
     with pytest.raises(ValueError, match=r"not for number \[1\] .*leave out such runs"):
         row_interval(*lonely(0), SCORES[score])
 
 
-def test_refused_arguments():
+def test_rejected_arguments():
     method_SN, base_SN, label_N, _ = two_methods(np.random.default_rng(9), 3, 20)
     with pytest.raises(ValueError, match=r"got \(3, 20\), \(2, 20\) and \(20,\); keep the seeds"):
         row_interval(method_SN, base_SN[:2], label_N, ACCURACY)

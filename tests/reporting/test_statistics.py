@@ -242,7 +242,7 @@ def test_what_cannot_be_summarised(values, said):
         summarize(values)
 
 
-def test_refused_arguments():
+def test_rejected_arguments():
     with pytest.raises(ValueError, match="got 2 and 1; keep the seeds that both methods have"):
         compare_paired([0.1, 0.2], [0.1])
     with pytest.raises(ValueError, match=r"values must be a finite number"):

@@ -137,7 +137,7 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (RuntimeError("on purpose"), "failed", "RuntimeError: on purpose"),
         (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
@@ -148,13 +148,13 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
         (SystemExit(1), "interrupted", "KeyboardInterrupt: stopped by the second Ctrl-C"),
     ],
 )
-def test_how_a_run_ended_is_written_down(folder, error, status, told):
+def test_how_a_run_ended_is_written_down(folder, error, status, message):
     if error.args == (1,):
         error.__context__ = KeyboardInterrupt()  # as Lightning exits
     folder.begin(FACTS, None)
     folder.failed(error)
     assert read_result(folder.path)["status"] == status
-    assert read_result(folder.path)["error"].startswith(told)
+    assert read_result(folder.path)["error"].startswith(message)
     assert not (folder.path / "fault.json").exists()
 
 

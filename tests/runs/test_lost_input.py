@@ -34,11 +34,11 @@ def test_the_record_the_line_and_the_page_agree(composed, small, tmp_path, capsy
         assert 0 < n_train < 50
         assert 0 < n_dev < 32
         assert lost["test"] == {"left_out": {"no gold": 32}}
-        told = (
+        message = (
             f"{n_train} of 50 training examples cut at task.max_length=35; {n_dev} of 32 dev "
             "examples cut at task.max_length=35; left out of test: 32 (no gold)"
         )
-        assert f"input: {told}\n" in printed
-        assert f"Input: {told}." in warnings(result, read_records(folder / "metrics.jsonl"))
+        assert f"input: {message}\n" in printed
+        assert f"Input: {message}." in warnings(result, read_records(folder / "metrics.jsonl"))
     run(composed(*small, *own, f"output_dir={tmp_path}"))
     assert "cut" not in capsys.readouterr().out

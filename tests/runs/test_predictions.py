@@ -36,7 +36,7 @@ def test_what_is_written_is_read_in_the_order_of_rows(tmp_path, rows):
     ("text", "message"),
     [("a,b\n1,2\n", "not enough values"), ("index,label,prediction\n1,2,x\n", "could not convert")],
 )
-def test_another_file_is_refused(tmp_path, text, message):
+def test_another_file_is_rejected(tmp_path, text, message):
     write_predictions(tmp_path, "dev", Predictions(*np.ones((3, 1))))
     path_of(tmp_path, "dev").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=message):

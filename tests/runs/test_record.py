@@ -56,9 +56,9 @@ def test_a_process_that_runs_it_is_waited_for(tmp_path, monkeypatch, capsys):
     began_at = time.monotonic()
     with owned(tmp_path):
         assert time.monotonic() - began_at > 0.5
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.count("waiting for the process that runs it") == 1
-    assert f"({os.getpid()} on {gethostname()})" in told
+    message = " ".join(capsys.readouterr().out.split())
+    assert message.count("waiting for the process that runs it") == 1
+    assert f"({os.getpid()} on {gethostname()})" in message
 
 
 def test_ctrl_c_ends_the_wait(tmp_path, monkeypatch):

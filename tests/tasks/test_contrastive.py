@@ -1,4 +1,4 @@
-"""Tasks without a loss of their own: what a run of one logs and refuses."""
+"""Tasks without a loss of their own: what a run of one logs and rejects."""
 
 import pytest
 import torch

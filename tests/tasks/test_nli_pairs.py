@@ -68,14 +68,14 @@ def test_triplets_take_contradictions_in_turn(source):
 
 
 @pytest.mark.parametrize(
-    ("rows", "hard", "told"),
+    ("rows", "hard", "message"),
     [
         (ROWS[:3], True, "none of 2 premises in .*snli .*has an entailed and a contradicted hyp"),
         (ROWS[1:3], False, "none of 2 premises .* has an entailed hypothesis; use other data"),
     ],
 )
-def test_no_example_is_refused_with_the_count(source, rows, hard, told):
-    with pytest.raises(ValueError, match=told):
+def test_no_example_is_rejected_with_the_count(source, rows, hard, message):
+    with pytest.raises(ValueError, match=message):
         NLIPairs(hard_negatives=hard).load(source(rows))
 
 

@@ -58,7 +58,7 @@ def test_a_task_of_a_few_lines_loads_encodes_and_scores(tokenizer):
     assert task.loss(logits, torch.tensor([0, 1, 2])).item() > 0
 
 
-def test_a_row_that_the_task_refuses_is_told():
+def test_a_row_that_the_task_rejects_is_reported():
     with pytest.raises(ValueError, match="here test row 0: a k"):
         Nli().load(Fixed([{**ROWS[0], "sentence1": "k"}]))
 

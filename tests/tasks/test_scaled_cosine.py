@@ -48,7 +48,7 @@ def test_the_other_heads_are_as_they_were():
     assert isinstance(STSB("bi", scaled_cosine=True).build_head(8, 2), ScaledCosineHead)
 
 
-def test_without_a_cosine_it_is_refused():
+def test_without_a_cosine_it_is_rejected():
     with pytest.raises(ValueError, match="scaled_cosine=true scales the cosine of form=bi"):
         STSB("cross", scaled_cosine=True)
 

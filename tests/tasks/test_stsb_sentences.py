@@ -34,7 +34,7 @@ def test_sentences_and_what_is_left_out(tmp_path):
     assert task.left_out == {"train: repeated": 1, "train: also in dev or test": 2}
 
 
-def test_no_sentence_of_its_own_is_refused(tmp_path):
+def test_no_sentence_of_its_own_is_rejected(tmp_path):
     source = write(tmp_path, {**SPLITS, "train": [("A fish.", "A cow.")]})
     with pytest.raises(ValueError, match=r"all 2 sentences of train in .* are also in dev"):
         STSBSentences().load(source)

@@ -57,7 +57,7 @@ def test_the_least_length(root, least, n):
     assert len(Text(min_words=least).load(LocalSource(str(root)))["train"]) == n
 
 
-def test_no_sentence_long_enough_is_refused(root):
+def test_no_sentence_long_enough_is_rejected(root):
     with pytest.raises(
         ValueError, match=r"none of 5 sentences in .*task\.min_words=9 words; lower"
     ):

@@ -124,7 +124,7 @@ def test_the_sum_is_weighted_and_each_part_is_named():
     assert float(total) == pytest.approx(float(0.5 * means - 2.0 * one))
 
 
-def test_memory_is_told_once_per_step_with_the_rows_of_all_its_micro_batches():
+def test_memory_is_reported_once_per_step_with_the_rows_of_all_its_micro_batches():
     extra = ExtraLosses({"mean": (remembers := Remembers()), "one": One()})
     several = [batch_and_output(seed) for seed in range(2)]
     for batch, output in several:

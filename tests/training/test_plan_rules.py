@@ -18,7 +18,7 @@ UNTRAINED = (
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         *(
             ((*FRESH, *own), UNTRAINED.format(12, own[0].partition("=")[0], "[12]"))
@@ -56,8 +56,8 @@ UNTRAINED = (
         ),
     ],
 )
-def test_what_would_stay_untrained_is_refused(built, overrides, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_would_stay_untrained_is_rejected(built, overrides, message):
+    with pytest.raises(ValueError, match=message):
         built(*overrides)
 
 

@@ -256,10 +256,10 @@ def test_a_batch_is_rejected_exactly_where_the_arithmetic_says_so(
         cfg = SimpleNamespace(sync=True, data=SimpleNamespace(batch_size=size))
         return list(rules.enough_embeddings(replace(own, cfg=cfg)))
 
-    told = rejected(batch)
-    assert bool(told) != exact(batch, k, rho, n_components, n_vectors)
-    if told:
-        least = int(told[0].partition("use data.batch_size=")[2].split()[0])
+    message = rejected(batch)
+    assert bool(message) != exact(batch, k, rho, n_components, n_vectors)
+    if message:
+        least = int(message[0].partition("use data.batch_size=")[2].split()[0])
         assert not rejected(least)
         assert least == 1 or rejected(least - 1)
 
@@ -282,13 +282,13 @@ def data(*labels, n_sequences=2, n_tokens=3):
 
 @pytest.mark.parametrize("kind", [Alignment, lambda **more: SimCSE(width=4, **more)])
 def test_an_interval_that_holds_no_label_is_rejected_with_the_range_of_labels(kind):
-    def told(*interval):
+    def message(*interval):
         objective = kind(weight=1.0, positives="pair", positive_labels=list(interval))
         return errors(rules.labels, objectives={"mine": objective}, data=data(0.0, 0.25, 1.0))
 
-    assert told(0.2, 0.3) == told(1, 1) == []
+    assert message(0.2, 0.3) == message(1, 1) == []
     for interval in ((4, 5), (0.3, 0.9)):
-        (error,) = told(*interval)
+        (error,) = message(*interval)
         assert error.startswith("objective.mine.positive_labels=")
         assert "lie in [0, 1]" in error
 
@@ -305,12 +305,12 @@ def test_an_interval_that_holds_no_label_is_rejected_with_the_range_of_labels(ki
     ],
 )
 def test_a_memory_that_reaches_back_an_epoch_is_rejected(objective, n_vectors, n_rows):
-    def told(size):
+    def message(size):
         given = {"data": data(0, 1, 1), "n_vectors": n_vectors, "n_sequences": 2}
         return errors(rules.short_memories, objectives={"mine": objective(size)}, **given)
 
-    assert told(n_rows - 1) == told(0) == []
-    assert f"the {n_rows} embeddings" in told(n_rows)[0]
+    assert message(n_rows - 1) == message(0) == []
+    assert f"the {n_rows} embeddings" in message(n_rows)[0]
 
 
 def test_two_views_need_dropout():
@@ -318,18 +318,18 @@ def test_two_views_need_dropout():
         build_tiny(width=8, n_blocks=1, n_heads=1, dropout=p) for p in (0.1, 0.0)
     )
 
-    def told(encoder, **objectives):
+    def message(encoder, **objectives):
         return errors(rules.two_views, objectives=objectives, encoder=encoder)
 
     two = SimCSE(1.0, 8)
-    assert told(with_dropout, mine=two) == []
-    assert told(without, mine=SimCSE(1.0, 8, positives="pair"), other=CosReg(1.0)) == []
-    assert "use objective.mine.positives=pair" in told(without, mine=two)[0]
-    assert "use objective.mine.n_views=1" in told(without, mine=SupCon(1.0, 8, n_views=2))[0]
+    assert message(with_dropout, mine=two) == []
+    assert message(without, mine=SimCSE(1.0, 8, positives="pair"), other=CosReg(1.0)) == []
+    assert "use objective.mine.positives=pair" in message(without, mine=two)[0]
+    assert "use objective.mine.n_views=1" in message(without, mine=SupCon(1.0, 8, n_views=2))[0]
     for part in without.modules():
         if isinstance(part, nn.Dropout):
             part.attention_dropout = 0.1  # as ModernBERT has it
-    assert told(without, mine=two) == []
+    assert message(without, mine=two) == []
 
 
 class Needing(Objective):
@@ -365,12 +365,12 @@ class Needing(Objective):
 def test_read_points(needs, text, n_vectors, is_causal, words):
     encoder = SimpleNamespace(n_blocks=6, is_causal=is_causal)
     given = {"objectives": {"mine": Needing(needs, text)}, "n_vectors": n_vectors}
-    told = errors(rules.read_points, encoder=encoder, **given)
-    assert len(told) == bool(words)
-    assert words in "".join(told)
+    message = errors(rules.read_points, encoder=encoder, **given)
+    assert len(message) == bool(words)
+    assert words in "".join(message)
 
 
-def told_of_gradients(places, plan, encoder, transforms=None, has_loss=True):
+def reported_of_gradients(places, plan, encoder, transforms=None, has_loss=True):
     objectives = {"mine": CosReg(1.0, reads=places)}
     given = {"plan": plan, "transforms": transforms or {}, "has_loss": has_loss}
     return errors(rules.objectives_with_gradient, objectives=objectives, encoder=encoder, **given)
@@ -392,7 +392,7 @@ def test_what_reads_only_frozen_places_is_rejected(places, n_last, rejected):
     """And has a gradient, in the encoder itself, exactly where it is not rejected."""
     encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
     plan = train_last_n(encoder, 1, n_blocks=n_last)
-    assert bool(told_of_gradients(places, plan, encoder)) == rejected
+    assert bool(reported_of_gradients(places, plan, encoder)) == rejected
     for name, parameter in encoder.named_parameters():
         parameter.requires_grad_(name in plan[0])
     states = []
@@ -411,9 +411,9 @@ def test_what_reads_only_frozen_places_is_rejected(places, n_last, rejected):
 def test_a_place_that_a_later_stage_reaches_is_enough_beside_a_loss_of_the_task():
     encoder = build_tiny(width=8, n_blocks=3, n_heads=1)
     plan = unfreeze_gradually(encoder, steps_per_epoch=5)
-    assert not told_of_gradients(["layer_1/mean"], plan, encoder)
-    assert "in a stage" in told_of_gradients(["layer_1/mean"], plan, encoder, has_loss=False)[0]
-    assert not told_of_gradients(["pooled"], plan, encoder, has_loss=False)
+    assert not reported_of_gradients(["layer_1/mean"], plan, encoder)
+    assert "in a stage" in reported_of_gradients(["layer_1/mean"], plan, encoder, has_loss=False)[0]
+    assert not reported_of_gradients(["pooled"], plan, encoder, has_loss=False)
 
 
 def test_an_isotropy_layer_that_learns_is_something_to_train():
@@ -421,12 +421,12 @@ def test_an_isotropy_layer_that_learns_is_something_to_train():
     plan = freeze_encoder(encoder, 1)
     layer = BatchNorm(8)
     for site, place in (("pooled", "pooled"), ("tokens", "before"), ("layer_1", "layer_2/mean")):
-        assert told_of_gradients([place], plan, encoder)
-        assert not told_of_gradients([place], plan, encoder, {site: layer})
-    assert told_of_gradients(["before"], plan, encoder, {"pooled": layer})
-    assert told_of_gradients(["layer_1/mean"], plan, encoder, {"layer_1": layer})
+        assert reported_of_gradients([place], plan, encoder)
+        assert not reported_of_gradients([place], plan, encoder, {site: layer})
+    assert reported_of_gradients(["before"], plan, encoder, {"pooled": layer})
+    assert reported_of_gradients(["layer_1/mean"], plan, encoder, {"layer_1": layer})
     fixed = {"pooled": BatchNorm(8, affine=False)}
-    assert told_of_gradients(["pooled"], plan, encoder, fixed)
+    assert reported_of_gradients(["pooled"], plan, encoder, fixed)
 
 
 def test_the_vectors_of_an_example_are_those_of_task_and_pooling():

@@ -116,8 +116,11 @@ def test_a_run_of_a_cut_encoder(composed, small, tmp_path):
     weights = load_file(folder / "weights.safetensors")
     blocks = {key.split("encoder.layer.")[1][0] for key in weights if "encoder.layer." in key}
     assert blocks == {"0", "1"}
-    for text, told in (("site=[layer_3]", "layer_1 to layer_2"), ("freezing.n_blocks=3", "most 2")):
-        with pytest.raises(ValueError, match=f"{told} for this encoder"):
+    for text, message in (
+        ("site=[layer_3]", "layer_1 to layer_2"),
+        ("freezing.n_blocks=3", "most 2"),
+    ):
+        with pytest.raises(ValueError, match=f"{message} for this encoder"):
             run(composed(*own, text))
 
 

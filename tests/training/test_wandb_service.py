@@ -1,4 +1,4 @@
-"""The W&B service answers, refuses, falls silent or is not there: the run goes on and ends."""
+"""The W&B service answers, rejects, falls silent or is not there: the run goes on and ends."""
 
 import json
 import re
@@ -108,9 +108,9 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     assert time.monotonic() - started < TIMEOUT_S + SLACK_S
     record = wandb_record.newest(tmp_path)
     assert rows_of(record) == [1.0, 2.0, 3.0]
-    told = f"within 2 s; send the rest with: wandb sync --include-online {record.parent}"
+    message = f"within 2 s; send the rest with: wandb sync --include-online {record.parent}"
     out, err = capfd.readouterr()
-    assert told in out or (how == "refuses" and "still be written to disk" in err)
+    assert message in out or (how == "refuses" and "still be written to disk" in err)
 
 
 def test_a_resumed_run_keeps_its_id_and_each_offline_folder_is_sent(

@@ -243,8 +243,8 @@ def _draw_inferences(rng: random.Random, _number: int) -> list[Row]:
 
 
 def _draw_paragraph(rng: random.Random, _number: int) -> list[Row]:
-    told = [_tell(rng, _draw_event(rng), _draw_voices(rng)) for _ in range(rng.randint(1, 3))]
-    return [{"text": "".join(f" {sentence[:-1]} ." for sentence in told) + " "}]
+    sentences = [_tell(rng, _draw_event(rng), _draw_voices(rng)) for _ in range(rng.randint(1, 3))]
+    return [{"text": "".join(f" {sentence[:-1]} ." for sentence in sentences) + " "}]
 
 
 _TASKS: Mapping[str, Callable[[random.Random, int], list[Row]]] = {

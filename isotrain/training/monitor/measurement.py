@@ -101,8 +101,8 @@ def value_names(
             needed = {need: extras[need] for need in [needs(metric)] if need != "rows"}
             found = flat(name, call_metric(metric, cloud, **needed))
         except Exception as error:  # a user's metric may raise anything
-            is_refusal = isinstance(error, ValueError)
-            problem = str(error) if is_refusal else f"{error!r}{raised_at(error)}"
+            is_undefined = isinstance(error, ValueError)
+            problem = str(error) if is_undefined else f"{error!r}{raised_at(error)}"
             raise ValueError(f"metric.{name}, tried on {len(x_ND)} rows: {problem}") from error
         for key, value in found.items():
             if not isinstance(value, Tensor) or value.ndim:

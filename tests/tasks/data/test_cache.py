@@ -1,4 +1,4 @@
-"""The token cache: exact, told apart by content, and never the reason that a run fails."""
+"""The token cache: exact, reported apart by content, and never the reason that a run fails."""
 
 import os
 from copy import deepcopy

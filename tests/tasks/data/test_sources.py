@@ -1,4 +1,4 @@
-"""Where rows come from: folders with mistakes in them, hidden labels, generated rows, the hub."""
+"""Where rows come from: folders with errors in them, hidden labels, generated rows, the hub."""
 
 import json
 import re

@@ -105,9 +105,9 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
     ]
     assert len(shares) == 2
     assert shares == pytest.approx([(32 - n_other) / 32] * 2)
-    told = "degenerate: 100 % of the predictions on dev are one class"
-    assert (told in capsys.readouterr().out) == is_degenerate
-    assert result["degenerate_reason"] == ("" if not is_degenerate else told.partition(": ")[2])
+    message = "degenerate: 100 % of the predictions on dev are one class"
+    assert (message in capsys.readouterr().out) == is_degenerate
+    assert result["degenerate_reason"] == ("" if not is_degenerate else message.partition(": ")[2])
 
 
 def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeypatch):

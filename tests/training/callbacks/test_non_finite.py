@@ -135,7 +135,7 @@ def test_weights_that_are_not_finite_end_no_run(composed, overrides, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "."])
-def test_what_is_taken_away_under_a_run_is_told(composed, overrides, monkeypatch, name):
+def test_what_is_taken_away_under_a_run_is_reported(composed, overrides, monkeypatch, name):
     cfg = composed(*overrides)
     folder, original, count = (
         folder_of(cfg),
@@ -228,7 +228,7 @@ def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypat
         raise RuntimeError("refused: key s3cret-of-mine is not known")
 
     monkeypatch.setattr(FineTuning, "on_test_start", fail)
-    with pytest.raises(RuntimeError, match="refused"):
+    with pytest.raises(RuntimeError, match="rejected"):
         run(cfg, show=show_run)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"result.json", "config.yaml", "metrics.jsonl"} <= {path.name for path in files}

@@ -1,4 +1,4 @@
-"""A pruned run: what its trial is told, and that it resumes as one that was not pruned."""
+"""A pruned run: what its trial is reported, and that it resumes as one that was not pruned."""
 
 import json
 

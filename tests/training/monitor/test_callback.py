@@ -29,14 +29,14 @@ def test_without_a_layer_a_site_is_measured_once(built):
         assert after == pytest.approx(values[f"isotropy/{name}/layer_02/tokens"], rel=1e-6)
 
 
-def test_a_metric_that_refuses_a_cloud_is_left_out_and_told_once(built):
+def test_a_metric_that_rejects_a_cloud_is_left_out_and_reported_once(built):
     experiment = built("task=rte", "metric=[isoscore,lid]")  # 32 rows of dev, lid needs 101
     with pytest.warns(UserWarning, match=r"isotropy/lid is left out.*layer_00/cls.*n_neighbors"):
         values = validated(experiment)
     assert "isotropy/isoscore/layer_00/cls" in values
     assert "isotropy/lid_value/layer_00/cls" not in values
     assert "isotropy/lid_value/layer_00/tokens" in values
-    validated(experiment)  # told once: a second warning would be an error here
+    validated(experiment)  # reported once: a second warning would be an error here
 
 
 def raises(error):

@@ -166,7 +166,7 @@ def test_a_diverged_layer_has_counts_and_no_picture(built):
 
 
 @pytest.mark.parametrize("fault", ["solver", "disk"])
-def test_a_snapshot_that_fails_costs_no_run_and_is_told_once(built, monkeypatch, fault):
+def test_a_snapshot_that_fails_costs_no_run_and_is_reported_once(built, monkeypatch, fault):
     def fail(*_, **__):
         raise OSError("no space left") if fault == "disk" else RuntimeError("did not converge")
 
