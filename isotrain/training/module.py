@@ -17,7 +17,8 @@ from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.losses import ExtraLosses
-from isotrain.training.optim import is_muon, matrices_of_blocks, parameter_groups
+from isotrain.training.muon import is_muon, matrices_of_blocks
+from isotrain.training.optim import parameter_groups
 from isotrain.training.solved_head import solve_head
 from isotrain.training.step import Step, Views
 from isotrain.types import Batch, ModelOutput

@@ -1,22 +1,13 @@
-"""Parameter groups with weight decay and learning rate factors; Muon beside AdamW.
-
-Muon is for matrices of encoder blocks, AdamW for all other parameters, as one optimizer.
-"""
+"""Parameter groups with their weight decay and learning rate factors, and parameter counts."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
-from typing import Annotated, Any
+from collections.abc import Collection
+from typing import Any
 
-import torch
-from pydantic import Field
-from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch import nn
 
-from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import depths
-
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def parameter_groups(
@@ -66,116 +57,3 @@ def count_parameters(module: nn.Module) -> dict[str, int]:
     """Number of parameters, and of trainable ones."""
     sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
     return {"total": sum(n for n, _ in sizes), "trainable": sum(n for n, t in sizes if t)}
-
-
-class MuonAdamW(Optimizer):
-    """One optimizer: Muon updates the groups with `is_matrix`, AdamW all others.
-
-    Muon, for a matrix W `[A, B]` with gradient G, momentum μ, decay λ and learning rate γ:
-
-    M ← μ M + (1 − μ) G;  O = NS(G + μ (M − G));  W ← (1 − γ λ) W − γ s O
-
-    NS is a Newton–Schulz iteration in bfloat16 that brings all singular values to about 1
-    (0.7 to 1.2), so each update is nearly orthogonal. With the factor s = 0.2·√max(A, B) its
-    entries have the rms of an AdamW update, 0.2.
-
-    `parameter_groups` marks the matrices: the 2-D parameters of blocks, factors of LoRA included,
-    each orthogonalised alone; no embeddings, no (IA)³ scales. Everything else (norms, biases,
-    embeddings, head, isotropy layers) takes the same steps as under `torch.optim.AdamW`.
-
-    Both share `state` and `param_groups`, so schedules, clipping, checkpoints and freezing see one
-    optimizer. A parameter without a gradient keeps weight and state.
-
-    Args:
-        params: groups, or parameters (AdamW only).
-        lr: of AdamW.
-        betas, eps, weight_decay, fused: of AdamW.
-        muon_lr: γ.
-        momentum: μ, in [0, 1).
-        muon_weight_decay: λ.
-
-    Raises:
-        ValueError: a number outside its bounds, or a matrix group with a parameter that is not 2-D.
-
-    Jordan et al. 2024; the factor: Liu et al. 2025, equation 4. Needs torch 2.9.
-
-    >>> w, b = torch.nn.Parameter(torch.zeros(2, 2)), torch.nn.Parameter(torch.zeros(2))
-    >>> groups = [{"params": [w], "is_matrix": True}, {"params": [b]}]
-    >>> optimizer = MuonAdamW(groups, muon_lr=5.0 / 2**0.5)
-    >>> w.grad, b.grad = torch.tensor([[0.0, 5.0], [-0.1, 0.0]]), torch.ones(2)
-    >>> optimizer.step()
-    >>> w.detach().round().tolist()  # less an orthogonal matrix, about
-    [[0.0, -1.0], [1.0, 0.0]]
-    """
-
-    @checked
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Annotated[float, Field(ge=0)] = 5e-5,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: Annotated[float, Field(ge=0)] = 1e-8,
-        weight_decay: Annotated[float, Field(ge=0)] = 0.01,
-        fused: bool = True,
-        muon_lr: Annotated[float, Field(ge=0, le=1e9)] = 5e-5,
-        momentum: Share = 0.95,
-        muon_weight_decay: Annotated[float, Field(ge=0, le=1e18)] = 0.01,
-    ) -> None:
-        from torch.optim import Muon  # torch 2.9 and newer: runs with AdamW do not need it
-
-        groups: list[dict[str, Any]] = [
-            one if isinstance(one, dict) else {"params": [one]} for one in params
-        ]
-        for group in groups:
-            group.setdefault("is_matrix", False)
-        # Each adds its options to its groups, which are those in `param_groups`.
-        self._parts: dict[bool, Optimizer] = {}
-        if matrices := [group for group in groups if group["is_matrix"]]:
-            self._parts[True] = Muon(
-                matrices,
-                lr=muon_lr,
-                weight_decay=muon_weight_decay,
-                momentum=momentum,
-                adjust_lr_fn="match_rms_adamw",
-            )
-        if others := [group for group in groups if not group["is_matrix"]]:
-            first, second = betas
-            self._parts[False] = AdamW(
-                others,
-                lr=lr,
-                betas=(first, second),
-                eps=eps,
-                weight_decay=weight_decay,
-                fused=fused,
-            )
-        super().__init__(groups, {"lr": lr})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of both, after the closure, if there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for is_matrix, part in self._parts.items():
-            # current ones: `load_state_dict` creates new groups
-            part.param_groups = [g for g in self.param_groups if g["is_matrix"] == is_matrix]
-            part.state = self.state
-            part.step()
-        return loss
-
-
-def is_muon(optimizer: Callable[..., Optimizer]) -> bool:
-    """Whether a partial makes a `MuonAdamW`."""
-    return getattr(optimizer, "func", None) is MuonAdamW
-
-
-def matrices_of_blocks(encoder: Any) -> set[int]:
-    """Ids of the 2-D parameters of an encoder's blocks, without embedding tables."""
-    tables = {
-        id(module.weight) for module in encoder.modules() if isinstance(module, torch.nn.Embedding)
-    }
-    of_blocks: list[tuple[str, Tensor]] = [
-        one for block in encoder.blocks for one in block.named_parameters()
-    ]
-    return {id(p) for name, p in of_blocks if p.ndim == 2 and ".ia3_l." not in name} - tables

@@ -2,19 +2,14 @@
 
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
 from isotrain.cli import main
 from isotrain.export.folders import differences
-from isotrain.export.rebuilt import same
 from isotrain.export.source_run import RoundTripError
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.snli import SNLI
-from isotrain.tasks.stsb import STSB
 
 STSB_RUN = ("task=stsb", "task.form=bi", "pooling=mean", "isotropy=zca", "metric=[]")
 
@@ -36,64 +31,43 @@ def exported(run, capsys):
     return code, " ".join((captured.out + captured.err).split())
 
 
-def test_every_row_must_be_predicted_as_recorded(made_run, of_the_run, capsys):
+def test_nine_in_ten_examples_are_predicted_as_recorded(made_run, of_the_run, capsys):
     run = made_run(*STSB_RUN)
     known = of_the_run(run)
     scores = known.output.logits[:, 0]
-    record(run, known, scores + 5e-5)
+    scores[:3] += 0.05
+    record(run, known, scores)
     code, message = exported(run, capsys)
     assert code == 0
-    assert "all 32 examples are predicted as the run recorded them (logits to 0.0001 of" in message
-    assert "all 32 examples" in (run / "export/transformers/README.md").read_text()
-    scores[7] += 1e-3
+    assert "29 of 32 examples are predicted as the run recorded them" in message
+    assert "29 of 32 examples" in (run / "export/transformers/README.md").read_text()
+    scores[3] += 0.05
     record(run, known, scores)
     code, message = exported(run, capsys)
     assert code == 2
-    assert "31 of 32 examples are predicted as the run recorded them" in message
-    record(run, known, scores, device="cuda:0")
-    code, message = exported(run, capsys)
-    assert code == 0
-    assert "logits to 0.02 of the largest one; it computed on cuda:0" in message
+    assert "28 of 32 examples are predicted as the run recorded them; these files are" in message
 
 
-def test_a_run_in_bfloat16_is_exported(made_run, of_the_run, loaded, capsys):
+def test_another_class_is_another_prediction(made_run, of_the_run, capsys):
+    run = made_run("task=rte", "metric=[]")
+    known = of_the_run(run)
+    classes = known.output.logits.argmax(dim=1)
+    record(run, known, classes)
+    assert exported(run, capsys)[0] == 0
+    classes[:4] = 1 - classes[:4]
+    record(run, known, classes)
+    assert exported(run, capsys)[0] == 2
+
+
+def test_a_run_in_bfloat16_is_exported(made_run, of_the_run, capsys):
     run = made_run(*STSB_RUN, "trainer.precision=bf16-mixed")
     known = of_the_run(run)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         scores = known.model.float()(known.batch).logits[:, 0]
-    off = (scores - known.output.logits[:, 0]).abs().max()
-    assert off > 1e-4, "it is not the same in float32"
+    assert (scores - known.output.logits[:, 0]).abs().max() > 1e-4, "not the same in float32"
     record(run, known, scores)
     code, message = exported(run, capsys)
     assert code == 0, message
-    assert "it computed on cpu, precision bf16-mixed" in message
-
-
-def test_rows_of_classes_count_as_one_where_two_logits_are_as_good_as_equal():
-    logits = torch.tensor([[2.0, 2.0001, 0.0], [2.0, 2.1, 0.0], [1.0, 0.0, 5.0]])
-    for recorded, expected in (
-        ([1, 1, 2], [True, True, True]),
-        ([0, 0, 2], [True, False, True]),
-        ([2, 2, 1], [False, False, False]),
-    ):
-        found = same(SNLI(), logits, torch.tensor(recorded), 1e-4, may_cross=True)
-        assert found.tolist() == expected
-    assert same(RTE(), logits[:0, :2], torch.zeros(0), 1e-4, may_cross=True).tolist() == []
-
-
-def test_on_another_device_classes_count_as_they_are():
-    logits = torch.tensor([[0.011, 0.0], [0.0, 0.015], [-0.01, 0.009]])
-    found = same(RTE(), logits, torch.tensor([0, 0, 0]), 0.02, may_cross=False)
-    assert found.tolist() == [True, False, False]
-
-
-def test_scores_are_the_same_within_the_tolerance_of_their_scale():
-    logits = torch.tensor([[0.5], [40.0]])
-    recorded = torch.tensor([0.5039, 40.0041], dtype=torch.float64)
-    assert same(STSB(), logits, recorded, 1e-4, may_cross=True).tolist() == [False, False]
-    recorded = torch.tensor([0.50009, 40.0039], dtype=torch.float64)
-    assert same(STSB(), logits, recorded, 1e-4, may_cross=False).tolist() == [True, True]
-    assert not same(STSB(), logits, torch.full((2,), np.nan), 1e-4, may_cross=True).any()
 
 
 def test_differences_are_judged_in_float32_and_in_float64():

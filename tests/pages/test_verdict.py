@@ -45,7 +45,7 @@ def test_warnings(logged, more, wanted):
 
 
 @pytest.mark.parametrize(
-    ("gap", "spread", "is_told"),
+    ("gap", "spread", "is_reported"),
     [(0.2, 1.1, False), (2.1, 1.0, True), (0.0, 2.1, True), (0.0, 0.4, True), (None, None, False)],
 )
 def test_a_layer_that_is_frozen_by_other_rows_than_those_of_dev_is_reported(
