@@ -27,8 +27,8 @@ from timing import Spread, head, interleaved, ms, ratio, row, setting, spread
 from isotrain.build import build
 from isotrain.config.compose import compose_run
 from isotrain.config.shipped import conf_folder
-from isotrain.geometry.assignment import fit_anchors
 from isotrain.geometry.cluster_pca import apply_cluster_pca, center_clusters, fit_cluster_pca
+from isotrain.geometry.kmeans import kmeans
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.run import quiet
 from isotrain.tasks.base import Task
@@ -71,10 +71,10 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
     array = x.numpy()
 
     def ours(**start: object) -> torch.Tensor:
-        anchors, owner = fit_anchors(x, N_CLUSTERS, **{"n_iterations": N_ITERATIONS, **start})
-        clusters = center_clusters(x, anchors, owner)
+        found = kmeans(x, N_CLUSTERS, **{"n_iterations": N_ITERATIONS, **start})
+        clusters = center_clusters(x, found.centroid_KD, found.assignment_N)
         stats = fit_cluster_pca(clusters, N_COMPONENTS, rho=1.0, exact=True)
-        return apply_cluster_pca(x, stats, owner)
+        return apply_cluster_pca(x, stats, found.assignment_N)
 
     def seeded() -> dict[str, object]:
         return {"generator": torch.Generator().manual_seed(0)}
@@ -83,9 +83,9 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
         means = KMeans(N_CLUSTERS, n_init=1, max_iter=N_ITERATIONS, tol=0.0, random_state=0)
         return loop(array, means.fit_predict(array), solver)
 
-    anchors, owner = fit_anchors(x, N_CLUSTERS, n_iterations=N_ITERATIONS, **seeded())
-    given = {"init": anchors.anchor_KD, "n_iterations": 0}  # centroids give the same clusters
-    assignment = owner.numpy()
+    found = kmeans(x, N_CLUSTERS, n_iterations=N_ITERATIONS, **seeded())
+    given = {"init": found.centroid_KD, "n_iterations": 0}  # centroids give the same clusters
+    assignment = found.assignment_N.numpy()
     # A smaller cluster loses fewer directions in isotrain, which never deletes all of a row.
     large = torch.from_numpy(np.bincount(assignment)[assignment] > N_COMPONENTS + 1)
     expected, y = torch.from_numpy(loop(array, assignment, "full"))[large], ours(**given)[large]

@@ -1,4 +1,4 @@
-"""Cluster PCA fitted in one call, layers of either class, and its slow reference."""
+"""Cluster PCA fitted in one call, layers of its classes, and its slow reference."""
 
 from typing import Any
 
@@ -7,40 +7,46 @@ import torch
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from isotrain.geometry.assignment import Assign, fit_anchors
-from isotrain.geometry.cluster_pca import ClusterPCAStats, center_clusters, fit_cluster_pca
-from isotrain.geometry.removal import Grad, Removal, vary_removal
+from isotrain.geometry.cluster_pca import (
+    ClusterPCAStats,
+    apply_cluster_pca,
+    center_clusters,
+    fit_cluster_pca,
+)
+from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 
 
-def layer_with(width: int, *sizes: int, **options: Any) -> ClusterPCA:
-    """`ClusterPCA`, or `ProtectedClusterPCA` where something is protected."""
+def layer_with(
+    width: int, *sizes: int, kind: type[ClusterPCA] = ClusterPCA, **options: Any
+) -> ClusterPCA:
+    """A layer of the class, or `ProtectedClusterPCA` where something is protected."""
     names = dict(zip(("n_clusters", "n_components"), sizes, strict=False))
     if {"n_leading", "protect_labels"} & options.keys():
         return ProtectedClusterPCA(width, **names, **{"n_leading": 0, **options})
-    return ClusterPCA(width, **names, **options)
+    return kind(width, **names, **options)
 
 
 def fit_with(
     x: Tensor,
     n_clusters: int,
     n_components: int,
-    assign: Assign = "kmeans",
-    removal: Removal = "project",
-    level: float = 1.0,
     rho: float = 0.25,
-    grad: Grad = "detach",
     effective_rows: int = 0,
     exact: bool = False,
-    generator: torch.Generator | None = None,
     **start: Any,
 ) -> ClusterPCAStats:
-    """Clusters, means and directions of one cloud; `start` as in `fit_anchors`."""
-    anchors, own = fit_anchors(x.detach(), n_clusters, assign, generator=generator, **start)
-    clusters = center_clusters(x, anchors, own, effective_rows=effective_rows)
-    stats = fit_cluster_pca(clusters, n_components, rho, exact)
-    return vary_removal(stats, clusters, removal, level, grad, generator or torch.Generator())
+    """Clusters, means and directions of one cloud; `start` as in `kmeans`."""
+    start = {"n_iterations": 3, **start}
+    anchor_KD, own_N, _ = kmeans(x.detach(), n_clusters, **start)
+    clusters = center_clusters(x, anchor_KD, own_N, effective_rows=effective_rows)
+    return fit_cluster_pca(clusters, n_components, rho, exact)
+
+
+def apply_to(x: Tensor, stats: ClusterPCAStats) -> Tensor:
+    """What `apply_cluster_pca` gives of embeddings in their nearest clusters."""
+    return apply_cluster_pca(x, stats, nearest_centroid(x, stats.anchor_KD))
 
 
 def by_scikit_learn(x: Tensor, assignment: Tensor, n_components: int, rho: float = 1.0) -> Tensor:

@@ -58,7 +58,7 @@ CONFIGURATIONS = {
     ),
     "gmm_pca, batch statistics, bi": Configuration(
         "task=stsb task.form=bi isotropy=gmm_pca isotropy.n_clusters=2 isotropy.n_components=1 "
-        "isotropy.grad=full isotropy.stats=batch isotropy.eval_stats=batch "
+        "isotropy.stats=batch isotropy.eval_stats=batch "
         "objective=[cosent,angle] data.label_noise=0.1 schedule=cosine"
     ),
     "cluster_pca, refit": Configuration(
@@ -66,9 +66,19 @@ CONFIGURATIONS = {
         "objective=[supcon] objective.supcon.memory_rows=32 objective.supcon.n_views=2 "
         "data.hypothesis_only=true"
     ),
-    "shrink_clip, gmm": Configuration(
-        "task=rte isotropy=shrink_clip isotropy.assign=gmm site=[tokens] "
-        "isotropy.n_clusters=3 isotropy.grad=full schedule=constant"
+    "shrink_clip, tokens": Configuration(
+        "task=rte isotropy=shrink_clip site=[tokens] isotropy.n_clusters=3 schedule=constant"
+    ),
+    "full gradient": Configuration(
+        "task=rte isotropy=cluster_pca isotropy.n_clusters=2 isotropy.n_components=1 "
+        "isotropy._target_=isotrain.transforms.full_gradient_pca.FullGradientPCA"
+    ),
+    "cluster_mean, tokens": Configuration(
+        "task=wic isotropy=cluster_mean isotropy.n_clusters=3 site=[tokens]"
+    ),
+    "anti_clip, frozen_mean": Configuration(
+        "task=rte isotropy=anti_clip init_from={first}",
+        first="task=rte isotropy=frozen_mean",
     ),
     "clip, best, patience": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 "

@@ -1,6 +1,6 @@
 """By which name a run's parts go: the file that was chosen, as `clip` of `isotropy=clip`.
 
-One class can be several methods: `mean`, `clip` and `cluster_pca` are all `ClusterPCA`.
+One class can be several methods: `cluster_pca` and `published` are both `ClusterPCA`.
 """
 
 from collections.abc import Mapping

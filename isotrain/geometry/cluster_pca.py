@@ -1,11 +1,11 @@
-"""Center K clusters and remove R dominant directions of each. N embeddings, D width."""
+"""Centre K clusters and remove R dominant directions of each. N embeddings, D width."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.assignment import Anchors, nearest
 from isotrain.geometry.kmeans import cluster_means
 from isotrain.geometry.rows import has_scatter, have_scatter
 from isotrain.geometry.spectra import capped_basis, leading_directions_of_each
@@ -17,7 +17,7 @@ MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings
 class CenteredClusters(NamedTuple):
     """Embeddings in K clusters, and the mean that each cluster subtracts."""
 
-    anchors: Anchors
+    anchor_KD: Tensor
     assignment_N: Tensor
     all_ND: Tensor  # embeddings: global statistics have the gradient of the batch's
     own_ND: Tensor  # embeddings: so do statistics of each cluster
@@ -30,7 +30,7 @@ class CenteredClusters(NamedTuple):
     has_scatter: bool  # a cloud without scatter is left unchanged
 
     def clouds(self) -> list[Tensor]:
-        """The centered embeddings of each cluster, or all if it falls back; with gradient."""
+        """The centred embeddings of each cluster, or all if it falls back; with gradient."""
         return [
             self.all_ND - self.mean_D if falls else self.own_ND[member_C] - mean_D
             for falls, member_C, mean_D in zip(
@@ -39,26 +39,20 @@ class CenteredClusters(NamedTuple):
         ]
 
 
-class ClusterPCAStats(NamedTuple):
-    """What `apply_cluster_pca` uses."""
+@dataclass(frozen=True)
+class ClusterPCAStats:
+    """What `apply_cluster_pca` uses, and the anchors that embeddings are assigned to."""
 
     anchor_KD: Tensor  # an embedding belongs to its nearest anchor
     centre_KD: Tensor  # what is subtracted from the embeddings of a cluster
     direction_KDR: Tensor  # orthonormal columns that are removed; zero columns past the cap
-    removed_KR: Tensor  # share of each direction that is taken out
-    variance_KD: Tensor  # of mixture components, with their weights; [0, D] otherwise
-    log_weight_K: Tensor
     counters: dict[str, Tensor]
     assignment_N: Tensor | None = None  # cluster of each fitted embedding
-    matrix_KDD: Tensor | None = None  # removal matrix with a gradient, in place of directions
-    spared_mean_D: Tensor | None = None  # protected directions; None without protection
-    spared_DJ: Tensor | None = None
-    kept_J: Tensor | None = None  # share of each that is restored
 
 
 def center_clusters(
     x_ND: Tensor,
-    anchors: Anchors,
+    anchor_KD: Tensor,
     assignment_N: Tensor,
     n_own: int | None = None,
     effective_rows: int = 0,
@@ -69,7 +63,7 @@ def center_clusters(
     embeddings (all, by default): see `straight_through`. `effective_rows` above 0 replaces N in
     the rules: statistics of a long queue then remove as many directions as those of batches.
     """
-    n, n_clusters = len(x_ND), len(anchors.anchor_KD)
+    n, n_clusters = len(x_ND), len(anchor_KD)
     effective_rows = min(n, effective_rows or n)
     all_ND = own_ND = straight_through(x_ND, n_own)
     if n_clusters > 1:
@@ -85,7 +79,7 @@ def center_clusters(
     ]
     falls_back_K = torch.tensor(falls_back, device=x_ND.device)
     return CenteredClusters(
-        anchors,
+        anchor_KD,
         assignment_N,
         all_ND,
         own_ND,
@@ -105,7 +99,7 @@ def center_clusters(
 def fit_cluster_pca(
     clusters: CenteredClusters, n_components: int, rho: float = 0.25, exact: bool = False
 ) -> ClusterPCAStats:
-    """Means and dominant directions of centered clusters.
+    """Means and dominant directions of centred clusters.
 
     A cluster of n_c embeddings loses its min(R, floor(rho·(n_c − 1)), rank − 1) leading principal
     directions, or those of all embeddings if it falls back. Those of large clusters are iterated to
@@ -114,11 +108,10 @@ def fit_cluster_pca(
 
     Rajaee and Pilehvar 2021, section 3; the caps and the fallback are ours.
 
-    >>> from isotrain.geometry.assignment import fit_anchors
-    >>> g = torch.Generator().manual_seed(0)
-    >>> x = torch.randn(64, 4, generator=g)
-    >>> fit_cluster_pca(center_clusters(x, *fit_anchors(x, 2, generator=g)), 1).direction_KDR.shape
-    torch.Size([2, 4, 1])
+    >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
+    >>> clusters = center_clusters(x, x[:1], torch.zeros(4, dtype=torch.int64))
+    >>> fit_cluster_pca(clusters, n_components=1, rho=1.0).direction_KDR.abs().flatten().tolist()
+    [1.0, 0.0]
     """
     falls_back, n = clusters.falls_back, len(clusters.assignment_N)
     bases = _leading_directions(clusters, n_components + 1 if n_components > 0 else 0, exact)
@@ -135,47 +128,33 @@ def fit_cluster_pca(
         "clusters_empty": torch.tensor(float(counts.count(0))),
         "directions_removed": direction_KDR.square().sum().round().float(),
     }
-    anchor_KD, variance_KD, log_weight_K = clusters.anchors
+    centre_KD = clusters.centre_KD * clusters.has_scatter
     return ClusterPCAStats(
-        anchor_KD,
-        clusters.centre_KD * clusters.has_scatter,
-        direction_KDR,
-        torch.ones_like(direction_KDR[:, 0]),
-        variance_KD,
-        log_weight_K,
-        counters,
-        clusters.assignment_N,
+        clusters.anchor_KD, centre_KD, direction_KDR, counters, clusters.assignment_N
     )
 
 
 def apply_cluster_pca(
-    x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None = None
+    x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor, share: Tensor | float = 1.0
 ) -> Tensor:
     """Embeddings minus the mean and the dominant directions of their cluster, `[N, D]`.
 
-    y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the given cluster, else that of the nearest
-    anchor, r_c = `removed`.
+    y = (x − m_c) − V_c·diag(r_c)·V_cᵀ(x − m_c), c the cluster, r the `share` that is taken out: of
+    all directions, or of each `[K·R]`.
 
-    >>> from isotrain.geometry.assignment import fit_anchors
-    >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
-    >>> stats = fit_cluster_pca(center_clusters(x, *fit_anchors(x, 1)), n_components=1, rho=1.0)
-    >>> apply_cluster_pca(torch.tensor([[3.0, 4.0]]), stats).tolist()
+    >>> v_KDR = torch.tensor([[[1.0], [0.0]]])
+    >>> stats = ClusterPCAStats(torch.zeros(1, 2), torch.zeros(1, 2), v_KDR, counters={})
+    >>> apply_cluster_pca(torch.tensor([[3.0, 4.0]]), stats, torch.tensor([0])).tolist()
     [[0.0, 4.0]]
     """
     n_clusters, width, n_components = stats.direction_KDR.shape
-    if assignment_N is None:
-        anchors = Anchors(stats.anchor_KD, stats.variance_KD, stats.log_weight_K)
-        assignment_N = nearest(x_ND, anchors)
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
     y_ND = x_ND - member_NK @ stats.centre_KD
     if n_components == 0:
         return y_ND
-    if stats.matrix_KDD is not None:
-        taken_KND = (y_ND @ stats.matrix_KDD) * member_NK.T[:, :, None]
-        return y_ND - taken_KND.sum(dim=0)
     # Directions of all clusters at once; each embedding keeps its own cluster's coefficients.
     basis_DF = stats.direction_KDR.transpose(0, 1).reshape(width, n_clusters * n_components)
-    own_NF = member_NK.repeat_interleave(n_components, dim=1) * stats.removed_KR.flatten()
+    own_NF = member_NK.repeat_interleave(n_components, dim=1) * share
     return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T
 
 

@@ -30,23 +30,6 @@ def own_draws(seed: int, part: str) -> Iterator[None]:
         yield
 
 
-def random_directions(
-    x_ND: Tensor, n_sets: int, n_directions: int, generator: torch.Generator
-) -> Tensor:
-    """Orthonormal bases `[G, D, R]` of subspaces drawn uniformly, of the type and device of `x`.
-
-    They follow from the seed of the generator, whatever was drawn from it since.
-
-    >>> v_DR = random_directions(torch.zeros(1, 3), 1, 2, torch.Generator().manual_seed(0))[0]
-    >>> bool(torch.allclose(v_DR.T @ v_DR, torch.eye(2), atol=1e-6))
-    True
-    """
-    size = n_sets, x_ND.shape[1], n_directions
-    own = torch.Generator().manual_seed(generator.initial_seed())
-    drawn_GDR = torch.randn(size, generator=own, dtype=torch.float64)
-    return torch.linalg.qr(drawn_GDR)[0].to(x_ND)
-
-
 def slices_of_step(x_ND: Tensor, n_slices: int, seed: int, n_steps: Tensor) -> Tensor:
     """Unit directions `[D, M]`, uniform on the sphere, of the type and device of `x`.
 

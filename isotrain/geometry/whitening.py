@@ -5,7 +5,7 @@ with mean λ̄ = tr C/D. A root takes centred X `[G, N, S]` and a floor, added t
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,7 +17,8 @@ Root = Callable[[Tensor, Tensor], Tensor]
 N_HALVINGS = 40  # bisection steps: the exponent to 1e-12
 
 
-class WhiteningStats(NamedTuple):
+@dataclass(frozen=True)
+class WhiteningStats:
     """A whitening map, and counters of the fit."""
 
     centre_D: Tensor
@@ -184,7 +185,8 @@ def _polar_factor(x_AB: Tensor) -> Tensor:
     return left @ right
 
 
-class TemperStats(NamedTuple):
+@dataclass(frozen=True)
+class TemperStats:
     """A partial whitening map, its exponent, and counters of the fit."""
 
     centre_D: Tensor

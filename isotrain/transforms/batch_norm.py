@@ -1,6 +1,7 @@
 """Batch normalisation of embeddings, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -12,7 +13,8 @@ from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 
-class BatchNormStats(NamedTuple):
+@dataclass(frozen=True)
+class BatchNormStats:
     """Moments of each dimension, the variance over N."""
 
     mean_D: Tensor

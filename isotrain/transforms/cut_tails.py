@@ -1,7 +1,8 @@
 """Outlier dimensions zeroed or clipped, as an isotropy layer. N embeddings, D width."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -14,7 +15,8 @@ from isotrain.transforms.standardize import column_moments
 Mode = Literal["clip", "zero"]
 
 
-class CutTailsStats(NamedTuple):
+@dataclass(frozen=True)
+class CutTailsStats:
     """The cut dimensions, and the bound."""
 
     cut_D: Tensor  # bool

@@ -1,6 +1,7 @@
 """Layers with batch or queue statistics. N embeddings, D width, M embeddings in the queue."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from inspect import Signature, signature
 from typing import Annotated, Any, ClassVar
 
@@ -26,7 +27,7 @@ not_compiled = _disable_dynamo
 class FittedTransform(RowTransform, ABC):
     """An isotropy layer `[N, D] -> [N, D]`; a subclass defines `estimate` and `transform`.
 
-    Statistics are a NamedTuple of tensors, and of `counters`, a dict for the log. A subclass passes
+    Statistics are a dataclass of tensors, and of `counters`, a dict for the log. A subclass passes
     `**statistics` on: its signature then shows `stats`, `eval_stats` and `queue_rows`.
 
     `forward` changes no state; `observe` feeds a queue of recent embeddings. Half precision is
@@ -54,8 +55,9 @@ class FittedTransform(RowTransform, ABC):
         ValueError: labels are missing, or `stats="start"` with `eval_stats="batch"`.
         RuntimeError: frozen evaluation before `fit`.
 
-    >>> from typing import NamedTuple
-    >>> class Stats(NamedTuple):
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Stats:
     ...     centre_D: Tensor
     ...     counters: dict[str, Tensor]
     >>> class Centred(FittedTransform):
@@ -103,7 +105,7 @@ class FittedTransform(RowTransform, ABC):
         self.stats, self.eval_stats = stats, eval_stats
         self.queue = RowQueue(queue_rows, width, has_labels=self.reads_labels)
         self._empty = empty
-        self._names = [name for name, x in empty._asdict().items() if isinstance(x, Tensor)]
+        self._names = [name for name, x in vars(empty).items() if isinstance(x, Tensor)]
         for name in self._names:
             self.register_buffer(name, getattr(empty, name))
         self.register_buffer("is_fitted", torch.tensor(False))
@@ -191,7 +193,7 @@ class FittedTransform(RowTransform, ABC):
                 "as the trainer does before an evaluation; or set stats=queue, eval_stats=batch"
             )
         frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
-        return self._empty._replace(counters={}, **frozen)
+        return replace(self._empty, counters={}, **frozen)
 
     @not_compiled
     def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[Any, bool]:

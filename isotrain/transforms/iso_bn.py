@@ -1,6 +1,7 @@
 """Isotropic batch normalisation, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -11,7 +12,8 @@ from isotrain.transforms.fitted import FittedTransform
 from isotrain.transforms.standardize import column_moments
 
 
-class IsoBnStats(NamedTuple):
+@dataclass(frozen=True)
+class IsoBnStats:
     """The scale a of each dimension, above 0 and unitless."""
 
     scale_D: Tensor

@@ -1,5 +1,6 @@
 """Cluster PCA with protected directions, as an isotropy layer. N embeddings, D width."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
@@ -7,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca
-from isotrain.geometry.removal import (
+from isotrain.geometry.cluster_pca import ClusterPCAStats
+from isotrain.geometry.protected import (
     N_BETWEEN,
     ProtectedDirections,
     fit_protected,
@@ -17,7 +18,20 @@ from isotrain.geometry.removal import (
     without_protected,
 )
 from isotrain.geometry.straight_through import straight_through
-from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.cluster_pca import ClusterPCA, NonNegative, Positive, Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtectedStats(ClusterPCAStats):
+    """Statistics of the rest, and the protected directions."""
+
+    spared_mean_D: Tensor
+    spared_DJ: Tensor
+    kept_J: Tensor  # share of each that is restored
+
+    def protected(self) -> ProtectedDirections:
+        """The protected directions, about their mean."""
+        return ProtectedDirections(self.spared_mean_D, self.spared_DJ)
 
 
 class ProtectedClusterPCA(ClusterPCA):
@@ -44,13 +58,13 @@ class ProtectedClusterPCA(ClusterPCA):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        n_clusters: Annotated[int, Field(ge=1)] = 8,
-        n_components: Annotated[int, Field(ge=0)] = 3,
-        n_leading: Annotated[int, Field(ge=0)] = 3,
+        width: Positive,
+        n_clusters: Positive = 8,
+        n_components: NonNegative = 3,
+        n_leading: NonNegative = 3,
         protect_labels: bool = False,
         level: Annotated[float, Field(gt=0)] = 1.0,
-        rho: Annotated[float, Field(gt=0, le=1)] = 0.25,
+        rho: Share = 0.25,
         seed: int = 0,
         **statistics: Any,
     ) -> None:
@@ -58,18 +72,18 @@ class ProtectedClusterPCA(ClusterPCA):
             raise ValueError(
                 f"n_leading must be below width={width}, got {n_leading}; lower n_leading"
             )
-        self.n_leading, self.reads_labels = n_leading, protect_labels
-        options = {"level": level, "rho": rho, "seed": seed, **statistics}
-        super().__init__(width, n_clusters, n_components, **options)
+        self.n_leading, self.reads_labels, self.level = n_leading, protect_labels, level
+        super().__init__(width, n_clusters, n_components, rho, seed=seed, **statistics)
 
-    def _empty_statistics(self, width: int) -> ClusterPCAStats:
+    def empty(self, width: int) -> ProtectedStats:
+        """Statistics in the shapes of the buffers."""
         n_protected = self.n_leading + N_BETWEEN * self.reads_labels
-        protected: dict[str, Any] = {
-            "spared_mean_D": torch.zeros(width),
-            "spared_DJ": torch.zeros(width, n_protected),
-            "kept_J": torch.ones(n_protected),
-        }
-        return super()._empty_statistics(width)._replace(**protected)
+        return ProtectedStats(
+            **vars(super().empty(width)),
+            spared_mean_D=torch.zeros(width),
+            spared_DJ=torch.zeros(width, n_protected),
+            kept_J=torch.ones(n_protected),
+        )
 
     def estimate(
         self,
@@ -77,25 +91,28 @@ class ProtectedClusterPCA(ClusterPCA):
         to_freeze: bool = False,
         n_own: int | None = None,
         labels_N: Tensor | None = None,
-    ) -> ClusterPCAStats:
+    ) -> ProtectedStats:
         """Statistics of the rest, and the protected directions with the share that is restored."""
         all_ND = straight_through(x_ND, len(x_ND) if n_own is None else n_own)
         protected = fit_protected(all_ND, self.n_leading, labels_N)
-        stats = super().estimate(without_protected(x_ND, protected), to_freeze, n_own)
+        mean_D, direction_DJ = protected
+        rest_ND = without_protected(x_ND, protected)
+        stats = super().estimate(rest_ND, to_freeze, n_own)
         with torch.no_grad():
+            after_ND = super().transform(rest_ND, stats, are_last=True)
             coordinate_NJ = protected_coordinates(x_ND, protected)
-            rest_ND = without_protected(x_ND, protected)
-            after_ND = apply_cluster_pca(rest_ND, stats, stats.assignment_N)
-            direction_DJ = protected.direction_DJ
             kept_J = returned_share(after_ND, coordinate_NJ, direction_DJ, self.level)
-        return stats._replace(spared_mean_D=protected.mean_D, spared_DJ=direction_DJ, kept_J=kept_J)
+        return ProtectedStats(
+            **vars(stats), spared_mean_D=mean_D, spared_DJ=direction_DJ, kept_J=kept_J
+        )
 
-    def remove(self, x_ND: Tensor, stats: ClusterPCAStats, assignment_N: Tensor | None) -> Tensor:
+    def transform(self, x_ND: Tensor, stats: ProtectedStats, are_last: bool) -> Tensor:
         """Cluster PCA of the rest, with the shrunk protected part added back."""
-        protected = ProtectedDirections(stats.spared_mean_D, stats.spared_DJ)  # type: ignore[arg-type]
-        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J  # type: ignore[operator]
+        protected = stats.protected()
+        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J
         returned_ND = kept_NJ @ protected.direction_DJ.T
-        return super().remove(without_protected(x_ND, protected), stats, assignment_N) + returned_ND
+        rest_ND = without_protected(x_ND, protected)
+        return super().transform(rest_ND, stats, are_last) + returned_ND
 
     def follow(self, x_MD: Tensor, labels_M: Tensor | None) -> None:
         """Update the initial centroids of k-means, outside the protected directions."""

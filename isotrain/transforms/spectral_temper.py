@@ -1,5 +1,6 @@
 """Partial whitening with a spectrum-dependent exponent, as a layer. N embeddings, D."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
@@ -71,4 +72,4 @@ class SpectralTemper(FittedTransform):
     def _frozen(self, dtype: torch.dtype) -> Any:
         stats = super()._frozen(dtype)
         # With a single map (stats=start), its exponent is logged too.
-        return stats._replace(counters={"alpha": stats.alpha}) if self.training else stats
+        return replace(stats, counters={"alpha": stats.alpha}) if self.training else stats

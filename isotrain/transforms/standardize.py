@@ -1,6 +1,7 @@
 """Standardise each dimension, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -11,7 +12,8 @@ from isotrain.geometry.rows import has_scatter
 from isotrain.transforms.fitted import FittedTransform
 
 
-class StandardizeStats(NamedTuple):
+@dataclass(frozen=True)
+class StandardizeStats:
     """Mean μ, and the factor s/√(σ² + ε·mean σ²) of centred coordinates."""
 
     mean_D: Tensor

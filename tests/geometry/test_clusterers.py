@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.geometry.assignment import fit_anchors
 from isotrain.geometry.kmeans import kmeans, nearest_centroid
+from isotrain.geometry.mixture import fit_mixture, likeliest
 from tests import clouds
 from tests.clouds import light, seeded
 
@@ -16,8 +16,8 @@ normal = partial(clouds.normal, mean=0.0)
 
 
 def mixture(x, n_clusters, **options):
-    anchors, assignment_N = fit_anchors(x, n_clusters, "gmm", **options)
-    return *anchors, assignment_N
+    found = fit_mixture(x, kmeans(x, n_clusters, **options), options.get("n_iterations", 10))
+    return *found, likeliest(x, found)
 
 
 over_all = pytest.mark.parametrize("cluster", [kmeans, mixture])

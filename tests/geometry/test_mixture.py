@@ -9,9 +9,9 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from isotrain.geometry import assignment as module
-from isotrain.geometry.assignment import Anchors, fit_mixture, log_joint
+from isotrain.geometry import mixture as module
 from isotrain.geometry.kmeans import kmeans
+from isotrain.geometry.mixture import Mixture, fit_mixture, log_joint
 from tests.clouds import normal, seeded
 
 
@@ -27,14 +27,14 @@ def cloud(n, d, k=3, seed=0, dtype=torch.float64):
 
 def any_mixture(k, d, seed=0):
     mean_KD, variance_KD = normal(k, d, seed=seed), normal(k, d, seed=seed + 1).square() + 0.1
-    return Anchors(mean_KD, variance_KD, normal(k, seed=seed + 2).log_softmax(dim=0))
+    return Mixture(mean_KD, variance_KD, normal(k, seed=seed + 2).log_softmax(dim=0))
 
 
 def of_clusters(x, k, n_rounds, **options):
     """The mixture that the clusters of k-means make."""
     owner_N = kmeans(x, k, n_iterations=n_rounds, **options).assignment_N
     groups = [x[owner_N == c] for c in range(k)]
-    return Anchors(
+    return Mixture(
         torch.stack([rows.mean(dim=0) for rows in groups]),
         torch.stack([rows.var(dim=0, correction=0) for rows in groups]) + floor_of(x),
         torch.tensor([len(rows) / len(x) for rows in groups], dtype=torch.float64).log(),
@@ -148,7 +148,7 @@ def test_an_empty_component_keeps_its_mean_and_is_counted_as_one_row():
     torch.testing.assert_close(found.variance_KD, variance_D.expand(2, 2))
     expected_K = torch.tensor([30 / 31, 1 / 31], dtype=torch.float64)
     torch.testing.assert_close(found.log_weight_K.exp(), expected_K)
-    single = Anchors(*(part.float() for part in found))
+    single = Mixture(*(part.float() for part in found))
     own_N, exact_N = log_joint(x.float(), single)[:, 0], log_joint(x, found)[:, 0]
     torch.testing.assert_close(own_N.double(), exact_N, rtol=1e-4, atol=1e-4)
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.removal import N_BETWEEN, fit_protected, returned_share
+from isotrain.geometry.protected import N_BETWEEN, fit_protected, returned_share
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from tests.clouds import correlated, light, seeded
 
@@ -197,7 +197,7 @@ def test_what_is_protected_comes_back_whatever_is_removed(k, r, n_leading, seed)
     options = {"n_leading": n_leading, "protect_labels": True, "stats": "batch", "seed": seed}
     layer = ProtectedClusterPCA(9, k, r, **options).double()
     stats = layer.estimate(x, labels_N=labels)
-    y = layer.remove(x, stats, None)
+    y = layer.transform(x, stats, are_last=False)
     along = (y - y.mean(dim=0)) @ stats.spared_DJ
     before = (x - x.mean(dim=0)) @ stats.spared_DJ
     torch.testing.assert_close(along, before * stats.kept_J, atol=1e-8, rtol=0)

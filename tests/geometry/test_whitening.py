@@ -80,17 +80,19 @@ def test_full_whitening_of_fewer_embeddings_than_dimensions_has_no_infinite_fact
 @pytest.mark.parametrize("scale", [1e-30, 1e-10, 1e30])
 def test_a_map_of_tiny_and_huge_rows_keeps_its_scale(scale):
     x = cloud(40, 6).float()
-    mean_D, matrix_DD, _ = whitening_map(x * scale, 0.1, True, inverse_root)
+    found = whitening_map(x * scale, 0.1, True, inverse_root)
     expected = whitening_map(x, 0.1, True, inverse_root)
-    torch.testing.assert_close(mean_D / scale, expected[0])
-    torch.testing.assert_close(matrix_DD, expected[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.centre_D / scale, expected.centre_D)
+    torch.testing.assert_close(found.matrix_DD, expected.matrix_DD, atol=1e-5, rtol=1e-5)
 
 
 def test_a_group_without_variance_stays_finite():
     x = cloud(30, 6)
     x[:, :3] = 7.0
     for root in (inverse_root, lambda x, floor: newton_inverse_root(x, floor, 20)):
-        mean_D, matrix_DD, _ = whitening_map(x, 0.1, True, root, group_size=3)
-        assert bool(torch.isfinite(matrix_DD).all())
-        torch.testing.assert_close(((x - mean_D) @ matrix_DD)[:, :3], torch.zeros(30, 3).double())
-    assert bool(torch.isfinite(whitening_map(x, 0.0, True, inverse_root, 3)[1]).all())
+        found = whitening_map(x, 0.1, True, root, group_size=3)
+        assert bool(torch.isfinite(found.matrix_DD).all())
+        y = apply_whitening(x, found)
+        torch.testing.assert_close(y[:, :3], torch.zeros(30, 3).double())
+    found = whitening_map(x, 0.0, True, inverse_root, 3)
+    assert bool(torch.isfinite(found.matrix_DD).all())

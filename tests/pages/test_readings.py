@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrain.geometry.assignment import fit_anchors
-from isotrain.geometry.cluster_pca import center_clusters, fit_cluster_pca
 from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.metrics.self_similarity import self_similarity
@@ -14,6 +12,7 @@ from isotrain.objectives.base import mean_loss
 from isotrain.pages.readings import part_reading, readings
 from isotrain.pages.run_tables import COUNTERS
 from isotrain.training.monitor.measurement import site_measures
+from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails
 from tools.metric_table import PAGE, with_table
 
@@ -63,9 +62,7 @@ def test_every_counter_of_layers_and_objectives_is_reported():
     labels = torch.arange(24) % 2
     found = {
         *site_measures(X, X / 2, labels, X),
-        *fit_cluster_pca(
-            center_clusters(X, *fit_anchors(X, 2, generator=torch.Generator())), 1
-        ).counters,
+        *ClusterPCA(X.shape[1], 2, 1).estimate(X).counters,
         *CutTails(X.shape[1]).estimate(X).counters,
         *mean_loss(lambda x: x.sum(), [[X]], 1)[1],
     }

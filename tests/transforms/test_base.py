@@ -1,6 +1,6 @@
 """The contract of isotropy layers, the statistics of a few-line layer, and the queue."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -63,7 +63,8 @@ def test_the_identity_gives_the_same_tensor():
 # FittedTransform
 
 
-class ShiftStats(NamedTuple):
+@dataclass(frozen=True)
+class ShiftStats:
     """The mean of the embeddings."""
 
     mean: Tensor

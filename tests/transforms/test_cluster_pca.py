@@ -11,12 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca
 from isotrain.geometry.kmeans import kmeans, nearest_centroid
 from isotrain.transforms.cluster_pca import ClusterPCA
 from tests.clouds import correlated as cloud
 from tests.clouds import normal, seeded
-from tests.cluster_parts import by_scikit_learn, fit_with
+from tests.cluster_parts import apply_to, by_scikit_learn, fit_with
 
 
 def blobs(n, d, k, seed=0):
@@ -103,7 +102,7 @@ def test_a_small_cluster_takes_the_mean_and_directions_of_all_embeddings():
     big, small = cloud(60, 12, seed=3), cloud(3, 12, seed=4) + 50.0
     x = torch.cat([big, small])
     stats = fit_with(x, 2, 2, init=means(big, small))
-    y = apply_cluster_pca(x, stats)
+    y = apply_to(x, stats)
     torch.testing.assert_close(y[60:], all_but_the_top(x, 2)[60:], atol=1e-9, rtol=0)
     torch.testing.assert_close(y[:60], all_but_the_top(big, 2), atol=1e-9, rtol=0)
     names = ("rows_borrowed", "clusters_empty", "rows_passed_through")
@@ -146,7 +145,7 @@ def test_fewer_embeddings_than_clusters_fall_back(n):
 def test_no_cluster_gains_energy_about_its_centre(n, d, k, seed):
     x = cloud(n, d, seed)
     stats = fit_with(x, k, min(2, d - 1), generator=seeded(seed))
-    y = apply_cluster_pca(x, stats)
+    y = apply_to(x, stats)
     assert bool(torch.isfinite(y).all())
     if stats.counters["rows_passed_through"] == 0:
         centred = x - stats.centre_KD[nearest_centroid(x, stats.anchor_KD)]

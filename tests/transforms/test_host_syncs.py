@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from isotrain.transforms.shrink_clip import ShrinkClip
 from tests.cluster_parts import layer_with
 from tests.host_syncs import host_syncs
 
@@ -31,7 +32,7 @@ def test_the_counter_counts_what_waits():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"removal": "shrink_clip"}, {"n_leading": 2}, {"protect_labels": True}]
+    "options", [{}, {"kind": ShrinkClip}, {"n_leading": 2}, {"protect_labels": True}]
 )
 def test_the_waits_of_a_step_do_not_grow_with_the_clusters(options):
     """3 for rows that are finite, 2 for sizes and scatter, 1 for empty clusters, 6 for k-means."""

@@ -1,6 +1,7 @@
 """Protected directions: a label on the dominant direction survives, and who may read labels."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.linear_probe_accuracy import linear_probe_accuracy
 from isotrain.metrics.partition import partition
+from isotrain.transforms.clip import Clip
 from tests.clouds import normal
 from tests.clouds import two_blobs as cloud
 from tests.cluster_parts import layer_with
@@ -48,7 +50,7 @@ def test_the_published_layer_deletes_the_label(two_classes):
 def test_clipping_keeps_it_at_the_same_isotropy(two_classes):
     x, labels = two_classes
     projected = measured(of_layer(x, n_clusters=1), labels)
-    clipped = measured(of_layer(x, n_clusters=1, removal="clip"), labels)
+    clipped = measured(of_layer(x, n_clusters=1, kind=Clip), labels)
     assert clipped[0] > 1.0 - 0.005
     assert clipped[1] == pytest.approx(projected[1], abs=0.2)
     assert clipped[2] == pytest.approx(projected[2], abs=0.01)
@@ -57,7 +59,7 @@ def test_clipping_keeps_it_at_the_same_isotropy(two_classes):
 @pytest.mark.parametrize("k", [2, 8])
 def test_clipping_cannot_save_what_cluster_centring_deletes(two_classes, k):
     x, labels = two_classes
-    assert measured(of_layer(x, n_clusters=k, removal="clip"), labels)[0] < 0.6
+    assert measured(of_layer(x, n_clusters=k, kind=Clip), labels)[0] < 0.6
 
 
 @pytest.mark.parametrize("k", [1, 2, 8])
@@ -73,14 +75,14 @@ def test_protected_directions_come_back_at_the_noise_floor_and_can_be_undone():
     x = normal(200, 12, mean=3.0) * torch.linspace(4.0, 0.5, 12, dtype=torch.float64)
     layer = layer_with(12, 1, 0, n_leading=3, stats="batch").double()
     stats = layer.estimate(x)
-    y = layer.remove(x, stats, None)
+    y = layer.transform(x, stats, are_last=False)
     value, vector = torch.linalg.eigh(torch.cov(x.T))
     factor = torch.ones_like(value)
     factor[-3:] = (value[:-3].sum() / (12 - 3) / value[-3:]).sqrt()
     mean = x.mean(dim=0)
     expected = (x - mean) @ (vector * factor) @ vector.T
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
-    back = layer.remove(y + mean, stats._replace(kept_J=1.0 / stats.kept_J), None)
+    back = layer.transform(y + mean, replace(stats, kept_J=1.0 / stats.kept_J), are_last=False)
     torch.testing.assert_close(back, x - mean, rtol=1e-9, atol=1e-9)
 
 

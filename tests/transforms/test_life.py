@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from isotrain.transforms.batch_norm import BatchNorm
+from isotrain.transforms.clip import Clip
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails
 from isotrain.transforms.group_whitening import GroupWhitening
@@ -15,6 +16,7 @@ from isotrain.transforms.iso_bn import IsoBn
 from isotrain.transforms.iso_grad import IsoGrad
 from isotrain.transforms.iter_norm import IterNorm
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
+from isotrain.transforms.shrink_clip import ShrinkClip
 from isotrain.transforms.spectral_temper import SpectralTemper
 from isotrain.transforms.standardize import Standardize
 from isotrain.transforms.whitening import Whitening
@@ -32,8 +34,8 @@ CLUSTERS = (
         partial(layer_with, **{"n_clusters": 3, "n_components": 2, **options})
         for options in (
             {"n_leading": 2, "n_components": 1},
-            {"removal": "clip", "strength": 0.7},
-            {"removal": "shrink_clip", "level": 3.0, "strength": 0.7},
+            {"kind": Clip, "strength": 0.7},
+            {"kind": ShrinkClip, "level": 3.0, "strength": 0.7},
         )
     ),
 )

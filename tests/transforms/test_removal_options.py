@@ -1,4 +1,4 @@
-"""Options of ClusterPCA: removal, strength and random directions.
+"""Variants of ClusterPCA against loops, its strength, and random directions.
 
 N embeddings, D width, K clusters, R directions.
 """
@@ -6,27 +6,29 @@ N embeddings, D width, K clusters, R directions.
 import pytest
 import torch
 
-from isotrain.geometry.cluster_pca import apply_cluster_pca
-from tests.clouds import correlated, normal, seeded
+from isotrain.transforms.clip import Clip
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.random_directions import RandomDirections
+from isotrain.transforms.shrink_clip import ShrinkClip
+from tests.clouds import correlated, normal
 from tests.clouds import two_blobs as cloud
-from tests.cluster_parts import fit_with
 from tests.transforms.test_cluster_gradients import gradient, layer_of
 
 
-@pytest.mark.parametrize("removal", ["project", "clip", "shrink_clip", "amplify"])
-def test_removal_against_the_loop_over_clusters(removal):
+@pytest.mark.parametrize("kind", [ClusterPCA, Clip, ShrinkClip])
+def test_removal_against_the_loop_over_clusters(kind):
     x = torch.cat([correlated(120, 12, seed=1), correlated(80, 12, seed=2) + 20.0])
-    stats = fit_with(x, 2, 2, removal=removal, generator=seeded(0))
-    found, mean = apply_cluster_pca(x, stats, stats.assignment_N), x.mean(dim=0)
+    layer = layer_of(12, kind=kind, n_components=2)
+    stats = layer.estimate(x)
+    found, mean = layer.transform(x, stats, are_last=True), x.mean(dim=0)
     for c in range(2):
         rows = x[stats.assignment_N == c]
         own = rows.mean(dim=0)
         value, vector = torch.linalg.eigh(torch.cov(rows.T))
         bulk = value[:-2].sum() / (12 - 2)
         kept = min(1.0, float(bulk.sqrt() / (own - mean).norm()))
-        subtracted = own - kept * (own - mean) * (removal == "shrink_clip")
-        factor = (bulk / value[-2:]).sqrt().clamp(max=1.0) * removal.endswith("clip")
-        factor = factor + 3.0 * (removal == "amplify")
+        subtracted = own - kept * (own - mean) * (kind is ShrinkClip)
+        factor = (bulk / value[-2:]).sqrt().clamp(max=1.0) * (kind is not ClusterPCA)
         y, top = rows - subtracted, vector[:, -2:]
         expected = y - (y @ top) * (1.0 - factor) @ top.T
         torch.testing.assert_close(found[stats.assignment_N == c], expected, rtol=1e-8, atol=1e-8)
@@ -51,7 +53,7 @@ def test_the_result_is_on_the_way_to_the_whole_one(strength):
         torch.testing.assert_close(grad, upstream + strength * (whole_grad - upstream))
 
 
-# --- removal=random ---------------------------------------------------------------------------
+# --- random directions ---------------------------------------------------------------------------
 
 
 def n_removed(stats):
@@ -61,7 +63,7 @@ def n_removed(stats):
 def test_random_directions_follow_the_seed_and_not_the_embeddings():
     found = []
     for seed in (0, 0, 1):
-        layer = layer_of(removal="random", n_components=2, seed=seed)
+        layer = layer_of(kind=RandomDirections, n_components=2, seed=seed)
         found.append(layer.estimate(cloud()).direction_KDR)
         layer.observe(cloud())
         assert torch.equal(found[-1], layer.estimate(cloud(seed=8)).direction_KDR)
@@ -76,8 +78,8 @@ def test_random_directions_follow_the_seed_and_not_the_embeddings():
 @pytest.mark.parametrize("x", [*map(cloud, (1, 5, 12, 60)), cloud(60, 2) @ normal(2, 6)])
 def test_as_many_random_directions_as_principal_ones(x, rho):
     counts = []
-    for removal in ("project", "random"):
-        layer = layer_of(removal=removal, n_components=3, rho=rho, stats="batch")
+    for kind in (ClusterPCA, RandomDirections):
+        layer = layer_of(kind=kind, n_components=3, rho=rho, stats="batch")
         counts.append(n_removed(layer.estimate(x)))
         layer(x)
         assert float(layer.counters["directions_removed"]) == sum(counts[-1])
@@ -85,7 +87,7 @@ def test_as_many_random_directions_as_principal_ones(x, rho):
 
 
 def test_random_directions_are_taken_out_and_frozen():
-    x, layer = cloud(), layer_of(removal="random", n_components=2)
+    x, layer = cloud(), layer_of(kind=RandomDirections, n_components=2)
     layer.fit(x)
     y = layer.eval()(x)
     for c in range(2):
@@ -96,7 +98,7 @@ def test_random_directions_are_taken_out_and_frozen():
 
 
 def test_a_cluster_keeps_its_random_directions_when_another_falls_back():
-    layer = layer_of(removal="random", n_components=1)
+    layer = layer_of(kind=RandomDirections, n_components=1)
     layer.observe(cloud())
     both = layer.estimate(cloud())
     one = layer.estimate(torch.cat([cloud()[:40:2], cloud()[1:2]]))  # the second blob has one

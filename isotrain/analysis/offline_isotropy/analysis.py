@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -37,7 +37,6 @@ from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
 from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
 from isotrain.analysis.show import principal_map
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
-from isotrain.geometry.assignment import Assign, fit_anchors
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import (
     ClusterPCAStats,
@@ -47,6 +46,8 @@ from isotrain.geometry.cluster_pca import (
 )
 from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import hashed_order
+from isotrain.geometry.kmeans import kmeans, nearest_centroid
+from isotrain.geometry.mixture import fit_mixture, likeliest
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
@@ -166,7 +167,7 @@ Setting = Literal[
     "gmm_mean_pca",
 ]
 # How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
-RECIPES: Mapping[str, tuple[Assign | None, bool] | None] = {
+RECIPES: Mapping[str, tuple[Literal["kmeans", "gmm"] | None, bool] | None] = {
     OWN_POOLING: None,
     NONE: None,
     "mean": (None, False),
@@ -183,11 +184,12 @@ class Fitted:
     """A frozen transform and facts about its fit."""
 
     stats: ClusterPCAStats
+    nearest: Callable[[Tensor], Tensor]  # the cluster of each row
     facts: Mapping[str, Cell]
 
     def __call__(self, x_MD: Tensor) -> Tensor:
         """Transformed rows; the result of a row does not depend on the others."""
-        return apply_cluster_pca(x_MD, self.stats)
+        return apply_cluster_pca(x_MD, self.stats, self.nearest(x_MD))
 
 
 def fit_transforms(
@@ -216,14 +218,14 @@ def fit_transform(
     assign, removes = recipe
     n_clusters = options.n_clusters if assign else 1
     n_removed = (options.n_components if assign else options.n_directions) if removes else 0
-    anchors, assignment_N = fit_anchors(
-        x_MD,
-        n_clusters,
-        assign or "kmeans",
-        generator=torch.Generator().manual_seed(seed),
-        n_iterations=options.n_iterations,
-    )
-    clusters = center_clusters(x_MD, anchors, assignment_N)
+    generator, n_iterations = torch.Generator().manual_seed(seed), options.n_iterations
+    found = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
+    nearest: Callable[[Tensor], Tensor] = partial(nearest_centroid, centroid_KD=found.centroid_KD)
+    assignment_N = found.assignment_N
+    if assign == "gmm":
+        nearest = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
+        assignment_N = nearest(x_MD)
+    clusters = center_clusters(x_MD, found.centroid_KD, assignment_N)
     stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
     count_K = torch.bincount(assignment_N, minlength=n_clusters)
     facts: dict[str, Cell] = {
@@ -235,7 +237,7 @@ def fit_transform(
         "directions_removed": int(stats.counters["directions_removed"]),
         "rows_borrowed": int(stats.counters["rows_borrowed"]),
     }
-    return Fitted(stats._replace(assignment_N=None), facts)
+    return Fitted(replace(stats, assignment_N=None), nearest, facts)
 
 
 def shapes(

@@ -65,9 +65,8 @@ def test_clusters_against_numpy(x_MD, name, n_removed):
 @pytest.mark.parametrize("name", ["gmm_mean", "gmm_mean_pca"])
 def test_a_row_of_a_mixture_belongs_to_the_likeliest_component(x_MD, name):
     fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
-    stats = fitted.stats
-    parts = (stats.anchor_KD, stats.variance_KD, stats.log_weight_K)
-    mean_KD, variance_KD, log_weight_K = (part.double().numpy() for part in parts)
+    mixture = fitted.nearest.keywords["mixture"]
+    mean_KD, variance_KD, log_weight_K = (part.double().numpy() for part in mixture)
     fit_MD = x_MD.double().numpy()
     joint_MK = norm.logpdf(fit_MD[:, None], mean_KD, np.sqrt(variance_KD)).sum(axis=2)
     own_M = (joint_MK + log_weight_K).argmax(axis=1)

@@ -1,59 +1,29 @@
-"""Assignment of embeddings to clusters: k-means or a Gaussian mixture. N embeddings, K clusters."""
+"""Diagonal Gaussian mixtures. N embeddings, D width, K components."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from isotrain.geometry.kmeans import KMeans, kmeans, nearest_centroid
+from isotrain.geometry.kmeans import KMeans
 from isotrain.geometry.rows import has_scatter
 
-Assign = Literal["kmeans", "gmm"]  # gmm: diagonal Gaussians
 EMPTY = 1e-6  # a component with a smaller sum of responsibilities has nothing to be estimated from
 SETTLED = 1e-4  # nat per embedding: EM stops at a smaller gain of the mean log-likelihood
 FLOOR = 1e-3  # added to every variance, in units of the mean variance of all embeddings
 
 
-class Anchors(NamedTuple):
-    """Centroids, or means of a mixture with their variances and natural logs of the weights."""
+class Mixture(NamedTuple):
+    """Means of diagonal Gaussians, their variances and the natural logs of their weights."""
 
     anchor_KD: Tensor
-    variance_KD: Tensor  # of a mixture; [0, D] otherwise
-    log_weight_K: Tensor  # of a mixture; [0] otherwise
+    variance_KD: Tensor
+    log_weight_K: Tensor
 
 
 @torch.no_grad()
-def fit_anchors(
-    x_ND: Tensor,
-    n_clusters: int,
-    assign: Assign = "kmeans",
-    *,
-    generator: torch.Generator | None = None,
-    init: Tensor | None = None,
-    n_iterations: int = 3,
-) -> tuple[Anchors, Tensor]:
-    """The anchors of K clusters, and the cluster `[N]` of each embedding.
-
-    Arguments as of `kmeans`, from whose clusters the mixture starts too.
-    """
-    clusters = kmeans(x_ND, n_clusters, generator=generator, init=init, n_iterations=n_iterations)
-    if assign == "gmm" and n_clusters > 1:
-        anchors = fit_mixture(x_ND, clusters, n_iterations)
-        return anchors, nearest(x_ND, anchors)
-    none_ZD = x_ND.new_zeros(0, x_ND.shape[1])
-    return Anchors(clusters.centroid_KD, none_ZD, none_ZD[:, 0]), clusters.assignment_N
-
-
-def nearest(x_ND: Tensor, anchors: Anchors) -> Tensor:
-    """The cluster `[N]` of each embedding: the nearest centroid, or the likeliest component."""
-    if len(anchors.variance_KD) == 0:
-        return nearest_centroid(x_ND, anchors.anchor_KD)
-    return log_joint(x_ND.detach(), anchors).argmax(dim=1)
-
-
-@torch.no_grad()
-def fit_mixture(x_ND: Tensor, start: KMeans, n_iterations: int = 10) -> Anchors:
+def fit_mixture(x_ND: Tensor, start: KMeans, n_iterations: int = 10) -> Mixture:
     """A mixture of K components that locally maximises Σ_i log Σ_k π_k N(x_i; m_k, v_k).
 
     At most `n_iterations` rounds of EM from the clusters of k-means; ends when a round gains less
@@ -73,14 +43,14 @@ def fit_mixture(x_ND: Tensor, start: KMeans, n_iterations: int = 10) -> Anchors:
     if not has_scatter(x_ND) or added < torch.finfo(x_ND.dtype).tiny:
         added = FLOOR
 
-    def maximised(responsibility_NK: Tensor, mean_KD: Tensor) -> Anchors:
+    def maximised(responsibility_NK: Tensor, mean_KD: Tensor) -> Mixture:
         mass_K = responsibility_NK.sum(dim=0)
         filled_K = mass_K > EMPTY
         share_KN = (responsibility_NK / mass_K.clamp_min(EMPTY)).T
         weighted_KD = share_KN @ centred_ND
         spread_KD = (share_KN @ square_ND - weighted_KD.square()).clamp_min(0.0)
         mass_K = torch.where(filled_K, mass_K, 1.0)
-        return Anchors(
+        return Mixture(
             torch.where(filled_K[:, None], weighted_KD, mean_KD),
             torch.where(filled_K[:, None], spread_KD, variance_D) + added,
             (mass_K / mass_K.sum()).log(),
@@ -98,7 +68,12 @@ def fit_mixture(x_ND: Tensor, start: KMeans, n_iterations: int = 10) -> Anchors:
     return mixture._replace(anchor_KD=mixture.anchor_KD + offset_D)
 
 
-def log_joint(x_ND: Tensor, mixture: Anchors) -> Tensor:
+def likeliest(x_ND: Tensor, mixture: Mixture) -> Tensor:
+    """The likeliest component `[N]` of each embedding. No gradient."""
+    return log_joint(x_ND.detach(), mixture).argmax(dim=1)
+
+
+def log_joint(x_ND: Tensor, mixture: Mixture) -> Tensor:
     """log π_k + log N(x_i; m_k, diag v_k) of each embedding and component, `[N, K]`, in nat.
 
     Its softmax over k are the responsibilities, its logsumexp the log-likelihoods `[N]`.
@@ -112,7 +87,7 @@ def log_joint(x_ND: Tensor, mixture: Anchors) -> Tensor:
     )
 
 
-def _log_joint(x_ND: Tensor, square_ND: Tensor, mixture: Anchors) -> Tensor:
+def _log_joint(x_ND: Tensor, square_ND: Tensor, mixture: Mixture) -> Tensor:
     mean_KD, variance_KD, log_weight_K = mixture
     scaled_KD = mean_KD / variance_KD
     constant_K = (mean_KD * scaled_KD + variance_KD.log() + math.log(2.0 * math.pi)).sum(dim=1)
