@@ -73,9 +73,9 @@ def center_clusters(
     counts = [int(count) for count in count_K.tolist()]
     members = torch.split(assignment_N.argsort(stable=True), counts)
     scattered = have_scatter([x_ND.detach()[member_C] for member_C in members])
+    sizes = [count * effective_rows / n for count in counts]
     falls_back = [
-        count * effective_rows / n < MIN_ROWS or not varies
-        for count, varies in zip(counts, scattered, strict=True)
+        size < MIN_ROWS or not varies for size, varies in zip(sizes, scattered, strict=True)
     ]
     falls_back_K = torch.tensor(falls_back, device=x_ND.device)
     return CenteredClusters(
@@ -88,10 +88,7 @@ def center_clusters(
         mean_KD,
         torch.where(falls_back_K[:, None], mean_D, mean_KD),
         falls_back,
-        [
-            (n if falls else count) * effective_rows / n
-            for falls, count in zip(falls_back, counts, strict=True)
-        ],
+        [effective_rows if falls else size for size, falls in zip(sizes, falls_back, strict=True)],
         not all(falls_back) or has_scatter(x_ND.detach()),
     )
 

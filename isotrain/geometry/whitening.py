@@ -31,19 +31,6 @@ def apply_whitening(x_ND: Tensor, stats: WhiteningStats) -> Tensor:
     return (x_ND - stats.centre_D) @ stats.matrix_DD
 
 
-def whole_groups(width: int, group_size: int | None) -> int:
-    """`group_size`, or the width where that is smaller; a ValueError where it does not divide."""
-    if group_size is None or group_size >= width:
-        return width
-    if width % group_size:
-        below = max(s for s in range(1, group_size) if width % s == 0)
-        raise ValueError(
-            f"group_size must divide width={width}, got {group_size}; take {below}, or null for "
-            "one group"
-        )
-    return group_size
-
-
 def whitening_map(
     x_ND: Tensor,
     epsilon: float,
@@ -70,7 +57,7 @@ def whitening_map(
     size = centred_ND.detach().abs().amax()  # divided out: squares neither overflow nor vanish
     unit_ND = centred_ND / size
     mean_value = unit_ND.square().sum() / ((n - 1) * d)
-    group_GNS = unit_ND.reshape(n, -1, group_size or d).transpose(0, 1)
+    group_GNS = unit_ND.reshape(n, -1, min(d, group_size or d)).transpose(0, 1)
     root_GSS = root(group_GNS, epsilon * mean_value)
     own_GG = x_ND.new_ones(len(root_GSS)).diag()  # puts the groups on a block diagonal
     matrix_DD = (own_GG[:, None, :, None] * root_GSS[:, :, None]).reshape(d, d)

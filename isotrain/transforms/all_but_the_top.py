@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from isotrain.transforms.cluster_pca import ClusterPCA, NonNegative, Share
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.fitted import NonNegative, Share
 
 
 class AllButTheTop(ClusterPCA):

@@ -7,7 +7,7 @@ from torch import Tensor
 from isotrain.geometry.cluster_pca import ClusterPCAStats, apply_cluster_pca
 from isotrain.transforms.all_but_the_top import AllButTheTop
 from isotrain.transforms.base import EvalStats, TrainStats
-from isotrain.transforms.cluster_pca import NonNegative, Share
+from isotrain.transforms.fitted import NonNegative, Share
 
 GAIN = 3.0  # factor of amplified directions
 

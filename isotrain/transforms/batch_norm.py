@@ -1,15 +1,14 @@
 """Batch normalisation of embeddings, as an isotropy layer. N embeddings, D width."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.arguments import checked
 from isotrain.transforms.base import TrainStats
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, Positive, PositiveFloat
 from isotrain.transforms.standardize import column_moments
 
 
@@ -26,7 +25,8 @@ class BatchNormStats:
 class BatchNorm(FittedTransform):
     """Isotropy layer `[N, D] -> [N, D]`: `torch.nn.BatchNorm1d`, with frozen evaluation.
 
-    y = w·(x − μ)/√(σ² + ε) + b per dimension, σ² over N. In training mode it equals BatchNorm1d,
+    y = w·(x − μ)/√(σ² + ε) + b per dimension, σ² over N; w (initially 1) and b (initially 0) are
+    learned. In training mode it equals BatchNorm1d,
     including the gradient through mean and variance. Invariant to shift and scale of a dimension
     (except for ε, which is absolute, as there); it depends on the axes.
 
@@ -40,7 +40,6 @@ class BatchNorm(FittedTransform):
         width: D.
         epsilon: ε, added to each variance, in squared units of the embeddings.
         stats: batch, as published; this and the others as in `FittedTransform`.
-        affine: whether weight w (initially 1) and bias b (initially 0) are learned.
 
     Ioffe and Szegedy 2015; statistics of the whole queue at once are ours.
 
@@ -52,17 +51,16 @@ class BatchNorm(FittedTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(gt=0)] = 1e-5,
-        affine: bool = True,
+        width: Positive,
+        epsilon: PositiveFloat = 1e-5,
         stats: TrainStats = "batch",
         **statistics: Any,
     ) -> None:
         empty = BatchNormStats(torch.zeros(width), torch.zeros(width), torch.tensor(False), {})
         super().__init__(width, empty, stats, **statistics)
         self.epsilon = epsilon
-        self.weight = nn.Parameter(torch.ones(width)) if affine else None
-        self.bias = nn.Parameter(torch.zeros(width)) if affine else None
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> BatchNormStats:
         """Mean and variance of each dimension, both with a gradient."""
@@ -73,6 +71,4 @@ class BatchNorm(FittedTransform):
     def transform(self, x_ND: Tensor, stats: BatchNormStats, are_last: bool) -> Tensor:
         """Normalised embeddings."""
         y_ND = (x_ND - stats.mean_D) * (stats.variance_D + self.epsilon).rsqrt()
-        if self.weight is not None and self.bias is not None:
-            y_ND = y_ND * self.weight + self.bias
-        return torch.where(stats.scattered.bool(), y_ND, x_ND)
+        return torch.where(stats.scattered.bool(), y_ND * self.weight + self.bias, x_ND)

@@ -1,16 +1,16 @@
 """Dominant directions shrunk to the noise floor, as an isotropy layer. N embeddings, D width."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cluster_pca import CenteredClusters, ClusterPCAStats, apply_cluster_pca
 from isotrain.geometry.spectra import noise_floor
-from isotrain.transforms.cluster_pca import ClusterPCA, NonNegative, Positive, Share
+from isotrain.transforms.cluster_pca import ClusterPCA, Strength
+from isotrain.transforms.fitted import NonNegative, Positive, PositiveFloat, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class Clip(ClusterPCA):
         width: Positive,
         n_clusters: Positive = 1,
         n_components: NonNegative = 3,
-        level: Annotated[float, Field(gt=0)] = 1.0,
+        level: PositiveFloat = 1.0,
         rho: Share = 0.25,
-        strength: Annotated[float, Field(ge=0, le=1)] = 1.0,
+        strength: Strength = 1.0,
         seed: int = 0,
         **statistics: Any,
     ) -> None:

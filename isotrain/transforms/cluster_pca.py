@@ -18,11 +18,9 @@ from isotrain.geometry.cluster_pca import (
     fit_cluster_pca,
 )
 from isotrain.geometry.kmeans import KMeans, kmeans, nearest_centroid, reseed_empty
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, NonNegative, Positive, Share
 
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Strength = Annotated[float, Field(ge=0, le=1)]
 
 
 def iterations(to_freeze: bool) -> int:
@@ -62,18 +60,13 @@ class ClusterPCA(FittedTransform):
         n_clusters: Positive = 8,
         n_components: NonNegative = 3,
         rho: Share = 0.25,
-        strength: Annotated[float, Field(ge=0, le=1)] = 1.0,
+        strength: Strength = 1.0,
         seed: int = 0,
         **statistics: Any,
     ) -> None:
         self.n_clusters, self.n_components, self.rho = n_clusters, n_components, rho
         self.strength, self.seed = strength, seed
         super().__init__(width, self.empty(width), **statistics)
-        if self.stats == "queue" and n_clusters > len(self.queue.rows_MD):
-            raise ValueError(
-                f"n_clusters={n_clusters} is more than the embeddings they are formed of, "
-                f"queue_rows={len(self.queue.rows_MD)}; use fewer clusters or a longer queue"
-            )
         self.register_buffer("warm_KD", torch.zeros(n_clusters, width))
         self.is_warm = False
 

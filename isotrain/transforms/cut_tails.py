@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, NonNegativeFloat, Positive
 from isotrain.transforms.standardize import column_moments
-
-Mode = Literal["clip", "zero"]
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class CutTails(FittedTransform):
 
     Cut are the given `dims`, or else every dimension with |mean_i| > threshold·rms (over all
     entries) or a variance above variance_factor × the mean variance. Their coordinates are clipped
-    to ± the bound: 0 under `zero`, else clip_sd·s, s² the mean square (about zero) over the
-    dimensions that are not cut. A cloud without scatter is unchanged, and is counted.
+    to ± clip_sd·s, s² the mean square (about zero) over the dimensions that are not cut. A cloud
+    without scatter is unchanged, and is counted.
 
     All other coordinates and gradients are bit-identical; a coordinate at or beyond the bound has
     no gradient. Equivariant to uniform scale; axis-dependent. Which dimensions dominate depends on
@@ -40,8 +38,7 @@ class CutTails(FittedTransform):
     Args:
         width: D.
         dims: dimensions to cut, counted from 0; None = detect them.
-        mode: clip | zero; zero as published.
-        clip_sd: bound under `clip`, in rms of the dimensions that are not cut.
+        clip_sd: bound, in rms of the dimensions that are not cut; 0 = zeroed, as published.
         threshold: |mean| of a dimension, in rms over all entries, above which it is cut.
         variance_factor: variance, × the mean variance over dimensions, above which it is cut.
 
@@ -50,7 +47,7 @@ class CutTails(FittedTransform):
 
     Luo 2020 (zeroing given dimensions, post hoc); detection by both rules and clipping are ours.
 
-    >>> layer = CutTails(width=2, dims=[1], mode="zero", stats="batch")
+    >>> layer = CutTails(width=2, dims=[1], clip_sd=0.0, stats="batch")
     >>> layer(torch.tensor([[1.0, 9.0], [-1.0, 8.0]])).tolist()
     [[1.0, 0.0], [-1.0, 0.0]]
     """
@@ -58,10 +55,9 @@ class CutTails(FittedTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
+        width: Positive,
         dims: Sequence[int] | None = None,
-        mode: Mode = "clip",
-        clip_sd: Annotated[float, Field(gt=0)] = 3.0,
+        clip_sd: NonNegativeFloat = 3.0,
         threshold: Annotated[float, Field(ge=2)] = 3.0,  # with both at 2 at least a quarter is kept
         variance_factor: Annotated[float, Field(ge=2)] = 5.0,
         **statistics: Any,
@@ -74,7 +70,7 @@ class CutTails(FittedTransform):
         empty = CutTailsStats(torch.zeros(width, dtype=torch.bool), torch.tensor(0.0), {})
         super().__init__(width, empty, **statistics)
         self.dims = None if dims is None else list(dims)
-        self.mode, self.clip_sd = mode, clip_sd
+        self.clip_sd = clip_sd
         self.threshold, self.variance_factor = threshold, variance_factor
 
     @torch.no_grad()
@@ -89,7 +85,7 @@ class CutTails(FittedTransform):
             cut_D = torch.zeros_like(mean_D, dtype=torch.bool)
             cut_D[self.dims] = True
         cut_D = cut_D & scattered
-        bound = self.clip_sd * square_D[~cut_D].mean().sqrt() * (self.mode == "clip")
+        bound = self.clip_sd * square_D[~cut_D].mean().sqrt()
         return CutTailsStats(cut_D, bound, counters | {"dims_cut": cut_D.sum().float()})
 
     def transform(self, x_ND: Tensor, stats: CutTailsStats, are_last: bool) -> Tensor:

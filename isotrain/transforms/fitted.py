@@ -16,9 +16,13 @@ from isotrain.geometry.spectra import energy_kept
 from isotrain.geometry.straight_through import straight_through
 from isotrain.geometry.whitening import WhiteningStats, apply_whitening
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
-from isotrain.transforms.queue import RowQueue, finite_labelled
+from isotrain.transforms.queue import Capacity, RowQueue, finite_labelled
 
-Capacity = Annotated[int, Field(ge=2)]  # embeddings in a queue
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 # `torch.compiler.disable`, but the compiler is imported on the first call, which takes 1.3 s.
 # For data-dependent code: a compiler would make a graph for each case.
 not_compiled = _disable_dynamo
@@ -90,7 +94,7 @@ class FittedTransform(RowTransform, ABC):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
+        width: Positive,
         empty: Any,
         stats: TrainStats = "queue",
         eval_stats: EvalStats = "frozen",

@@ -1,14 +1,13 @@
 """Whitening inside shuffled groups of dimensions, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map, whole_groups
-from isotrain.transforms.fitted import LinearTransform
+from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
+from isotrain.transforms.fitted import LinearTransform, NonNegativeFloat, Positive
 
 
 class GroupWhitening(LinearTransform):
@@ -21,12 +20,9 @@ class GroupWhitening(LinearTransform):
     Args:
         width: D.
         epsilon: added to every eigenvalue, relative to their mean λ̄; 0 = full whitening.
-        group_size: dimensions whitened together; None, or D and more = one group.
+        group_size: dimensions whitened together, divides D; None, or D and more = one group.
         keep_scale: multiply by s = √λ̄; else unit variances.
         seed: of the shuffle.
-
-    Raises:
-        ValueError: a group size that does not divide the width.
 
     WhitenedCSE 2023 (groups of 6 of 768, shuffled anew for each of several views); ε is ours.
 
@@ -41,16 +37,15 @@ class GroupWhitening(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(ge=0)] = 0.1,
-        group_size: Annotated[int | None, Field(ge=1)] = 8,
+        width: Positive,
+        epsilon: NonNegativeFloat = 0.1,
+        group_size: Positive | None = 8,
         keep_scale: bool = True,
         seed: int = 0,
         **statistics: Any,
     ) -> None:
-        size = whole_groups(width, group_size)
         super().__init__(width, **statistics)
-        self.epsilon, self.group_size, self.keep_scale = epsilon, size, keep_scale
+        self.epsilon, self.group_size, self.keep_scale = epsilon, group_size, keep_scale
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("order_D", torch.randperm(width, generator=generator))
 

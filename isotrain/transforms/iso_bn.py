@@ -1,14 +1,13 @@
 """Isotropic batch normalisation, as an isotropy layer. N embeddings, D width."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, NonNegativeFloat, Positive, PositiveFloat
 from isotrain.transforms.standardize import column_moments
 
 
@@ -48,9 +47,9 @@ class IsoBn(FittedTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        beta: Annotated[float, Field(ge=0)] = 0.5,
-        epsilon: Annotated[float, Field(gt=0)] = 1e-3,
+        width: Positive,
+        beta: NonNegativeFloat = 0.5,
+        epsilon: PositiveFloat = 1e-3,
         **statistics: Any,
     ) -> None:
         super().__init__(width, IsoBnStats(torch.zeros(width), {}), **statistics)

@@ -1,10 +1,8 @@
 """Isotropy through the gradient only: the layer is an identity. N, D, M recent."""
 
 from functools import partial
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
@@ -13,8 +11,8 @@ from isotrain.geometry.rows import has_scatter, wide
 from isotrain.geometry.straight_through import straight_through
 from isotrain.objectives.istar import istar
 from isotrain.transforms.base import RowTransform
-from isotrain.transforms.fitted import Capacity, not_compiled
-from isotrain.transforms.queue import RowQueue
+from isotrain.transforms.fitted import NonNegativeFloat, Positive, not_compiled
+from isotrain.transforms.queue import Capacity, RowQueue
 
 MIN_ROWS = 3  # fewer embeddings always lie on a line
 
@@ -116,8 +114,8 @@ class IsoGrad(RowTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        rho: Annotated[float, Field(ge=0)] = 0.2,
+        width: Positive,
+        rho: NonNegativeFloat = 0.2,
         queue_rows: Capacity = 1024,
     ) -> None:
         super().__init__(width)

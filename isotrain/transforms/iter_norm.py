@@ -1,7 +1,7 @@
 """Iterative (Newton–Schulz) whitening, as an isotropy layer. N embeddings, D width."""
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
@@ -11,11 +11,8 @@ from isotrain.geometry.whitening import (
     WhiteningStats,
     newton_inverse_root,
     whitening_map,
-    whole_groups,
 )
-from isotrain.transforms.fitted import LinearTransform
-
-Grad = Literal["full", "detach"]
+from isotrain.transforms.fitted import LinearTransform, Positive, PositiveFloat
 
 
 class IterNorm(LinearTransform):
@@ -30,13 +27,10 @@ class IterNorm(LinearTransform):
         width: D.
         epsilon: added to every eigenvalue, relative to their mean λ̄; above 0, else directions
             without variance do not converge.
-        group_size: neighbouring dimensions whitened together; None, or D and more = one group.
+        group_size: neighbouring dimensions whitened together, divides D; None, or D and more = one
+            group.
         n_iterations: T; more for a smaller epsilon or a larger group.
-        grad: full | detach, whether the matrix carries a gradient.
         keep_scale: multiply by s = √λ̄; else unit variances.
-
-    Raises:
-        ValueError: a group size that does not divide the width.
 
     Huang 2019; its plain recursion diverges in float32, hence the coupled form.
 
@@ -50,21 +44,20 @@ class IterNorm(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(gt=0)] = 0.1,
-        group_size: Annotated[int | None, Field(ge=1)] = 64,
+        width: Positive,
+        epsilon: PositiveFloat = 0.1,
+        group_size: Positive | None = 64,
         n_iterations: Annotated[int, Field(ge=15)] = 20,
-        grad: Grad = "full",
         keep_scale: bool = True,
         **statistics: Any,
     ) -> None:
-        size = whole_groups(width, group_size)
         super().__init__(width, **statistics)
-        self.epsilon, self.group_size, self.n_iterations = epsilon, size, n_iterations
-        self.grad, self.keep_scale = grad, keep_scale
+        self.epsilon, self.group_size, self.n_iterations = epsilon, group_size, n_iterations
+        self.keep_scale = keep_scale
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix."""
         root = partial(newton_inverse_root, n_iterations=self.n_iterations)
-        follows = self.grad == "full"
-        return whitening_map(x_ND, self.epsilon, self.keep_scale, root, self.group_size, follows)
+        return whitening_map(
+            x_ND, self.epsilon, self.keep_scale, root, self.group_size, differentiable=True
+        )

@@ -1,10 +1,9 @@
 """Cluster PCA with protected directions, as an isotropy layer. N embeddings, D width."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
@@ -18,7 +17,8 @@ from isotrain.geometry.protected import (
     without_protected,
 )
 from isotrain.geometry.straight_through import straight_through
-from isotrain.transforms.cluster_pca import ClusterPCA, NonNegative, Positive, Share
+from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.fitted import NonNegative, Positive, PositiveFloat, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class ProtectedClusterPCA(ClusterPCA):
         n_components: NonNegative = 3,
         n_leading: NonNegative = 3,
         protect_labels: bool = False,
-        level: Annotated[float, Field(gt=0)] = 1.0,
+        level: PositiveFloat = 1.0,
         rho: Share = 0.25,
         seed: int = 0,
         **statistics: Any,

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from isotrain.arguments import checked
 from isotrain.geometry.rows import finite_rows
 
+Capacity = Annotated[int, Field(ge=2)]  # embeddings in a queue
+
 
 class RowQueue(nn.Module):
     """Recent finite embeddings, at most M, and optionally their labels; saved in checkpoints.
@@ -30,7 +32,7 @@ class RowQueue(nn.Module):
     @checked
     def __init__(
         self,
-        capacity: Annotated[int, Field(ge=2)],
+        capacity: Capacity,
         width: int,
         span: int = 8,
         has_labels: bool = False,

@@ -1,15 +1,14 @@
 """Partial whitening with a spectrum-dependent exponent, as a layer. N embeddings, D."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import TemperStats, tempering_map
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, Positive, Share
 
 
 class SpectralTemper(FittedTransform):
@@ -47,8 +46,8 @@ class SpectralTemper(FittedTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        target: Annotated[float, Field(gt=0, le=1)] = 0.5,
+        width: Positive,
+        target: Share = 0.5,
         **statistics: Any,
     ) -> None:
         if target * width <= 1.0:

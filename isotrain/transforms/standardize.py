@@ -1,15 +1,14 @@
 """Standardise each dimension, as an isotropy layer. N embeddings, D width."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.rows import has_scatter
-from isotrain.transforms.fitted import FittedTransform
+from isotrain.transforms.fitted import FittedTransform, Positive, PositiveFloat
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ class Standardize(FittedTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(gt=0)] = 1e-4,
+        width: Positive,
+        epsilon: PositiveFloat = 1e-4,
         keep_scale: bool = True,
         **statistics: Any,
     ) -> None:

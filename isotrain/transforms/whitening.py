@@ -1,10 +1,9 @@
 """PCA whitening, as an isotropy layer. N embeddings, D width, R directions."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
@@ -15,7 +14,7 @@ from isotrain.geometry.whitening import (
     principal_root,
     whitening_map,
 )
-from isotrain.transforms.fitted import LinearTransform
+from isotrain.transforms.fitted import LinearTransform, NonNegativeFloat, Positive
 
 
 class Whitening(LinearTransform):
@@ -59,9 +58,9 @@ class Whitening(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(ge=0)] = 0.1,
-        n_components: Annotated[int | None, Field(ge=1)] = None,
+        width: Positive,
+        epsilon: NonNegativeFloat = 0.1,
+        n_components: Positive | None = None,
         keep_scale: bool = True,
         **statistics: Any,
     ) -> None:

@@ -1,13 +1,12 @@
 """Soft ZCA whitening, as an isotropy layer. N embeddings, D width."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
-from isotrain.transforms.fitted import LinearTransform
+from isotrain.transforms.fitted import LinearTransform, NonNegativeFloat, Positive
 
 
 class ZCA(LinearTransform):
@@ -40,8 +39,8 @@ class ZCA(LinearTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(ge=0)] = 0.1,
+        width: Positive,
+        epsilon: NonNegativeFloat = 0.1,
         keep_scale: bool = True,
         **statistics: Any,
     ) -> None:

@@ -1,9 +1,6 @@
 """A trained affine map initialised as soft ZCA whitening. N embeddings, D width."""
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.arguments import checked
@@ -11,6 +8,7 @@ from isotrain.geometry.rows import finite_rows, wide
 from isotrain.geometry.spectra import energy_kept
 from isotrain.geometry.whitening import inverse_root, whitening_map
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
+from isotrain.transforms.fitted import NonNegativeFloat, Positive
 
 
 class ZCADense(RowTransform):
@@ -49,8 +47,8 @@ class ZCADense(RowTransform):
     @checked
     def __init__(
         self,
-        width: Annotated[int, Field(ge=1)],
-        epsilon: Annotated[float, Field(ge=0)] = 0.1,
+        width: Positive,
+        epsilon: NonNegativeFloat = 0.1,
         keep_scale: bool = True,
     ) -> None:
         super().__init__(width)

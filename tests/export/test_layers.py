@@ -140,7 +140,7 @@ def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_reported(made_run, 
 
 
 def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_clipped(made_run):
-    zeroed, clipped, unclipped = "mode=zero", "clip_sd=0.5", "clip_sd=100.0"
+    zeroed, clipped, unclipped = "clip_sd=0.0", "clip_sd=0.5", "clip_sd=100.0"
     for option in (zeroed, clipped, unclipped):
         more = ("isotropy.dims=[1,3]", f"isotropy.{option}")
         run = made_run("task=rte", *options("cut_tails"), *more, name=option.replace("=", "_"))

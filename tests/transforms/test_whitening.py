@@ -167,7 +167,6 @@ def test_float32_is_close_to_float64(mean):
         (ZCA, {}),
         (Whitening, {"n_components": 3}),
         (GroupWhitening, {"group_size": 4}),
-        (IterNorm, {"grad": "detach"}),
         (SpectralTemper, {}),
     ],
 )

@@ -350,7 +350,7 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
     """
     fit_ND = fit_ND.double()
     width = fit_ND.shape[1]
-    tails = CutTails(width, dims=list(dims), mode="zero")
+    tails = CutTails(width, dims=list(dims), clip_sd=0.0)
     cut = tails.estimate(fit_ND)
     whitening = Whitening(width, epsilon, keep_scale=False).estimate(fit_ND)
     return {
