@@ -72,7 +72,7 @@ def part_a(rounds: int, rows: int = 4096, width: int = 768) -> None:
 
     def ours(**start: object) -> torch.Tensor:
         found = kmeans(x, N_CLUSTERS, **{"n_iterations": N_ITERATIONS, **start})
-        clusters = center_clusters(x, found.centroid_KD, found.assignment_N)
+        clusters = center_clusters(x, found)
         stats = fit_cluster_pca(clusters, N_COMPONENTS, rho=1.0, exact=True)
         return apply_cluster_pca(x, stats, found.assignment_N)
 

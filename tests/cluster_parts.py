@@ -39,8 +39,8 @@ def fit_with(
 ) -> ClusterPCAStats:
     """Clusters, means and directions of one cloud; `start` as in `kmeans`."""
     start = {"n_iterations": 3, **start}
-    anchor_KD, own_N, _ = kmeans(x.detach(), n_clusters, **start)
-    clusters = center_clusters(x, anchor_KD, own_N, effective_rows=effective_rows)
+    found = kmeans(x.detach(), n_clusters, **start)
+    clusters = center_clusters(x, found, effective_rows=effective_rows)
     return fit_cluster_pca(clusters, n_components, rho, exact)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.geometry.kmeans import cluster_means
+from isotrain.geometry.kmeans import KMeans, cluster_means
 from isotrain.geometry.rows import has_scatter, have_scatter
 from isotrain.geometry.spectra import capped_basis, leading_directions_of_each
 from isotrain.geometry.straight_through import straight_through
@@ -17,8 +17,7 @@ MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings
 class CenteredClusters(NamedTuple):
     """Embeddings in K clusters, and the mean that each cluster subtracts."""
 
-    anchor_KD: Tensor
-    assignment_N: Tensor
+    found: KMeans
     all_ND: Tensor  # embeddings: global statistics have the gradient of the batch's
     own_ND: Tensor  # embeddings: so do statistics of each cluster
     members: tuple[Tensor, ...]  # positions of each cluster's embeddings
@@ -51,11 +50,7 @@ class ClusterPCAStats:
 
 
 def center_clusters(
-    x_ND: Tensor,
-    anchor_KD: Tensor,
-    assignment_N: Tensor,
-    n_own: int | None = None,
-    effective_rows: int = 0,
+    x_ND: Tensor, found: KMeans, n_own: int | None = None, effective_rows: int = 0
 ) -> CenteredClusters:
     """Cluster means, global ones for a cluster of fewer than 4 embeddings or without scatter.
 
@@ -63,7 +58,7 @@ def center_clusters(
     embeddings (all, by default): see `straight_through`. `effective_rows` above 0 replaces N in
     the rules: statistics of a long queue then remove as many directions as those of batches.
     """
-    n, n_clusters = len(x_ND), len(anchor_KD)
+    n, n_clusters, assignment_N = len(x_ND), len(found.centroid_KD), found.assignment_N
     effective_rows = min(n, effective_rows or n)
     all_ND = own_ND = straight_through(x_ND, n_own)
     if n_clusters > 1:
@@ -79,8 +74,7 @@ def center_clusters(
     ]
     falls_back_K = torch.tensor(falls_back, device=x_ND.device)
     return CenteredClusters(
-        anchor_KD,
-        assignment_N,
+        found,
         all_ND,
         own_ND,
         members,
@@ -105,12 +99,13 @@ def fit_cluster_pca(
 
     Rajaee and Pilehvar 2021, section 3; the caps and the fallback are ours.
 
+    >>> from isotrain.geometry.kmeans import kmeans
     >>> x = torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
-    >>> clusters = center_clusters(x, x[:1], torch.zeros(4, dtype=torch.int64))
+    >>> clusters = center_clusters(x, kmeans(x, 1))
     >>> fit_cluster_pca(clusters, n_components=1, rho=1.0).direction_KDR.abs().flatten().tolist()
     [1.0, 0.0]
     """
-    falls_back, n = clusters.falls_back, len(clusters.assignment_N)
+    falls_back, n = clusters.falls_back, len(clusters.all_ND)
     bases = _leading_directions(clusters, n_components + 1 if n_components > 0 else 0, exact)
     capped = [
         capped_basis(basis_DS, rho, size)
@@ -127,7 +122,7 @@ def fit_cluster_pca(
     }
     centre_KD = clusters.centre_KD * clusters.has_scatter
     return ClusterPCAStats(
-        clusters.anchor_KD, centre_KD, direction_KDR, counters, clusters.assignment_N
+        clusters.found.centroid_KD, centre_KD, direction_KDR, counters, clusters.found.assignment_N
     )
 
 

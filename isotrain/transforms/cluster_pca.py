@@ -82,7 +82,7 @@ class ClusterPCA(FittedTransform):
         """Clusters c, their means m_c and dominant directions V_c."""
         generator = Generator().manual_seed(self.seed)
         found = self.cluster(x_ND.detach(), iterations(to_freeze), generator)
-        return self.fit_clusters(x_ND, found.centroid_KD, found.assignment_N, to_freeze, n_own)
+        return self.fit_clusters(x_ND, found, to_freeze, n_own)
 
     def cluster(self, x_ND: Tensor, n_iterations: int, generator: Generator) -> KMeans:
         """Clusters by k-means, from the centroids of the queue if there are any."""
@@ -92,17 +92,12 @@ class ClusterPCA(FittedTransform):
         )
 
     def fit_clusters(
-        self,
-        x_ND: Tensor,
-        anchor_KD: Tensor,
-        assignment_N: Tensor,
-        to_freeze: bool,
-        n_own: int | None,
+        self, x_ND: Tensor, found: KMeans, to_freeze: bool, n_own: int | None
     ) -> ClusterPCAStats:
         """Means and directions of given clusters."""
         # Frozen statistics use the caps of a batch if training statistics are of batches.
         of_batches = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
-        clusters = center_clusters(x_ND, anchor_KD, assignment_N, n_own, of_batches)
+        clusters = center_clusters(x_ND, found, n_own, of_batches)
         return self.fit_directions(clusters, exact=to_freeze)
 
     def fit_directions(self, clusters: CenteredClusters, exact: bool) -> ClusterPCAStats:

@@ -45,8 +45,8 @@ class GmmPCA(ClusterPCA):
         known_ND, n_iterations = x_ND.detach(), iterations(to_freeze)
         start = self.cluster(known_ND, n_iterations, Generator().manual_seed(self.seed))
         mixture = fit_mixture(known_ND, start, n_iterations)
-        owner_N = likeliest(known_ND, mixture)
-        stats = self.fit_clusters(x_ND, mixture.anchor_KD, owner_N, to_freeze, n_own)
+        found = start._replace(assignment_N=likeliest(known_ND, mixture))
+        stats = self.fit_clusters(x_ND, found, to_freeze, n_own)
         return MixtureStats(**{**vars(stats), **mixture._asdict()})
 
     def nearest(self, x_ND: Tensor, stats: MixtureStats) -> Tensor:

@@ -221,13 +221,12 @@ def fit_transform(
     generator, n_iterations = torch.Generator().manual_seed(seed), options.n_iterations
     found = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
     nearest: Callable[[Tensor], Tensor] = partial(nearest_centroid, centroid_KD=found.centroid_KD)
-    assignment_N = found.assignment_N
     if assign == "gmm":
         nearest = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
-        assignment_N = nearest(x_MD)
-    clusters = center_clusters(x_MD, found.centroid_KD, assignment_N)
+        found = found._replace(assignment_N=nearest(x_MD))
+    clusters = center_clusters(x_MD, found)
     stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
-    count_K = torch.bincount(assignment_N, minlength=n_clusters)
+    count_K = torch.bincount(found.assignment_N, minlength=n_clusters)
     facts: dict[str, Cell] = {
         "fitted_on": split,
         "n_fitted": len(x_MD),
