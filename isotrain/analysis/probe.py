@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from isotrain.analysis.show import Z
 from isotrain.console import install
 from isotrain.geometry.groups import hashed_order
+from isotrain.model.heads import pair_features
 from isotrain.reporting.row_bootstrap import spearman as spearman_of
 
 Floats = NDArray[np.floating[Any]]
@@ -40,6 +42,18 @@ def not_installed() -> list[str]:
         return []
     told = "this analysis fits its heads by scikit-learn, which is not installed: "
     return [told + install("analysis")]
+
+
+def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
+    """Probe features of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
+
+    >>> import torch
+    >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
+    [[1.0, 3.0, 2.0, 3.0]]
+    """
+    if place_NP.shape[1] == 1:
+        return x_ND[place_NP[:, 0]]
+    return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
 
 
 def linear_probe(n_classes: int, penalty: float, n: int) -> Any:

@@ -28,7 +28,7 @@ SMALL = {
         **{"n_resamples": 50, "map_rows": 20},
     },
 }
-WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
+WITHOUT = {"sst2", "norms_"}  # of data, and norms, that the fixture does not have
 WIDTH = 125  # of a table in a terminal
 
 

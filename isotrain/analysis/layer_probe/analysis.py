@@ -24,7 +24,7 @@ from isotrain.analysis.encode import (
     whole_sentences,
     wic_pairs,
 )
-from isotrain.analysis.probe import choose_penalty, not_installed, spearman
+from isotrain.analysis.probe import choose_penalty, features, not_installed, spearman
 from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
 from isotrain.geometry.cloud import Cloud
@@ -32,7 +32,6 @@ from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
-from isotrain.model.heads import pair_features
 from isotrain.pages.verdict import wilson
 from isotrain.tasks.data.sources import HIDDEN, Source, load_split
 
@@ -90,17 +89,6 @@ def read_examples(
         for x_N in (place_NP, label_N)
     )
     return Examples(tokens, spans, place, label, n_left_out)
-
-
-def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
-    """Probe features of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
-
-    >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
-    [[1.0, 3.0, 2.0, 3.0]]
-    """
-    if place_NP.shape[1] == 1:
-        return x_ND[place_NP[:, 0]]
-    return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
 
 
 def distinct_rows(examples: Examples) -> Tensor:
