@@ -40,13 +40,6 @@ from isotrain.tasks.data.sources import Source
 DIGITS = 12  # of the digest of a file
 
 
-class NoEncoder:
-    """Placeholder if an analysis measures something other than an encoder."""
-
-    source_id = "no encoder"
-    max_positions = None
-
-
 class _Plan(NamedTuple):
     """A validated analysis; no weights are loaded yet."""
 
@@ -114,15 +107,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     end = start_file(cfg.from_run, cfg.encoder, "from_run")
     analysis: Analysis = make(cfg.analysis, Analysis)
     published = read_published(analysis.published)
-    if instead := analysis.instead:
-        if cfg.from_run is not None:
-            raise ValueError(
-                f"from_run measures the encoder of a run, and this analysis measures {instead} in "
-                "place of an encoder; leave one of them out"
-            )
-        with open_dict(cfg):
-            cfg.encoder = None
-    name = instead or _name_of(cfg.encoder)
+    name = _name_of(cfg.encoder)
     if cfg.check is not None:
         check_comparable(published, name)
         _check_start(cfg, end)
@@ -134,7 +119,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     revisions = dict.fromkeys(source.revision_of(one) for one in analysis.data_sets(source))
     files = given_files([plain(cfg)[key] for key in ("analysis", "encoder")])
     facts = {
-        "data": "; ".join(revisions) or ", ".join(files),
+        "data": "; ".join(revisions),
         "from_run": None if end is None else sha256_of(end),
         "files": files,
     }
@@ -183,8 +168,6 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
     `end` has the weights that the run ended with; None = no run.
     """
-    if cfg.encoder is None:
-        return NoEncoder()  # type: ignore[return-value]
     run = _record_of(end)
     config = run.get("config", {})
     torch.manual_seed(config.get("seed", cfg.seed))
@@ -270,7 +253,7 @@ def _check_start(cfg: DictConfig, end: Path | None) -> None:
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:
     """`<output_dir>/analysis/<name>/<encoder>-<content hash>`, by the encoder's last name."""
-    is_target = cfg.encoder is not None and name == cfg.encoder["_target_"]
+    is_target = name == cfg.encoder["_target_"]
     last = name.rstrip("/").rpartition("." if is_target else "/")[2].removeprefix("build_")
     label = re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()
     return Path(str(cfg.output_dir)) / "analysis" / analysis.name / f"{label}-{analysis_hash(cfg)}"

@@ -403,7 +403,7 @@ def _numbers(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype(float)
 
 
-def principal_map(x_ND: Tensor, n_directions: int = 3) -> tuple[Tensor, Tensor]:
+def principal_map(x_ND: Tensor, n_directions: int = 2) -> tuple[Tensor, Tensor]:
     """Embeddings `[N, R]` along the leading principal directions, and the variance share of each.
 
     The largest entry of a direction is positive, since its sign is the solver's choice.

@@ -86,11 +86,6 @@ class Analysis(ABC):
     PLOTS: ClassVar[Sequence[Any]] = ()  # LinePlots, and functions of an Outcome to Pictures
     published: Sequence[Mapping[str, Any]] = ()
 
-    @property
-    def instead(self) -> str | None:
-        """Name of the input that replaces an encoder; None = an encoder is needed."""
-        return None
-
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The data sets that it reads."""
         return []

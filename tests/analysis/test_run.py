@@ -293,12 +293,6 @@ def test_parts_that_other_code_measured_are_told_and_noted(cfg_of, capsys):
     assert read_result(folder)["other_code"] == ["as_given-first"]
 
 
-def test_what_is_measured_in_place_of_an_encoder_takes_no_run(cfg_of, finished_run, monkeypatch):
-    monkeypatch.setattr(Toy, "instead", "elmo", raising=False)
-    with pytest.raises(CannotRunError, match="this analysis measures elmo in place of an encoder"):
-        analyze(cfg_of(f"from_run={finished_run()}"))
-
-
 def test_the_encoder_as_given_is_one_and_in_evaluation_mode(cfg_of, encoder):
     assert not first_encoder(cfg_of("device=cpu"), None).training
     assert [*each_weights(encoder, None)] == [("as given", encoder)]

@@ -22,13 +22,8 @@ from isotrain.pages.panels import COLOURS
 FORMS = ("", "_centred", "_clustered")
 CALLED = {"": "raw", "_centred": "centred", "_clustered": "centred inside clusters"}
 KINDS = {"word": COLOURS[5], "symbol": COLOURS[1]}
-ARRAYS = ("map", "frequency", "symbol", "cluster")  # of a layer: [M, 3] and [M]
-LID = {
-    "lid": "Euclidean",
-    "lid_squared": "squared",
-    "lid_cosine": "chord",
-    "lid_cosine_squared": "1 − cos",
-}
+ARRAYS = ("map", "frequency", "symbol", "cluster")  # of a layer: [M, 2] and [M]
+LID = {"lid": "Euclidean", "lid_cosine_squared": "1 − cos"}
 
 
 def _layers(frames: Frames) -> pd.DataFrame:
@@ -40,12 +35,6 @@ def _layers(frames: Frames) -> pd.DataFrame:
         ends = share.agg(largest="max", smallest="min").reset_index()
         found = found.merge(ends, on=["weights", "layer"], how="left")
     return found
-
-
-def _several(frames: Frames) -> pd.DataFrame:
-    """Layers with more than one cluster."""
-    found = frames.of("layer")
-    return found[found["k"] > 1]
 
 
 def _lids(frames: Frames) -> pd.DataFrame:
@@ -72,7 +61,7 @@ def _islands(outcome: Any) -> Iterator[Picture]:
         figure = Figure(figsize=(8.4, 2.7 * len(maps)), layout="constrained")
         axes = figure.subplots(len(maps), 3, squeeze=False)
         for row, one in zip(axes, maps, strict=True):
-            xy = one["map"][:, :2]
+            xy = one["map"]
             _by_frequency(figure, row[0], xy, one)
             _by_kind(row[1], xy, one)
             for cluster in range(one["k"]):
@@ -82,7 +71,7 @@ def _islands(outcome: Any) -> Iterator[Picture]:
             silhouette = one["silhouette"]
             chosen = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
             row[0].set_ylabel(f"layer {one['layer']}", fontsize=9)
-            share = f"frequency; {one['map_variance']:.0%} of the variance in 3 directions"
+            share = f"frequency; {one['map_variance']:.0%} of the variance"
             titles = (share, "symbols and words", f"k = {one['k']}, {chosen}")
             for axis, title in zip(row, titles, strict=True):
                 axis.set_title(title, fontsize=8)
@@ -94,28 +83,6 @@ def _islands(outcome: Any) -> Iterator[Picture]:
             figure,
             f"{points} on the two leading principal directions: by occurrences of the type in the "
             "text, by symbol (no letter or digit) or word, and by cluster.",
-        )
-
-
-def _rolls(outcome: Any) -> Iterator[Picture]:
-    """One column per layer: three directions, by frequency (top) and symbol or word (bottom)."""
-    for weights, maps, points in _maps(outcome):
-        figure = Figure(figsize=(3.2 * len(maps), 6.2), layout="constrained")
-        axes = figure.subplots(2, len(maps), squeeze=False, subplot_kw={"projection": "3d"})
-        for (above, below), one in zip(axes.T, maps, strict=True):
-            _by_frequency(figure, above, one["map"], one)
-            _by_kind(below, one["map"], one)
-            variance = f"layer {one['layer']}: {one['map_variance']:.0%} of the variance"
-            above.set_title(variance, fontsize=8)
-            for axis in (above, below):
-                axis.tick_params(labelsize=5, pad=-2)
-                axis.set_box_aspect(None, zoom=0.92)
-        yield Picture(
-            f"rolls_{weights}".replace(" ", "_"),
-            f"Manifolds on three principal directions ({weights})",
-            figure,
-            f"{points} on the three leading principal directions: by occurrences of the type "
-            "above, by symbol or word below. Rolls and bands show that frequency orders them.",
         )
 
 
@@ -159,7 +126,8 @@ TABLES = (
             "S_inter: mean cosine of two types, one drawn instance each; S_intra: of two instances "
             "of a type, equal embeddings of which count once; ± 95 % CI over types. centred: less "
             "the mean of all; clustered: less the mean of their cluster, inside clusters, "
-            "unweighted over them.",
+            "unweighted over them. Embeddings less the mean of their n have a mean cosine of about "
+            "−1/(n − 1) by construction, which counts where a cluster is small.",
         ),
     ),
     TableSpec(
@@ -178,24 +146,6 @@ TABLES = (
             "k-means with k from 2 to {analysis.k_max}; the silhouette of the best k is of at most "
             "{analysis.silhouette_rows:,} embeddings; below {analysis.cut} a layer is one cluster. "
             "Sizes are shares of embeddings.",
-        ),
-    ),
-    TableSpec(
-        "inside_clusters",
-        "S_inter and S_intra inside clusters",
-        of=_several,
-        index={"layer": "layer"},
-        values={"k": "k", "n_smallest": "smallest"}
-        | {
-            f"s_{kind}{form}": f"{kind} {name}"
-            for kind in ("inter", "intra")
-            for form, name in (("_clustered", "mean"), ("_by_rows", "by rows"))
-        },
-        notes=(
-            "mean: unweighted over clusters, as published; by rows: weighted by their size; "
-            "smallest: size of the smallest cluster; ± 95 % CI over types, without clusters of too "
-            "few types. Embeddings less the mean of their n have a mean cosine of about −1/(n − 1) "
-            "by construction: where a cluster is small, read by rows.",
         ),
     ),
     TableSpec(
@@ -225,8 +175,8 @@ TABLES = (
         notes=(
             "Maximum likelihood with {analysis.n_neighbors} neighbours, mean and ± 95 % CI over "
             "queries. It depends on the number of embeddings: compare equal ones only.",
-            "squared: the formula with squared distances, exactly half. chord: of distances of "
-            "unit vectors, √(2(1 − cos)); 1 − cos: half of their squares, so half the value.",
+            "1 − cos is half of a squared distance of unit vectors: its value is half of the LID "
+            "of that distance.",
             _averaged,
             "Published figures, one a model, are of 1 − cos. Cai et al. leave layer 0, the "
             "embedding output, out and call layer 1 layer 0.",
@@ -260,8 +210,7 @@ PLOTS = (
         "local intrinsic dimension",
         "By layer: local intrinsic dimension.",
         of="lid",
-        y={name: LID[name] for name in ("lid", "lid_cosine", "lid_cosine_squared")},
+        y=LID,
     ),
     _islands,
-    _rolls,
 )

@@ -30,9 +30,9 @@ def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
     return subject_on(encoder, source, folder, seed, batch_size, max_length=32)
 
 
-def texts_of(encoder, form="chunks", chunk=8, lines=LINES, max_tokens=200_000, seed=0):
+def texts_of(encoder, chunk=8, lines=LINES, max_tokens=200_000, seed=0):
     subject = Subject(encoder, Rows(train=rows_of(lines)), seed, 4, 32, None, None)
-    return read_texts(subject, "wikitext-2", ["train"], form, chunk, max_tokens)
+    return read_texts(subject, "wikitext-2", ["train"], chunk, max_tokens)
 
 
 SMALL = {"chunk": 16, "max_rows": 300, "k_max": 4, "n_neighbors": 10, "map_rows": 50}

@@ -35,19 +35,19 @@ def test_raw_and_centred_cosines_by_loops():
     x, _ = planted(24)
     types = torch.arange(24) % 5
     for rows in (x, x - x.mean(dim=0)):
-        found, values = cosines([(rows, types)], seed=0), means_within(rows, types)
-        assert found.intra.value == pytest.approx(np.mean(values), abs=1e-12)
-        assert found.intra.error == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=1e-12)
-    single = cosines([(x, torch.arange(24))], seed=0)  # one instance a type: nothing is drawn
-    assert single.inter.value == pytest.approx(mean_of_pairs(x), abs=1e-12)
-    assert single.intra.value is None
+        (_, intra), values = cosines([(rows, types)], seed=0), means_within(rows, types)
+        assert intra.value == pytest.approx(np.mean(values), abs=1e-12)
+        assert intra.error == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=1e-12)
+    inter, intra = cosines([(x, torch.arange(24))], seed=0)  # one instance a type: nothing is drawn
+    assert inter.value == pytest.approx(mean_of_pairs(x), abs=1e-12)
+    assert intra.value is None
     without = [mean_of_pairs(torch.cat([x[:i], x[i + 1 :]])) for i in range(24)]
     jackknife = math.sqrt(23 / 24 * sum((t - np.mean(without)) ** 2 for t in without))
-    assert single.inter.error == pytest.approx(jackknife, rel=1e-9)
+    assert inter.error == pytest.approx(jackknife, rel=1e-9)
 
 
-def test_a_small_cluster_counts_by_its_rows():
-    """Three rows less their mean point apart by construction; by rows they hardly count."""
+def test_clusters_count_alike_and_one_without_an_error_is_left_out_of_it():
+    """Published is the unweighted mean; three rows less their mean point apart."""
     generator = torch.Generator().manual_seed(0)
     large = torch.randn(300, 8, generator=generator, dtype=torch.float64) + 1
     small = torch.randn(3, 8, generator=generator, dtype=torch.float64) + 50
@@ -56,17 +56,11 @@ def test_a_small_cluster_counts_by_its_rows():
     parts = centred_parts(x, types, own)
     each = [np.mean(means_within(*part)) for part in parts]
     assert each[1] < -0.4
-    assert -0.1 < each[0] < 0.1
-    found = cosines(parts, seed=0).intra
+    found = cosines(parts, seed=0)[1]
     assert found.value == pytest.approx(sum(each) / 2, abs=1e-12)
-    assert found.by_rows == pytest.approx((300 * each[0] + 3 * each[1]) / 303, abs=1e-12)
-    # The small cluster has one type, so no error over types: it is left out, and counted.
-    alone = cosines(parts[:1], seed=0).intra
-    assert found.n_without_error == 1
-    assert found.error == pytest.approx(alone.error / 2)
-    assert found.by_rows_error == pytest.approx(alone.error * 300 / 303)
-    assert alone.n_without_error == 0
-    assert cosines(parts[1:], seed=0).intra.error is None
+    # The small cluster has one type, so no error over types.
+    assert found.error == pytest.approx(cosines(parts[:1], seed=0)[1].error / 2)
+    assert cosines(parts[1:], seed=0)[1].error is None
 
 
 def test_a_layer_is_measured_raw_centred_and_inside_clusters():
@@ -74,7 +68,7 @@ def test_a_layer_is_measured_raw_centred_and_inside_clusters():
     x, _ = planted(60)
     types = torch.arange(60) % 7
     x = x.float() + 2
-    sample = Sample([0], [0], lambda layer: x, types, dict.fromkeys(range(7), "a"), {}, {})
+    sample = Sample(x[None].numpy(), types, dict.fromkeys(range(7), "a"), {}, {})
     cluster = 6, 0.1, 60
     (record, *inside), arrays = measure_layer(
         sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0
@@ -122,11 +116,10 @@ def test_dimensions_as_the_released_code_computes_them():
     found = dimensions(x, 20, None, 0)
     unit = x / x.norm(dim=1, keepdim=True)
     square = (x[:, None] - x[None]).square().sum(dim=2)
-    for name, distance in (("lid_squared", square), ("lid_cosine_squared", 1 - unit @ unit.T)):
+    for name, power, distance in (("lid", 2, square), ("lid_cosine_squared", 1, 1 - unit @ unit.T)):
         near = distance.fill_diagonal_(torch.inf).sort(dim=1).values[:, :20]
         own = -1 / (near / near[:, -1:]).log().mean(dim=1)
-        assert found[name] == pytest.approx(float(own.mean()), rel=1e-6)
-        assert found[name.removesuffix("_squared")] == 2 * found[name]
+        assert found[name] == pytest.approx(power * float(own.mean()), rel=1e-6)
 
 
 def test_dimension_needs_more_rows_than_neighbours():
@@ -138,7 +131,7 @@ def test_dimension_needs_more_rows_than_neighbours():
 def test_map_is_that_of_pca_with_signs_fixed():
     x, _ = planted(100)
     points, shares = principal_map(x)
-    fitted = PCA(3).fit(x.numpy())
+    fitted = PCA(2).fit(x.numpy())
     assert shares.numpy() == pytest.approx(fitted.explained_variance_ratio_, rel=1e-9)
     components = fitted.components_
     largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], 1)

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.analysis.clusters import analysis as module
 from isotrain.analysis.clusters.analysis import (
     distinct_rows,
-    sample_encoder,
+    draw_sample,
 )
-from isotrain.analysis.encode import tokenise
 from isotrain.geometry.groups import hashed_order
 from tests.analysis.clusters.cluster_subjects import (
     BERT,
     GPT2,
     LINES,
-    MANY,
     subject_of,
     texts_of,
 )
@@ -29,7 +26,6 @@ def test_chunks_are_the_plain_stream_without_its_remainder():
     chunks = [stream[at : at + 8] for at in range(0, len(stream) // 8 * 8, 8)]
     assert [[*ids] for ids in texts.ids] == [chunks[i] for i in hashed_order(len(chunks), 0)]
     assert texts.n_left == len(stream) % 8 > 0
-    assert {len(ids) for ids in texts.ids} == {8}
     assert not {tokenizer.cls_token_id, tokenizer.sep_token_id} & {*np.ravel(texts.ids).tolist()}
     assert texts.count_V.tolist() == np.bincount(stream, minlength=len(tokenizer)).tolist()
 
@@ -39,82 +35,48 @@ def test_rows_are_the_states_of_the_drawn_tokens(build, tmp_path):
     """Against one chunk at a time through transformers, which sees neither CLS nor SEP."""
     encoder = build()
     texts = texts_of(encoder)
-    found = sample_encoder(subject_of(encoder, tmp_path), texts, 10_000)
+    found = draw_sample(subject_of(encoder, tmp_path), texts, 10_000)
     model = type(encoder.model)(encoder.model.config)
     model.load_state_dict(encoder.model.state_dict(), strict=False)
     model.eval()
-    for layer in found.layers:
+    for layer, rows_ND in enumerate(found.rows_LND):
         expected = []
         for ids in texts.ids:
             with torch.no_grad():
                 output = model(input_ids=torch.tensor([[*ids]]), output_hidden_states=True)
             expected += zip([*ids], output.hidden_states[layer][0], strict=True)
         expected = [(t, x) for t, x in expected if t != encoder.tokenizer.unk_token_id]
-        rows = found.rows(layer)
+        rows = torch.from_numpy(rows_ND)
         assert len(rows) == len(expected)
         for token, state in expected:
             own = rows[found.type_N == token]
             assert (own - state).norm(dim=1).min() < 1e-5
 
 
-@pytest.mark.parametrize("form", ["chunks", "sentences"])
-def test_no_pad_no_special_and_no_unknown_token_is_a_row(form, tmp_path):
-    """Sentences of different lengths in one batch are padded; a row at a pad would be one more."""
+def test_no_unknown_token_is_a_row(tmp_path):
     encoder = BERT()
-    texts = texts_of(encoder, form)
-    assert (texts.special is None) == (form == "chunks")
-    assert len({len(ids) for ids in texts.ids}) > (1 if form == "sentences" else 0)
-    wide = sample_encoder(subject_of(encoder, tmp_path / "8", batch_size=8), texts, 999)
-    alone = sample_encoder(subject_of(encoder, tmp_path / "1", batch_size=1), texts, 999)
-    specials = {*encoder.tokenizer.all_special_ids}
-    plain = [t for ids in texts.ids for t in ids if t not in specials]
-    assert sorted(wide.type_N.tolist()) == sorted(plain)
-    assert encoder.tokenizer.unk_token_id in np.concatenate([[*i] for i in texts.ids])
-    for layer in wide.layers:
-        torch.testing.assert_close(wide.rows(layer), alone.rows(layer), atol=1e-5, rtol=0)
+    texts = texts_of(encoder)
+    found = draw_sample(subject_of(encoder, tmp_path), texts, 999)
+    unknown = encoder.tokenizer.unk_token_id
+    assert unknown in texts.ids
+    assert sorted(found.type_N.tolist()) == sorted(texts.ids[texts.ids != unknown].tolist())
 
 
-@pytest.mark.parametrize("form", ["chunks", "sentences"])
-def test_draws_follow_the_seed_and_the_limits(form, tmp_path):
+def test_draws_follow_the_seed_and_the_limits(tmp_path):
     encoder = BERT()
-    lines = MANY if form == "sentences" else LINES * 20
 
     def texts(seed, max_tokens=200):
-        return texts_of(encoder, form, lines=lines, max_tokens=max_tokens, seed=seed)
+        return texts_of(encoder, lines=LINES * 20, max_tokens=max_tokens, seed=seed)
 
     def drawn(seed):
-        return sample_encoder(subject_of(encoder, tmp_path / f"{seed}", seed=seed), texts(seed), 50)
+        return draw_sample(subject_of(encoder, tmp_path / f"{seed}", seed=seed), texts(seed), 50)
 
     assert drawn(0).type_N.tolist() == drawn(0).type_N.tolist() != drawn(1).type_N.tolist()
     assert len(drawn(0).type_N) == 50
-    assert 200 - 32 < sum(map(len, texts(0).ids)) <= 200
-    assert drawn(0).facts["n_texts"] <= len(texts(0).ids) < drawn(0).facts["n_texts_of"]
+    assert texts(0).ids.shape == (25, 8)
+    assert drawn(0).facts["n_texts"] <= 25 < drawn(0).facts["n_texts_of"]
     assert len(texts(0, 1).ids) == 1
-    assert sum(map(len, texts(0, 40).ids)) <= 40
     assert texts(0, 16).count_V.tolist() == texts(1).count_V.tolist()  # of all of the corpus
-
-
-def test_ids_of_drawn_sentences_alone_are_kept(monkeypatch):
-    """The corpus is tokenised a few sentences at a time, whatever is drawn of it."""
-    encoder, sizes = BERT(), []
-
-    def noted(tokenizer, sentences, max_length):
-        sizes.append(len(sentences))
-        return tokenise(tokenizer, sentences, max_length)
-
-    monkeypatch.setattr(module, "tokenise", noted)
-    monkeypatch.setattr(module, "CHUNK", 8)
-    few = texts_of(encoder, "sentences", lines=MANY, max_tokens=60)
-    every = texts_of(encoder, "sentences", lines=MANY)
-    assert max(sizes) == 8
-    assert sum(sizes) == 2 * every.n_of == 2 * len(every.ids)
-    assert 1 < len(few.ids) < len(every.ids) / 4
-    assert few.ids == every.ids[: len(few.ids)]
-    assert few.special == every.special[: len(few.ids)]
-    assert few.count_V.tolist() == every.count_V.tolist()
-    specials = {*encoder.tokenizer.all_special_ids} - {encoder.tokenizer.unk_token_id}
-    plain = [t for ids in every.ids for t in ids if t not in specials]
-    assert every.count_V.tolist() == np.bincount(plain, minlength=len(encoder.tokenizer)).tolist()
 
 
 def test_equal_rows_of_a_type_count_once():
