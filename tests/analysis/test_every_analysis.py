@@ -25,10 +25,10 @@ SMALL = {
     "layer_probe": {"max_train": 40, "penalties": [1.0]},
     "offline_isotropy": {
         **{"fit_on": "test", "n_clusters": 2, "n_components": 2, "n_directions": 2},
-        **{"n_resamples": 50, "map_rows": 20},
+        **{"n_resamples": 50},
     },
 }
-WITHOUT = {"sst2", "norms_"}  # of data, and norms, that the fixture does not have
+WITHOUT = {"norms_"}  # that the encoder of these tests does not have
 WIDTH = 125  # of a table in a terminal
 
 

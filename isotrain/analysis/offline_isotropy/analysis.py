@@ -1,6 +1,6 @@
 """Token embeddings, the transforms of Rajaei and Sheikhi, and the scores of a set at a layer.
 
-Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
+Sentence pairs are compared by cosine.
 
 N tokens (including special ones), M of a sample, P pairs, U sentences, S settings, R resamples, D
 dimensions, K clusters.
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ from torch import Tensor
 from isotrain.analysis.data_sets import (
     AVAILABLE,
     PLACES,
-    SST2,
-    SST2_DATA,
     Available,
     Pairs,
     SetName,
@@ -34,8 +32,6 @@ from isotrain.analysis.data_sets import (
 )
 from isotrain.analysis.encode import Spans, drop_rows, encode_rows, tokenise
 from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
-from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
-from isotrain.analysis.show import principal_map
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import (
@@ -52,9 +48,8 @@ from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import gaussian_null
-from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
-from isotrain.tasks.data.sources import Source, load_split
+from isotrain.tasks.data.sources import Source
 
 Floats = NDArray[np.float64]
 BLOCK = 8192  # tokens that are transformed at a time
@@ -68,7 +63,6 @@ class TokenCloud(NamedTuple):
 
     rows_ND: np.ndarray  # of a file on disk
     sentence_N: np.ndarray
-    token_N: np.ndarray  # ids
     special_N: np.ndarray  # whether a row is CLS, SEP or the like
     n_sentences: int
     n_cut: int  # sentences that were longer than `max_length`
@@ -82,7 +76,6 @@ class Sample(NamedTuple):
     """Rows of ordinary tokens, those of whole sentences."""
 
     x_MD: Tensor
-    token_M: np.ndarray  # ids
     n_sentences: int
 
 
@@ -104,10 +97,9 @@ def token_clouds(
     start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
     spans = Spans(sentence_N, start_N, start_N + 1)
     rows_LND = encode_rows(subject, name, tokens, spans, layers)
-    token_N = np.concatenate([tokens.ids[i] for i in chosen_U]).astype(np.int64)
     special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
     return {
-        layer: TokenCloud(rows_ND, sentence_N, token_N, special_N, len(sentences), tokens.n_cut)
+        layer: TokenCloud(rows_ND, sentence_N, special_N, len(sentences), tokens.n_cut)
         for layer, rows_ND in zip(layers, rows_LND, strict=True)
     }
 
@@ -123,16 +115,14 @@ def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.sort(order_U[: max(1, n_fitting)])
 
 
-def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
-    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
+def sample(cloud: TokenCloud, most: int, seed: int) -> Sample:
+    """Up to `most` ordinary tokens of whole sentences."""
     ordinary_N = ~cloud.special_N
-    if among_U is not None:
-        ordinary_N &= np.isin(cloud.sentence_N, among_U)
     sentence_N = cloud.sentence_N[ordinary_N]
     own_U, n_rows_U = np.unique(sentence_N, return_counts=True)
     chosen_U = own_U[drawn(n_rows_U, most, seed)]
     at_M = np.flatnonzero(ordinary_N)[np.isin(sentence_N, chosen_U)]
-    return Sample(torch.from_numpy(cloud.rows_ND[at_M]), cloud.token_N[at_M], len(chosen_U))
+    return Sample(torch.from_numpy(cloud.rows_ND[at_M]), len(chosen_U))
 
 
 def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = False) -> Tensor:
@@ -163,7 +153,6 @@ Setting = Literal[
     "mean_pca",
     "kmeans_mean",
     "kmeans_mean_pca",
-    "gmm_mean",
     "gmm_mean_pca",
 ]
 # How tokens are assigned to clusters (None: one cluster), and whether directions are removed, too.
@@ -174,7 +163,6 @@ RECIPES: Mapping[str, tuple[Literal["kmeans", "gmm"] | None, bool] | None] = {
     "mean_pca": (None, True),
     "kmeans_mean": ("kmeans", False),
     "kmeans_mean_pca": ("kmeans", True),
-    "gmm_mean": ("gmm", False),
     "gmm_mean_pca": ("gmm", True),
 }
 
@@ -190,17 +178,6 @@ class Fitted:
     def __call__(self, x_MD: Tensor) -> Tensor:
         """Transformed rows; the result of a row does not depend on the others."""
         return apply_cluster_pca(x_MD, self.stats, self.nearest(x_MD))
-
-
-def fit_transforms(
-    x_MD: Tensor, split: str, options: OfflineIsotropy, subject: Subject
-) -> dict[str, Fitted | None]:
-    """Each transform fitted on the tokens of a split; None for the identity."""
-    found: dict[str, Fitted | None] = {}
-    for name in options.transforms:
-        subject.tell(f"fitting {name} on {len(x_MD):,} tokens of {split}")
-        found[name] = fit_transform(x_MD, name, options, subject.seed, split)
-    return found
 
 
 def fit_transform(
@@ -281,62 +258,34 @@ TRAIN = "stsb"  # whose train split statistics come from, unless from the scored
 
 
 def measure_pairs(
-    subject: Subject,
     options: OfflineIsotropy,
+    seed: int,
     name: str,
     pairs: Pairs,
     clouds: Clouds,
     train_clouds: Clouds | None,
-    map_rows: int,
     layer: int,
 ) -> Found:
     """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
     data_set, split = PLACES[name]
-    cloud, seed = clouds()[layer], subject.seed
+    cloud = clouds()[layer]
     rows = sample(cloud, options.max_rows, seed)
-    if train_clouds is None:
-        fits = fit_transforms(rows.x_MD, f"{data_set.name} {split}", options, subject)
-    else:
-        train = sample(train_clouds()[layer], options.max_rows, seed)
-        fits = fit_transforms(train.x_MD, f"{TRAIN} train", options, subject)
+    fit_MD, fitted_on = rows.x_MD, f"{data_set.name} {split}"
+    if train_clouds is not None:
+        fit_MD = sample(train_clouds()[layer], options.max_rows, seed).x_MD
+        fitted_on = f"{TRAIN} train"
+    fits: dict[str, Fitted | None] = {
+        setting: fit_transform(fit_MD, setting, options, seed, fitted_on)
+        for setting in options.transforms
+    }
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
     records: list[Record] = [*shapes(rows, fits, facts)]
-    cosine_SP = np.stack(
-        [
-            cosines(
-                pooled(cloud, transform, specials=setting == OWN_POOLING),
-                pairs.first_P,
-                pairs.second_P,
-            )
-            for setting, transform in fits.items()
-        ]
-    )
-    subject.tell(f"{name}, layer {layer}: scoring {len(pairs.gold_P):,} pairs")
+    pooled_SUD = (pooled(cloud, fit, setting == OWN_POOLING) for setting, fit in fits.items())
+    cosine_SP = np.stack([cosines(x_UD, pairs.first_P, pairs.second_P) for x_UD in pooled_SUD])
     facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
     known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
     found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts)
-    records += ({**record, **known.get(str(record["setting"]), {})} for record in found)
-    maps = row_maps(rows, fits, map_rows, seed) if map_rows else {}
-    return Found(records, {f"layer_{layer:02d}/{key}": array for key, array in maps.items()})
-
-
-def row_maps(
-    rows: Sample, fits: Mapping[str, Fitted | None], n_points: int, seed: int
-) -> dict[str, np.ndarray]:
-    """`map_<setting>` `[n, 2]` and `share_<setting>` `[2]` of each transform; `frequency` `[n]`.
-
-    The frequency of a point is how often its token occurs in the sample.
-    """
-    at_n = hashed_order(len(rows.x_MD), seed)[:n_points]
-    _, index_M, count = np.unique(rows.token_M, return_inverse=True, return_counts=True)
-    found = {"frequency": count[index_M][at_n.numpy()]}
-    for setting, transform in fits.items():
-        if setting != OWN_POOLING:
-            y_MD = rows.x_MD if transform is None else transform(rows.x_MD)
-            point_M2, share_2 = principal_map(y_MD, 2)
-            found[f"map_{setting}"] = point_M2[at_n].float().numpy()
-            found[f"share_{setting}"] = share_2.numpy()
-    return found
+    return Found([*records, *({**r, **known.get(str(r["setting"]), {})} for r in found)])
 
 
 def train_sentences(source: Source, pairs: Pairs) -> list[str]:
@@ -369,76 +318,6 @@ def scores(
             record[f"{score}_gain"] = float(one.gain_S[s])
             record[f"{score}_gain_error"] = float(one.gain_error_S[s])
         yield record
-
-
-class Examples(NamedTuple):
-    """The examples of each split."""
-
-    sentences: list[str]  # the different ones
-    sentence: Mapping[str, Tensor]  # number of the sentence of each example
-    label: Mapping[str, Tensor]
-
-
-def read_examples(source: Source, max_train: int, seed: int) -> Examples:
-    """Dev, test, and `max_train` training examples at most, drawn from the seed."""
-    splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
-    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
-    splits["train"] = [splits["train"][i] for i in order]
-    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
-    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
-    number = {text: i for i, text in enumerate(sentences)}
-    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
-    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
-    return Examples(sentences, at, label)
-
-
-def measure_sst2(
-    subject: Subject, options: OfflineIsotropy, examples: Examples, clouds: Clouds, layer: int
-) -> Found:
-    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
-
-    Transforms and head are fitted on the training examples alone.
-    """
-    _, at, label = examples
-    cloud = clouds()[layer]
-    train_U = np.unique(at["train"].numpy())
-    rows = sample(cloud, options.max_rows, subject.seed, among_U=train_U)
-    fits = fit_transforms(rows.x_MD, f"{SST2} train", options, subject)
-    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
-    records: list[Record] = [*shapes(rows, fits, facts)]
-    for setting, transform in fits.items():
-        subject.tell(f"{SST2}, layer {layer}: fitting a head on {setting}")
-        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
-        head = fit_head(x_UD[at["train"]], label["train"], options.l2)
-        for split in ("dev", "test"):
-            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
-                continue
-            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
-            share = float(right.mean())
-            low, high = wilson(share, n := len(label[split]))
-            place = {"kind": "head", **facts, "split": split, "setting": setting}
-            counts = {"n_train": len(label["train"]), "n_rows": n}
-            ends = {"accuracy_low": low, "accuracy_high": high}
-            records.append({**place, **counts, "accuracy": share, **ends})
-    return Found(records)
-
-
-def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
-    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
-
-    One scale for all features, so that a rotation changes no output. scikit-learn has one column
-    w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-
-    x_nD = x_ND.double().numpy()
-    mean_D = x_nD.mean(axis=0)
-    spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
-    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
-    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
-    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):
@@ -492,8 +371,7 @@ class OfflineIsotropy(Analysis):
     pooled, as published; `own_pooling` is the mean over all tokens. Gains are over `none`. Each
     different sentence counts once. Statistics are fitted on one split and frozen: with
     `fit_on=train` on STS-B's train split, less the scored sentences; with `test` on the scored
-    sentences, the published protocol (transductive, without gold); for SST-2, whose features a
-    linear head reads, on its train split. The arguments are the keys of
+    sentences, the published protocol (transductive, without gold). The arguments are the keys of
     `conf/analysis/offline_isotropy.yaml`. Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021.
     """
 
@@ -503,15 +381,7 @@ class OfflineIsotropy(Analysis):
     TABLES, PLOTS = TABLES, PLOTS
 
     sets: Available | Sequence[SetName] = AVAILABLE
-    transforms: Sequence[Setting] = (
-        "own_pooling",
-        "none",
-        "mean",
-        "mean_pca",
-        "kmeans_mean",
-        "kmeans_mean_pca",
-        "gmm_mean_pca",
-    )
+    transforms: Sequence[Setting] = get_args(Setting)
     layers: Literal["all"] | Sequence[int] = "all"
     n_clusters: Annotated[int, Field(ge=2)] = 27
     n_components: Annotated[int, Field(ge=1)] = 12
@@ -521,55 +391,34 @@ class OfflineIsotropy(Analysis):
     fit_on: Literal["train", "test"] = "train"
     max_rows: Annotated[int, Field(ge=100)] = 50_000
     n_resamples: Annotated[int, Field(ge=50)] = 200
-    map_rows: Annotated[int, Field(ge=10)] = 2000
-    max_train: Annotated[int, Field(ge=10)] = 10_000
-    l2: Annotated[float, Field(gt=0)] = 1e-3
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Requested sets that the source lacks, or all if it has none; scikit-learn."""
-        names, _, problems = present(source, self.sets, PLACES)
-        return [*problems, *(not_installed() if SST2 in names else [])]
+        """Requested sets that the source lacks, or all if it has none."""
+        return present(source, self.sets, PLACES).problems
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The measured data sets, and the one that statistics are fitted on."""
+        fit = [TRAIN] if self.fit_on == "train" else []
         names = present(source, self.sets, PLACES).names
-        found = [PLACES[name].data_set for name in names]
-        return [*found, PLACES[TRAIN].data_set] if self._fits_on_train(names) else found
+        return [PLACES[name].data_set for name in [*names, *fit]]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent sets, then each set at each layer."""
         every = range(subject.encoder.n_blocks + 1)
         layers: Sequence[int] = every if self.layers == "all" else self.layers
-        names, pairs, absent = readable_sets(subject.source, self.sets)
+        pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
         ]
         yield Part("sets", lambda: Found(left_out))
-        mapped = TRAIN if TRAIN in names else next((n for n in names if n != SST2), None)
-        for name in names:
-            if name == SST2:
-                examples = read_examples(subject.source, self.max_train, subject.seed)
-                clouds = cache(partial(token_clouds, subject, SST2, examples.sentences, layers))
-                measure: Callable[[int], Found] = partial(
-                    measure_sst2, subject, self, examples, clouds
-                )
-            else:
-                map_rows = self.map_rows if name == mapped else 0
-                measure = self._of_pairs(subject, layers, name, pairs[name], map_rows)
+        encoded = partial(token_clouds, subject, layers=layers)
+        for name, own in pairs.items():
+            clouds, train_clouds = cache(partial(encoded, name, own.sentences)), None
+            if self.fit_on == "train":
+                left = train_sentences(subject.source, own)
+                train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
+            given = self, subject.seed, name, own, clouds, train_clouds
             for layer in layers:
-                yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
+                yield Part(f"{name}-layer_{layer:02d}", partial(measure_pairs, *given, layer))
             for on_disk in (name, f"{name}_fit"):  # every part of the set has been measured
                 drop_rows(subject, on_disk)
-
-    def _of_pairs(
-        self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs, map_rows: int
-    ) -> Callable[[int], Found]:
-        encoded = partial(token_clouds, subject, layers=layers)
-        clouds, train_clouds = cache(partial(encoded, name, pairs.sentences)), None
-        if self.fit_on == "train":
-            left = train_sentences(subject.source, pairs)
-            train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
-        return partial(measure_pairs, subject, self, name, pairs, clouds, train_clouds, map_rows)
-
-    def _fits_on_train(self, names: Sequence[str]) -> bool:
-        return self.fit_on == "train" and any(name != SST2 for name in names)
