@@ -32,20 +32,17 @@ from isotrain.analysis.jackknife import (
     self_similarity,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
-from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.groups import (
     check_groups,
     first_direction_share,
     hashed_order,
     large_groups,
-    sample_groups,
 )
 from isotrain.metrics.intra_sentence_similarity import sentence_cosines
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import Source
 
 N_SETS = 1000  # of random rows, for a baseline of explained variance
-N_RANDOM = 1000  # sentences of the baseline of a static vector, one occurrence of each
 Measures = dict[str, float | int]
 
 
@@ -58,38 +55,30 @@ class Baseline(NamedTuple):
 
 def baseline(x_ND: Tensor, sentences_N: Tensor, min_count: int, seed: int) -> Baseline:
     """Anisotropy of a layer, and the explained variance of sets of random words."""
-    return Baseline(
-        anisotropy(x_ND, sentences_N), _mean(_random_shares(x_ND, min_count, seed, center=False))
-    )
+    random_SN = _sets(len(x_ND), min_count, ~seed, N_SETS)
+    return Baseline(anisotropy(x_ND, sentences_N), _mean(first_direction_share(x_ND[random_SN])))
 
 
 def layer_measures(
     x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
 ) -> Measures:
     """All measures of the words of a layer."""
-    found: Measures = {**base.cone.figures("anisotropy")}
     own = self_similarity(x_ND, words_N, sentences_N, min_count)
-    id_G, own_G, others_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
-    intra, others, above = (
-        mean_over_sentences(value_G, id_G) for value_G in (own_G, others_G, own_G - shuffled_G)
-    )
-    found |= _less("self_similarity", own, base.cone)
-    found |= _less("intra_sentence_similarity", intra, base.cone)
-    found |= others.figures("intra_sentence_leave_one_out")
-    found |= above.figures("intra_sentence_above_shuffled")
-    found["n_intra"] = len(id_G)
-    for form, center in (("", False), ("_centred", True)):
-        random = base.share if not center else _mean(_random_shares(x_ND, min_count, seed, center))
-        # Its own baseline, of one set here, is the same mean as `random` and has no error.
-        values = max_explainable_variance(x_ND, words_N, center, min_count, 1, seed)
-        share = (float(values["value"]), float(values.get("standard_error", math.nan)))
-        found |= _in_quadrature(f"max_explainable_variance{form}", share, random)
-    static = static_variance(x_ND, words_N, sentences_N, min_count, seed)
-    found["static_random"] = float(static.random)
-    for form, share_G in (("principal", static.principal_G), ("singular", static.singular_G)):
-        found[f"static_{form}"], found[f"static_{form}_error"] = _mean(share_G)
-    n_words = len(static.principal_G)
-    return {**found, "n_words": n_words, "mean_norm": float(x_ND.norm(dim=1).mean())}
+    id_G, own_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
+    intra = mean_over_sentences(own_G, id_G)
+    # Its own baseline, of one set here, is the same mean as that of `base` and has no error.
+    explained = max_explainable_variance(x_ND, words_N, False, min_count, 1, seed)
+    share = float(explained["value"]), float(explained.get("standard_error", math.nan))
+    return {
+        **base.cone.figures("anisotropy"),
+        **_less("self_similarity", own, base.cone),
+        **_less("intra_sentence_similarity", intra, base.cone),
+        **mean_over_sentences(own_G - shuffled_G, id_G).figures("intra_sentence_above_shuffled"),
+        "n_intra": len(id_G),
+        **_in_quadrature("max_explainable_variance", share, base.share),
+        "n_words": int(explained["n_groups"]),
+        "mean_norm": float(x_ND.norm(dim=1).mean()),
+    }
 
 
 def word_measures(
@@ -108,88 +97,28 @@ def word_measures(
 
 
 class SentenceMeans(NamedTuple):
-    """Sentences, and mean cosines of their words with three means."""
+    """Sentences, and mean cosines of their words with two means."""
 
     id_G: Tensor
     own_G: Tensor  # of all words of the sentence, as published
-    others_G: Tensor  # of the other words of the sentence
-    shuffled_G: Tensor  # as published, of as many words that were dealt out anew
+    shuffled_G: Tensor  # of as many words that were dealt out anew
 
 
 def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
-    """Mean cosine of the words of each sentence with the mean of its words, in three forms.
+    """Mean cosine of the words of each sentence with the mean of its words, and of shuffled ones.
 
     Their means over sentences are those of `intra_sentence_similarity`. Ethayarajh 2019,
     definition 2.
 
     >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
-    >>> [[round(v, 4) for v in value_G.tolist()] for value_G in found[1:3]]
-    [[0.7071, 0.7071], [0.0, 0.0]]
+    >>> [round(v, 4) for v in found.own_G.tolist()]
+    [0.7071, 0.7071]
     """
     groups = check_groups(x_ND, sentences_N)
     large_G = large_groups(groups, 2)
     dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
-    values = (
-        sentence_cosines(x_ND, of, form)[large_G]
-        for of, form in (
-            (groups, "published"),
-            (groups, "leave_one_out"),
-            (dealt, "published"),
-        )
-    )
-    return SentenceMeans(groups.id_G[large_G], *values)
-
-
-class StaticVariance(NamedTuple):
-    """Variance explained by one vector, per word and for random occurrences; in [0, 1]."""
-
-    principal_G: Tensor  # share of the first principal component of each word's occurrences
-    singular_G: Tensor  # share of their variance along their first uncentred direction
-    random: Tensor  # the same of random occurrences, 0-d
-
-
-def static_variance(
-    x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int
-) -> StaticVariance:
-    """Variance explained by one vector for each word with at least `min_count` occurrences.
-
-    The baseline is of one occurrence of each of 1,000 sentences. The repository's code gives the
-    mean of `principal_G` less `random`; its stored figures are rather `singular_G`: some lie below
-    1/(n − 1) and 1/D, where no principal component can. Ethayarajh 2019, repository
-    kawine/contextual.
-    """
-    words, sentences = check_groups(x_ND, words_N), check_groups(x_ND, sentences_N)
-    fix = "lower analysis.min_count, or raise analysis.max_rows"
-    chosen_G = large_groups(words, min_count, fix).tolist()
-    places = torch.split(words.index_N.argsort(stable=True), words.count_G.tolist())
-    of_words = [x_ND[at_n] for at_n, chosen in zip(places, chosen_G, strict=True) if chosen]
-    one_of_each_G = sample_groups(sentences, sentences.count_G > 0, 1, seed)[:, 0]
-    random_n = one_of_each_G[hashed_order(len(one_of_each_G), seed)[:N_RANDOM]]
-    principal = [first_direction_share(x_nD[None], center=True)[0] for x_nD in of_words]
-    singular = [variance_along_first(x_nD) for x_nD in of_words]
-    random = variance_along_first(x_ND[random_n])
-    return StaticVariance(torch.stack(principal), torch.stack(singular), random)
-
-
-def variance_along_first(x: Tensor) -> Tensor:
-    """Share of the variance of `[n, D]` along the first singular direction v; in [0, 1].
-
-    var(x v)/Σ_d var(x_d), the first `explained_variance_ratio_` of scikit-learn's `TruncatedSVD`.
-    v is uncentred and the variance about the mean, so that a narrow cone, whose v is near its
-    mean, gives almost 0, and not almost 1. Without variance 0.
-
-    >>> round(variance_along_first(torch.tensor([[9.0, 1.0], [9.0, -1.0]])).item(), 6)
-    0.0
-    """
-    x_nD = Cloud.of(x).rows
-    if x_nD.shape[0] <= x_nD.shape[1]:
-        first_D = x_nD.T @ torch.linalg.eigh(x_nD @ x_nD.T).eigenvectors[:, -1]
-        first_D = first_D / first_D.norm().clamp_min(torch.finfo(first_D.dtype).tiny)
-    else:
-        first_D = torch.linalg.eigh(x_nD.T @ x_nD).eigenvectors[:, -1]
-    total = x_nD.var(dim=0, correction=0).sum()
-    along = (x_nD @ first_D).var(correction=0)
-    return torch.where(total > 0, along / torch.where(total > 0, total, 1.0), 0.0)
+    own_G, shuffled_G = (sentence_cosines(x_ND, of, "published")[large_G] for of in (groups, dealt))
+    return SentenceMeans(groups.id_G[large_G], own_G, shuffled_G)
 
 
 def _less(name: str, of: Estimate, less: Estimate) -> Measures:
@@ -215,11 +144,6 @@ def _sets(n_rows: int, n: int, seed: int, most: int | None = None) -> Tensor:
     """Positions `[S, n]` of disjoint sets of embeddings."""
     n_sets = min(n_rows // n, most or n_rows)
     return hashed_order(n_rows, seed)[: n_sets * n].reshape(n_sets, n)
-
-
-def _random_shares(x_ND: Tensor, n: int, seed: int, center: bool) -> Tensor:
-    """Explained variance `[S]` of sets of n random rows: the baseline of the metric."""
-    return first_direction_share(x_ND[_sets(len(x_ND), n, ~seed, N_SETS)], center)
 
 
 def _mean(value_S: Tensor) -> tuple[float, float]:

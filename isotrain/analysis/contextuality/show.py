@@ -4,23 +4,7 @@ import pandas as pd
 
 from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out
 
-FORMS = {
-    "max_explainable_variance_adjusted": "uncentred",
-    "max_explainable_variance_centred_adjusted": "centred",
-    "static_principal": "repository: code",
-    "static_singular": "repository: figures",
-}
 MEAN = "mean of all words"
-
-
-def _static_shares(frames: Frames) -> pd.DataFrame:
-    """Variance share of a static vector, in four forms; the last lines are means."""
-    layers = frames.of("layer")
-    for form in ("static_principal", "static_singular"):
-        layers[form] = layers[form] - layers["static_random"]
-    above = layers[layers["layer"] != 0]
-    means = above.groupby("weights", sort=False)[[*FORMS]].mean().reset_index()
-    return pd.concat([layers, means.assign(layer="mean above 0")])
 
 
 def _words_and_mean(frames: Frames) -> pd.DataFrame:
@@ -66,7 +50,6 @@ TABLES = (
         values={
             "self_similarity": "self-sim.",
             "intra_sentence_similarity": "intra-sent.",
-            "intra_sentence_leave_one_out": "leave one out",
             "intra_sentence_above_shuffled": "above shuffled",
             "max_explainable_variance": "explained",
             "max_explainable_variance_baseline": "of random",
@@ -74,24 +57,9 @@ TABLES = (
         },
         notes=(
             "Intra-sentence: of a word with the mean of its sentence, itself among it, which is "
-            "√(ρ + (1−ρ)/n) for n words in a cone of mean cosine ρ alone; leave one out: of the "
-            "other words. Above shuffled: less that of sentences of the same lengths whose words "
-            "are dealt out anew. Explained variance is at least 1/{min_count}. ± 95 % CI.",
-        ),
-    ),
-    TableSpec(
-        "static",
-        "What a static vector explains",
-        of=_static_shares,
-        index={"layer": "layer"},
-        values=FORMS,
-        notes=(
-            "Share of the variance of a word that one vector explains, mean over words, less that "
-            "of random words. Uncentred (definition 3) and centred: first direction of {min_count} "
-            "occurrences. Repository (kawine/contextual): of all occurrences of a word, less the "
-            "variance of up to 1,000 random words along their first uncentred direction; its code: "
-            "first principal component; its figures: first uncentred direction. Published: below "
-            "0.05 on average, to compare with the last form. ± 95 % CI over words.",
+            "√(ρ + (1−ρ)/n) for n words in a cone of mean cosine ρ alone. Above shuffled: less "
+            "that of sentences of the same lengths whose words are dealt out anew. Explained "
+            "variance is at least 1/{min_count}. ± 95 % CI.",
         ),
     ),
     *(

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from sklearn.decomposition import PCA
 
 from isotrain.analysis.contextuality import analysis as contextuality
 from isotrain.analysis.contextuality.analysis import Contextuality, sentence_means
@@ -106,9 +105,6 @@ def test_against_loops_over_pairs(measured, slow):
     )
     norms = [np.linalg.norm(row[2]) for row in slow["rows"]]
     assert found["mean_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
-    own = [np.stack([row[2] for row in slow["rows"] if row[1] == word]) for word in slow["own"]]
-    shares = [PCA(1).fit(x).explained_variance_ratio_[0] for x in own]
-    assert found["static_principal"] == pytest.approx(np.mean(shares), abs=1e-5)
 
 
 def test_a_chosen_word_against_loops(measured, slow):
@@ -134,21 +130,17 @@ def test_explained_variance_of_words_that_occur_five_times(measured, encoder):
                 own.setdefault(piece, []).append(row_D)
         squares = [np.linalg.svd(np.stack(rows), compute_uv=False) ** 2 for rows in own.values()]
         wanted = np.mean([square[0] / square.sum() for square in squares])
-        centred = [PCA(1).fit(np.stack(rows)).explained_variance_ratio_[0] for rows in own.values()]
         record = found["layer"][layer]
         assert record["n_words"] == len(PEOPLE)
         assert record["max_explainable_variance"] == pytest.approx(wanted, abs=1e-6)
-        assert record["max_explainable_variance_centred"] == pytest.approx(
-            np.mean(centred), abs=1e-5
-        )
         king = squares[list(own).index("king")]
         assert found["word"][layer]["max_explainable_variance"] == pytest.approx(
             king[0] / king.sum(), abs=1e-6
         )
 
 
-def test_explained_variance_has_one_form_on_both_sides(measured, monkeypatch):
-    """The baseline, whose error is measured here, is that of the metric, centred or not."""
+def test_the_baseline_of_explained_variance_is_that_of_the_metric(measured, monkeypatch):
+    """Its error is measured here."""
     seen = []
 
     def noted(x_ND, words_N, center, n, n_baseline, seed):
@@ -156,16 +148,12 @@ def test_explained_variance_has_one_form_on_both_sides(measured, monkeypatch):
         return max_explainable_variance(x_ND, words_N, center, n, n_baseline, seed)
 
     monkeypatch.setattr(contextuality, "max_explainable_variance", noted)
-    layers = measured()["layer"]
-    assert len(seen) == 2 * len(layers)
-    for record, uncentred, centred in zip(layers, seen[::2], seen[1::2], strict=True):
-        for form, wanted in (("", uncentred), ("_centred", centred)):
-            name = f"max_explainable_variance{form}"
-            assert record[f"{name}_baseline"] == pytest.approx(float(wanted["baseline"]), abs=1e-12)
-            assert record[f"{name}_adjusted"] == pytest.approx(float(wanted["adjusted"]), abs=1e-12)
-            assert record[f"{name}_adjusted_error"] > record[f"{name}_error"] > 0
-        assert record["max_explainable_variance_baseline"] > 1 / 5
-        assert record["max_explainable_variance_centred_baseline"] > 1 / 4
+    for record, wanted in zip(measured()["layer"], seen, strict=True):
+        name = "max_explainable_variance"
+        assert record[f"{name}_baseline"] == pytest.approx(float(wanted["baseline"]), abs=1e-12)
+        assert record[f"{name}_adjusted"] == pytest.approx(float(wanted["adjusted"]), abs=1e-12)
+        assert record[f"{name}_adjusted_error"] > record[f"{name}_error"] > 0
+        assert record[f"{name}_baseline"] > 1 / 5
 
 
 def same(first, second):
@@ -206,22 +194,19 @@ def test_words_that_are_left_out(measured):
     }
 
 
-@pytest.mark.parametrize("form", ["published", "leave_one_out"])
-def test_intra_sentence_similarity_is_that_of_the_metric(form):
+def test_intra_sentence_similarity_is_that_of_the_metric():
     """Its mean, error and shuffled sentences; a sentence of one word is left out."""
     generator = torch.Generator().manual_seed(0)
     sentences_N = torch.tensor([0] * 4 + [1] * 3 + [2] + [3] * 6 + [4] * 2)
     x_ND = torch.randn(len(sentences_N), 5, generator=generator).double() + 0.5
-    wanted = intra_sentence_similarity(x_ND, sentences_N, form, seed=3)
+    wanted = intra_sentence_similarity(x_ND, sentences_N, "published", seed=3)
     found = sentence_means(x_ND, sentences_N, seed=3)
     assert found.id_G.tolist() == [0, 1, 3, 4]
-    value_G = found.own_G if form == "published" else found.others_G
-    estimate = mean_over_sentences(value_G, found.id_G)
+    estimate = mean_over_sentences(found.own_G, found.id_G)
     assert estimate.value.item() == pytest.approx(float(wanted["value"]), abs=1e-12)
     assert estimate.error.item() == pytest.approx(float(wanted["standard_error"]), abs=1e-12)
-    if form == "published":
-        above = (value_G - found.shuffled_G).mean().item()
-        assert above == pytest.approx(float(wanted["above_shuffled"]), abs=1e-12)
+    above = (found.own_G - found.shuffled_G).mean().item()
+    assert above == pytest.approx(float(wanted["above_shuffled"]), abs=1e-12)
 
 
 def test_errors_of_adjusted_measures_leave_out_a_sentence_of_the_difference(measured, slow):
