@@ -115,9 +115,6 @@ def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) 
     return [int(i) for i in order_D if beyond_D[i]]
 
 
-RANKS = 3  # dimensions named at each end
-
-
 class Search(NamedTuple):
     """Tokens, z-scores of dimensions per layer, and outliers, largest deviation first."""
 
@@ -156,7 +153,7 @@ def find_tails(
 
 
 def search_records(tails: Search) -> list[Record]:
-    """One record per layer; over the layers above the embeddings, one per end and outlier.
+    """One record per layer; over the layers above the embeddings, one per outlier.
 
     `layer` names the dimensions that most often hold a token's smallest and largest entry, the one
     with the most extreme mean, and the one that contributes most to the mean cosine.
@@ -172,23 +169,19 @@ def search_records(tails: Search) -> list[Record]:
         records.append(_layer(tails, x, layer, low, high))
     low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
     score_LD = above(tails.score_LD)
-    for end, found in (("minimum", low), ("maximum", high)):
-        order = found.share_D.argsort(descending=True, stable=True)[:RANKS].tolist()
-        for rank, i in enumerate(order, start=1):
-            record: dict[str, Cell] = {"kind": "tail", "end": end, "rank": rank, "dimension": i}
-            record |= {"share": float(found.share_D[i]), "share_error": found.error(i)}
-            record["n_rows"] = len(tails.sample.spans) * len(score_LD)
-            record |= {
-                "mean_score": float(score_LD[:, i].mean()),
-                "is_outlier": int(i in tails.dims),
-            }
-            records.append(record)
     for rank, i in enumerate(tails.dims, start=1):
-        record = {"kind": "outlier", "rank": rank, "dimension": i}
-        record["layers_beyond"] = int((score_LD[:, i].abs() > tails.threshold).sum())
-        record |= {"n_layers": len(score_LD), "mean_score": float(score_LD[:, i].mean())}
-        record |= low.share_of("minimum", i) | high.share_of("maximum", i)
-        records.append(record)
+        records.append(
+            {
+                "kind": "outlier",
+                "rank": rank,
+                "dimension": i,
+                "layers_beyond": int((score_LD[:, i].abs() > tails.threshold).sum()),
+                "n_layers": len(score_LD),
+                "mean_score": float(score_LD[:, i].mean()),
+                **low.share_of("minimum", i),
+                **high.share_of("maximum", i),
+            }
+        )
     return records
 
 
@@ -206,13 +199,11 @@ class _End(NamedTuple):
         at_LN = above(torch.cat([one.at_LN for one in layers]))
         return cls(share_D, at_LN, layers[0].sentence_N)
 
-    def error(self, i: int) -> float:
-        """Standard error of a share over sentences; a sentence has its tokens of all layers."""
-        return share_error((self.at_LN == i).double().mean(dim=0), self.sentence_N)
-
     def share_of(self, end: str, i: int) -> dict[str, Cell]:
-        """The share of a dimension and its standard error."""
-        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": self.error(i)}
+        """The share of a dimension; its error is over sentences, each with all its layers."""
+        hit_N = (self.at_LN == i).double().mean(dim=0)
+        error = share_error(hit_N, self.sentence_N)
+        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": error}
 
 
 def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
@@ -487,7 +478,6 @@ def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) 
             share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])
             low, high = wilson(share, n)
             record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
-            record[f"{split}_error"] = math.sqrt(share * (1 - share) / n)
             record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
             record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
         record.setdefault("n_dev", 0)  # the table reports it even if no pair is left

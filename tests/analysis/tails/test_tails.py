@@ -61,10 +61,7 @@ def test_the_planted_dimension_is_found_cut_and_traced(outcome):
     (outlier,) = of(outcome, "outlier")
     assert outlier["dimension"] == PLANTED
     assert outlier["mean_score"] < -5
-    tail = of(outcome, "tail", end="minimum", rank=1)[0]
-    assert tail["dimension"] == PLANTED
-    assert tail["share"] == 1.0
-    assert tail["is_outlier"] == 1
+    assert outlier["minimum_share"] == 1.0
     for layer in range(3):
         none, cut = (of(outcome, "treated", layer=layer, treatment=t)[0] for t in ("none", "cut"))
         assert 1 - cut["anisotropy"] > 2 * (1 - none["anisotropy"])  # near 1 in the last layer
@@ -111,21 +108,18 @@ def test_shares_over_all_layers_and_their_error_against_resampled_sentences(data
     found = find_tails(subject, sentences, 1000, 0.5, 0.1)
     at = [torch.from_numpy(found.rows_LND[layer]).argmin(dim=1) for layer in (1, 2)]
     sentence_N, n = found.sample.sentence_N, len(found.sample.spans)
-    tails = [r for r in search_records(found) if r["kind"] == "tail" and r["end"] == "minimum"]
-    outliers = {r["dimension"]: r for r in search_records(found) if r["kind"] == "outlier"}
+    tails = [r for r in search_records(found) if r["kind"] == "outlier" and r["minimum_share"]]
+    assert tails
     generator = torch.Generator().manual_seed(0)
     n_rows_G = torch.bincount(sentence_N).double()
     drawn = torch.randint(len(n_rows_G), (4000, len(n_rows_G)), generator=generator)
     for tail in tails:
         i = tail["dimension"]
         hit_N = sum((own == i).double() for own in at) / 2
-        assert tail["share"] == pytest.approx(hit_N.sum().item() / n)
+        assert tail["minimum_share"] == pytest.approx(hit_N.sum().item() / n)
         hit_G = torch.zeros_like(n_rows_G).index_add(0, sentence_N, hit_N)
         share = hit_G[drawn].sum(dim=1) / n_rows_G[drawn].sum(dim=1)
-        assert tail["share_error"] == pytest.approx(share.std().item(), rel=0.1)
-        if i in outliers:
-            assert outliers[i]["minimum_share_error"] == tail["share_error"]
-    assert {t["dimension"] for t in tails} & {*outliers}
+        assert tail["minimum_share_error"] == pytest.approx(share.std().item(), rel=0.1)
 
 
 def test_no_sentence_is_both_fitted_and_measured(data_dir, tmp_path, monkeypatch):
