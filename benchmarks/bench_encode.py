@@ -46,9 +46,9 @@ def ours() -> Callable[[list[str], Path], np.ndarray]:
     encoder = load_encoder(str(folder)).eval()
 
     def encode(texts: list[str], rows: Path) -> np.ndarray:
-        subject = Subject(encoder, None, 0, BATCH, LENGTH, rows, lambda text: None)  # type: ignore[arg-type]
+        subject = Subject(encoder, None, 0, BATCH, LENGTH, rows)  # type: ignore[arg-type]
         tokens = tokenise(encoder.tokenizer, texts, LENGTH)
-        return encode_rows(subject, "rows", tokens, whole_sentences(tokens), [encoder.n_blocks])[0]
+        return encode_rows(subject, tokens, whole_sentences(tokens), [encoder.n_blocks])[0]
 
     return encode
 

@@ -158,7 +158,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "Run a published analysis of any encoder: tables, figures and a page in\n"
         "<output_dir>/analysis/NAME/<encoder>-<hash>/. `list` shows the analyses, `keys NAME` the\n"
         "keys of one. Others are encoder, source, from_run=RUN (its encoder before and after\n"
-        "training), check=published (exit code 1 outside of published figures), rerun=true.",
+        "training), rerun=true.",
         "list",
         "analysis=contextuality encoder=minilm source=demo",
     )

@@ -5,13 +5,13 @@ A sentences of a batch, T tokens, L blocks, D hidden, N spans or pairs, M tokens
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
-import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,12 +21,10 @@ from torch import Tensor
 from isotrain.analysis.data_sets import PAIR
 from isotrain.analysis.types import Subject
 from isotrain.geometry.groups import hashed_order
-from isotrain.runs.files import replace_text
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.wic import WiC
 from isotrain.types import Batch, Row
 
-FLUSH_S = 5.0  # between two notes of how far the rows on disk are
 CHUNK = 1024  # sentences that are tokenised at a time
 
 
@@ -96,37 +94,30 @@ def whole_sentences(tokens: Tokens) -> Spans:
 
 
 def encode_rows(
-    subject: Subject,
-    name: str,
-    tokens: Tokens,
-    spans: Spans,
-    layers: Sequence[int] | None = None,
+    subject: Subject, tokens: Tokens, spans: Spans, layers: Sequence[int] | None = None
 ) -> np.ndarray:
     """Embeddings `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
 
     Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
-    is mapped to the file `<folder>/<name>.npy`, so that memory does not grow with N. Only
-    sentences with a span are encoded, the longest first. A stopped attempt resumes at its batch;
-    a file of other spans is rewritten. The batch size changes only rounding (1e-5 of the rms).
+    is mapped to a file without a name in the subject's folder, so that memory does not grow with N;
+    the file ends with the array. Only sentences with a span are encoded, the longest first. The
+    batch size changes only rounding (1e-5 of the rms).
 
     Raises:
         ValueError: there is no span, or a span without a token.
     """
     if len(spans) == 0:
-        raise ValueError(f"{name} has no rows; give it spans of at least one sentence")
+        raise ValueError("there are no rows to encode; give spans of at least one sentence")
     encoder = subject.encoder
     layers = list(range(encoder.n_blocks + 1)) if layers is None else list(layers)
     used = np.unique(spans.sentence_N)
     lengths = np.array([len(tokens.ids[i]) for i in used])
     order = used[np.argsort(-lengths, kind="stable")]
-    batches = [order[i : i + subject.batch_size] for i in range(0, len(order), subject.batch_size)]
-    path = subject.folder / f"{name}.npy"
-    content = _content(tokens, spans, layers, order, subject.batch_size)
-    rows_LND, n_done = _opened(path, (len(layers), len(spans), encoder.width), content)
+    rows_LND = _on_disk(subject.folder, (len(layers), len(spans), encoder.width))
     by_sentence = np.argsort(spans.sentence_N, kind="stable")
     first = np.searchsorted(spans.sentence_N[by_sentence], np.arange(len(tokens.ids) + 1))
-    noted_at = time.monotonic()
-    for number, sentences in enumerate(batches[n_done:], start=n_done + 1):
+    for start in range(0, len(order), subject.batch_size):
+        sentences = order[start : start + subject.batch_size]
         own = ([part[i] for i in sentences] for part in (tokens.ids, tokens.segments))
         states = hidden_states(subject, *own)
         row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
@@ -134,19 +125,15 @@ def encode_rows(
         for k, layer in enumerate(layers):
             found_ND = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
             rows_LND[k, row_N] = found_ND.float().cpu().numpy()
-        if time.monotonic() > noted_at + FLUSH_S or number == len(batches):
-            rows_LND.flush()
-            replace_text(_note(path), f"{number} {content}")
-            noted_at = time.monotonic()
-        subject.tell(f"{name}: {number:,} of {len(batches):,} batches encoded")
     return rows_LND
 
 
-def drop_rows(subject: Subject, name: str) -> None:
-    """Remove the files of `encode_rows` under a name, if any."""
-    path = subject.folder / f"{name}.npy"
-    path.unlink(missing_ok=True)
-    _note(path).unlink(missing_ok=True)
+def _on_disk(folder: Path, shape: tuple[int, ...]) -> np.memmap:
+    """An array of float32 in a file that is gone when nothing refers to the array."""
+    with TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # on a full disk, writing to a map kills the process
+            os.posix_fallocate(file.fileno(), 0, 4 * math.prod(shape))
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
 
 
 def hidden_states(
@@ -205,37 +192,6 @@ def span_means(
     sums_ND.index_add_(0, torch.from_numpy(row_M).to(flat.device), token_MD)
     counts_N1 = torch.from_numpy(n_tokens_N).to(flat.device, flat.dtype)[:, None]
     return sums_ND / counts_N1
-
-
-def _content(
-    tokens: Tokens, spans: Spans, layers: Sequence[int], order: np.ndarray, batch_size: int
-) -> str:
-    """Digest of the embeddings of a file and their encoding batches."""
-    digest = hashlib.sha256(repr((list(layers), batch_size)).encode())
-    for part in (order, spans.sentence_N, spans.start_N, spans.stop_N):
-        digest.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
-    for i in order:
-        digest.update(np.array(tokens.ids[i], dtype=np.int64).tobytes())
-    return digest.hexdigest()
-
-
-def _opened(path: Path, shape: tuple[int, ...], content: str) -> tuple[np.memmap, int]:
-    """The array of a file, and the number of completed batches of that content."""
-    note = _note(path)
-    if path.is_file() and note.is_file():
-        done, _, found = note.read_text(encoding="utf-8").partition(" ")
-        if found == content:
-            return np.lib.format.open_memmap(path, mode="r+"), int(done)
-    note.unlink(missing_ok=True)
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    if hasattr(os, "posix_fallocate"):  # on a full disk, writing to a sparse map kills the process
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array, 0
-
-
-def _note(path: Path) -> Path:
-    return path.with_suffix(".done")
 
 
 T = TypeVar("T")

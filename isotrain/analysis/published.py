@@ -34,18 +34,18 @@ class Beside(NamedTuple):
     of_this_encoder: bool
 
     @property
-    def is_judged(self) -> bool:
-        """Whether the two must agree: same encoder, and a tolerance is given."""
-        return self.of_this_encoder and self.published.tolerance is not None
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the measured value is within the tolerance."""
+    def verdict(self) -> str | None:
+        """Whether the two agree: where the encoder is the same, and a tolerance is given."""
         tolerance = self.published.tolerance
-        if self.here is None or tolerance is None:
-            return False
+        if not self.of_this_encoder:
+            return None
+        if self.here is None:
+            return "not measured"
+        if tolerance is None:
+            return None
         off = abs(self.here - self.published.value)
-        return off <= tolerance or isclose(off, tolerance)  # 54.1 − 54.0 is more than 0.1
+        is_near = off <= tolerance or isclose(off, tolerance)  # 54.1 − 54.0 is more than 0.1
+        return "agrees" if is_near else "differs"
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
@@ -55,15 +55,6 @@ def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
     )
 
 
-def check_comparable(published: Sequence[Published], encoder: str) -> None:
-    """Reject `check=published` if no figure of this encoder has a tolerance."""
-    if not any(one.encoder == encoder and one.tolerance is not None for one in published):
-        raise ValueError(
-            f"check=published needs a published figure of encoder {encoder} with a tolerance, and "
-            "the analysis has none; use check=null, or add one to analysis.published"
-        )
-
-
 def beside(published: Sequence[Published], records: Sequence[Record], encoder: str) -> list[Beside]:
     """Each published figure with its first matching record, as given or before a run.
 
@@ -71,8 +62,8 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
 
     >>> figure = Published("bert", {"set": "stsb"}, "spearman", 54.1, 0.1, "a paper")
     >>> measured = {"set": "stsb", "spearman": 54.15, "weights": "as given"}
-    >>> beside([figure], [measured], "bert")[0].agrees
-    True
+    >>> beside([figure], [measured], "bert")[0].verdict
+    'agrees'
     """
 
     def here(figure: Published) -> float | None:
@@ -87,28 +78,21 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
     return [Beside(one, here(one), one.encoder == encoder) for one in published]
 
 
-def disagreements(found: Sequence[Beside]) -> list[str]:
-    """Published figures of this encoder that were not reproduced, each with both values."""
-    return [
-        f"{one.published.described}: published {one.published.value} ± {one.published.tolerance}, "
-        f"measured {'nothing' if one.here is None else f'{one.here:.6g}'}"
-        for one in found
-        if one.is_judged and not one.agrees
-    ]
-
-
 def published_table(compared: Sequence[Beside], encoder: str) -> Table:
     """Table of published and measured figures; sources are in the notes."""
     rows: list[list[Cell]] = []
     sources: dict[tuple[str, str], str] = {}  # encoder and source: its number
     for one in compared:
         figure = one.published
-        verdict = ("agrees" if one.agrees else "differs") if one.is_judged else None
-        if one.here is None and one.of_this_encoder:
-            verdict = "not measured"
         source = sources.setdefault((figure.encoder, figure.source), f"[{len(sources) + 1}]")
         tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
-        cells = (f"{figure.value:g}", source, one.here, tolerance, verdict)  # digits as published
+        cells = (
+            f"{figure.value:g}",
+            source,
+            one.here,
+            tolerance,
+            one.verdict,
+        )  # digits as published
         rows.append([figure.described, *cells])
     return Table(
         "published",

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,13 +10,7 @@ import torch
 from omegaconf import DictConfig, open_dict
 
 from isotrain.analysis.outputs import write_outputs
-from isotrain.analysis.published import (
-    Published,
-    beside,
-    check_comparable,
-    disagreements,
-    read_published,
-)
+from isotrain.analysis.published import Published, beside, read_published
 from isotrain.analysis.store import Store
 from isotrain.analysis.types import AFTER, AS_GIVEN, BEFORE, Analysis, Subject
 from isotrain.config.analysis import analysis_hash
@@ -33,6 +27,7 @@ from isotrain.runs.record import (
     code_changes,
     code_state,
     environment,
+    owned,
 )
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import Source
@@ -43,7 +38,6 @@ DIGITS = 12  # of the digest of a file
 class _Plan(NamedTuple):
     """A validated analysis; no weights are loaded yet."""
 
-    cfg: DictConfig  # threads and device spelled out
     analysis: Analysis
     source: Source
     published: list[Published]
@@ -53,14 +47,13 @@ class _Plan(NamedTuple):
     facts: dict[str, Any]  # what the numbers depend on besides configuration and code
 
 
-def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[str]]:
-    """Run or resume an analysis; its folder, and its disagreements with published figures.
+def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
+    """Run or resume an analysis; its folder.
 
     `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line a record),
     `tables.md`, `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
-    analysis is read without loading an encoder. An interrupted one resumes at its part and batch,
-    unless its data, the run, or a file named in the configuration has changed. Disagreements are
-    checked with `check=published` only.
+    analysis is read without loading an encoder. An interrupted one resumes at its part, unless its
+    data, the run, a file named in the configuration, or the code has changed.
 
     Raises:
         CannotRunError: an encoder, data or a run is missing, or they are incompatible; nothing is
@@ -74,20 +67,19 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
             encoder = None
             if cfg.rerun or not plan.store.finished(plan.facts):
                 now("loading the encoder")
-                encoder = first_encoder(plan.cfg, plan.end)
+                encoder = first_encoder(cfg, plan.end)
         except (ValueError, OSError) as error:
             raise CannotRunError(redacted(str(error))) from error
         store = plan.store
-        with store.owned():
-            for sentence in store.begin(plan.facts, bool(cfg.rerun)):
-                say(sentence)
-            if record := store.finished(plan.facts):  # perhaps by another process meanwhile
+        with owned(store.folder):
+            if encoder is None:
+                record = store.finished(plan.facts)
                 note = code_changes(record, code_state())
                 say(f"{store.folder} is finished; rerun=true measures again{note}")
             else:
-                encoder = encoder or first_encoder(plan.cfg, plan.end)
-                record = _measured(plan, encoder, now)
-            record["config"] = redacted(plain(plan.cfg))
+                store.begin(plan.facts | {"code": code_state()}, bool(cfg.rerun))
+                record = _measured(cfg, plan, encoder, now)
+            record["config"] = redacted(plain(cfg))
             record["overrides"] = redacted([t for t in overrides if not t.startswith("rerun=")])
             now("drawing tables and figures")
             outcome = store.outcome(record["parts"])
@@ -95,35 +87,28 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> tuple[Path, list[
             write_outputs(store.folder, plan.analysis, outcome, compared, record)
             record.setdefault("total_s", round(time.perf_counter() - started, 2))
             write_json(store.folder / "result.json", record)
-            store.drop_rows()
-    return store.folder, disagreements(compared) if cfg.check is not None else []
+    return store.folder
 
 
 def _plan(cfg: DictConfig) -> _Plan:
-    with open_dict(cfg):
+    with open_dict(cfg):  # threads and device are spelled out
         torch.set_num_threads(cfg.threads or torch.get_num_threads())
         cfg.threads = torch.get_num_threads()
         cfg.device = device_of(getattr(cfg.device, "value", cfg.device))
     end = start_file(cfg.from_run, cfg.encoder, "from_run")
     analysis: Analysis = make(cfg.analysis, Analysis)
-    published = read_published(analysis.published)
-    name = _name_of(cfg.encoder)
-    if cfg.check is not None:
-        check_comparable(published, name)
-        _check_start(cfg, end)
     source: Source = make(cfg.source, Source)
     if missing := analysis.missing(source):
         raise ValueError("\n".join(missing))
+    name = _name_of(cfg.encoder)
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
-    revisions = dict.fromkeys(source.revision_of(one) for one in analysis.data_sets(source))
-    files = given_files([plain(cfg)[key] for key in ("analysis", "encoder")])
     facts = {
-        "data": "; ".join(revisions),
+        "data": "; ".join(dict.fromkeys(map(source.revision_of, analysis.data_sets(source)))),
         "from_run": None if end is None else sha256_of(end),
-        "files": files,
+        "files": given_files(plain(cfg.analysis), plain(cfg.encoder)),
     }
-    return _Plan(cfg, analysis, source, published, name, end, store, facts)
+    return _Plan(analysis, source, read_published(analysis.published), name, end, store, facts)
 
 
 def device_of(device: str) -> str:
@@ -140,25 +125,19 @@ def _name_of(encoder: DictConfig) -> str:
     return str(name) if n_blocks is None else f"{name}, cut after block {n_blocks}"
 
 
-def given_files(node: Any) -> dict[str, str]:
-    """Twelve hex digits of the SHA-256 of each file that a value of `node` names, by its path.
+def given_files(*sections: Mapping[str, Any]) -> dict[str, str]:
+    """Twelve hex digits of the SHA-256 of each file that a value names, by its path.
 
     Of a folder, such as that of an encoder, every file in it counts, those of its folders do not.
 
-    >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
+    >>> given_files({"name": "google-bert/bert-base-uncased", "width": 3})
     {}
     """
-    if isinstance(node, str):
-        path = Path(node).expanduser()
-        try:
-            files = sorted(path.iterdir()) if node and path.is_dir() else [path]
-            return {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
-        except (OSError, ValueError):  # a text that is no path
-            return {}
-    parts = node.values() if isinstance(node, Mapping) else node
     found: dict[str, str] = {}
-    for part in parts if isinstance(parts, Iterable) else ():
-        found |= given_files(part)
+    for text in (v for section in sections for v in section.values() if v and isinstance(v, str)):
+        path = Path(text).expanduser()
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        found |= {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
     return found
 
 
@@ -168,7 +147,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
     `end` has the weights that the run ended with; None = no run.
     """
-    run = _record_of(end)
+    run = {} if end is None else read_result(end.parent)
     config = run.get("config", {})
     torch.manual_seed(config.get("seed", cfg.seed))
     encoder: Encoder = make(cfg.encoder, Encoder)
@@ -195,32 +174,25 @@ def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Enco
         yield AFTER, encoder
 
 
-def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict[str, Any]:
+def _measured(
+    cfg: DictConfig, plan: _Plan, encoder: Encoder, now: Callable[[str], None]
+) -> dict[str, Any]:
     """Compute the missing parts; the record of the analysis."""
-    cfg, store, limit = plan.cfg, plan.store, encoder.max_positions
+    store, limit = plan.store, encoder.max_positions
     length = cfg.max_length if limit is None else min(cfg.max_length, limit)
     if length < cfg.max_length:
         say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
-    code = code_state()
-    if earlier := store.of_other_code(code):
-        say(f"measured before by other code, and kept: {', '.join(earlier)}")
     parts: list[tuple[str, str]] = []
     for weights, measured in each_weights(encoder, plan.end):
-
-        def tell(text: str, weights: str = weights) -> None:
-            now(f"{text}, weights {weights}")
-
         settings = cfg.seed, cfg.batch_size, length
-        subject = Subject(measured, plan.source, *settings, store.rows(weights), tell, weights)
+        subject = Subject(measured, plan.source, *settings, store.folder, weights)
         for part in plan.analysis.parts(subject):
             parts.append((weights, part.name))
             if not store.has(weights, part.name):
-                tell(f"measuring {part.name}")
+                now(f"measuring {part.name}, weights {weights}")
                 began_at = time.perf_counter()
-                found = part.measure()
-                took = time.perf_counter() - began_at
-                store.keep(weights, part.name, found, took, code)
-                say(f"{part.name}, weights {weights}: {duration(took)}")
+                store.keep(weights, part.name, part.measure())
+                say(f"{part.name}, weights {weights}: {duration(time.perf_counter() - began_at)}")
     return {
         "status": "finished",
         "analysis": plan.analysis.name,
@@ -228,27 +200,8 @@ def _measured(plan: _Plan, encoder: Encoder, now: Callable[[str], None]) -> dict
         "weights": encoder.source_id,
         **plan.facts,
         "parts": parts,
-        "seconds": {f"{weights}/{part}": store.seconds(weights, part) for weights, part in parts},
-        "other_code": store.of_other_code(code),
         "environment": environment(cfg.threads) | {"device": str(cfg.device)},
     }
-
-
-def _record_of(end: Path | None) -> dict[str, Any]:
-    """The record of the run that ended with these weights; empty without one."""
-    return {} if end is None else read_result(end.parent)
-
-
-def _check_start(cfg: DictConfig, end: Path | None) -> None:
-    """Reject published figures for a run that did not start from the published weights."""
-    run = _record_of(end)
-    reinit = run.get("config", {}).get("training", {}).get("reinit_blocks", 0)
-    if run.get("init_from") or reinit:
-        other = "blocks drawn anew" if reinit else "the weights of another run"
-        raise ValueError(
-            "check=published needs the encoder as it was published, and the run of "
-            f"from_run={cfg.from_run} started with {other}; use check=null"
-        )
 
 
 def _folder(cfg: DictConfig, analysis: Analysis, name: str) -> Path:

@@ -39,8 +39,7 @@ class Subject(NamedTuple):
     seed: int
     batch_size: int  # sentences of a forward pass
     max_length: int  # tokens of a sentence at most
-    folder: Path  # for rows of this encoder on disk; empty at first, or of a stopped attempt
-    tell: Callable[[str], None]  # what is being done now, for a terminal
+    folder: Path  # for embeddings on disk
     weights: str = AS_GIVEN  # of the encoder; with `from_run` before, and then after
 
 

@@ -11,13 +11,7 @@ from omegaconf import DictConfig
 from isotrain.config.compose import plain
 from isotrain.config.schema import Schema, number
 
-NOT_CONTENT = ("check", "output_dir", "rerun", "analysis.published")  # keys that change no number
-
-
-class Check(StrEnum):
-    """The figures that an analysis is compared with."""
-
-    published = "published"
+NOT_CONTENT = ("output_dir", "rerun", "analysis.published")  # keys that change no number
 
 
 class Device(StrEnum):
@@ -36,7 +30,6 @@ class AnalysisConfig:
     encoder: Any = None
     source: Any = None
     from_run: str | None = None
-    check: Check | None = None
     seed: int = number(0, ge=0, lt=2**32)
     threads: int | None = number(None, ge=1)
     device: Device = Device.auto

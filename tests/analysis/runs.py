@@ -64,7 +64,7 @@ def rows_of(sentences):
 def subject_on(encoder, source, folder, seed=0, batch_size=8, max_length=64):
     """A subject that keeps its rows in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    return Subject(encoder, source, seed, batch_size, max_length, folder, lambda text: None)
+    return Subject(encoder, source, seed, batch_size, max_length, folder)
 
 
 def pieces_of(tokenizer, tokens, spans):

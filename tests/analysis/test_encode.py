@@ -6,11 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.analysis import encode
 from isotrain.analysis.encode import (
     Spans,
     encode_rows,
-    hidden_states,
     span_means,
     tokenise,
     whole_sentences,
@@ -64,7 +62,7 @@ def test_rows_are_those_of_each_sentence_alone(kind, batch_size, subject_of):
     tokens = tokenise(encoder.tokenizer, SENTENCES, 64)
     assert len({len(ids) for ids in tokens.ids}) > 4  # so that there are pads
     spans = every_token(tokens)
-    rows_LND = encode_rows(subject_of(encoder, batch_size=batch_size), "rows", tokens, spans)
+    rows_LND = encode_rows(subject_of(encoder, batch_size=batch_size), tokens, spans)
     assert rows_LND.shape == (3, len(spans), 16)
     assert rows_LND.dtype == np.float32
     for i, ids in enumerate(tokens.ids):
@@ -74,83 +72,27 @@ def test_rows_are_those_of_each_sentence_alone(kind, batch_size, subject_of):
 
 def test_chosen_layers_in_the_order_given(encoder, tokens, subject_of):
     spans = whole_sentences(tokens)
-    every_LND = encode_rows(subject_of(encoder), "all", tokens, spans)
-    some_LND = encode_rows(subject_of(encoder), "some", tokens, spans, [2, 0])
+    every_LND = encode_rows(subject_of(encoder), tokens, spans)
+    some_LND = encode_rows(subject_of(encoder), tokens, spans, [2, 0])
     np.testing.assert_array_equal(some_LND, every_LND[[2, 0]])
 
 
 def test_spans_in_any_order_and_sentences_without_one(encoder, tokens, subject_of):
     spans = every_token(tokens)
-    every_LND = np.array(encode_rows(subject_of(encoder), "all", tokens, spans))
+    every_LND = np.array(encode_rows(subject_of(encoder), tokens, spans))
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(spans.sentence_N % 3 != 1))
-    some_LND = encode_rows(
-        subject_of(encoder), "some", tokens, Spans(*(part[chosen] for part in spans))
-    )
+    some_LND = encode_rows(subject_of(encoder), tokens, Spans(*(part[chosen] for part in spans)))
     for layer in range(3):
         assert worst(some_LND[layer], every_LND[layer, chosen]) < 1e-5
 
 
-class StopError(Exception):
-    pass
-
-
-def stopping_after(n_batches):
-    def tell(text):
-        if f": {n_batches} of" in text:
-            raise StopError
-
-    return tell
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """The sentences that pass through the encoder, one list a batch."""
-    seen = []
-
-    def count(subject, ids, segments):
-        seen.append(ids)
-        return hidden_states(subject, ids, segments)
-
-    monkeypatch.setattr(encode, "hidden_states", count)
-    return seen
-
-
-def test_a_stopped_attempt_goes_on_at_its_batch(encoder, tokens, subject_of, counted, monkeypatch):
-    monkeypatch.setattr(encode, "FLUSH_S", -1.0)  # a note at each batch
-    spans = every_token(tokens)
-    whole_LND = np.array(encode_rows(subject_of(encoder, batch_size=2), "whole", tokens, spans))
-    assert len(counted) == 4
-    counted.clear()
-    with pytest.raises(StopError):
-        encode_rows(
-            subject_of(encoder, batch_size=2, tell=stopping_after(2)), "rows", tokens, spans
-        )
-    assert len(counted) == 2
-    rows_LND = encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, spans)
-    assert len(counted) == 4
-    np.testing.assert_array_equal(rows_LND, whole_LND)
-    encode_rows(subject_of(encoder, batch_size=2), "rows", tokens, spans)
-    assert len(counted) == 4  # nothing is encoded a second time
-
-
-@pytest.mark.parametrize("other", ["spans", "layers", "sentences"])
-def test_a_file_of_other_rows_of_the_same_shape_is_made_anew(
-    other, encoder, tokens, subject_of, counted
-):
-    spans = whole_sentences(tokens)
-    encode_rows(subject_of(encoder), "rows", tokens, spans, [1])
-    counted.clear()
-    layers = [1]
-    if other == "spans":
-        spans = Spans(spans.sentence_N, spans.start_N, spans.stop_N - 1)
-    elif other == "layers":
-        layers = [2]
-    else:
-        tokens = tokenise(encoder.tokenizer, [text.replace("cat", "dog") for text in SENTENCES], 64)
-    rows_LND = np.array(encode_rows(subject_of(encoder), "rows", tokens, spans, layers))
-    assert counted
-    wanted_LND = encode_rows(subject_of(encoder), "elsewhere", tokens, spans, layers)
-    np.testing.assert_array_equal(rows_LND, wanted_LND)
+def test_the_file_of_the_rows_ends_with_them(encoder, tokens, subject_of):
+    subject = subject_of(encoder)
+    rows_LND = encode_rows(subject, tokens, whole_sentences(tokens))
+    assert isinstance(rows_LND, np.memmap)
+    again_LND = encode_rows(subject, tokens, whole_sentences(tokens))
+    np.testing.assert_array_equal(rows_LND, again_LND)  # two files, though in one folder
+    assert not [*subject.folder.iterdir()]
 
 
 def test_tokens_with_their_marks_and_characters(tokenizer):

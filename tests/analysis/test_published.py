@@ -2,13 +2,7 @@
 
 import pytest
 
-from isotrain.analysis.published import (
-    Published,
-    beside,
-    check_comparable,
-    disagreements,
-    read_published,
-)
+from isotrain.analysis.published import Published, beside, read_published
 
 ENTRY = {
     "encoder": "bert",
@@ -28,37 +22,19 @@ RECORDS = [
 ]
 
 
+def verdict_of(**changes):
+    (found,) = beside([FIGURE._replace(**changes)], RECORDS, "bert")
+    return found.here, found.verdict
+
+
 def test_the_first_record_that_a_figure_is_of():
-    (found,) = beside([FIGURE], RECORDS, "bert")
-    assert found.here == 54.12  # not after the run, not of another layer, not without a value
-    assert found.is_judged
-    assert found.agrees
-    assert disagreements([found]) == []
-
-
-@pytest.mark.parametrize(
-    "figure", [FIGURE._replace(encoder="another"), FIGURE._replace(tolerance=None)]
-)
-def test_another_encoder_or_no_tolerance_is_shown_and_not_judged(figure):
-    (found,) = beside([figure._replace(value=0.0)], RECORDS, "bert")
-    assert found.here == 54.12
-    assert not found.is_judged
-    assert disagreements([found]) == []
-
-
-def test_a_figure_that_was_not_measured_disagrees():
-    (found,) = beside([FIGURE._replace(column="pearson")], RECORDS, "bert")
-    assert found.here is None
-    assert disagreements([found]) == [
-        "pearson (set stsb, layer 3): published 54.09 ± 0.05, measured nothing"
-    ]
-
-
-def test_a_check_without_figures_is_refused():
-    check_comparable([FIGURE], "bert")
-    for figures in ([], [FIGURE._replace(encoder="x")], [FIGURE._replace(tolerance=None)]):
-        with pytest.raises(ValueError, match="figure of encoder bert with a tolerance, and the"):
-            check_comparable(figures, "bert")
+    # Not after the run, not of another layer, not without a value.
+    assert verdict_of() == (54.12, "agrees")
+    assert verdict_of(value=54.0) == (54.12, "differs")
+    assert verdict_of(value=54.07, tolerance=0.05) == (54.12, "agrees")  # in floats more than .05
+    assert verdict_of(encoder="another") == (54.12, None)
+    assert verdict_of(tolerance=None) == (54.12, None)
+    assert verdict_of(column="pearson") == (None, "not measured")
 
 
 @pytest.mark.parametrize(

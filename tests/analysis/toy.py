@@ -29,12 +29,11 @@ class Toy(Analysis):
 
     def _measured(self, subject, name):
         Toy.calls.append(name)
-        subject.tell(f"looking at {name}")
         if Toy.stop:
             Toy.stop(name)
         sentences = read_corpus(subject.source, self.corpus, ["dev"], "[UNK]")
         tokens = tokenise(subject.encoder.tokenizer, sentences[:N_SENTENCES], subject.max_length)
-        rows = encode_rows(subject, "rows", tokens, whole_sentences(tokens))
+        rows = encode_rows(subject, tokens, whole_sentences(tokens))
         records = [
             {"part": name, "layer": layer, "mean": float(np.mean(x)), "seed": subject.seed}
             for layer, x in enumerate(rows)

@@ -87,7 +87,6 @@ def test_the_hash_names_what_changes_numbers(composed):
     for same in (
         ["output_dir=elsewhere"],
         ["rerun=true"],
-        ["check=published"],
         [f"analysis.published=[{figure}]"],
         ["seed=0"],
     ):

@@ -116,7 +116,7 @@ def draw_sample(subject: Subject, texts: Texts, max_rows: int) -> Sample:
     spans = Spans(place, position, position + 1)
     types = np.unique(token).tolist()
     return Sample(
-        encode_rows(subject, "clusters", tokens, spans),
+        encode_rows(subject, tokens, spans),
         torch.from_numpy(token),
         {v: text_of(tokenizer, v) for v in types},
         {v: int(texts.count_V[v]) for v in types},

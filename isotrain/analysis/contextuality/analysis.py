@@ -156,10 +156,11 @@ WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
 
 
 class _Drawn(NamedTuple):
-    """A corpus, and the words that the layers are measured on."""
+    """A corpus, and the words that the layers are measured on, with their embeddings."""
 
     sentences: Sequence[str]
     sample: Sample
+    rows_LND: np.ndarray
     about: Mapping[str, Any]  # of both, for every record
 
 
@@ -193,9 +194,8 @@ class Contextuality(Analysis):
 
         @cache
         def base(layer: int) -> Baseline:  # for both parts
-            sample = drawn().sample
-            x_ND = _float64(encode_rows(subject, "layers", sample.tokens, sample.spans)[layer])
-            return baseline(x_ND, sample.sentence_N, self.min_count, subject.seed)
+            x_ND, sentence_N = _float64(drawn().rows_LND[layer]), drawn().sample.sentence_N
+            return baseline(x_ND, sentence_N, self.min_count, subject.seed)
 
         yield Part("layers", lambda: self._layers(subject, drawn(), base))
         if self.words:
@@ -203,10 +203,8 @@ class Contextuality(Analysis):
 
     def _layers(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
         sample = drawn.sample
-        rows_LND = encode_rows(subject, "layers", sample.tokens, sample.spans)
         records = []
-        for layer, rows_ND in enumerate(rows_LND):
-            subject.tell(f"measuring layer {layer} of {len(rows_LND) - 1}")
+        for layer, rows_ND in enumerate(drawn.rows_LND):
             groups = sample.word_N, sample.sentence_N
             x_ND = _float64(rows_ND)
             found = layer_measures(x_ND, *groups, self.min_count, subject.seed, base(layer))
@@ -214,7 +212,7 @@ class Contextuality(Analysis):
         return Found(records)
 
     def _words(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
-        sentences, sample, about = drawn
+        sentences, sample, _, about = drawn
         tokens, places, left_out = self._occurrences(subject, sentences)
         records: list[Record] = [
             {"kind": "word left out", **about, "word": word, "reason": reason}
@@ -226,9 +224,8 @@ class Contextuality(Analysis):
         number = {tuple(ids): i for i, ids in enumerate(sample.tokens.ids)}
         number_of = torch.tensor([number.setdefault(tuple(i), len(number)) for i in tokens.ids])
         every = Spans(*(np.concatenate(part) for part in zip(*places.values(), strict=True)))
-        rows_LND = encode_rows(subject, "words", tokens, every)
+        rows_LND = encode_rows(subject, tokens, every)
         for layer, rows_ND in enumerate(rows_LND):
-            subject.tell(f"measuring words in layer {layer} of {len(rows_LND) - 1}")
             start = 0
             for word, spans in places.items():
                 own_nD = _float64(rows_ND[start : start + len(spans)])
@@ -252,7 +249,8 @@ class Contextuality(Analysis):
             "n_corpus": len(sentences),
             "n_cut": sample.tokens.n_cut,
         }
-        return _Drawn(sentences, sample, about)
+        rows_LND = encode_rows(subject, sample.tokens, sample.spans)
+        return _Drawn(sentences, sample, rows_LND, about)
 
     def _occurrences(
         self, subject: Subject, sentences: Sequence[str]

@@ -76,7 +76,7 @@ class DataScale(Analysis):
         @lru_cache(maxsize=1)
         def read(number: int) -> tuple[Tensor, Record]:
             own = self._encoder(subject, kind, seeds[number]) if number else encoder
-            return encoded(subject._replace(encoder=own), f"{task}-{kind}", examples)
+            return encoded(subject._replace(encoder=own), examples)
 
         x_NF, about = read(0)
         facts = {"task": task, "features": kind}

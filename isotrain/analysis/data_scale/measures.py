@@ -138,7 +138,7 @@ def sizes(n: int, smallest: int, factor: float) -> list[int]:
     return [*dict.fromkeys(found), n]
 
 
-def encoded(subject: Subject, name: str, examples: Examples) -> tuple[Tensor, Record]:
+def encoded(subject: Subject, examples: Examples) -> tuple[Tensor, Record]:
     """Features `[N, F]` of all examples at the last layer, and facts about encoding.
 
     Means over tokens; of word vectors, over known tokens. `n_absent`: texts without one, which are
@@ -152,7 +152,7 @@ def encoded(subject: Subject, name: str, examples: Examples) -> tuple[Tensor, Re
         mean_MD, n_unknown = _of_table(encoder, tokens, spans)
         n_absent += n_unknown
     else:
-        mean_MD = torch.from_numpy(encode_rows(subject, name, tokens, spans, [encoder.n_blocks])[0])
+        mean_MD = torch.from_numpy(encode_rows(subject, tokens, spans, [encoder.n_blocks])[0])
     vectors = torch.cat([mean_MD, torch.zeros(1, encoder.width)])  # the last one is place −1
     ids, marks = (np.concatenate([*map(np.asarray, own)]) for own in (tokens.ids, tokens.special))
     ordinary, id_of_unknown = ids[marks == 0], encoder.tokenizer.unk_token_id

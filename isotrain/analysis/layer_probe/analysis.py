@@ -247,11 +247,10 @@ class LayerProbe(Analysis):
 
     def _probed(self, subject: Subject, task: str) -> Found:
         examples = read_examples(subject, task, self.max_train, self.max_eval)
-        rows_LMD = encode_rows(subject, task, examples.tokens, examples.spans)
+        rows_LMD = encode_rows(subject, examples.tokens, examples.spans)
         own = distinct_rows(examples)
         records: list[dict[str, Cell]] = []
         for layer, x_MD in enumerate(rows_LMD):
-            subject.tell(f"probing layer {layer} of {len(rows_LMD) - 1} for {task}")
             x = torch.from_numpy(x_MD)
             record: dict[str, Cell] = {"kind": "probe", "task": task, "layer": layer}
             scored = self._layer(x, examples, task, subject.seed)

@@ -30,7 +30,7 @@ from isotrain.analysis.data_sets import (
     readable_sets,
     sts_pairs,
 )
-from isotrain.analysis.encode import Spans, drop_rows, encode_rows, tokenise
+from isotrain.analysis.encode import Spans, encode_rows, tokenise
 from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.geometry.cloud import Cloud
@@ -81,7 +81,6 @@ class Sample(NamedTuple):
 
 def token_clouds(
     subject: Subject,
-    name: str,
     sentences: Sequence[str],
     layers: Sequence[int],
     most: int | None = None,
@@ -96,7 +95,7 @@ def token_clouds(
     sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
     start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
     spans = Spans(sentence_N, start_N, start_N + 1)
-    rows_LND = encode_rows(subject, name, tokens, spans, layers)
+    rows_LND = encode_rows(subject, tokens, spans, layers)
     special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
     return {
         layer: TokenCloud(rows_ND, sentence_N, special_N, len(sentences), tokens.n_cut)
@@ -413,12 +412,10 @@ class OfflineIsotropy(Analysis):
         yield Part("sets", lambda: Found(left_out))
         encoded = partial(token_clouds, subject, layers=layers)
         for name, own in pairs.items():
-            clouds, train_clouds = cache(partial(encoded, name, own.sentences)), None
+            clouds, train_clouds = cache(partial(encoded, own.sentences)), None
             if self.fit_on == "train":
                 left = train_sentences(subject.source, own)
-                train_clouds = cache(partial(encoded, f"{name}_fit", left, most=self.max_rows))
+                train_clouds = cache(partial(encoded, left, most=self.max_rows))
             given = self, subject.seed, name, own, clouds, train_clouds
             for layer in layers:
                 yield Part(f"{name}-layer_{layer:02d}", partial(measure_pairs, *given, layer))
-            for on_disk in (name, f"{name}_fit"):  # every part of the set has been measured
-                drop_rows(subject, on_disk)

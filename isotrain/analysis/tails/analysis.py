@@ -145,7 +145,7 @@ def find_tails(
 ) -> Search:
     """Tokens of sampled sentences, and their outlier dimensions."""
     sample = draw_tokens(subject, sentences, max_rows)
-    rows_LND = encode_rows(subject, "fit", sample.tokens, sample.spans)
+    rows_LND = encode_rows(subject, sample.tokens, sample.spans)
     mean_LD = torch.stack([torch.from_numpy(x_ND).double().mean(dim=0) for x_ND in rows_LND])
     score_LD = mean_scores(mean_LD)
     dims = outlier_dimensions(above(score_LD), threshold, layers_share)
@@ -422,11 +422,10 @@ def wic_records(
     is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
     split_N = split_N.astype(object)
     split_N[train[is_fit]] = FIT
-    target = encode_rows(subject, "wic", found.tokens, found.spans)
+    target = encode_rows(subject, found.tokens, found.spans)
     cells: dict[str, dict[int, Answers]] = {name: {} for name in TREATMENTS}
     at = {split: torch.from_numpy(split_N == split) for split in SPLITS if split in split_N}
     for layer, x_ND in enumerate(target):
-        subject.tell(f"WiC, layer {layer} of {len(target) - 1}")
         pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
         for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
             cells[name][layer] = {s: (cosine_N[at_N], same_N[at_N]) for s, at_N in at.items()}
@@ -527,9 +526,8 @@ def sts_records(
     order = hashed_order(len(train), subject.seed).tolist()
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
     tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
-    rows = encode_rows(subject, "sts", tokens, whole_sentences(tokens))
+    rows = encode_rows(subject, tokens, whole_sentences(tokens))
     for layer, x_ND in enumerate(rows):
-        subject.tell(f"STS, layer {layer} of {len(rows) - 1}")
         x = torch.from_numpy(x_ND)
         maps = treatments(x[len(texts) :], dims, epsilon)
         for treatment in TREATMENTS:
@@ -616,10 +614,9 @@ class Tails(Analysis):
         fitted = {*self._sentences(subject, self.fit_split)}
         others = [s for s in self._sentences(subject, self.split) if s not in fitted]
         sample = draw_tokens(subject, others, self.max_rows)
-        measured = encode_rows(subject, "measured", sample.tokens, sample.spans)
+        measured = encode_rows(subject, sample.tokens, sample.spans)
         falls: list[Estimate] = []
         for layer, (fit_ND, x_ND) in enumerate(zip(tails.rows_LND, measured, strict=True)):
-            subject.tell(f"measuring layer {layer} of {len(measured) - 1}")
             maps = treatments(torch.from_numpy(fit_ND), tails.dims, self.epsilon)
             cones: dict[str, Estimate] = {}
             for name in TREATMENTS:

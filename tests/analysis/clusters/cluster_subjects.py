@@ -31,7 +31,7 @@ def subject_of(encoder, folder, source=None, seed=0, batch_size=4):
 
 
 def texts_of(encoder, chunk=8, lines=LINES, max_tokens=200_000, seed=0):
-    subject = Subject(encoder, Rows(train=rows_of(lines)), seed, 4, 32, None, None)
+    subject = Subject(encoder, Rows(train=rows_of(lines)), seed, 4, 32, None)
     return read_texts(subject, "wikitext-2", ["train"], chunk, max_tokens)
 
 

@@ -41,8 +41,6 @@ def measured(encoder, subject_of):
         subject = subject_of(encoder, Rows(train=rows_of(texts)))
         parts = Contextuality(**{**SMALL, **arguments}).parts(subject)
         records = [record for part in parts for record in part.measure().records]
-        for file in subject.folder.iterdir():
-            file.unlink()
         kinds = dict.fromkeys(record["kind"] for record in records)
         return {kind: [r for r in records if r["kind"] == kind] for kind in kinds}
 

@@ -48,7 +48,7 @@ def test_the_share_of_unseen_words_is_of_the_chosen_examples():
 
 def test_a_text_is_the_mean_of_its_tokens_without_specials(encoder, subject_of):
     found = read_examples(PAIRS, "snli", 10, 10, 0)
-    x_NF, about = encoded(subject_of(encoder, batch_size=2), "texts", found)
+    x_NF, about = encoded(subject_of(encoder, batch_size=2), found)
     for row, own in enumerate(found.text_NJ):
         mean = []
         for text in own:
@@ -66,7 +66,7 @@ def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer
     )
     found = read_examples(source, "sst2", 10, 10, 0)
     vectors = random_vectors(tokenizer, 8, 0, "tiny")
-    x_NF, about = encoded(subject_of(vectors), "rows", found)
+    x_NF, about = encoded(subject_of(vectors), found)
     (empty,) = (n for n in range(3) if found.texts[found.text_NJ[n, 0]] == NOTHING)
     assert x_NF[empty].tolist() == [0.0] * 8
     assert about["n_absent"] == 1
@@ -82,7 +82,7 @@ def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
         dev=[{"sentence": "dog", "label": 0}],
     )
     found = read_examples(source, "sst2", 10, 10, 0)
-    x_NF, about = encoded(subject_of(encoder), "rows", found)
+    x_NF, about = encoded(subject_of(encoder), found)
     told = {found.texts[i]: x_NF[row].tolist() for row, (i,) in enumerate(found.text_NJ)}
     assert told == {
         "dog runs cat": [2, 0], "runs away": [0, 0], NOTHING: [0, 0],

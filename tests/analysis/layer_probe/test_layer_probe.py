@@ -81,7 +81,7 @@ def test_baselines_and_intervals(subject, tmp_path):
 
 def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
     examples = read_examples(subject, "stsb", None, None)
-    rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
+    rows = torch.from_numpy(encode_rows(subject, examples.tokens, examples.spans)[1])
     records = records_of(LayerProbe(tasks=["stsb"], penalties=[0.3]), subject)
     x = features(rows, examples.place["train"]).double()
     scaler = StandardScaler().fit(x)
@@ -95,7 +95,7 @@ def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
 def test_rows_against_a_slow_pooling(subject):
     examples = read_examples(subject, "rte", 5, 5)
     tokens = examples.tokens
-    rows = encode_rows(subject, "rows", tokens, examples.spans)
+    rows = encode_rows(subject, tokens, examples.spans)
     for number, (ids, segments) in enumerate(zip(tokens.ids, tokens.segments, strict=True)):
         for layer, state in enumerate(hidden_states(subject, [ids], [segments])):
             assert np.allclose(rows[layer, number], state[0].mean(dim=0).numpy(), atol=1e-5)
@@ -108,7 +108,7 @@ def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
     records = records_of(LayerProbe(tasks=["snli"]), subject)
     own = examples.place["train"].unique()
     assert records[0]["n_rows"] == len(own) < 2 * len(premises)
-    rows = torch.from_numpy(encode_rows(subject, "again", examples.tokens, examples.spans)[1])
+    rows = torch.from_numpy(encode_rows(subject, examples.tokens, examples.spans)[1])
     assert records[1]["isoscore_corrected"] == pytest.approx(float(isoscore_corrected(rows[own])))
     assert records[1]["mean_cosine"] == pytest.approx(float(mean_cosine(rows[own])))
     assert records[1]["ln_partition"] == pytest.approx(float(partition(rows[own])), rel=1e-4)

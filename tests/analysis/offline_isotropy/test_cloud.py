@@ -28,7 +28,7 @@ def subject_of(encoder, folder):
 def test_pooling_is_the_masked_mean(encoder, tmp_path, monkeypatch, specials):
     monkeypatch.setattr(offline_cloud, "BLOCK", 4)  # sentences lie across blocks
     subject = subject_of(encoder, tmp_path)
-    cloud = token_clouds(subject, "rows", SENTENCES, [2])[2]
+    cloud = token_clouds(subject, SENTENCES, [2])[2]
     found_UD = pooled(cloud, lambda x: 2.0 * x + 1.0, specials)
     for i, text in enumerate(SENTENCES):
         ids = encoder.tokenizer(text)["input_ids"]
@@ -41,14 +41,14 @@ def test_pooling_is_the_masked_mean(encoder, tmp_path, monkeypatch, specials):
 
 
 def test_a_sentence_without_tokens_has_cosine_zero(encoder, tmp_path):
-    cloud = token_clouds(subject_of(encoder, tmp_path), "rows", ["", *SENTENCES], [2])[2]
+    cloud = token_clouds(subject_of(encoder, tmp_path), ["", *SENTENCES], [2])[2]
     pooled_UD = pooled(cloud, None)
     assert (pooled_UD[0] == 0).all()
     assert cosines(pooled_UD, np.array([0]), np.array([1]))[0] == 0.0
 
 
 def test_a_sample_has_whole_sentences_and_no_special(encoder, tmp_path):
-    cloud = token_clouds(subject_of(encoder, tmp_path), "rows", SENTENCES, [2])[2]
+    cloud = token_clouds(subject_of(encoder, tmp_path), SENTENCES, [2])[2]
     n_U = np.bincount(cloud.sentence_N[~cloud.special_N])
     for most in (1, 8, 12, 1000):
         rows = sample(cloud, most, seed=0)
@@ -64,7 +64,7 @@ def test_sentence_transformers_gives_the_same_vectors(tmp_path):
 
     texts = [*SENTENCES, "A man is playing a guitar.", "Stocks fell 2.5% (again) on Tuesday!"]
     subject = subject_of(minilm(), tmp_path)
-    cloud = token_clouds(subject, "rows", texts, [6])[6]
+    cloud = token_clouds(subject, texts, [6])[6]
     ours_UD = pooled(cloud, None, specials=True)
     theirs_UD = SentenceTransformer(str(packaged_folder()), device="cpu").encode(
         texts, batch_size=2, normalize_embeddings=True, show_progress_bar=False

@@ -189,7 +189,7 @@ def test_pairs_that_choose_are_as_far_apart_as_those_that_are_measured(
     n, width, seen = 100, 64, []
     generator = torch.Generator().manual_seed(0)
 
-    def drawn(subject, name, tokens, spans):
+    def drawn(subject, tokens, spans):
         first = torch.randn(len(spans) // 2, 1, width, generator=generator)
         noise = torch.randn(len(spans) // 2, 1, width, generator=generator)
         pair = torch.cat([first, first + 0.5 * noise], dim=1)
