@@ -34,7 +34,7 @@ def write_outputs(
     compared: Sequence[Beside],
     record: Mapping[str, Any],
 ) -> None:
-    """Write `records.csv`, one CSV per table, `tables.md`, figures and `analysis.html`; print."""
+    """Write `records.csv`, one CSV per table, figures and `analysis.html`; print the tables."""
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
@@ -46,11 +46,10 @@ def write_outputs(
     facts.append(f"seed {record['config']['seed']}")
     if record["config"]["from_run"]:
         facts.append(f"before and after {record['config']['from_run']}")
-    replace_text(folder / "tables.md", markdown(analysis.name, analysis.question, facts, tables))
     path = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
     for table in tables:
         _print(table)
-    say(f"tables: {folder / 'tables.md'}; page: {path}")
+    say(f"page: {path}")
 
 
 def _csv(found: DataFrame) -> str:
@@ -58,21 +57,12 @@ def _csv(found: DataFrame) -> str:
     return csv_text(found.where(~found.isin([math.inf, -math.inf])))
 
 
-def markdown(name: str, question: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
-    """All tables with their notes."""
-    lines = [f"# {name}", "", question, "", *(f"- {fact}" for fact in facts), ""]
-    for table in tables:
-        notes = [f"- {note}" for note in table.notes]
-        lines += [f"## {table.title}", "", *_lines(table, table.rows), "", *notes, ""]
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
 def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
     """The table in Markdown; a line break within a cell would end it."""
     cells = [
         [" ".join(cell.split()) for cell in row] for row in [list(table.columns), *texts(rows)]
     ]
-    return aligned(cells) if rows else ["Nothing was measured."]
+    return aligned(cells)
 
 
 def _print(table: Table) -> None:
@@ -119,8 +109,6 @@ def write_page(
 
 
 def _table(table: Table) -> Markup:
-    if not table.rows:
-        return piece("note", text="Nothing was measured.")
     n_rows = counted(len(table.rows), "row")
     body = piece(
         "tables", found=[run_tables.Table(n_rows, table.columns, texts(table.rows))], compact=True

@@ -51,7 +51,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
     """Run or resume an analysis; its folder.
 
     `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line a record),
-    `tables.md`, `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
+    `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
     analysis is read without loading an encoder. An interrupted one resumes at its part, unless its
     data, the run, a file named in the configuration, or the code has changed.
 

@@ -107,7 +107,6 @@ class TableSpec:
         each: a column: one table for each of its values.
         form: of a value with an error or a CI, such as `.3f`.
         bare: values alone, without errors and CIs.
-        always: an empty table is shown, too.
     """
 
     name: str
@@ -120,13 +119,12 @@ class TableSpec:
     each: str | None = None
     form: str = ".3f"
     bare: bool = False
-    always: bool = False
 
 
 def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]:
     """The table of a specification, or one for each value of `each`; its texts filled."""
     for fields, own in groups_of(spec.of, spec.each, frames, analysis):
-        if len(own) or spec.always:
+        if len(own):
             notes: list[str] = []
             for note in spec.notes:
                 notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
@@ -206,8 +204,6 @@ def _columns_and_rows(
         columns |= dict.fromkeys(cells)
         for depth in range(1, len(spec.index) + 1):
             first_of.setdefault(place[:depth], len(first_of))
-    if not lines:
-        columns = dict.fromkeys(spec.values.values())
     depths = range(1, len(spec.index) + 1)
     ordered = sorted(lines, key=lambda place: [first_of[place[:depth]] for depth in depths])
     rows = [[*place, *(lines[place].get(column) for column in columns)] for place in ordered]
@@ -269,7 +265,6 @@ class LinePlot:
         reference: columns of `y`, or values of `hue`, that are drawn dotted in black.
         null: a column that is drawn thin and dotted in the colour of each line.
         log: whether x is drawn on a logarithmic scale.
-        mark: a column that names each point.
     """
 
     name: str
@@ -286,7 +281,6 @@ class LinePlot:
     reference: tuple[str, ...] = ()
     null: str | None = None
     log: bool = False
-    mark: str | None = None
 
 
 def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
@@ -357,8 +351,7 @@ def _draw_lines(
 def _draw_line(
     axis: Axes, spec: LinePlot, points: pd.DataFrame, column: str, look: Mapping[str, Any]
 ) -> Any:
-    if not spec.mark:
-        points = points.sort_values(spec.x, key=_numbers)
+    points = points.sort_values(spec.x, key=_numbers)
     x, y = _numbers(points[spec.x]), _numbers(points[column])
     (line,) = axis.plot(x, y, markersize=3.5, **look)
     low = high = y
@@ -367,11 +360,7 @@ def _draw_line(
     elif f"{column}_error" in points:
         half = Z * _numbers(points[f"{column}_error"]).fillna(0.0)
         low, high = y - half, y + half
-    if spec.mark:
-        axis.errorbar(x, y, [y - low, high - y], fmt="none", elinewidth=0.6, color=look["color"])
-        for name, *at in zip(points[spec.mark], x, y, strict=True):
-            axis.annotate(f" {name}", (at[0], at[1]), va="bottom", fontsize=7)
-    elif (high > low).any():
+    if (high > low).any():
         axis.fill_between(x, low, high, alpha=0.2, color=look["color"], linewidth=0)
     if spec.null in points:
         null = _numbers(points[spec.null])

@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from isotrain.analysis.outputs import MOST_PRINTED, markdown, write_outputs
+from isotrain.analysis.outputs import MOST_PRINTED, write_outputs
 from isotrain.analysis.published import Published, beside, published_table
 from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome, Picture, Table
@@ -18,7 +18,7 @@ RECORDS = [
     {"weights": "after", "layer": 1, "value": 1.5e-17, "word": None},
     {"weights": "after", "layer": 2, "value": -math.inf, "n": 2},
 ]
-TABLE = Table("words", "Words", ("word", "value"), [["a|b", 1 / 3], ["c\nd", None]], ["N = 3."])
+TABLE = Table("words", "Words", ("word", "value"), [], ["N = 3."])
 RECORD = {
     "encoder": "bert",
     "weights": "bert at abc",
@@ -39,21 +39,6 @@ def test_records_come_back_from_csv_in_full(tmp_path):
                 assert cell == ""
             else:
                 assert type(value)(cell) == value
-
-
-def cells_of(lines):
-    found = [line.strip("|").replace("\\|", "\0").split("|") for line in lines if line[0] == "|"]
-    return [[cell.strip().replace("\0", "|") for cell in row] for row in found]
-
-
-def test_a_table_comes_back_from_markdown():
-    lines = markdown("mine", "Why?", ["seed 3"], [TABLE]).splitlines()
-    assert lines[:5] == ["# mine", "", "Why?", "", "- seed 3"]
-    heading, rule, *rows = cells_of([line for line in lines if line])
-    assert heading == ["word", "value"]
-    assert set("".join(rule)) == {"-"}
-    assert rows == [["a|b", "0.3333"], ["c d", "–"]]  # a line break would end the table
-    assert lines[-1] == "- N = 3."
 
 
 @pytest.mark.parametrize(
@@ -103,7 +88,6 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
         "records.csv",
         "words.csv",
         "published.csv",
-        "tables.md",
         "analysis.html",
         "figures/line.svg",
         "figures/line.png",
@@ -114,10 +98,8 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
         assert wanted in printed
     page = (tmp_path / "analysis.html").read_text()
     assert "isotrain analyze analysis=mine &#39;analysis.words=[a,b c]&#39;" in page  # for a shell
-    in_markdown = (tmp_path / "tables.md").read_text()
     for wanted in ("weights: bert at abc", "data: rte of a test", "seed 3"):
         assert wanted in page
-        assert f"- {wanted}" in in_markdown
 
 
 def test_a_long_table_is_printed_in_part(tmp_path, capsys):
@@ -126,4 +108,4 @@ def test_a_long_table_is_printed_in_part(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.count("| x ") == MOST_PRINTED
     assert "... 5 more rows in words.csv" in printed
-    assert (tmp_path / "tables.md").read_text().count("| x ") == MOST_PRINTED + 5
+    assert (tmp_path / "words.csv").read_text().count("x,") == MOST_PRINTED + 5

@@ -89,9 +89,7 @@ def test_a_whole_analysis(cfg_of, capsys):
 
 def test_a_finished_analysis_is_read_and_loads_no_encoder(cfg_of, loads, capsys):
     folder = analyze(cfg_of())
-    before = {f: f.read_bytes() for f in folder.glob("*.csv")} | {
-        f: f.read_bytes() for f in folder.glob("tables.md")
-    }
+    before = {f: f.read_bytes() for f in folder.glob("*.csv")}
     assert loads == [None]
     capsys.readouterr()
     again = analyze(cfg_of())
@@ -230,10 +228,10 @@ def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(cfg_o
     trained.load_state_dict({k: v * 1.5 for k, v in trained.state_dict().items()})
     np.testing.assert_allclose(found["after"], states_of(trained), atol=1e-5)
     assert np.abs(found["after"] - found["before"]).max() > 0.1
-    text = (folder / "tables.md").read_text()
-    assert f"before and after {run}" in text
-    assert "| before " in text
-    assert "| after " in text
+    assert f"before and after {run}" in (folder / "analysis.html").read_text()
+    means = (folder / "means.csv").read_text()
+    assert "\nbefore," in means
+    assert "\nafter," in means
 
 
 def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run):

@@ -82,8 +82,5 @@ def test_rows_may_be_made_of_several_kinds():
     assert table.rows == [["rte", 1, 9]]
 
 
-def test_nothing_measured_gives_no_table_unless_it_always_stands():
+def test_nothing_measured_gives_no_table():
     assert tables(SPEC, []) == []
-    always = TableSpec("t", "t", of="score", index={"a": "A"}, values={"b": "B"}, always=True)
-    (table,) = tables(always, [])
-    assert (table.columns, table.rows) == (["A", "B"], [])

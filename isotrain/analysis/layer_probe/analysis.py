@@ -107,7 +107,6 @@ ISOTROPY = {
     "ln_partition": "ln I(W)",
     "ln_partition_null": "its null",
 }
-ISOTROPIC = {"isoscore_corrected": 1, "mean_cosine": 0, "ln_partition": 0}  # the value if isotropic
 
 
 def _probes(frames: Frames) -> pd.DataFrame:
@@ -128,21 +127,6 @@ def _chosen(frames: Frames) -> pd.DataFrame:
     last = found[found["layer"] == found["layer"].max()]
     last = last[[*at, *(s for s in EVALUATED if s in found)]]
     return found[found["is_chosen"] == 1].merge(last, on=at, suffixes=("", "_of_last"))
-
-
-def _against_isotropy(frames: Frames) -> pd.DataFrame:
-    """Dev scores against each isotropy measure, in long format."""
-    found = _probes(frames)
-    found = found[found["dev"].notna()] if "dev" in found else found.iloc[:0]
-    if found.empty:
-        return found
-    return pd.concat(
-        found[found["task"] == task].assign(
-            isotropy=found[measure], panel=f"{task}: {ISOTROPY[measure]} ({ideal} = isotropic)"
-        )
-        for task in dict.fromkeys(found["task"])
-        for measure, ideal in ISOTROPIC.items()
-    )
 
 
 @analysis
@@ -207,19 +191,6 @@ class LayerProbe(Analysis):
             y={"dev": "dev", "test": "test", NO_SKILL: NO_SKILL},
             each="task",
             reference=(NO_SKILL,),
-        ),
-        LinePlot(
-            "score_against_isotropy",
-            "score on dev against isotropy",
-            "Three panels a task, a point a layer, named by its number: score on dev against a "
-            "measure of isotropy; bars are 95 % CIs. Layers of one encoder are not independent.",
-            of=_against_isotropy,
-            x="isotropy",
-            y={"dev": ""},
-            panel="panel",
-            xlabel="",
-            ylabel="dev",
-            mark="layer",
         ),
     )
 

@@ -147,7 +147,6 @@ TABLES = (
             "layers. Shares: of the embeddings of those layers whose smallest, or largest, entry "
             "is there; ± 95 % CI over sentences.",
         ),
-        always=True,
     ),
     TableSpec(
         "layers",
