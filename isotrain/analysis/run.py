@@ -103,10 +103,12 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = _name_of(cfg.encoder)
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
+    files = given_files(plain(cfg.analysis), plain(cfg.encoder))
+    revisions = dict.fromkeys(map(source.revision_of, analysis.data_sets(source)))
     facts = {
-        "data": "; ".join(dict.fromkeys(map(source.revision_of, analysis.data_sets(source)))),
+        "data": "; ".join(revisions) or ", ".join(files),
         "from_run": None if end is None else sha256_of(end),
-        "files": given_files(plain(cfg.analysis), plain(cfg.encoder)),
+        "files": files,
     }
     return _Plan(analysis, source, read_published(analysis.published), name, end, store, facts)
 

@@ -28,7 +28,7 @@ SMALL = {
         **{"n_resamples": 50},
     },
 }
-WITHOUT = {"norms_"}  # that the encoder of these tests does not have
+WITHOUT = {"diagnostic", "norms_"}  # of data, and norms, that the fixture does not have
 WIDTH = 125  # of a table in a terminal
 
 

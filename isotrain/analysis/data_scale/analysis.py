@@ -1,38 +1,50 @@
-"""How much labelled data contextual features save: the same head on three kinds of vectors."""
+"""How much labelled data contextual features save: the same head on three kinds of vectors.
+
+E examples, N rows (of a tagged sentence: its words).
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import numpy as np
 from pydantic import Field
-from torch import Tensor
 
-from isotrain.analysis.data_scale.measures import encoded, measured, read_examples, sizes
+from isotrain.analysis.data_scale.measures import (
+    Encoded,
+    Examples,
+    encoded,
+    majority,
+    measured,
+    read_diagnostic,
+    sentence_examples,
+    sizes,
+    tagged_examples,
+)
 from isotrain.analysis.data_scale.show import ENCODER, PLOTS, RANDOM, STATIC, TABLES
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
-from isotrain.encoders.static import build_static
+from isotrain.encoders.static import TableEncoder, build_static
 from isotrain.tasks.data.sources import Source
+from isotrain.types import Row
 
 Task = Literal["sst2", "rte", "snli"]
 TASKS = {name: TEXTS[name] for name in get_args(Task)}
+CONLL = "conll"
 MOST_SEEDS = 255
-read_vectors = cache(build_static)  # minutes for a large file, which every task reads
 
 
 @analysis
 class DataScale(Analysis):
     """Scores of heads on frozen features, over training sizes.
 
-    The features of a sentence are the mean of its tokens, of a pair (u, v, |u − v|, u·v); of the
-    encoder, a file of word vectors, and random vectors for the encoder's tokens, drawn anew for
-    each seed. After a run the encoder alone is measured again. The arguments are the keys of
-    `conf/analysis/data_scale.yaml`.
+    The features of a sentence are the mean of its tokens, of a pair (u, v, |u − v|, u·v), of a word
+    the mean of its tokens with those of its neighbours; of the encoder, a file of word vectors, and
+    random vectors for the encoder's tokens, drawn anew for each seed. After a run the encoder alone
+    is measured again. The arguments are the keys of `conf/analysis/data_scale.yaml`.
     """
 
     name = "data_scale"
@@ -43,6 +55,9 @@ class DataScale(Analysis):
     tasks: Available | Sequence[Task] = AVAILABLE
     static: str | None = None
     lowercase: bool = True
+    conll: str | None = None
+    diagnostic: str | None = None
+    window: Annotated[int, Field(ge=0)] = 1
     smallest: Annotated[int, Field(ge=8)] = 32
     factor: Annotated[float, Field(gt=1)] = 4.0
     seeds: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 5
@@ -51,10 +66,12 @@ class DataScale(Analysis):
 
     def missing(self, source: Source) -> Sequence[str]:
         """Missing data sets, and scikit-learn."""
-        return [*present(source, self.tasks, TASKS).problems, *not_installed()]
+        problems = present(source, self.tasks, TASKS).problems
+        is_enough = self.conll and self.tasks == AVAILABLE
+        return [*([] if is_enough else problems), *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
-        """Data sets of the tasks."""
+        """Data sets of the tasks; given files count by content."""
         return [TASKS[task].data_set for task in present(source, self.tasks, TASKS).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
@@ -62,49 +79,70 @@ class DataScale(Analysis):
         others = (*[STATIC] * bool(self.static), RANDOM)
         if subject.weights == AFTER:  # what training leaves as it was
             others = ()
-        for task in present(subject.source, self.tasks, TASKS).names:
-            for kind in (*others, ENCODER):
-                yield Part(f"{task}-{kind}", partial(self._part, subject, task, kind))
+        tasks = present(subject.source, self.tasks, TASKS).names
+        for task in [*tasks, *[CONLL] * bool(self.conll)]:
+            for features in (*others, ENCODER):
+                measure = partial(self._part, subject, task, features)
+                yield Part(f"{task}-{features}", measure)
 
-    def _part(self, subject: Subject, task: str, kind: str) -> Found:
-        base = subject.seed * (MOST_SEEDS + 1)
-        seeds = [base + k for k in range(1, self.seeds + 1)]
-        examples = read_examples(subject.source, task, self.max_rows, self.max_evaluated, base)
-        label_n = examples.label_N[examples.n_train :]
-        encoder = self._encoder(subject, kind, seeds[0])
+    def _part(self, subject: Subject, task: str, features: str) -> Found:
+        file = self.diagnostic if task == "snli" else None
+        diagnostic = None if file is None else read_diagnostic(_path(file))
+        examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
+        seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
+        encoder = self._encoder(subject, features, seeds[0])
+        layer = encoder.n_blocks
 
         @lru_cache(maxsize=1)
-        def read(number: int) -> tuple[Tensor, Record]:
-            own = self._encoder(subject, kind, seeds[number]) if number else encoder
-            return encoded(subject._replace(encoder=own), examples)
+        def read(number: int) -> Encoded:
+            own = encoder if number == 0 else self._encoder(subject, features, seeds[number])
+            return encoded(subject._replace(encoder=own), examples, layer)
 
-        x_NF, about = read(0)
-        facts = {"task": task, "features": kind}
-        record: Record = {
+        found = read(0)
+        facts = {"task": task, "features": features}
+        about: Record = {
             "kind": "features",
             **facts,
-            "layer": encoder.n_blocks,
+            "layer": layer,
             "width": encoder.width,
-            "inputs": x_NF.shape[1],
-            **about,
+            "inputs": found.features.width,
+            "unknown_share": found.unknown_share,
+            "n_absent": found.n_absent,
+            "n_cut": found.n_cut,
             "n_texts": len(examples.texts),
             "n_train": examples.n_train,
-            "n_scored": len(label_n),
-            "majority": float(np.bincount(label_n).max() / len(label_n)),
+            "n_scored": examples.n_scored,
+            "majority": majority(examples),
             "source": encoder.source_id,
         }
         scores = measured(
-            lambda number: read(number if kind == RANDOM else 0)[0],
+            lambda number: read(number if features == RANDOM else 0).features,
             examples,
             sizes(examples.n_train, self.smallest, self.factor),
             seeds,
+            diagnostic,
         )
-        return Found([record, *({**facts, **score} for score in scores)])
+        return Found([about, *({**facts, **score} for score in scores)])
 
-    def _encoder(self, subject: Subject, kind: str, seed: int) -> Encoder:
-        if kind == STATIC:
-            return read_vectors(str(Path(str(self.static)).expanduser()), self.lowercase)
-        if kind == RANDOM:
+    def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
+        most = (self.max_rows, self.max_evaluated)
+        seed = subject.seed * (MOST_SEEDS + 1)
+        if task == CONLL:
+            return tagged_examples(_path(str(self.conll)), self.window, *most, seed)
+        return sentence_examples(subject.source, task, *most, seed, more)
+
+    def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
+        if features == STATIC:
+            return self._static
+        if features == RANDOM:
             given = subject.encoder
             return random_vectors(given.tokenizer, given.width, seed, given.source_id)
         return subject.encoder
+
+    @cached_property
+    def _static(self) -> TableEncoder:
+        return build_static(str(_path(str(self.static))), self.lowercase)
+
+
+def _path(given: str) -> Path:
+    return Path(given).expanduser()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_te
 
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, followed by the majority-class baseline."""
-    found = _means(frames)
+    found = _points(frames, "mean")
     chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
     chance = chance.assign(mean=chance["majority"], mean_low=None, mean_high=None)
     return pd.concat([found, chance])
@@ -119,14 +120,15 @@ def _factors(frames: Frames) -> pd.DataFrame:
     """Factor of data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
     for task, own in curves(frames.records).items():
-        chance = float(_about(frames.records, task)["majority"] or 0)
+        chance = _about(frames.records, task)["majority"]
         others = [name for name in own if not name.startswith(ENCODER)]
         for reference in (name for name in own if name.startswith(ENCODER)):
             for size, point in own[reference].items():
                 place = {"task": task, "of": reference, "size": size, "score": point.mean}
                 low = point.mean if point.low is None else point.low
+                is_above = not isinstance(chance, float) or low > chance
                 for name in others:
-                    found = data_factor(own[name], own[reference], size) if low > chance else ()
+                    found = data_factor(own[name], own[reference], size) if is_above else ()
                     factor = dict(zip_longest(("value", "least", "most"), found))
                     rows.append({**place, "name": name, **factor})
     return pd.DataFrame(rows, dtype=object)
@@ -154,12 +156,14 @@ def _sources(frames: Frames) -> Iterator[str]:
     yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
 
 
-def _means(frames: Frames) -> pd.DataFrame:
-    """Mean scores with the name of their curve, facts of their task, and a CI."""
+def _points(frames: Frames, kind: str) -> pd.DataFrame:
+    """Records of a kind with the name of their curve, facts of their task, and a CI."""
     rows: list[Record] = []
-    for name, r in named([r for r in frames.records if r["kind"] == "mean"]):
+    for name, r in named([r for r in frames.records if r["kind"] == kind]):
+        task = str(r["task"])
+        measure = "F1 of entities" if task == "conll" else "accuracy"
         ends = {"mean_low": r["low"], "mean_high": r["high"]}
-        rows.append({**_about(frames.records, str(r["task"])), **r, **ends, "name": name})
+        rows.append({**_about(frames.records, task), **r, **ends, "name": name, "measure": measure})
     return pd.DataFrame(rows, dtype=object).drop(columns="weights", errors="ignore")
 
 
@@ -167,13 +171,13 @@ TABLES = (
     TableSpec(
         "scores_{task}",
         "Scores on {task}",
-        of=_means,
+        of=partial(_points, kind="mean"),
         index={"size": "examples"},
         across="name",
         values={"mean": ""},
         each="task",
         notes=(
-            "Accuracy on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
+            "{measure} on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
             "which draw the training examples (nested) and random vectors; mean over them, 95 % CI "
             f"{INTERVALS}.",
             "{task} has {n_train:,} training examples here; the largest class has a share of "
@@ -219,13 +223,26 @@ TABLES = (
         ),
     ),
     TableSpec(
+        "diagnostic",
+        "Categories of the diagnostic set, by heads trained on the largest size ({size:,})",
+        of=partial(_points, kind="category"),
+        index={"category": "category", "n": "n"},
+        across="name",
+        values={"mean": ""},
+        notes=(
+            "Correlation R₃ of predicted and true classes (Gorodkin 2004), 0 = chance; a pair may "
+            "be of several categories. Trained on {size:,} examples of snli, {n_seeds} seeds; mean "
+            "over seeds, 95 % CI for other seeds and other pairs together (crossed).",
+        ),
+    ),
+    TableSpec(
         "features",
         "What the heads read",
         of="features",
         index={"task": "task", "features": "features"},
         values={name: name for name in FACTS},
         notes=(
-            "inputs: of a head; n_absent: sentences without a token (of word vectors: "
+            "inputs: of a head; n_absent: sentences or words without a token (of word vectors: "
             "without a known one), whose vector is 0; n_cut: texts longer than max_length. Means "
             "of static and random vectors leave [UNK] out.",
             _sources,
@@ -235,8 +252,8 @@ TABLES = (
 PLOTS = (
     LinePlot(
         "curves_{task}",
-        "{task}: accuracy by number of training examples",
-        "Accuracy on {n_scored:,} examples of {task} over the number of training examples, mean "
+        "{task}: {measure} by number of training examples",
+        "{measure} on {n_scored:,} examples of {task} over the number of training examples, mean "
         "of {n_seeds} seeds; bands are 95 % CIs for other seeds and other examples.",
         of=_scores_and_chance,
         x="size",
@@ -244,7 +261,7 @@ PLOTS = (
         hue="name",
         each="task",
         xlabel="training examples",
-        ylabel="accuracy",
+        ylabel="{measure}",
         reference=(CHANCE,),
         log=True,
     ),

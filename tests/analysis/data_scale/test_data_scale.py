@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from isotrain.analysis.data_scale.analysis import DataScale
-from isotrain.analysis.data_scale.measures import by_unseen
+from isotrain.analysis.data_scale.measures import by_unseen, entities, tally, unseen_shares
+from isotrain.analysis.types import Outcome
 from isotrain.encoders.static import SPECIALS, word_tokenizer
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
@@ -20,7 +21,7 @@ WORDS = [*SPECIALS.values(), *NAMES, *VERBS, *THINGS, "the", "."]
 
 
 class Neighbour(nn.Module):
-    """Block 1 adds the product with the next word, turned: it tells which word is before which."""
+    """Block 1 adds the vector of the next word, turned: what stands before what is read off it."""
 
     n_blocks, max_positions, is_causal, source_id = 1, None, False, "neighbours"
 
@@ -32,22 +33,23 @@ class Neighbour(nn.Module):
 
     def forward(self, batch, after_block):
         states_ATD = self.embeddings(batch.input_ids)
-        last_ATD = states_ATD + states_ATD * states_ATD.roll(-1, dims=1).flip(-1)
-        return EncoderOutput((states_ATD, last_ATD), last_ATD)
+        behind_ATD = states_ATD.roll(-1, dims=1).flip(-1)
+        return EncoderOutput((states_ATD, states_ATD + behind_ATD), states_ATD + behind_ATD)
 
 
-def write_reviews(folder, n_train=160, n_dev=60):
-    """The order of two names decides the class: neighbours alone tell, the words do not."""
-    (folder / "sst2").mkdir(parents=True)
+def write_tagged(folder, n_train=120, n_dev=60):
+    """A name is a person before a verb and a place elsewhere: its neighbour alone tells."""
+    folder.mkdir(exist_ok=True)
     draw = random.Random(0)
     for split, n in (("train", n_train), ("dev", n_dev)):
         lines = []
-        for i in range(n):
-            label, rest = i % 2, f"{draw.choice(VERBS)} the {draw.choice(THINGS)}"
-            pair = ("jordan paris", "paris jordan")[label]
-            lines.append(json.dumps({"sentence": f"{rest} {pair} .", "label": label}))
-        (folder / "sst2" / f"{split}.jsonl").write_text("\n".join(lines))
-    return LocalSource(str(folder))
+        for _ in range(n):
+            person, place = draw.choice(NAMES), draw.choice(NAMES)
+            words = [person, draw.choice(VERBS), "the", draw.choice(THINGS), place, "."]
+            tags = ["B-PER", "O", "O", "O", "B-LOC", "O"]
+            lines += [f"{w} {t}" for w, t in zip(words, tags, strict=True)] + [""]
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    return folder
 
 
 @pytest.fixture
@@ -71,10 +73,13 @@ def best(records, features):
 
 
 def test_what_only_context_tells_is_in_the_contextual_features_alone(subject, tmp_path):
-    source = write_reviews(tmp_path / "data")
-    records = records_of(DataScale(tasks=["sst2"], seeds=2), subject._replace(source=source))
+    folder = str(write_tagged(tmp_path / "conll"))
+    plain = {"tasks": [], "conll": folder, "window": 0, "seeds": 2, "factor": 4.0}
+    records = records_of(DataScale(**plain), subject)
     assert best(records, "encoder") == 1
     assert best(records, "random") < 0.7
+    with_neighbours = records_of(DataScale(**(plain | {"window": 1})), subject)
+    assert best(with_neighbours, "random") == 1
 
 
 MEASURED = []  # once, for all tests that look at them
@@ -121,13 +126,80 @@ def test_caps_leave_the_first_examples_of_one_draw(subject):
     assert {r["n_scored"] for r in own} == {20}
 
 
-def test_the_halves_are_those_of_the_words_that_training_lacks():
-    found = by_unseen(np.array([True, False, True, True]), np.array([0.0, 0.5, 0.25, 1.0]))
-    assert (found["score"], found["n_scored"], found["unseen_share"]) == (0.75, 4, 0.4375)
-    assert (found["score_few_unseen"], found["n_few_unseen"]) == (1.0, 2)
-    assert (found["score_many_unseen"], found["n_many_unseen"]) == (0.5, 2)
-    everything = by_unseen(np.array([True, True]), np.zeros(2))
-    assert (everything["unseen_share"], everything["score_many_unseen"]) == (0, None)
+def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path):
+    analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
+    examples = analysis._examples(subject, "conll", ())
+    first = int(np.searchsorted(examples.example_N, examples.n_train))
+    right = examples.label_N[first:]
+    (chosen,) = np.nonzero([w[0] == "paris" for w in examples.words_E[: examples.n_train]])
+    (few,) = unseen_shares(examples, chosen[:3], [3])
+    found = by_unseen(tally(examples, right), few)
+    assert (found["score"], found["n_scored"]) == (1, 60)
+    assert found["n_few_unseen"] + found["n_many_unseen"] == 60
+    assert found["score_few_unseen"] == 1
+    (none,) = unseen_shares(examples, np.arange(examples.n_train), [examples.n_train])
+    everything = by_unseen(tally(examples, right), none)
+    assert everything["unseen_share"] == 0
+    assert everything["score_many_unseen"] is None
+
+
+def test_the_score_of_tags_is_the_harmonic_mean_of_precision_and_recall(subject, tmp_path):
+    analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
+    examples = analysis._examples(subject, "conll", ())
+    first = int(np.searchsorted(examples.example_N, examples.n_train))
+    class_n, draw = examples.label_N[first:].copy(), np.random.default_rng(0)
+    wrong_n = draw.random(len(class_n)) < 0.3
+    class_n[wrong_n] = draw.integers(len(examples.classes), size=wrong_n.sum())
+    gold, own = set(), set()
+    for e in examples.scored_E:
+        tags = [examples.classes[c] for c in class_n[examples.rows_of(np.array([e])) - first]]
+        gold |= {(e, *one) for one in entities(examples.gold_E[e])}
+        own |= {(e, *one) for one in entities(tags)}
+    precision, recall = len(gold & own) / len(own), len(gold & own) / len(gold)
+    assert 0.2 < precision != recall < 0.9
+    score = by_unseen(tally(examples, class_n), np.zeros(len(examples.scored_E)))["score"]
+    assert score == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-12)
+
+
+def test_heads_of_snli_are_scored_by_category(subject, tmp_path, data_dir):
+    content = (data_dir / "snli" / "train.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in content.splitlines()]
+    header = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge"
+    lines = [f"{header}\tPremise\tHypothesis\tLabel"]
+    for i, row in enumerate(rows):
+        marks = ["x" * (i % 2 == 0), "", "x" * (i % 3 == 0), ""]
+        lines.append("\t".join([*marks, row["premise"], row["hypothesis"], row["label_text"]]))
+    file = tmp_path / "diagnostic.tsv"
+    file.write_text("\n".join(lines))
+    analysis = DataScale(tasks=["snli"], diagnostic=str(file), seeds=2)
+    records = records_of(analysis, subject)
+    own = [r for r in records if r["kind"] == "diagnostic"]
+    assert len(own) == 2 * 2 * 5
+    assert {r["size"] for r in own} == {96}
+    n_of = {r["category"]: r["n"] for r in own}
+    assert n_of == {
+        "all": 96,
+        "Lexical Semantics": 48,
+        "Predicate-Argument Structure": 0,
+        "Logic": 32,
+        "Knowledge": 0,
+    }
+    assert all((r["correlation"] is None) == (r["n"] == 0) for r in own)
+    # The same heads as without that file.
+    plain = records_of(DataScale(tasks=["snli"], seeds=2), subject)
+    assert [r for r in records if r["kind"] == "score"] == [
+        r for r in plain if r["kind"] == "score"
+    ]
+    (table,) = (t for t in analysis.tables(Outcome(records, {})) if t.name == "diagnostic")
+    assert [row[:2] for row in table.rows] == [[k, n] for k, n in n_of.items() if n]
+    assert "largest size (96)" in table.title
+    (mean,) = [r for r in records if r["kind"] == "category" and r["features"] == "encoder"][:1]
+    scores = [
+        r["correlation"] for r in own if r["features"] == "encoder" and r["category"] == "all"
+    ]
+    assert mean["mean"] == pytest.approx(np.mean(scores))
+    assert mean["low"] < mean["mean"] < mean["high"]
+    assert table.rows[0][3] == f"{mean['low']:.3f} to {mean['high']:.3f}"
 
 
 def test_after_a_run_what_training_leaves_as_it_was_is_not_measured_again(subject, vectors):
@@ -158,3 +230,5 @@ def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
     (told,) = DataScale(tasks=["sst2"]).missing(source)
     assert "sst2" in told
     assert len(DataScale().missing(LocalSource(str(tmp_path)))) == 3
+    conll = write_tagged(tmp_path / "conll")
+    assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []

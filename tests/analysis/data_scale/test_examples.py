@@ -1,14 +1,19 @@
 """Examples of tasks in one form, and the features of their rows."""
 
+import numpy as np
 import pytest
 import torch
 
 from isotrain.analysis.data_scale.measures import (
+    NOWHERE,
+    Features,
     encoded,
-    read_examples,
+    sentence_examples,
+    spans_of,
+    tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.encode import padded
+from isotrain.analysis.encode import padded, tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
 from tests.analysis.runs import Rows
@@ -26,37 +31,105 @@ PAIRS = Rows(
 
 
 def test_a_text_that_stands_in_several_rows_is_read_once():
-    found = read_examples(PAIRS, "snli", 10, 10, 0)
+    found = sentence_examples(PAIRS, "snli", 10, 10, 0)
     assert sorted(found.texts) == ["A dog sees", "A fish sees", "a bird", "the cat"]
-    told = [[found.texts[v] for v in own] for own in found.text_NJ]
+    told = [[found.texts[v] for v in own] for own in found.vector_NJ]
     assert sorted(told[:2]) == [["A dog sees", "the cat"], ["a bird", "A dog sees"]]
     assert told[2] == ["the cat", "A fish sees"]
-    assert found.n_train == 2
+    assert (found.n_train, found.n_scored, found.is_pair) == (2, 1, True)
+    assert found.scored_E.tolist() == [2]
+    assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in told[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
 
 
+@pytest.fixture
+def tagged(tmp_path):
+    def write(window):
+        (tmp_path / "train.txt").write_text(
+            "John B-PER\nsees O\nNew B-LOC\nYork I-LOC\n\nthe O\ndog O\n\nMary I-PER\n"
+        )
+        (tmp_path / "dev.conll").write_text("the O\nAcme B-ORG\ndog O\n")
+        return tagged_examples(tmp_path, window, 10, 10, 0)
+
+    return write
+
+
+def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
+    found = tagged(0)
+    words = [found.texts[t][a:b] for t, a, b in zip(found.text_V, found.start_V, found.stop_V)]  # noqa: B905
+    assert words == " ".join(found.texts).split(" ")
+    assert words[7:] == ["the", "Acme", "dog"]
+    tags = [found.classes[k] if k >= 0 else None for k in found.label_N]
+    told = dict(zip(words[:7], tags[:7], strict=True))
+    assert told == {
+        "John": "B-PER", "sees": "O", "New": "B-LOC", "York": "I-LOC",
+        "the": "O", "dog": "O", "Mary": "I-PER",
+    }  # fmt: skip
+    assert tags[7:] == ["O", None, "O"]  # no training row has B-ORG
+    assert found.gold_E[3] == ["O", "B-ORG", "O"]
+    assert (found.n_train, found.n_scored) == (3, 1)
+    assert found.rows_of(np.array([3, 0])).tolist()[:3] == [7, 8, 9]
+    assert [found.example_N[i] for i in found.rows_of(np.array([1]))] == [1] * sum(
+        found.example_N == 1
+    )
+    assert len(set(found.stratum_E[:3])) == 2  # PER, and none
+
+
 def test_the_share_of_unseen_words_is_of_the_chosen_examples():
-    found = read_examples(PAIRS, "snli", 10, 10, 0)
-    dog = [e for e in range(2) if "dog" in found.words_N[e] and "bird" not in found.words_N[e]]
-    assert found.words_N[2] == ["the", "cat", "a", "fish", "sees"]
+    found = sentence_examples(PAIRS, "snli", 10, 10, 0)
+    dog = [e for e in range(2) if "dog" in found.words_E[e] and "bird" not in found.words_E[e]]
+    assert found.words_E[2] == ["the", "cat", "a", "fish", "sees"]
     bird = 1 - dog[0]
     assert unseen_shares(found, [*dog, bird], [1, 2]).tolist() == [[1 / 5], [1 / 5]]  # fish
     assert unseen_shares(found, [bird, *dog], [1, 2]).tolist() == [[3 / 5], [1 / 5]]
     assert unseen_shares(found, [bird], [1]).tolist() == [[3 / 5]]  # the, cat, fish
 
 
-def test_a_text_is_the_mean_of_its_tokens_without_specials(encoder, subject_of):
-    found = read_examples(PAIRS, "snli", 10, 10, 0)
-    x_NF, about = encoded(subject_of(encoder, batch_size=2), found)
-    for row, own in enumerate(found.text_NJ):
-        mean = []
-        for text in own:
-            ids = encoder.tokenizer(found.texts[text])["input_ids"]
-            mean.append(encoder(padded([ids], 0), {}).hidden_states[2][0][1:-1].mean(dim=0))
-        expected = torch.cat([*mean, (mean[0] - mean[1]).abs(), mean[0] * mean[1]])
-        assert torch.allclose(x_NF[row], expected, atol=1e-5)
-    assert (about["n_cut"], about["n_absent"]) == (0, 0)
+def test_features_of_pairs_and_neighbours():
+    vectors = torch.tensor([[1.0, -2.0], [3.0, 5.0]])
+    pairs = Features(vectors, torch.tensor([[0, 1], [1, NOWHERE]]), is_pair=True)
+    assert pairs.width == 8
+    assert pairs(torch.tensor([0, 1])).tolist() == [
+        [1, -2, 3, 5, 2, 7, 3, -10],
+        [3, 5, 0, 0, 3, 5, 0, 0],
+    ]
+    words = Features(vectors, torch.tensor([[NOWHERE, 0, 1], [0, 1, NOWHERE]]), is_pair=False)
+    assert words(torch.tensor([1, 0])).tolist() == [[1, -2, 3, 5, 0, 0], [0, 0, 1, -2, 3, 5]]
+    assert vectors.tolist() == [[1, -2], [3, 5]]  # it was read, not changed
+
+
+def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, encoder, subject_of):
+    found = tagged(0)
+    subject = subject_of(encoder, batch_size=2)
+    own = encoded(subject, found, layer=1)
+    for row in range(10):
+        text, start, stop = found.text_V[row], found.start_V[row], found.stop_V[row]
+        batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
+        states = encoder(padded([batch.ids[0]], 0), {}).hidden_states[1][0]
+        of_word = [
+            state
+            for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
+            if not special and a < stop and b > start
+        ]
+        assert len(of_word) >= 1
+        assert torch.allclose(
+            own.features(torch.tensor([row]))[0], torch.stack(of_word).mean(dim=0), atol=1e-5
+        )
+    assert (own.n_cut, own.n_absent) == (0, 0)
+
+
+def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, tokenizer):
+    found = tagged(0)
+    for length in (64, 5):
+        tokens = tokenise(tokenizer, found.texts, length)
+        spans, place_V = spans_of(tokens, found)
+        for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True):
+            assert not any(tokens.special[s][a:b])
+        absent = int((place_V == NOWHERE).sum())
+        assert (absent == 0) == (length == 64)
+        assert len(spans) == 10 - absent
+        assert sorted(place_V[place_V != NOWHERE]) == list(range(len(spans)))
 
 
 def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer, subject_of):
@@ -64,13 +137,13 @@ def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer
         train=[{"sentence": NOTHING, "label": 0}, {"sentence": "dog \u4e2d\u56fd", "label": 1}],
         dev=[{"sentence": "dog", "label": 0}],
     )
-    found = read_examples(source, "sst2", 10, 10, 0)
+    found = sentence_examples(source, "sst2", 10, 10, 0)
     vectors = random_vectors(tokenizer, 8, 0, "tiny")
-    x_NF, about = encoded(subject_of(vectors), found)
-    (empty,) = (n for n in range(3) if found.texts[found.text_NJ[n, 0]] == NOTHING)
-    assert x_NF[empty].tolist() == [0.0] * 8
-    assert about["n_absent"] == 1
-    assert about["unknown_share"] == pytest.approx(2 / 4)  # dog, dog, and two of no known letter
+    own = encoded(subject_of(vectors), found, layer=0)
+    (empty,) = (n for n in range(3) if found.texts[found.vector_NJ[n, 0]] == NOTHING)
+    assert own.features(torch.tensor([empty])).tolist() == [[0.0] * 8]
+    assert own.n_absent == 1
+    assert own.unknown_share == pytest.approx(2 / 4)  # dog, dog, and two of no known letter
 
 
 def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
@@ -81,12 +154,15 @@ def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
         train=[{"sentence": text, "label": i % 2} for i, text in enumerate(texts)],
         dev=[{"sentence": "dog", "label": 0}],
     )
-    found = read_examples(source, "sst2", 10, 10, 0)
-    x_NF, about = encoded(subject_of(encoder), found)
-    told = {found.texts[i]: x_NF[row].tolist() for row, (i,) in enumerate(found.text_NJ)}
+    found = sentence_examples(source, "sst2", 10, 10, 0)
+    own = encoded(subject_of(encoder), found, layer=0)
+    told = {
+        found.texts[place]: own.features(torch.tensor([row]))[0].tolist()
+        for row, (place,) in enumerate(found.vector_NJ)
+    }
     assert told == {
         "dog runs cat": [2, 0], "runs away": [0, 0], NOTHING: [0, 0],
         "cat barks loudly": [3, -2], "dog": [1, 2],
     }  # fmt: skip
-    assert about["n_absent"] == 2
-    assert about["unknown_share"] == pytest.approx(6 / 10)
+    assert own.n_absent == 2
+    assert own.unknown_share == pytest.approx(6 / 10)
