@@ -10,6 +10,7 @@ from isotrain.tasks.data.sources import DataSet, Source, load_split
 from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
+SST2: Final = "sst2"
 AVAILABLE: Final = "available"
 NO_GOLD = "its split has no row with gold"
 Available = Literal["available"]  # all data sets that the source has
@@ -52,7 +53,7 @@ STS = {
     for name, revision in REVISIONS.items()
 } | {"stsb": stsb.DATA}
 SST2_DATA = DataSet(
-    name="sst2",
+    name=SST2,
     fields={"sentence": str, "label": int},
     target="label",
     hub_id="nyu-mll/glue",
@@ -75,7 +76,7 @@ PTB = DataSet(
 
 
 SetName = Literal[
-    "sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "stsb_dev"
+    "sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "stsb_dev", "sst2"
 ]  # of PLACES
 
 
@@ -90,7 +91,7 @@ TEXTS: Mapping[str, Texts] = {  # by Corpus
     "snli": Texts(snli.DATA),
     "rte": Texts(rte.DATA),
     "wic": Texts(wic.DATA),
-    "sst2": Texts(SST2_DATA, ("sentence",)),
+    SST2: Texts(SST2_DATA, ("sentence",)),
     "wikitext-2": Texts(text.DATA, ("text",)),
     **{name: Texts(data_set) for name, data_set in STS.items()},
 }
@@ -107,6 +108,7 @@ class Place(NamedTuple):
 PLACES: Mapping[str, Place] = {
     **{name: Place(STS[name], "test") for name in TEST_SETS},
     "stsb_dev": Place(STS["stsb"], "dev"),
+    SST2: Place(SST2_DATA, "test"),
 }
 
 
@@ -155,12 +157,12 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
 
 def readable_sets(
     source: Source, sets: str | Sequence[str]
-) -> tuple[dict[str, Pairs], dict[str, str]]:
-    """The pairs of each set to measure; and why others are left out."""
+) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
+    """The sets to measure, with pairs read; and why others are left out."""
     names, absent, _ = present(source, sets, PLACES)
-    pairs = {name: sts_pairs(source, *PLACES[name]) for name in names}
+    pairs = {name: sts_pairs(source, *PLACES[name]) for name in names if name != SST2}
     absent |= {name: NO_GOLD for name, own in pairs.items() if not len(own.gold_P)}
-    return {name: own for name, own in pairs.items() if name not in absent}, absent
+    return [name for name in names if name not in absent], pairs, absent
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:

@@ -58,7 +58,7 @@ def test_paragraphs_of_wikitext_become_sentences_as_they_are_written():
 def test_available_sets_are_those_of_the_source(sets):
     names, absent, problems = present(LocalSource(str(sets)), "available", PLACES)
     assert problems == []
-    assert names == ["sts12", "stsb", "stsb_dev"]
+    assert names == ["sts12", "stsb", "stsb_dev", "sst2"]
     assert list(absent) == ["sts13", "sts14", "sts15", "sts16", "sickr"]
     assert "sts14" in absent["sts14"]
     assert OfflineIsotropy(**SMALL).missing(LocalSource(str(sets))) == []
@@ -94,12 +94,13 @@ def test_an_available_set_without_gold_is_left_out_and_named(tmp_path, gold):
     if gold == "no file":
         (root / "stsb" / "test.jsonl").unlink()
     source = LocalSource(str(root))
-    pairs, absent = readable_sets(source, "available")
-    assert [*pairs] == ["sts12", "stsb_dev"]
+    found, pairs, absent = readable_sets(source, "available")
+    assert found == ["sts12", "stsb_dev", "sst2"]
+    assert {*pairs} - {*absent} == {"sts12", "stsb_dev"}
     assert "no row with gold" in absent["stsb"]
-    assert [*readable_sets(source, ["stsb", "sts12"])[0]] == ["sts12"]
+    assert readable_sets(source, ["stsb", "sts12"])[0] == ["sts12"]
     analysis = OfflineIsotropy(**SMALL, transforms=["none"], layers=[2], n_iterations=1)
     parts = [*analysis.parts(subject_on(tiny(), root, tmp_path / "rows"))]
-    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in pairs)]
+    assert [part.name for part in parts] == ["sets", *(f"{name}-layer_02" for name in found)]
     assert [r["set"] for r in parts[0].measure().records][-1] == "stsb"
     assert parts[1].measure().records

@@ -28,7 +28,7 @@ SMALL = {
         **{"n_resamples": 50},
     },
 }
-WITHOUT = {"diagnostic", "norms_"}  # of data, and norms, that the fixture does not have
+WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
 WIDTH = 125  # of a table in a terminal
 
 

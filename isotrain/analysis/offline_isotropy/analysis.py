@@ -1,6 +1,6 @@
 """Token embeddings, the transforms of Rajaei and Sheikhi, and the scores of a set at a layer.
 
-Sentence pairs are compared by cosine.
+Sentence pairs are compared by cosine, the labels of SST-2 read by a linear head.
 
 N tokens (including special ones), M of a sample, P pairs, U sentences, S settings, R resamples, D
 dimensions, K clusters.
@@ -23,6 +23,8 @@ from torch import Tensor
 from isotrain.analysis.data_sets import (
     AVAILABLE,
     PLACES,
+    SST2,
+    SST2_DATA,
     Available,
     Pairs,
     SetName,
@@ -32,6 +34,7 @@ from isotrain.analysis.data_sets import (
 )
 from isotrain.analysis.encode import Spans, encode_rows, tokenise
 from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
+from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import (
@@ -48,8 +51,9 @@ from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import gaussian_null
+from isotrain.pages.verdict import wilson
 from isotrain.reporting.row_bootstrap import SCORES
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]
 BLOCK = 8192  # tokens that are transformed at a time
@@ -114,9 +118,11 @@ def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.sort(order_U[: max(1, n_fitting)])
 
 
-def sample(cloud: TokenCloud, most: int, seed: int) -> Sample:
-    """Up to `most` ordinary tokens of whole sentences."""
+def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
+    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
     ordinary_N = ~cloud.special_N
+    if among_U is not None:
+        ordinary_N &= np.isin(cloud.sentence_N, among_U)
     sentence_N = cloud.sentence_N[ordinary_N]
     own_U, n_rows_U = np.unique(sentence_N, return_counts=True)
     chosen_U = own_U[drawn(n_rows_U, most, seed)]
@@ -177,6 +183,13 @@ class Fitted:
     def __call__(self, x_MD: Tensor) -> Tensor:
         """Transformed rows; the result of a row does not depend on the others."""
         return apply_cluster_pca(x_MD, self.stats, self.nearest(x_MD))
+
+
+def fit_transforms(
+    x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str
+) -> dict[str, Fitted | None]:
+    """Each transform fitted on the tokens of a split; None for the identity."""
+    return {name: fit_transform(x_MD, name, options, seed, split) for name in options.transforms}
 
 
 def fit_transform(
@@ -273,10 +286,7 @@ def measure_pairs(
     if train_clouds is not None:
         fit_MD = sample(train_clouds()[layer], options.max_rows, seed).x_MD
         fitted_on = f"{TRAIN} train"
-    fits: dict[str, Fitted | None] = {
-        setting: fit_transform(fit_MD, setting, options, seed, fitted_on)
-        for setting in options.transforms
-    }
+    fits = fit_transforms(fit_MD, options, seed, fitted_on)
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
     records: list[Record] = [*shapes(rows, fits, facts)]
     pooled_SUD = (pooled(cloud, fit, setting == OWN_POOLING) for setting, fit in fits.items())
@@ -317,6 +327,75 @@ def scores(
             record[f"{score}_gain"] = float(one.gain_S[s])
             record[f"{score}_gain_error"] = float(one.gain_error_S[s])
         yield record
+
+
+class Examples(NamedTuple):
+    """The examples of each split."""
+
+    sentences: list[str]  # the different ones
+    sentence: Mapping[str, Tensor]  # number of the sentence of each example
+    label: Mapping[str, Tensor]
+
+
+def read_examples(source: Source, max_train: int, seed: int) -> Examples:
+    """Dev, test, and `max_train` training examples at most, drawn from the seed."""
+    splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
+    order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
+    splits["train"] = [splits["train"][i] for i in order]
+    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
+    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
+    number = {text: i for i, text in enumerate(sentences)}
+    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
+    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
+    return Examples(sentences, at, label)
+
+
+def measure_sst2(
+    options: OfflineIsotropy, seed: int, examples: Examples, clouds: Clouds, layer: int
+) -> Found:
+    """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
+
+    Transforms and head are fitted on the training examples alone.
+    """
+    _, at, label = examples
+    cloud = clouds()[layer]
+    train_U = np.unique(at["train"].numpy())
+    rows = sample(cloud, options.max_rows, seed, among_U=train_U)
+    fits = fit_transforms(rows.x_MD, options, seed, f"{SST2} train")
+    facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
+    records: list[Record] = [*shapes(rows, fits, facts)]
+    for setting, transform in fits.items():
+        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
+        head = fit_head(x_UD[at["train"]], label["train"], options.l2)
+        for split in ("dev", "test"):
+            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
+                continue
+            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
+            share = float(right.mean())
+            low, high = wilson(share, n := len(label[split]))
+            place = {"kind": "head", **facts, "split": split, "setting": setting}
+            counts = {"n_train": len(label["train"]), "n_rows": n}
+            ends = {"accuracy_low": low, "accuracy_high": high}
+            records.append({**place, **counts, "accuracy": share, **ends})
+    return Found(records)
+
+
+def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
+    """Logistic regression: mean log loss + λ/2·‖W‖², features of mean variance 1 over all.
+
+    One scale for all features, so that a rotation changes no output. scikit-learn has one column
+    w = w₁ − w₀ for two classes, and ‖W‖² is ‖w‖²/2.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    x_nD = x_ND.double().numpy()
+    mean_D = x_nD.mean(axis=0)
+    spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
+    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
+    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):
@@ -370,7 +449,8 @@ class OfflineIsotropy(Analysis):
     pooled, as published; `own_pooling` is the mean over all tokens. Gains are over `none`. Each
     different sentence counts once. Statistics are fitted on one split and frozen: with
     `fit_on=train` on STS-B's train split, less the scored sentences; with `test` on the scored
-    sentences, the published protocol (transductive, without gold). The arguments are the keys of
+    sentences, the published protocol (transductive, without gold); for SST-2, whose features a
+    linear head reads, on its train split. The arguments are the keys of
     `conf/analysis/offline_isotropy.yaml`. Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021.
     """
 
@@ -390,32 +470,45 @@ class OfflineIsotropy(Analysis):
     fit_on: Literal["train", "test"] = "train"
     max_rows: Annotated[int, Field(ge=100)] = 50_000
     n_resamples: Annotated[int, Field(ge=50)] = 200
+    max_train: Annotated[int, Field(ge=10)] = 10_000
+    l2: Annotated[float, Field(gt=0)] = 1e-3
 
     def missing(self, source: Source) -> Sequence[str]:
-        """Requested sets that the source lacks, or all if it has none."""
-        return present(source, self.sets, PLACES).problems
+        """Requested sets that the source lacks, or all if it has none; scikit-learn."""
+        names, _, problems = present(source, self.sets, PLACES)
+        return [*problems, *(not_installed() if SST2 in names else [])]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The measured data sets, and the one that statistics are fitted on."""
-        fit = [TRAIN] if self.fit_on == "train" else []
         names = present(source, self.sets, PLACES).names
+        fit = [TRAIN] if self.fit_on == "train" and names != [SST2] else []
         return [PLACES[name].data_set for name in [*names, *fit]]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent sets, then each set at each layer."""
         every = range(subject.encoder.n_blocks + 1)
         layers: Sequence[int] = every if self.layers == "all" else self.layers
-        pairs, absent = readable_sets(subject.source, self.sets)
+        names, pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
         ]
         yield Part("sets", lambda: Found(left_out))
-        encoded = partial(token_clouds, subject, layers=layers)
-        for name, own in pairs.items():
-            clouds, train_clouds = cache(partial(encoded, own.sentences)), None
-            if self.fit_on == "train":
-                left = train_sentences(subject.source, own)
-                train_clouds = cache(partial(encoded, left, most=self.max_rows))
-            given = self, subject.seed, name, own, clouds, train_clouds
+        for name in names:
+            measure = self._measure(subject, layers, name, pairs.get(name))
             for layer in layers:
-                yield Part(f"{name}-layer_{layer:02d}", partial(measure_pairs, *given, layer))
+                yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
+
+    def _measure(
+        self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs | None
+    ) -> Callable[[int], Found]:
+        """What measures a layer of a set; SST-2 has no pairs."""
+        encoded = partial(token_clouds, subject, layers=layers)
+        if pairs is None:
+            examples = read_examples(subject.source, self.max_train, subject.seed)
+            clouds = cache(partial(encoded, examples.sentences))
+            return partial(measure_sst2, self, subject.seed, examples, clouds)
+        clouds, train_clouds = cache(partial(encoded, pairs.sentences)), None
+        if self.fit_on == "train":
+            left = train_sentences(subject.source, pairs)
+            train_clouds = cache(partial(encoded, left, most=self.max_rows))
+        return partial(measure_pairs, self, subject.seed, name, pairs, clouds, train_clouds)

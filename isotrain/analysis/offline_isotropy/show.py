@@ -95,9 +95,22 @@ TABLES = (
         index={**BY_SET, "setting": "setting"},
         values={name: name for name in ("n_fitted", *CLOUD)},
         notes=(
-            "n_fitted: tokens the statistics come from; n_rows: tokens measured.",
+            "n_fitted: tokens the statistics come from; n_rows: tokens measured (sst2: of train).",
             *ISOTROPY,
         ),
+    ),
+    TableSpec(
+        "sst2",
+        "SST-2: accuracy of a linear head on frozen, mean-pooled features",
+        of="head",
+        index={"split": "split", "n_train": "n_train", "n_rows": "n_rows", "layer": "layer"},
+        across="setting",
+        values={"accuracy": ""},
+        notes=(
+            "Transforms and head (logistic regression) are fitted on train alone, a head a layer; "
+            "nothing is selected. Wilson intervals: records.csv.",
+        ),
+        bare=True,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Small STS sets on disk, a tiny encoder for them, and the outcome of an analysis."""
+"""Small STS and SST-2 sets on disk, a tiny encoder for them, and the outcome of an analysis."""
 
 import json
 import random
@@ -27,6 +27,11 @@ def pair_rows(seed, n, **more):
     return [row | {key: value(i) for key, value in more.items()} for i, row in enumerate(rows)]
 
 
+def labelled_rows(seed, n):
+    rng = random.Random(seed)
+    return [{"sentence": text, "label": rng.randint(0, 1)} for text in sentences(rng, n)]
+
+
 def write(root, name, split, rows):
     (root / name).mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
@@ -34,10 +39,11 @@ def write(root, name, split, rows):
 
 
 def write_sets(root):
-    """STS-B with two subsets, and STS12 without."""
+    """STS-B with two subsets, STS12 without, and SST-2."""
     by_half = {"file": lambda i: ("images", "belief")[i % 2]}
     for seed, split in enumerate(("train", "dev", "test")):
         write(root, "stsb", split, pair_rows(seed, 30, **by_half))
+        write(root, "sst2", split, labelled_rows(seed, 30))
     write(root, "sts12", "test", pair_rows(5, 30))
     return root
 

@@ -7,6 +7,7 @@ from isotrain.analysis.offline_isotropy import analysis as offline_pairs
 from isotrain.analysis.offline_isotropy.analysis import OfflineIsotropy
 from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
+    labelled_rows,
     pair_rows,
     subject_on,
     write,
@@ -81,3 +82,30 @@ def test_sentences_that_are_scored_are_not_fitted_on(sets, subject, tmp_path, n_
     scored = {row[side] for row in pair_rows(2, 30) for side in ("sentence1", "sentence2")}
     assert n_fitted[1] == n_tokens(set(texts) - scored)
     assert n_fitted[0] < n_fitted[1]
+
+
+def test_sst2_is_fitted_on_train_alone(sets, subject, tmp_path, n_tokens):
+    other = write_sets(tmp_path / "other")
+    write(other, "sst2", "test", labelled_rows(8, 90))
+    few = {"transforms": ["none", "mean", "mean_pca", "kmeans_mean_pca"], "layers": [2]}
+    analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sst2"], **few)
+    found = [outcome_of(analysis, subject(own, own.name)) for own in (sets, other)]
+    n_train = n_tokens({row["sentence"] for row in labelled_rows(0, 30)})
+    for one in found:
+        assert {r["n_fitted"] for r in of(one, kind="cloud", fitted_on="sst2 train")} == {n_train}
+    for kind, split in (("cloud", "train"), ("head", "dev")):
+        before, after = (of(one, kind=kind, split=split) for one in found)
+        assert len(before) == 4
+        assert [r["setting"] for r in before] == [r["setting"] for r in after]
+        for key in {"cloud": ("isoscore", "ln_partition"), "head": ("accuracy",)}[kind]:
+            values = ([r[key] for r in own] for own in (before, after))
+            np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-4)
+
+
+def test_a_split_without_gold_is_not_scored(sets, subject, tmp_path):
+    hidden = write_sets(tmp_path / "hidden")
+    write(hidden, "sst2", "test", [row | {"label": -1} for row in labelled_rows(2, 30)])
+    found = outcome_of(
+        OfflineIsotropy(**SMALL, sets=["sst2"], transforms=["none"]), subject(hidden)
+    )
+    assert {r["split"] for r in of(found, kind="head")} == {"dev"}

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from omegaconf import OmegaConf
 
-from isotrain.analysis.offline_isotropy.analysis import OWN_POOLING, OfflineIsotropy
+from isotrain.analysis.offline_isotropy.analysis import OWN_POOLING, RECIPES, OfflineIsotropy
 from isotrain.analysis.published import beside, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.config.shipped import conf_folder
@@ -62,6 +62,20 @@ def test_a_set_without_a_correlation_has_a_dash_and_no_mean(outcome):
         assert None not in rows["stsb"]
 
 
+def test_sst2_accuracy_has_its_n_and_interval(outcome):
+    heads = of(outcome, kind="head")
+    assert {(r["split"], r["n_rows"], r["n_train"]) for r in heads} == {
+        ("dev", 30, 30),
+        ("test", 30, 30),
+    }
+    assert {r["setting"] for r in heads} == {*RECIPES}
+    accuracy = {(r["split"], r["setting"]): r["accuracy"] for r in heads}
+    for split in ("dev", "test"):  # a head absorbs a shift of all rows
+        assert accuracy[split, "mean"] == accuracy[split, "none"]
+    for record in heads:
+        assert 0 <= record["accuracy_low"] < record["accuracy"] < record["accuracy_high"] <= 1
+
+
 def test_own_pooling_has_cls_and_sep_in_it(outcome):
     found = of(outcome, kind="similarity", set="sts12")
     score = {r["setting"]: r["spearman"] for r in found}
@@ -69,8 +83,8 @@ def test_own_pooling_has_cls_and_sep_in_it(outcome):
 
 
 def test_a_set_and_layer_is_a_part(sets, subject):
-    parts = OfflineIsotropy(**SMALL, sets=["stsb", "sts12"], layers=[0, 2]).parts(subject(sets))
-    names = [f"{s}-layer_{n:02d}" for s in ("stsb", "sts12") for n in (0, 2)]
+    parts = OfflineIsotropy(**SMALL, sets=["stsb", "sst2"], layers=[0, 2]).parts(subject(sets))
+    names = [f"{s}-layer_{n:02d}" for s in ("stsb", "sst2") for n in (0, 2)]
     assert [part.name for part in parts] == ["sets", *names]
 
 

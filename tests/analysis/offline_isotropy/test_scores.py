@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import torch
 
-from isotrain.analysis.offline_isotropy.analysis import agreement, cosines
+from isotrain.analysis.offline_isotropy.analysis import agreement, cosines, fit_head
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,27 @@ def test_cosines_against_numpy():
     a, b = x_UD.double().numpy()[first_P], x_UD.double().numpy()[second_P]
     expected_P = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     np.testing.assert_allclose(cosines(x_UD, first_P, second_P), expected_P, atol=1e-12)
+
+
+def test_a_head_has_one_scale_so_that_rotation_scale_and_shift_change_nothing():
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(120, 6, generator=generator) * torch.linspace(0.1, 3.0, 6) + 2.0
+    class_N = (x_ND[:, 0] > x_ND[:, 0].mean()).long()  # told by a small dimension
+    turn_DD = torch.linalg.qr(torch.randn(6, 6, generator=generator)).Q
+    plain, *others = (
+        fit_head(rows, class_N, 0.1).predict_proba(rows.double().numpy())
+        for rows in (x_ND, x_ND @ turn_DD, 5.0 * x_ND - 3.0)
+    )
+    for other in others:
+        np.testing.assert_allclose(other, plain, atol=1e-4)
+
+
+def test_the_penalty_of_a_head_is_of_a_column_for_each_class():
+    """λ/2·‖W‖² with w₂ = −w₁ = w/2: at its minimum the gradient of mean log loss is −λ·w/2."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(200, 4, generator=generator).double()
+    class_N = (x_ND[:, 0] + torch.randn(200, generator=generator) > 0).long()
+    head = fit_head(x_ND, class_N, 0.3)
+    scaled_ND, w_D = head[0].transform(x_ND.numpy()), head[-1].coef_[0]
+    apart_N = head.predict_proba(x_ND.numpy())[:, 1] - class_N.numpy()
+    np.testing.assert_allclose(scaled_ND.T @ apart_N / 200, -0.3 * w_D / 2, atol=1e-4)
