@@ -337,17 +337,23 @@ def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Target
         both = []
         for side in (0, 1):
             i, begin, end = 2 * k + side, int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
-            inside = [
-                t
-                for t, (start, stop) in enumerate(tokens.offsets[i])
-                if not tokens.special[i][t] and start < end and stop > begin
-            ]
-            both += [(i, inside[0], inside[-1] + 1)] if inside else []
+            span = overlapping(tokens, i, begin, end)
+            both += [span] if span else []
         if len(both) == 2:
             kept.append(k)
             found += both
     spans = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
     return Targets(tokens, spans, np.array(kept, dtype=np.int64), len(rows) - len(kept))
+
+
+def overlapping(tokens: Tokens, i: int, begin: int, end: int) -> tuple[int, int, int] | None:
+    """Span of the tokens of sentence i that overlap characters [begin, end); None without any."""
+    inside = [
+        t
+        for t, (start, stop) in enumerate(tokens.offsets[i])
+        if not tokens.special[i][t] and start < end and stop > begin
+    ]
+    return (i, inside[0], inside[-1] + 1) if inside else None
 
 
 def _in_order(sentences: Sequence[str], seed: int) -> Iterator[str]:

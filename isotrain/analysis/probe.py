@@ -45,15 +45,14 @@ def not_installed() -> list[str]:
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
-    """Probe features of each example: its embedding, or (u, v, |u − v|, u·v) of its two.
+    """Probe features of each example: its embeddings, or (u, v, |u − v|, u·v) of two.
 
     >>> import torch
     >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
-    if place_NP.shape[1] == 1:
-        return x_ND[place_NP[:, 0]]
-    return pair_features(x_ND[place_NP[:, 0]], x_ND[place_NP[:, 1]])
+    x_NPD = x_ND[place_NP]
+    return pair_features(*x_NPD.unbind(1)) if x_NPD.shape[1] == 2 else x_NPD.flatten(1)
 
 
 def linear_probe(n_classes: int, penalty: float, n: int) -> Any:

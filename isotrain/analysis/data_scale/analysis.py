@@ -4,7 +4,7 @@ E examples, N rows (of a tagged sentence: its words).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -27,7 +27,7 @@ from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
-from isotrain.encoders.static import TableEncoder, build_static
+from isotrain.encoders.static import build_static
 from isotrain.tasks.data.sources import Source
 from isotrain.types import Row
 
@@ -35,6 +35,7 @@ Task = Literal["sst2", "rte", "snli"]
 TASKS = {name: TEXTS[name] for name in get_args(Task)}
 CONLL = "conll"
 MOST_SEEDS = 255
+read_vectors = cache(build_static)  # minutes for a large file, which every task reads
 
 
 @analysis
@@ -82,8 +83,7 @@ class DataScale(Analysis):
         tasks = present(subject.source, self.tasks, TASKS).names
         for task in [*tasks, *[CONLL] * bool(self.conll)]:
             for features in (*others, ENCODER):
-                measure = partial(self._part, subject, task, features)
-                yield Part(f"{task}-{features}", measure)
+                yield Part(f"{task}-{features}", partial(self._part, subject, task, features))
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         file = self.diagnostic if task == "snli" else None
@@ -91,24 +91,21 @@ class DataScale(Analysis):
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
         encoder = self._encoder(subject, features, seeds[0])
-        layer = encoder.n_blocks
 
         @lru_cache(maxsize=1)
         def read(number: int) -> Encoded:
             own = encoder if number == 0 else self._encoder(subject, features, seeds[number])
-            return encoded(subject._replace(encoder=own), examples, layer)
+            return encoded(subject._replace(encoder=own), examples)
 
         found = read(0)
         facts = {"task": task, "features": features}
         about: Record = {
             "kind": "features",
             **facts,
-            "layer": layer,
+            "layer": encoder.n_blocks,
             "width": encoder.width,
-            "inputs": found.features.width,
-            "unknown_share": found.unknown_share,
-            "n_absent": found.n_absent,
-            "n_cut": found.n_cut,
+            "inputs": found.features([0]).shape[1],
+            **found.facts,
             "n_texts": len(examples.texts),
             "n_train": examples.n_train,
             "n_scored": examples.n_scored,
@@ -116,7 +113,7 @@ class DataScale(Analysis):
             "source": encoder.source_id,
         }
         scores = measured(
-            lambda number: read(number if features == RANDOM else 0).features,
+            lambda number: read(number if features == RANDOM else 0),
             examples,
             sizes(examples.n_train, self.smallest, self.factor),
             seeds,
@@ -133,15 +130,11 @@ class DataScale(Analysis):
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
         if features == STATIC:
-            return self._static
+            return read_vectors(str(_path(str(self.static))), self.lowercase)
         if features == RANDOM:
             given = subject.encoder
             return random_vectors(given.tokenizer, given.width, seed, given.source_id)
         return subject.encoder
-
-    @cached_property
-    def _static(self) -> TableEncoder:
-        return build_static(str(_path(str(self.static))), self.lowercase)
 
 
 def _path(given: str) -> Path:

@@ -5,8 +5,8 @@ C classes, S seeds, R resamples, P vectors of predictions.
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -14,16 +14,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from isotrain.analysis.data_sets import TEXTS
-from isotrain.analysis.encode import Spans, Tokens, encode_rows, tokenise
-from isotrain.analysis.probe import best_penalty
+from isotrain.analysis.encode import Spans, Tokens, encode_rows, overlapping, tokenise
+from isotrain.analysis.probe import best_penalty, features
 from isotrain.analysis.types import Record, Subject
 from isotrain.encoders.static import TableEncoder
 from isotrain.geometry.groups import hashed_order
-from isotrain.model.heads import pair_features
 from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
 from isotrain.tasks.data.sources import HIDDEN, STEMS, Source, load_split
 from isotrain.tasks.snli import DATA as SNLI
@@ -31,7 +31,7 @@ from isotrain.types import Row
 
 WORD = re.compile(r"\w+")
 TAG = re.compile(r"O|[BI]-\S+")
-NOWHERE = -1  # a vector that a row does not have: 0 in its features
+NOWHERE = -1  # a vector that a row does not have: the last one, which is 0
 HELD_EVERY = 5  # of a class: one example in five chooses the penalty
 CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 SIDES = {"Premise": "sentence1", "Hypothesis": "sentence2"}
@@ -44,10 +44,10 @@ class Tagged(NamedTuple):
     tags: list[str]
 
 
-def conll_file(folder: Path, split: str) -> Path | None:
+def conll_file(folder: Path, split: str) -> Path:
     """The file of a split: the first of train, or dev, val, valid, or test, as .txt or .conll."""
     names = (folder / (stem + ending) for stem in STEMS[split] for ending in (".txt", ".conll"))
-    return next(filter(Path.is_file, names), None)
+    return next(filter(Path.is_file, names), folder / f"{split}.txt")
 
 
 def read_conll(file: Path) -> list[Tagged]:
@@ -120,35 +120,25 @@ class Examples(NamedTuple):
     """Training examples, followed by those that heads are scored on.
 
     A row of a sentence or a pair is an example by itself; the rows of a tagged sentence are its
-    words. Vector v is that of the characters start to stop of a text.
+    words.
     """
 
     texts: list[str]
-    text_V: np.ndarray
-    start_V: np.ndarray
-    stop_V: np.ndarray
+    span_V: list[tuple[int, int, int]]  # of each vector: its text, and characters start to stop
     vector_NJ: np.ndarray
     label_N: np.ndarray  # class; −1 = one that no training row has
-    example_N: np.ndarray  # of each row, rising
+    rows_E: list[np.ndarray]
     stratum_E: np.ndarray  # classes of examples, which keep their shares when some are drawn
     group_E: np.ndarray  # examples of one group (a premise) are held out together
     words_E: list[list[str]]  # in lower case
     classes: tuple[str, ...]
     n_train: int  # examples
     n_scored: int  # number of examples after those; the rest is only predicted
-    is_pair: bool
-    gold_E: list[list[str]] | None  # tags of the words, where they are tagged
-
-    @property
-    def scored_E(self) -> np.ndarray:
-        """Indices of the scored examples."""
-        return np.arange(self.n_train, self.n_train + self.n_scored)
+    gold: list[list[str]] | None  # tags of the words of the scored examples, where they are tagged
 
     def rows_of(self, chosen_E: np.ndarray) -> np.ndarray:
         """Rows of some examples, in order."""
-        start_E = np.searchsorted(self.example_N, chosen_E)
-        stop_E = np.searchsorted(self.example_N, chosen_E, side="right")
-        return np.concatenate([np.arange(a, b) for a, b in zip(start_E, stop_E, strict=True)])
+        return np.concatenate([self.rows_E[e] for e in chosen_E])
 
 
 def sentence_examples(
@@ -179,20 +169,17 @@ def sentence_examples(
     label_N = np.array([row["label"] for row in every])
     return Examples(
         texts=texts,
-        text_V=np.arange(len(texts)),
-        start_V=np.zeros(len(texts), dtype=np.int64),
-        stop_V=np.array([len(text) for text in texts]),
+        span_V=[(i, 0, len(text)) for i, text in enumerate(texts)],
         vector_NJ=vector_NJ,
         label_N=label_N,
-        example_N=np.arange(len(every)),
+        rows_E=[*np.arange(len(every))[:, None]],
         stratum_E=label_N,
         group_E=vector_NJ[:, 0],
         words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in every],
         classes=data_set.classes,
         n_train=len(train),
         n_scored=len(evaluated),
-        is_pair=len(fields) == 2,
-        gold_E=None,
+        gold=None,
     )
 
 
@@ -207,7 +194,7 @@ def tagged_examples(
     kept: list[list[Tagged]] = []
     kinds: list[str] = []
     for split, most in (("train", max_train), ("dev", max_evaluated)):
-        found = read_conll(conll_file(folder, split) or folder / f"{split}.txt")
+        found = read_conll(conll_file(folder, split))
         first = [_first_kind(sentence.tags) for sentence in found]
         order = nested_order(np.unique(first, return_inverse=True)[1], seed)[:most]
         kept.append([found[i] for i in order])
@@ -216,31 +203,26 @@ def tagged_examples(
     classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
     number_of: Mapping[str, int] = {tag: number for number, tag in enumerate(classes)}
     sentences = [*train, *evaluated]
-    length_E = np.array([len(sentence.words) for sentence in sentences])
-    length_V = np.array([len(word) for sentence in sentences for word in sentence.words])
-    text_V = np.repeat(np.arange(len(sentences)), length_E)
-    first_E = np.cumsum(length_E) - length_E
-    stop_V = np.cumsum(length_V + 1) - 1  # in one text of all words, a space after each
-    stop_V -= np.repeat((stop_V - length_V)[first_E], length_E)
+    texts = [" ".join(sentence.words) for sentence in sentences]
+    words = ((e, word) for e, text in enumerate(texts) for word in re.finditer(r"\S+", text))
+    span_V = [(e, *word.span()) for e, word in words]
+    text_V = np.array([e for e, *_ in span_V])
+    padded = np.pad(text_V, window, constant_values=NOWHERE)
+    text_NJ = sliding_window_view(padded, 2 * window + 1)  # of the neighbours
     vector_NJ = np.arange(len(text_V))[:, None] + np.arange(-window, window + 1)
-    inside_NJ = (vector_NJ >= 0) & (vector_NJ < len(text_V))
-    inside_NJ &= text_V[vector_NJ.clip(0, len(text_V) - 1)] == text_V[:, None]
     return Examples(
-        texts=[" ".join(sentence.words) for sentence in sentences],
-        text_V=text_V,
-        start_V=stop_V - length_V,
-        stop_V=stop_V,
-        vector_NJ=np.where(inside_NJ, vector_NJ, NOWHERE),
+        texts=texts,
+        span_V=span_V,
+        vector_NJ=np.where(text_NJ == text_V[:, None], vector_NJ, NOWHERE),
         label_N=np.array([number_of.get(tag, -1) for s in sentences for tag in s.tags]),
-        example_N=text_V,
+        rows_E=np.split(np.arange(len(text_V)), np.flatnonzero(np.diff(text_V)) + 1),
         stratum_E=np.unique(kinds, return_inverse=True)[1],
         group_E=np.arange(len(sentences)),
         words_E=[[word.lower() for word in sentence.words] for sentence in sentences],
         classes=classes,
         n_train=len(train),
         n_scored=len(evaluated),
-        is_pair=False,
-        gold_E=[sentence.tags for sentence in sentences],
+        gold=[sentence.tags for sentence in evaluated],
     )
 
 
@@ -256,8 +238,8 @@ def unseen_shares(
         for word in examples.words_E[e]:
             place_of.setdefault(word, place)
     found = np.zeros((len(sizes), examples.n_scored))
-    for column, e in enumerate(examples.scored_E):
-        if words := examples.words_E[e]:
+    for column, words in enumerate(examples.words_E[examples.n_train :][: examples.n_scored]):
+        if words:
             places = np.array([place_of.get(word, len(order_E)) for word in words])
             found[:, column] = [(places >= n).mean() for n in sizes]
     return found
@@ -327,69 +309,57 @@ def sizes(n: int, smallest: int, factor: float) -> list[int]:
 PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardised features
 
 
-class Features:
-    """Features: one vector, several concatenated, or (u, v, |u − v|, u·v) of a pair."""
-
-    def __init__(self, vector_VD: Tensor, vector_NJ: Tensor, is_pair: bool) -> None:
-        self._vector_VD, self._vector_NJ, self._is_pair = vector_VD, vector_NJ, is_pair
-        self.width = vector_VD.shape[1] * (4 if is_pair else vector_NJ.shape[1])
-
-    def __call__(self, row_B: Tensor) -> Tensor:
-        """`[B, F]`, in float32."""
-        vector_BJ = self._vector_NJ[row_B]
-        x_BJD = self._vector_VD[vector_BJ.clamp_min(0)]
-        x_BJD[vector_BJ == NOWHERE] = 0.0
-        if self._is_pair:
-            return pair_features(*x_BJD.unbind(dim=1))
-        return x_BJD.flatten(1)
-
-
 class Encoded(NamedTuple):
-    """Features of examples from one encoder, and facts about encoding."""
+    """Vectors of examples from one encoder, those of each row, and facts about encoding."""
 
-    features: Features
-    unknown_share: float  # of the tokens that are not special
-    n_cut: int  # texts longer than `max_length`
-    n_absent: int  # vectors without a token, of word vectors without a known one: 0
+    vector_VD: Tensor  # the last one is 0
+    place_NJ: Tensor
+    facts: Record
+
+    def features(self, row_n: Sequence[int] | np.ndarray) -> Floats:
+        """Features `[n, F]` of some rows, in float32."""
+        return features(self.vector_VD, self.place_NJ[row_n]).numpy()
 
 
-def encoded(subject: Subject, examples: Examples, layer: int) -> Encoded:
-    """Features of all examples at a layer: means over tokens; for word vectors, known tokens."""
+def encoded(subject: Subject, examples: Examples) -> Encoded:
+    """Vectors at the last layer: means over tokens; for word vectors, over known tokens.
+
+    `n_absent`: vectors without such a token, which are 0; `unknown_share`: of the tokens that are
+    not special; `n_cut`: texts longer than `max_length`.
+    """
     encoder = subject.encoder
     tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
     spans, place_V = spans_of(tokens, examples)
-    n_absent = int((place_V == NOWHERE).sum())
+    n_absent = len(examples.span_V) - len(spans)
     if isinstance(encoder, TableEncoder):
-        vector_VD, n_unknown = _of_table(encoder, tokens, spans)
+        mean_MD, n_unknown = _of_table(encoder, tokens, spans)
         n_absent += n_unknown
     else:
-        vector_VD = torch.from_numpy(encode_rows(subject, tokens, spans, [layer])[0])
-    place_NJ = np.where(examples.vector_NJ == NOWHERE, NOWHERE, place_V[examples.vector_NJ])
+        mean_MD = torch.from_numpy(encode_rows(subject, tokens, spans, [encoder.n_blocks])[0])
+    vector_VD = torch.cat([mean_MD, torch.zeros(1, encoder.width)])
     ids, marks = (np.concatenate([*map(np.asarray, own)]) for own in (tokens.ids, tokens.special))
     ordinary, id_of_unknown = ids[marks == 0], encoder.tokenizer.unk_token_id
-    unknown = 0.0 if id_of_unknown is None else (ordinary == id_of_unknown).sum().item()
-    unknown /= max(1, len(ordinary))
-    features = Features(vector_VD, torch.from_numpy(place_NJ), examples.is_pair)
-    return Encoded(features, unknown, tokens.n_cut, n_absent)
+    n_unknown = 0 if id_of_unknown is None else int((ordinary == id_of_unknown).sum())
+    facts: Record = {
+        "unknown_share": n_unknown / max(1, len(ordinary)),
+        "n_absent": n_absent,
+        "n_cut": tokens.n_cut,
+    }
+    return Encoded(vector_VD, torch.from_numpy(place_V[examples.vector_NJ]), facts)
 
 
 def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
-    """The tokens that reach into each vector's characters; the place `[V]` of its span, or −1."""
-    own_T = [[t for t, special in enumerate(marks) if not special] for marks in tokens.special]
-    both = list(zip(tokens.offsets, own_T, strict=True))
-    starts = [[offsets[t][0] for t in own] for offsets, own in both]
-    stops = [[offsets[t][1] for t in own] for offsets, own in both]
+    """The tokens that reach into each vector's characters; the place `[V + 1]` of its span, or −1.
+
+    The last place is that of `NOWHERE`.
+    """
     found: list[tuple[int, int, int]] = []
-    place_V = np.full(len(examples.text_V), NOWHERE)
-    characters = zip(examples.text_V, examples.start_V, examples.stop_V, strict=True)
-    for number, (text, start, stop) in enumerate(characters):
-        first = bisect_right(stops[text], start)
-        last = bisect_left(starts[text], stop)
-        if first < last:
+    place_V = np.full(len(examples.span_V) + 1, NOWHERE)
+    for number, characters in enumerate(examples.span_V):
+        if span := overlapping(tokens, *characters):
             place_V[number] = len(found)
-            found.append((text, own_T[text][first], own_T[text][last - 1] + 1))
-    at = np.array(found, dtype=np.int64).reshape(-1, 3)
-    return Spans(at[:, 0], at[:, 1], at[:, 2]), place_V
+            found.append(span)
+    return Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T), place_V
 
 
 def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tensor, int]:
@@ -418,7 +388,7 @@ class Tally(NamedTuple):
 
 
 def measured(
-    features_of: Callable[[int], Features],
+    encoded_by: Callable[[int], Encoded],
     examples: Examples,
     sizes: list[int],
     seeds: list[int],
@@ -426,33 +396,32 @@ def measured(
 ) -> Iterator[Record]:
     """A record per seed and size, and per category for the heads of the largest size.
 
-    Then the means over seeds with their intervals. `features_of` gives the features of a seed's
+    Then the means over seeds with their intervals. `encoded_by` gives the vectors of a seed's
     number.
     """
     label_N = examples.label_N
-    first = int(np.searchsorted(examples.example_N, examples.n_train))  # first row after training
+    first = examples.rows_E[examples.n_train][0]  # first row after training
     tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
     of_more: list[np.ndarray] = []
     for number, seed in enumerate(seeds):
-        features = features_of(number)
+        own = encoded_by(number)
         order = nested_order(examples.stratum_E[: examples.n_train], seed)
         unseen = unseen_shares(examples, order, sizes)
         for size, unseen_E in zip(sizes, unseen, strict=True):
             chosen_E = order[:size]
             held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
             fit, held = (examples.rows_of(chosen_E[part]) for part in (~held_n, held_n))
-            x_nF, held_mF = (features(torch.from_numpy(rows)).numpy() for rows in (fit, held))
-            parts = x_nF, label_N[fit], held_mF, label_N[held]
+            parts = own.features(fit), label_N[fit], own.features(held), label_N[held]
             head = best_penalty(*parts, PENALTIES, len(examples.classes))
-            class_n = head.probe.predict(features(torch.arange(first, len(label_N))).numpy())
+            class_n = head.probe.predict(own.features(np.arange(first, len(label_N))))
             tallies[size].append(tally(examples, class_n))
             scores = by_unseen(tallies[size][-1], unseen_E)
             facts: Record = {"kind": "score", "size": size, "seed": number}
             yield {**facts, **scores, "penalty": head.penalty}
         if diagnostic is not None:
             of_more.append(class_n[examples.n_scored :])
-    for size, own in tallies.items():
-        gain_SE, weight_SE = (np.stack(one) for one in zip(*own, strict=True))
+    for size, found in tallies.items():
+        gain_SE, weight_SE = (np.stack(one) for one in zip(*found, strict=True))
         yield {"kind": "mean", "size": size, **mean_ratio(gain_SE, weight_SE)}
     if diagnostic is not None:
         yield from _categories(diagnostic, np.stack(of_more), sizes[-1])
@@ -460,18 +429,19 @@ def measured(
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:
     """Contribution of scored examples to the score; classes are predicted for rows after train."""
-    first = np.searchsorted(examples.example_N, examples.n_train)
-    if examples.gold_E is None:
-        row_n = examples.rows_of(examples.scored_E)
-        right_E = (class_n[row_n - first] == examples.label_N[row_n]).astype(float)
+    if examples.gold is None:
+        right_E = (class_n[: examples.n_scored] == scored_labels(examples)).astype(float)
         return Tally(right_E, np.ones_like(right_E))
-    found = []
-    for e in examples.scored_E:
-        rows = examples.rows_of(np.array([e])) - first
-        gold = entities(examples.gold_E[e])
-        own = entities([examples.classes[c] for c in class_n[rows]])
+    found, tags = [], iter([examples.classes[c] for c in class_n])
+    for gold_tags in examples.gold:
+        gold, own = entities(gold_tags), entities([*islice(tags, len(gold_tags))])
         found.append((2.0 * len(gold & own), float(len(gold) + len(own))))
     return Tally(*np.array(found).T)
+
+
+def scored_labels(examples: Examples) -> np.ndarray:
+    """Classes of the scored examples, where each is a row."""
+    return examples.label_N[examples.n_train :][: examples.n_scored]
 
 
 def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
@@ -490,10 +460,9 @@ def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
 
 def majority(examples: Examples) -> float | None:
     """The share of the largest class among the scored examples; None for tags."""
-    if examples.gold_E is not None:
+    if examples.gold is not None:
         return None
-    counts = np.bincount(examples.label_N[examples.rows_of(examples.scored_E)])
-    return float(counts.max() / counts.sum())
+    return float(np.bincount(scored_labels(examples)).max() / examples.n_scored)
 
 
 def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:

@@ -129,8 +129,7 @@ def test_caps_leave_the_first_examples_of_one_draw(subject):
 def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path):
     analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
     examples = analysis._examples(subject, "conll", ())
-    first = int(np.searchsorted(examples.example_N, examples.n_train))
-    right = examples.label_N[first:]
+    right = examples.label_N[examples.rows_E[examples.n_train][0] :]
     (chosen,) = np.nonzero([w[0] == "paris" for w in examples.words_E[: examples.n_train]])
     (few,) = unseen_shares(examples, chosen[:3], [3])
     found = by_unseen(tally(examples, right), few)
@@ -146,18 +145,19 @@ def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path
 def test_the_score_of_tags_is_the_harmonic_mean_of_precision_and_recall(subject, tmp_path):
     analysis = DataScale(tasks=[], conll=str(write_tagged(tmp_path / "conll")))
     examples = analysis._examples(subject, "conll", ())
-    first = int(np.searchsorted(examples.example_N, examples.n_train))
-    class_n, draw = examples.label_N[first:].copy(), np.random.default_rng(0)
+    scored = np.arange(examples.n_train, len(examples.texts))
+    class_n, draw = examples.label_N[examples.rows_of(scored)], np.random.default_rng(0)
     wrong_n = draw.random(len(class_n)) < 0.3
     class_n[wrong_n] = draw.integers(len(examples.classes), size=wrong_n.sum())
     gold, own = set(), set()
-    for e in examples.scored_E:
-        tags = [examples.classes[c] for c in class_n[examples.rows_of(np.array([e])) - first]]
-        gold |= {(e, *one) for one in entities(examples.gold_E[e])}
+    for e, gold_tags in zip(scored, examples.gold, strict=True):
+        rows = examples.rows_E[e] - examples.rows_E[scored[0]][0]
+        tags = [examples.classes[c] for c in class_n[rows]]
+        gold |= {(e, *one) for one in entities(gold_tags)}
         own |= {(e, *one) for one in entities(tags)}
     precision, recall = len(gold & own) / len(own), len(gold & own) / len(gold)
     assert 0.2 < precision != recall < 0.9
-    score = by_unseen(tally(examples, class_n), np.zeros(len(examples.scored_E)))["score"]
+    score = by_unseen(tally(examples, class_n), np.zeros(len(scored)))["score"]
     assert score == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-12)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from isotrain.analysis.data_scale.measures import (
     NOWHERE,
-    Features,
+    Encoded,
     encoded,
     sentence_examples,
     spans_of,
@@ -36,8 +36,8 @@ def test_a_text_that_stands_in_several_rows_is_read_once():
     told = [[found.texts[v] for v in own] for own in found.vector_NJ]
     assert sorted(told[:2]) == [["A dog sees", "the cat"], ["a bird", "A dog sees"]]
     assert told[2] == ["the cat", "A fish sees"]
-    assert (found.n_train, found.n_scored, found.is_pair) == (2, 1, True)
-    assert found.scored_E.tolist() == [2]
+    assert (found.n_train, found.n_scored) == (2, 1)
+    assert found.rows_of([2, 0]).tolist() == [2, 0]
     assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in told[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
@@ -57,7 +57,7 @@ def tagged(tmp_path):
 
 def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
     found = tagged(0)
-    words = [found.texts[t][a:b] for t, a, b in zip(found.text_V, found.start_V, found.stop_V)]  # noqa: B905
+    words = [found.texts[text][start:stop] for text, start, stop in found.span_V]
     assert words == " ".join(found.texts).split(" ")
     assert words[7:] == ["the", "Acme", "dog"]
     tags = [found.classes[k] if k >= 0 else None for k in found.label_N]
@@ -67,12 +67,11 @@ def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
         "the": "O", "dog": "O", "Mary": "I-PER",
     }  # fmt: skip
     assert tags[7:] == ["O", None, "O"]  # no training row has B-ORG
-    assert found.gold_E[3] == ["O", "B-ORG", "O"]
+    assert found.gold == [["O", "B-ORG", "O"]]
     assert (found.n_train, found.n_scored) == (3, 1)
-    assert found.rows_of(np.array([3, 0])).tolist()[:3] == [7, 8, 9]
-    assert [found.example_N[i] for i in found.rows_of(np.array([1]))] == [1] * sum(
-        found.example_N == 1
-    )
+    assert found.rows_of([3, 0]).tolist() == [7, 8, 9, *found.rows_E[0]]
+    of_text = [[found.span_V[row][0] for row in rows] for rows in found.rows_E]
+    assert of_text == [[e] * len(found.words_E[e]) for e in range(4)]
     assert len(set(found.stratum_E[:3])) == 2  # PER, and none
 
 
@@ -87,36 +86,32 @@ def test_the_share_of_unseen_words_is_of_the_chosen_examples():
 
 
 def test_features_of_pairs_and_neighbours():
-    vectors = torch.tensor([[1.0, -2.0], [3.0, 5.0]])
-    pairs = Features(vectors, torch.tensor([[0, 1], [1, NOWHERE]]), is_pair=True)
-    assert pairs.width == 8
-    assert pairs(torch.tensor([0, 1])).tolist() == [
+    vectors = torch.tensor([[1.0, -2.0], [3.0, 5.0], [0.0, 0.0]])
+    pairs = Encoded(vectors, torch.tensor([[0, 1], [1, NOWHERE]]), {})
+    assert pairs.features([0, 1]).tolist() == [
         [1, -2, 3, 5, 2, 7, 3, -10],
         [3, 5, 0, 0, 3, 5, 0, 0],
     ]
-    words = Features(vectors, torch.tensor([[NOWHERE, 0, 1], [0, 1, NOWHERE]]), is_pair=False)
-    assert words(torch.tensor([1, 0])).tolist() == [[1, -2, 3, 5, 0, 0], [0, 0, 1, -2, 3, 5]]
-    assert vectors.tolist() == [[1, -2], [3, 5]]  # it was read, not changed
+    words = Encoded(vectors, torch.tensor([[NOWHERE, 0, 1], [0, 1, NOWHERE]]), {})
+    assert words.features([1, 0]).tolist() == [[1, -2, 3, 5, 0, 0], [0, 0, 1, -2, 3, 5]]
 
 
 def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, encoder, subject_of):
     found = tagged(0)
     subject = subject_of(encoder, batch_size=2)
-    own = encoded(subject, found, layer=1)
-    for row in range(10):
-        text, start, stop = found.text_V[row], found.start_V[row], found.stop_V[row]
+    own = encoded(subject, found)
+    for row, (text, start, stop) in enumerate(found.span_V):
         batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
-        states = encoder(padded([batch.ids[0]], 0), {}).hidden_states[1][0]
+        states = encoder(padded([batch.ids[0]], 0), {}).last[0]
         of_word = [
             state
             for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
             if not special and a < stop and b > start
         ]
         assert len(of_word) >= 1
-        assert torch.allclose(
-            own.features(torch.tensor([row]))[0], torch.stack(of_word).mean(dim=0), atol=1e-5
-        )
-    assert (own.n_cut, own.n_absent) == (0, 0)
+        expected = torch.stack(of_word).mean(dim=0).detach()
+        np.testing.assert_allclose(own.features([row])[0], expected, atol=1e-5)
+    assert (own.facts["n_cut"], own.facts["n_absent"]) == (0, 0)
 
 
 def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, tokenizer):
@@ -126,7 +121,7 @@ def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, to
         spans, place_V = spans_of(tokens, found)
         for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True):
             assert not any(tokens.special[s][a:b])
-        absent = int((place_V == NOWHERE).sum())
+        absent = int((place_V[:-1] == NOWHERE).sum())
         assert (absent == 0) == (length == 64)
         assert len(spans) == 10 - absent
         assert sorted(place_V[place_V != NOWHERE]) == list(range(len(spans)))
@@ -139,11 +134,13 @@ def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer
     )
     found = sentence_examples(source, "sst2", 10, 10, 0)
     vectors = random_vectors(tokenizer, 8, 0, "tiny")
-    own = encoded(subject_of(vectors), found, layer=0)
+    own = encoded(subject_of(vectors), found)
     (empty,) = (n for n in range(3) if found.texts[found.vector_NJ[n, 0]] == NOTHING)
-    assert own.features(torch.tensor([empty])).tolist() == [[0.0] * 8]
-    assert own.n_absent == 1
-    assert own.unknown_share == pytest.approx(2 / 4)  # dog, dog, and two of no known letter
+    assert own.features([empty]).tolist() == [[0.0] * 8]
+    assert own.facts["n_absent"] == 1
+    assert own.facts["unknown_share"] == pytest.approx(
+        2 / 4
+    )  # dog, dog, and two of no known letter
 
 
 def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
@@ -155,14 +152,14 @@ def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
         dev=[{"sentence": "dog", "label": 0}],
     )
     found = sentence_examples(source, "sst2", 10, 10, 0)
-    own = encoded(subject_of(encoder), found, layer=0)
+    own = encoded(subject_of(encoder), found)
     told = {
-        found.texts[place]: own.features(torch.tensor([row]))[0].tolist()
+        found.texts[place]: own.features([row])[0].tolist()
         for row, (place,) in enumerate(found.vector_NJ)
     }
     assert told == {
         "dog runs cat": [2, 0], "runs away": [0, 0], NOTHING: [0, 0],
         "cat barks loudly": [3, -2], "dog": [1, 2],
     }  # fmt: skip
-    assert own.n_absent == 2
-    assert own.unknown_share == pytest.approx(6 / 10)
+    assert own.facts["n_absent"] == 2
+    assert own.facts["unknown_share"] == pytest.approx(6 / 10)
