@@ -177,16 +177,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add("--to", type=Path, metavar="DIR", help="gets a folder for each format (RUN/export)")
     add("--format", nargs=1, choices=FORMATS, default=FORMATS, dest="wanted", help="only this one")
 
-    add = command(
-        "doctor",
-        "doctor:doctor",
-        "Show what is in reach, and what to do about the rest. Exit code 0 when `isotrain demo`\n"
-        "can run, 1 when it cannot.",
-        "--network",
-    )
-    add("--network", action="store_true", help="ask the Hugging Face hub too")
-    add("--json", action="store_true", dest="as_json", help="for a bug report; without secrets")
-    add("--output-dir", type=Path, default=Path("runs"), metavar="DIR", help="of runs (runs)")
+    command("doctor", "doctor:doctor", "Show what is in reach, and what to do about the rest.", "")
 
     add = command(
         "demo",
