@@ -94,14 +94,12 @@ def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
 
 def _search(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     from isotrain.reporting import search_report
-    from isotrain.studies.confirm import confirm
     from isotrain.studies.search import load_search, run_search  # these need Optuna
 
     search = load_search(str(config.search))
     call = new(arguments, "search", search.name)
     code = run_search(call, search, only_list)
     if not only_list:
-        confirm(call.folder, search.storage, call.compose)
         search_report.write_report(call.folder, search.storage)
     return code
 

@@ -18,8 +18,14 @@ from isotrain.reporting.markdown import aligned
 from isotrain.reporting.numbers import number
 from isotrain.reporting.report import replace_files
 from isotrain.reporting.run_frames import csv_text
-from isotrain.studies.confirm import PLACES, best_trial, is_complete
-from isotrain.studies.search import Confirmation, Record, trials_of
+from isotrain.studies.confirm import (
+    PLACES,
+    Confirmation,
+    best_trial,
+    confirmation,
+    is_complete,
+)
+from isotrain.studies.search import Record, trials_of
 from isotrain.studies.status import Status
 from isotrain.studies.trials import BAD_ENDINGS, SCORES, WHY, ending, is_left
 
@@ -62,12 +68,9 @@ def write_report(folder: Path, storage: str | None = None) -> list[Path]:
     if not any(trial.state.is_finished() for trial in trials):
         say(f"{folder}: no trial of search {record.search.name} has ended")
         return []
-    n_ended = sum(trial.state.is_finished() for trial in trials)
-    if n_ended != record.n_confirmed:  # a call is at work, or was stopped
-        record = record.model_copy(update={"confirmation": ""})
-    study = record.confirmation
-    texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
-    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials)]
+    study = confirmation(record, trials)
+    texts = {study.file: study.yaml} if study else {}
+    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials, study)]
     texts |= {"table.md": "\n".join(lines) + "\n", "trials.csv": _csv(record, trials)}
     written = replace_files(folder, {name: text.encode() for name, text in texts.items()})
     say(texts["table.md"])
@@ -116,8 +119,8 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
     return aligned(lines)
 
 
-def _best(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
-    study, best = record.confirmation, best_trial(trials, record.direction)
+def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | None) -> list[str]:
+    best = best_trial(trials, record.direction)
     if best is None:
         return ["No trial is complete, so there is no best one."]
     text = (
@@ -126,8 +129,8 @@ def _best(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
         f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )
-    if isinstance(study, str):
-        return [text, study or "The study that confirms it is written when the search ends."]
+    if study is None:
+        return [text, f"No study confirms it: a study compares {record.monitored}."]
     more = [text for text in record.overrides if key_of(text) in PLACES]
     more += ["--config-dir", record.config_dir] if record.config_dir else []
     return [
@@ -135,8 +138,6 @@ def _best(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
         "search has not used:",
         "",
         f"    isotrain run {shlex.join([str(record.folder / study.file), *more])}",
-        "",
-        *(f"- {line}" for line in study.shows),
     ]
 
 

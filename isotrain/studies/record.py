@@ -5,23 +5,22 @@ planned in the folder (for Holm's correction) and a history of the study's defin
 choice made after results were there shows.
 """
 
-import json
 import os
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from isotrain.config.compose import RunId
 from isotrain.console import counted
-from isotrain.runs.files import RECORD_FILE, write_json
+from isotrain.runs.files import RECORD_FILE, read_json, write_json
 from isotrain.runs.locks import taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, cannot_be_read, stored
 from isotrain.studies.call import Call, Job, make_folder
-from isotrain.studies.definition import Study
+from isotrain.studies.definition import Model, Study
 
 FILE, SEARCH_FILE = "study.json", "search.json"
 PATIENCE_S = 60.0  # for another call that writes its plan
@@ -161,16 +160,24 @@ def read_plan(folder: Path) -> Plan | None:
     Raises:
         PlanError: it is damaged, or cannot be read now.
     """
-    path = folder / FILE
+    return read_record(Plan, folder, FILE)
+
+
+def read_record(model: type[Model], folder: Path, file: str) -> Model | None:
+    """The record of a study or search in its folder; None without one.
+
+    Raises:
+        PlanError: it is damaged, or cannot be read now.
+    """
+    path = folder / file
     try:
-        content = json.loads(path.read_bytes())
-        return Plan.model_validate(dict(content) | {"folder": folder})
+        return model.model_validate(read_json(path) | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise cannot_be_read(path, error) from error
-    except (ValidationError, ValueError, TypeError, RecursionError) as error:
-        why = "; ".join(str(error).splitlines()[:3])
+    except (ValueError, TypeError) as error:
+        why = "; ".join(str(getattr(error, "reason", error)).splitlines()[:3])
         raise PlanError(
             f"{path} is damaged ({why}); move it away, and give the command again"
         ) from error

@@ -10,26 +10,23 @@ from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from isotrain.config.compose import key_of, written
 from isotrain.config.parts import load
-from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.console import counted, nearest, say, score_text
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
-from isotrain.runs.stored import PlanError, cannot_be_read, stored
+from isotrain.runs.stored import PlanError, stored
 from isotrain.studies.call import Call, Job, make_folder, safe_name
 from isotrain.studies.definition import Margin, Overrides, Seed, Seeds, parsed, read_yaml
-from isotrain.studies.record import SEARCH_FILE
+from isotrain.studies.record import SEARCH_FILE, read_record
 from isotrain.studies.space import Parameter, corners, parameters
 from isotrain.studies.trials import (
-    CALLS,
     DATABASE,
     RUNS,
     SCORES,
-    Taken,
     alone,
     at_work,
     is_in_folder,
@@ -95,16 +92,6 @@ class Search(BaseModel):
         return self
 
 
-class Confirmation(BaseModel):
-    """The study to run on the best trial."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    file: Annotated[str, Field(pattern=r"^[\w+-][\w.+-]*\.yaml$")]  # its name in the folder
-    yaml: str
-    methods: tuple[str, ...]  # the first is the baseline
-    shows: tuple[str, ...]  # what each comparison can and cannot show, in sentences
-
-
 class Record(BaseModel):
     """Content of `search.json`: what `status` and `report` read beside the storage."""
 
@@ -117,8 +104,6 @@ class Record(BaseModel):
     monitored: str | None  # the dev score that the task monitors
     overrides: Overrides  # of the command line
     config_dir: str | None
-    confirmation: Confirmation | str = ""  # or why there is none
-    n_confirmed: int = 0  # trials that had ended when it was written
 
     @property
     def url(self) -> str:
@@ -155,17 +140,10 @@ def read_search(folder: Path) -> Record:
     Raises:
         PlanError: there is none, or its record is damaged or cannot be read now.
     """
-    path = folder / SEARCH_FILE
-    try:
-        return Record.model_validate(json.loads(path.read_bytes()) | {"folder": folder})
-    except FileNotFoundError as error:
-        raise PlanError(f"no search was started in {folder}: it has no {SEARCH_FILE}") from error
-    except OSError as error:
-        raise cannot_be_read(path, error) from error
-    except (ValidationError, ValueError, TypeError, RecursionError) as error:
-        raise PlanError(
-            f"{path} is damaged ({_one_line(error)}); give the command again"
-        ) from error
+    record = read_record(Record, folder, SEARCH_FILE)
+    if record is None:
+        raise PlanError(f"no search was started in {folder}: it has no {SEARCH_FILE}")
+    return record
 
 
 def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[FrozenTrial]]:
@@ -181,23 +159,19 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
     own = record.search.storage
     if is_in_folder(own):
         file = folder / (DATABASE if own is None else own.partition(":")[2])
-        own_files = *folder.glob(f"{file.name}*"), folder / CALLS
-        if not file.is_file() or any(path.is_symlink() for path in own_files):
-            raise PlanError(f"{file} is missing, or is or has a link: no trials of a search")
+        if not file.is_file():
+            raise PlanError(f"{file} is missing: no trials of a search")
     elif own != storage:
         raise PlanError(
             f"the trials of {folder} are not in it, but in {own}; name the file of the search, "
             "whose storage is trusted: --file FILE.yaml"
         )
     with opened(record.url, record.search.name) as study:
-        try:
-            return record, study.get_trials()
-        except Exception as error:  # damaged trials may raise anything
-            raise PlanError(f"the trials of {folder} are damaged: {error!r:.200}") from error
+        return record, study.get_trials()
 
 
 def run_search(call: Call, search: Search, only_list: bool = False) -> int:
-    """Exit code: 0 if no trial of this call failed, else 1; `only_list` checks and shows the space.
+    """Exit code: 0 if no trial of this call failed, else 1; `only_list` checks alone.
 
     Trials are taken `call.n_at_once` at a time, until the search has `n_trials`. Each is run with
     one seed after the other; one that is pruned, or has no score, has no further runs. A call stops
@@ -209,8 +183,6 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     record, identity = _planned(call, search)
     if only_list:
         say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
-        for p in search.parameters:
-            say(f"{p.key}: {p.told}")
         return 0
     make_folder(call.folder)
     with alone(call.folder), opened(record.url, search.name, record.direction) as study:
@@ -230,9 +202,8 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
             f"search {search.name}: {counted(search.n_trials, 'trial')}, {n_ended} ended before, "
             f"{call.n_at_once} at a time; {call.folder}"
         )
-        at_once = (own, call.n_at_once, search.n_trials, search.sampler_of)
         while n_good or n_failed < HOPELESS:
-            taken = take_trials(study, search.parameters, call.folder, *at_once)
+            taken = take_trials(study, search, call.folder, own, call.n_at_once)
             if not taken:
                 return int(n_failed > 0)
             kinds = _run_trials(call, record, study, taken)
@@ -265,8 +236,6 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         )
     if direction is None:
         raise PlanError(f"direction: max or min for {objective}, got none")
-    if search.pruner != "NopPruner" and n_processes(first.get("trainer") or {}) > 1:
-        raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,
@@ -288,7 +257,9 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     return record, json.loads(json.dumps(identity))
 
 
-def _run_trials(call: Call, record: Record, study: Study, taken: Sequence[Taken]) -> list[str]:
+def _run_trials(
+    call: Call, record: Record, study: Study, taken: Sequence[tuple[Trial, list[str]]]
+) -> list[str]:
     """Run trials at the same time, seed by seed; how each ended."""
     search, kinds, alive = record.search, [], []
 

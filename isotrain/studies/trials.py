@@ -8,18 +8,17 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from socket import gethostname
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from optuna.exceptions import StorageInternalError
-from optuna.samplers import BaseSampler
 from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study, StudyDirection
@@ -29,26 +28,13 @@ from isotrain.console import nearest
 from isotrain.runs.locks import is_locked, sign, take, taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
-from isotrain.studies.space import Parameter, suggest
+from isotrain.studies.space import suggest
 
 WAIT_S = 60.0  # for another call that writes to the storage or takes trials
 DATABASE, LOCK, CALLS = "study.db", "lock", "calls"  # in the folder; CALLS has a lock of each call
-CALL, BAD, WHY, SCORES, RUNS = "call", "bad", "why", "scores", "runs"  # attributes of a trial
+CALL, END, WHY, SCORES, RUNS = "call", "end", "why", "scores", "runs"  # attributes of a trial
 BAD_ENDINGS = ("degenerate", "diverged", "undefined")  # caused by the values
-NAMES = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "running",
-    TrialState.WAITING: "waiting",
-}
-
-
-class Taken(NamedTuple):
-    """A trial to run."""
-
-    trial: Trial
-    values: list[str]  # overrides
+STATES = {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}  # others are pruned
 
 
 def is_in_folder(storage: str | None) -> bool:
@@ -62,8 +48,6 @@ def storage_url(storage: str | None, folder: Path) -> str:
     >>> storage_url("journal:trials.log", Path("/runs/searches/few"))
     'journal:/runs/searches/few/trials.log'
     """
-    if "?" in str(folder.absolute()):
-        raise PlanError(f"{folder}: the address of a storage may hold no ?; choose another folder")
     if storage is None:
         return f"sqlite:///{folder.absolute() / DATABASE}"
     storage = str(OmegaConf.create([storage])[0])  # ${oc.env:NAME} may hold a password
@@ -166,35 +150,29 @@ def is_left(trial: FrozenTrial, folder: Path) -> bool:
 
 
 def take_trials(
-    study: Study,
-    space: Sequence[Parameter],
-    folder: Path,
-    call: str,
-    n: int,
-    n_trials: int,
-    sampler: Callable[[int], BaseSampler],
-) -> list[Taken]:
-    """Up to n trials for a call: those that dead calls left, then new ones up to `n_trials`.
+    study: Study, search: Any, folder: Path, call: str, n: int
+) -> list[tuple[Trial, list[str]]]:
+    """Up to n trials for a call, and their overrides: those that dead calls left, then new ones.
 
-    `sampler` gives that of a trial by its number: an interrupted search has the same trials.
+    Each trial has a sampler by its number: an interrupted search has the same trials.
     """
     taken = []
     with alone(folder):
         trials = study.get_trials(deepcopy=False)
         left: list[Any] = [trial for trial in trials if is_left(trial, folder)]
-        new = range(len(trials), n_trials)
+        new = range(len(trials), search.n_trials)
         for one in [*left, *new][:n]:
-            own = sampler(one if isinstance(one, int) else one.number)
-            study.sampler = own
+            is_new = isinstance(one, int)
+            study.sampler = search.sampler_of(one if is_new else one.number)
             try:
-                trial = study.ask() if isinstance(one, int) else Trial(study, one._trial_id)
+                trial = study.ask() if is_new else Trial(study, one._trial_id)
                 trial.set_user_attr(CALL, call)
-                taken.append(Taken(trial, suggest(trial, space)))
+                taken.append((trial, suggest(trial, search.parameters)))
             except (StorageInternalError, KeyboardInterrupt):
                 raise
             except Exception as error:  # of options that only drawing reads
                 raise PlanError(
-                    f"{type(own).__name__} cannot draw a trial: {error!r}; correct its options"
+                    f"{search.sampler} cannot draw a trial: {error!r}; correct its options"
                 ) from error
     return taken
 
@@ -206,17 +184,16 @@ def tell(study: Study, trial: Trial, kind: str, score: float | None = None, why:
     """
     if why:
         trial.set_user_attr(WHY, why)
+    trial.set_user_attr(END, kind)
     if kind in BAD_ENDINGS:
-        trial.set_user_attr(BAD, kind)
         trial.set_constraint("can be ranked", 1.0)
-    states = {name: state for state, name in NAMES.items()}
     with suppress(RuntimeError):  # of a sampler that would stop Optuna's own loop: its grid is done
-        study.tell(trial, score, states.get(kind, TrialState.PRUNED))
+        study.tell(trial, score, STATES.get(kind, TrialState.PRUNED))
 
 
 def ending(trial: FrozenTrial) -> str:
-    """How a trial ended, in one word."""
-    return str(trial.user_attrs.get(BAD) or NAMES[trial.state])
+    """How a trial ended, or its state, in one word."""
+    return str(trial.user_attrs.get(END) or trial.state.name.lower())
 
 
 def callback_of(cfg: DictConfig) -> Any:

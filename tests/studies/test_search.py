@@ -123,11 +123,7 @@ def test_the_record_of_a_search_has_what_readers_need(folder):
         read_search(folder.parent)
     content = json.loads((folder / "search.json").read_text())
     (folder / "search.json").write_text(json.dumps(content | {"task": 1}))
-    with pytest.raises(PlanError, match=r"search\.json is damaged .*; give the command again"):
-        read_search(folder)
-    (folder / "search.json").unlink()
-    (folder / "search.json").mkdir()
-    with pytest.raises(PlanError, match=r"search\.json cannot be read now"):
+    with pytest.raises(PlanError, match=r"search\.json is damaged .* give the command again"):
         read_search(folder)
 
 
@@ -172,13 +168,13 @@ def test_each_trial_says_how_it_ended(folder, capsys):
         ("degenerate", TrialState.PRUNED, "seed 0: all one class"),
         ("diverged", TrialState.PRUNED, "seed 0: NonFiniteError: the loss is nan"),
         ("undefined", TrialState.PRUNED, "seed 0: val/accuracy is not finite"),
-        (None, TrialState.PRUNED, "seed 0: NopPruner"),
-        (None, TrialState.FAIL, "seed 0: no val/accuracy in its scores: val/loss"),
-        (None, TrialState.FAIL, "seed 0: RuntimeError: out of; memory <redacted>"),
-        (None, TrialState.COMPLETE, None),
+        ("pruned", TrialState.PRUNED, "seed 0: NopPruner"),
+        ("failed", TrialState.FAIL, "seed 0: no val/accuracy in its scores: val/loss"),
+        ("failed", TrialState.FAIL, "seed 0: RuntimeError: out of; memory <redacted>"),
+        ("complete", TrialState.COMPLETE, None),
     ]
     found = trials(folder)
-    assert [(t.user_attrs.get("bad"), t.state, t.user_attrs.get("why")) for t in found] == told
+    assert [(t.user_attrs.get("end"), t.state, t.user_attrs.get("why")) for t in found] == told
     assert [sum(t.constraints.values()) > 0 for t in found] == [True] * 3 + [False] * 4
     printed = capsys.readouterr().out
     assert "degenerate trial 0: seed 0: all one class\n" in printed
@@ -392,9 +388,7 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
     fake.file.write_text(TEXT)
     folder = fake.runs / "searches" / "few"
     assert fake.run("--list") == 0
-    assert "3 trials of search few, by TPESampler\nisotropy: choice(none, mean)\n" in (
-        capsys.readouterr().out
-    )
+    assert "3 trials of search few, by TPESampler\n" in capsys.readouterr().out
     assert not folder.exists()
     assert fake.run() == 0
     assert fake.started == ["few-0", "few-2"] * 3
@@ -406,7 +400,7 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
     assert fake.main("status", str(folder)) == 0
     assert "search few: 3 trials, 3 complete\n" in capsys.readouterr().out
     assert fake.main("report", str(folder)) == 0
-    assert "- winner - baseline: what all values of the search do" in capsys.readouterr().out
+    assert "To compare baseline, winner, on dev and test" in capsys.readouterr().out
     assert fake.run("optimizer.lr=1") == 2
     assert "optimizer.lr: the space has its values; leave it out" in capsys.readouterr().err
     fake.failing["few", 0] = ValueError("no memory")
@@ -423,10 +417,6 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
         (
             "space: {optimizer.lr: [5.0e-5, 1.0e-3]}\noverrides: [task=rtee]",
             "task=rtee does not ex",
-        ),
-        (
-            "overrides: [task=rte, encoder=tiny, source=demo, trainer.devices=2]",
-            "a run of several processes is not pruned; write pruner: NopPruner",
         ),
     ],
 )

@@ -5,11 +5,9 @@ import math
 
 import pytest
 
-from isotrain.config.compose import compose_run
 from isotrain.reporting.search_report import status_of_search, write_report
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
-from isotrain.studies.confirm import confirm
 from isotrain.studies.definition import load_study
 from tests.studies.searched import FakeCall, searched
 
@@ -33,7 +31,6 @@ def ran(folder, ends, **changed):
 
     more = {"overrides": TINY, "n_trials": len(ends)} | changed
     searched(FakeCall(folder, score, n_at_once=len(ends), overrides=["output_dir=out"]), **more)
-    confirm(folder, changed.get("storage"), compose_run)
     return folder
 
 
@@ -88,7 +85,7 @@ def test_the_lowest_is_best_where_the_direction_says_so(folder):
     assert "Trial 1 is the best of 4" in text, "the first of equals"
     assert "- score: val/loss, the lowest is best\n" in text
     assert "the best of several scores lies below what" in text
-    assert "No study is written to confirm it" in text
+    assert "No study confirms it: a study compares val/accuracy." in text
     assert text.index("| 1 ") < text.index("| 2 ") < text.index("| 0 ")
 
 
@@ -149,29 +146,22 @@ def test_the_status_of_a_search_that_runs_and_of_one_that_was_stopped(folder):
     assert line.endswith("left")
     assert after.endswith("left; none is running: the same command goes on")
     assert not stopped.has_failed
-    write_report(folder)
-    assert "confirms it is written when the search ends" in (folder / "table.md").read_text()
 
 
-def test_trials_behind_a_link_are_not_opened(folder, tmp_path):
+def test_without_its_storage_a_search_has_no_trials(folder):
     ran(folder, [0.5])
-    (folder / "study.db").rename(other := tmp_path / "other.db")
-    before = other.read_bytes()
-    for make in (lambda path: None, lambda path: path.symlink_to(other)):
-        make(folder / "study.db")
-        with pytest.raises(PlanError, match=r"study\.db is missing, or is or has a link"):
-            write_report(folder)
-    assert other.read_bytes() == before
+    (folder / "study.db").unlink()
+    with pytest.raises(PlanError, match=r"study\.db is missing"):
+        write_report(folder)
+    assert not (folder / "study.db").exists()
 
 
-def test_a_study_that_other_trials_have_overtaken_is_not_shown(folder):
-    ran(folder, [0.5, 0.6], space={"data.batch_size": [8, 16]})
-    write_report(folder)
-    assert "isotrain run" in (folder / "table.md").read_text()
+def test_the_study_that_confirms_is_that_of_the_trials_so_far(folder):
+    ran(folder, [0.5, 0.6])
+    assert "confirm_few_1.yaml" in {file.name for file in write_report(folder)}
     call = FakeCall(folder, lambda job: 0.9, overrides=["output_dir=out"])
-    searched(call, overrides=TINY, n_trials=3, space={"data.batch_size": [8, 16]})
-    write_report(folder)
-    assert "confirms it is written when the search ends" in (folder / "table.md").read_text()
+    searched(call, overrides=TINY, n_trials=3)
+    assert "confirm_few_2.yaml" in {file.name for file in write_report(folder)}
 
 
 def test_a_storage_elsewhere_is_opened_only_where_the_file_of_the_search_names_it(
