@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from timing import head, interleaved, ms, row, seconds_of
 
-from isotrain.config.compose import RunId, compose_run, plain
+from isotrain.config.compose import compose_run, plain
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.call import Job
@@ -51,7 +51,7 @@ def main() -> None:
             config = plain(compose_run(overrides))
             for seed in study.seeds:
                 place = root / "runs" / task / f"{method}-{seed:010d}"
-                job = Job(task, method, seed, (), place, RunId(task, method, "", ""))
+                job = Job(task, method, seed, place)
                 write_run(job, {**config, "seed": seed}, metrics)
                 jobs.append(job)
         call_of_it = SimpleNamespace(

@@ -15,12 +15,12 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isotrain.config.compose import ConfigError, key_of, method_of
-from isotrain.console import FAILED, counted, print_error, reject, say
+from isotrain.console import counted, reject, say
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
-from isotrain.studies.call import Call, Job, LaunchError, safe_name, swept
+from isotrain.studies.call import Call, Job, safe_name, swept
 from isotrain.studies.definition import Study, load_study, name_of, parsed
-from isotrain.studies.record import is_finished, write_plan
+from isotrain.studies.record import write_plan
 
 MOST = 80  # letters of a name
 NewCall = Callable[[Sequence[str], str, str], Call]  # of arguments, kind and name
@@ -58,9 +58,6 @@ def start(
                 raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
         work = {"study": _study, "search": _search, "sweep": _sweep}[kind]
         return work(config, partial(Call, config, context, task), arguments, only_list)
-    except LaunchError as error:
-        print_error("the launcher stopped", [str(error)])
-        return FAILED
     except (PlanError, ConfigError) as error:
         return reject(str(error))
 
@@ -115,12 +112,12 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
     plan = write_plan(call, file, study, jobs)
     call.announce(jobs)
     ended = call.launch(jobs)
-    if any(is_finished(job) for job in jobs):
+    if any(job.is_finished for job in jobs):
         from isotrain.reporting.report import write_report  # scipy is slow to import
 
         write_report(plan)
     failed = any(one.error is not None for one in ended)
-    return int(failed or not all(map(is_finished, jobs)))
+    return int(failed or not all(job.is_finished for job in jobs))
 
 
 def _study_of(call: Call, several: dict[str, list[str]]) -> Study:

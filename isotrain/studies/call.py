@@ -9,19 +9,18 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from errno import EACCES
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
+from joblib import effective_n_jobs
 from omegaconf import DictConfig
 
 from isotrain.config.check import check
 from isotrain.config.compose import (
     ConfigError,
-    RunId,
     check_method,
     key_of,
     recorded,
@@ -31,10 +30,11 @@ from isotrain.config.compose import (
 )
 from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistakes
 from isotrain.console import counted, launched, say
+from isotrain.runs.locks import taken_within
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.revision import revision
 
-LAUNCHERS = ("joblib", "concurrent", "submitit", "ray")  # packages whose errors are of a worker
+WAIT_S = 60.0  # for another call that plans, takes trials, or writes to a storage
 FOLDERS = {"study": "studies", "search": "searches", "sweep": "sweeps"}  # below the output folder
 
 
@@ -49,19 +49,14 @@ class RunError(Exception):
         return f"{self.kind}: {self.message}"
 
 
-class LaunchError(RuntimeError):
-    """The launcher itself failed, for example because a worker was killed."""
-
-
 class Job(NamedTuple):
     """One planned run."""
 
     task: str
     method: str
     seed: int
-    overrides: tuple[str, ...]  # that a launcher gets, without Hydra's own
     folder: Path  # of the run
-    id: RunId
+    overrides: tuple[str, ...] = ()  # that a launcher gets, without Hydra's own
     is_due: bool = False  # not finished when it was planned, or to be trained again
     definition: str = ""  # hash of what its method computes with any seed
 
@@ -73,7 +68,17 @@ class Job(NamedTuple):
     @property
     def log(self) -> str:
         """Name of its log and of Hydra's job; another definition has another one."""
-        return f"{self.name}-{self.folder.name.rpartition('-')[2]}"
+        return f"{self.name}-{self.digest}"
+
+    @property
+    def digest(self) -> str:
+        """Hash of what it computes and of its data, which names its folder."""
+        return self.folder.name.rpartition("-")[2]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is on record as finished."""
+        return stored(self.folder).is_finished
 
 
 class Ended(NamedTuple):
@@ -125,8 +130,7 @@ class Call:
     @property
     def n_at_once(self) -> int:
         """Number of runs at a time."""
-        n = int(self.config.hydra.launcher.get("n_jobs") or 1)
-        return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)
+        return effective_n_jobs(int(self.config.hydra.launcher.get("n_jobs") or 1))
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """A run's configuration, as its launcher will compose it.
@@ -235,7 +239,7 @@ class Call:
             folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
             given = (*overrides, f"seed={seed}", *named, *labels, *more)
             is_due = bool(cfg.rerun) or not stored(folder).is_finished
-            jobs.append(Job(task, method, seed, given, folder, own, is_due, definition))
+            jobs.append(Job(task, method, seed, folder, given, is_due, definition))
         return jobs
 
 
@@ -260,7 +264,7 @@ def _check_tasks(jobs: Sequence[Job]) -> None:
     """Raise a PlanError if runs of one task of a table have different tasks."""
     found: dict[str, dict[str, None]] = {}
     for job in jobs:
-        found.setdefault(job.task, {})[job.id.task] = None
+        found.setdefault(job.task, {})[job.folder.parent.name] = None
     for task, own in found.items():
         if len(own) > 1:
             raise PlanError(
@@ -271,11 +275,11 @@ def _check_tasks(jobs: Sequence[Job]) -> None:
 
 def _check_different(jobs: Sequence[Job]) -> None:
     """Raise a PlanError if two runs of one seed would compute the same."""
-    first: dict[tuple[str, str], str] = {}
+    first: dict[str, str] = {}
     twins = []
     for job in jobs:
         name = f"{job.task}-{job.method}"
-        twin = first.setdefault((job.id.content, job.id.reads), name)
+        twin = first.setdefault(job.digest, name)
         if twin != name:
             twins.append(f"{twin} and {name} would compute the same; change or drop one")
     if twins:
@@ -301,11 +305,6 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
-    except Exception as error:
-        kind = type(error).__name__
-        if type(error).__module__.partition(".")[0] not in LAUNCHERS:
-            raise
-        raise LaunchError(f"{kind}: {error}; the same command goes on with the others") from error
     except (KeyboardInterrupt, SystemExit) as stop:
         say(f"{what}: stopped; the same command goes on")
         raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None
@@ -313,16 +312,17 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of a call; a PlanError if it cannot be written to."""
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Make the folder of a call, and hold its lock: to plan, or to take trials."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = taken_within(folder / "lock", WAIT_S)
+    if lock is None:
+        raise PlanError(f"{folder / 'lock'} is held by another call; give the command again later")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(EACCES, os.strerror(EACCES))
-    except OSError as error:
-        raise PlanError(
-            f"cannot write to {folder} ({error.strerror or error}); choose another output_dir=..."
-        ) from error
+        yield
+    finally:
+        os.close(lock)
 
 
 def safe_name(text: str) -> str:

@@ -6,6 +6,7 @@ choice made after results were there shows.
 """
 
 import os
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -13,18 +14,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from isotrain.config.compose import RunId
 from isotrain.console import counted
 from isotrain.runs.files import RECORD_FILE, read_json, write_json
-from isotrain.runs.locks import taken_within
 from isotrain.runs.secrets import redacted
-from isotrain.runs.stored import PlanError, cannot_be_read, stored
-from isotrain.studies.call import Call, Job, make_folder
+from isotrain.runs.stored import PlanError, cannot_be_read
+from isotrain.studies.call import Call, Job, alone
 from isotrain.studies.definition import Model, Study
 
 FILE, SEARCH_FILE = "study.json", "search.json"
-PATIENCE_S = 60.0  # for another call that writes its plan
-KINDS = ("tasks", "methods", "seeds")
 STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -32,18 +29,14 @@ class Definition(BaseModel):
     """What a history keeps of a study, and the runs that were on record when it came."""
 
     model_config = STRICT
-    margin: float | str | None
-    baseline: str
-    tasks: tuple[str, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
+    keys: dict[str, str]  # of the study's file, as texts; the order of their parts is none of it
     n_runs: int
     n_finished: int
 
-    def is_as(self, other: "Definition") -> bool:
-        """Whether it is the same definition; the order of its parts is none of it."""
-        same = all(set(getattr(self, kind)) == set(getattr(other, kind)) for kind in KINDS)
-        return same and (self.margin, self.baseline) == (other.margin, other.baseline)
+    @property
+    def when(self) -> str:
+        """How many runs had finished when it came."""
+        return f"{self.n_finished} of {self.n_runs} runs had finished"
 
 
 class PlannedRun(BaseModel):
@@ -55,16 +48,6 @@ class PlannedRun(BaseModel):
     seed: int
     folder: str
     definition: str
-
-
-class Earlier(BaseModel):
-    """Runs of a method that are left out now, or are all of another definition."""
-
-    model_config = STRICT
-    task: str
-    method: str
-    definition: str
-    folders: tuple[str, ...]
 
 
 class Plan(BaseModel):
@@ -81,49 +64,40 @@ class Plan(BaseModel):
     study: Study
     runs: tuple[PlannedRun, ...]
     history: tuple[Definition, ...] = ()  # the present definition last
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[PlannedRun, ...] = ()  # planned before, and not in `runs`
 
     @property
     def jobs(self) -> list[Job]:
         """Its runs, without overrides."""
-        return [
-            Job(
-                *(run.task, run.method, run.seed, ()),
-                _absolute(self.folder, run.folder),
-                RunId(run.task, run.method, "", ""),
-                definition=run.definition,
-            )
-            for run in self.runs
-        ]
+        return [self.job(run) for run in self.runs]
+
+    def job(self, run: PlannedRun) -> Job:
+        """A run of the plan or an earlier one."""
+        folder = Path(os.path.normpath(self.folder / run.folder))
+        return Job(run.task, run.method, run.seed, folder, definition=run.definition)
 
 
 def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan:
     """Write the plan of a call into its folder, with what was planned there before.
 
     Raises:
-        PlanError: an earlier `study.json` is damaged, or the folder cannot be written to.
+        PlanError: an earlier `study.json` is damaged, or of another study.
     """
     folder = call.folder
-    make_folder(folder)
-    try:
-        lock = taken_within(folder / "lock", PATIENCE_S)
-    except OSError as error:
-        raise PlanError(f"cannot write to {folder} ({error.strerror or error})") from error
-    if lock is None:
-        raise PlanError(f"{folder / 'lock'} is held by another call; give the command again")
-    try:
-        return _written(call, file, study, jobs)
-    finally:
-        os.close(lock)
+    with alone(folder):
+        before = read_plan(folder)
+        if before is not None and call.kind == "study" and before.name != call.name:
+            raise PlanError(
+                f"{folder} has {before.kind} {before.name}; give study {call.name} another "
+                "hydra.sweep.dir=..."
+            )
+        plan = _planned(call, file, study, jobs, before)
+        write_json(folder / FILE, plan.model_dump(mode="json"))
+    return plan
 
 
-def _written(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan:
-    folder, before = call.folder, read_plan(call.folder)
-    if before is not None and call.kind == "study" and before.name != call.name:
-        raise PlanError(
-            f"{folder} has {before.kind} {before.name}; give study {call.name} another "
-            "hydra.sweep.dir=..."
-        )
+def _planned(call: Call, file: str, study: Study, jobs: Sequence[Job], before: Plan | None) -> Plan:
+    folder = call.folder
     runs = tuple(
         PlannedRun(
             task=job.task,
@@ -145,13 +119,10 @@ def _written(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan:
         study=study,
         runs=runs,
     )
-    own = {"history": _history(before, plan), "earlier": _earlier(before, plan)}
-    plan = plan.model_copy(update=own)
-    try:
-        write_json(folder / FILE, plan.model_dump(mode="json"))
-    except OSError as error:
-        raise PlanError(f"cannot write to {folder} ({error.strerror or error})") from error
-    return plan
+    now = {run.folder for run in runs}
+    known = [*before.earlier, *before.runs] if before else []
+    earlier = tuple(run for run in known if run.folder not in now)
+    return plan.model_copy(update={"history": _history(before, plan), "earlier": earlier})
 
 
 def read_plan(folder: Path) -> Plan | None:
@@ -192,58 +163,41 @@ def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
         shown: its methods of which a run of the present plan has finished.
     """
     now = {(run.method, run.definition) for run in plan.runs if run.task == task}
+    own = dict.fromkeys(
+        (run.method, run.definition)
+        for run in plan.earlier
+        if run.task == task and plan.job(run).is_finished
+    )
     return [
-        f"{one.method} ({one.definition[:6]})"
-        for one in plan.earlier
-        if one.task == task
-        and not (one.method in shown and (one.method, one.definition) in now)
-        and _n_finished(plan.folder, one)
+        f"{method} ({definition[:6]})"
+        for method, definition in own
+        if not (method in shown and (method, definition) in now)
     ]
 
 
 def changes(plan: Plan) -> list[str]:
     """A line for each change of the study since its first run started; empty without any.
 
-    Margins before, tasks, methods and seeds that were added, with the number of runs that had
-    finished by then, and those that are left out or defined otherwise now.
+    Each has the number of runs that had finished by then.
     """
-    first, now = plan.history[0], plan.history[-1]
-    lines, start = [], "when the first run started"
-    if first.n_finished:
-        start = "at the first call on record"
-        lines.append(f"{_when(first)} before the first call on record")
-    for key in ("margin", "baseline"):
-        values = [(getattr(entry, key), entry) for entry in plan.history]
-        if new := [one for before, one in pairwise(values) if one[0] != before[0]]:
-            became = ", then ".join(f"became {_value(x)} when {_when(entry)}" for x, entry in new)
-            lines.append(f"{key} was {_value(values[0][0])} {start}, and {became}")
-    for kind in KINDS:
-        seen = list(getattr(first, kind))
-        for entry in plan.history[1:]:
-            added = [name for name in getattr(entry, kind) if name not in seen]
-            if stay := [name for name in added if name in getattr(now, kind)]:
-                text = f"{kind} {listed(stay)} were added to {listed(seen)}"
-                lines.append(f"{text} when {_when(entry)}")
-            seen += added
-        if out := [name for name in seen if name not in getattr(now, kind)]:
-            lines.append(f"{kind} planned earlier and left out now: {listed(out)}")
+    first = plan.history[0]
+    lines = [f"{first.when} before the first call on record"] if first.n_finished else []
+    for before, entry in pairwise(plan.history):
+        for key, value in entry.keys.items():
+            if (old := before.keys[key]) != value:
+                lines.append(f"{key} was {old}, and became {value} when {entry.when}")
     same = {(run.task, run.method, run.definition) for run in plan.runs}
-    other = {
-        one: n
-        for one in plan.earlier
-        if one.method in plan.study.methods
-        and (one.task, one.method, one.definition) not in same
-        and (n := _n_finished(plan.folder, one))
-    }
+    other = Counter(
+        run.method
+        for run in plan.earlier
+        if run.method in plan.study.methods
+        and (run.task, run.method, run.definition) not in same
+        and plan.job(run).is_finished
+    )
     if other:
-        names, n = listed(dict.fromkeys(one.method for one in other)), sum(other.values())
-        lines.append(f"methods defined otherwise before: {names} ({counted(n, 'run')} finished)")
+        names, n = ", ".join(other), counted(other.total(), "run")
+        lines.append(f"methods defined otherwise before: {names} ({n} finished)")
     return lines
-
-
-def is_finished(job: Job) -> bool:
-    """Whether its run is on record as finished."""
-    return stored(job.folder).is_finished
 
 
 def listed(names: Iterable[Any]) -> str:
@@ -267,59 +221,21 @@ def _history(before: Plan | None, plan: Plan) -> tuple[Definition, ...]:
 
     Definitions of which no run ever started are forgotten.
     """
-    study, share = plan.study, plan.study.margin_share
-    past: tuple[Definition, ...] = ()
-    known = plan.jobs
-    if before is not None and _has_started(before):
-        past, known = before.history, before.jobs
+    study, kinds = plan.study, ("tasks", "methods", "seeds")
+    margin = study.margin
+    if study.margin_share is not None:
+        margin = f"{study.margin_share:g} of baseline − untrained"
+    known = [before.job(run) for run in (*before.runs, *before.earlier)] if before else []
+    past = before.history if before else ()
+    if not any((job.folder / RECORD_FILE).exists() for job in known):
+        past, known = (), plan.jobs
     entry = Definition(
-        margin=study.margin if share is None else f"{share:g} of baseline − untrained",
-        baseline=study.baseline,
-        tasks=tuple(study.tasks),
-        methods=tuple(study.methods),
-        seeds=study.seeds,
+        keys={
+            "margin": "not stated" if margin is None else str(margin),
+            "baseline": study.baseline,
+            **{kind: listed(sorted(getattr(study, kind))) for kind in kinds},
+        },
         n_runs=len(known),
-        n_finished=sum(map(is_finished, known)),
+        n_finished=sum(job.is_finished for job in known),
     )
-    return past if past and past[-1].is_as(entry) else (*past, entry)
-
-
-def _has_started(plan: Plan) -> bool:
-    """Whether any run that was ever planned in a folder left a record."""
-    names = [run.folder for run in plan.runs] + [
-        name for one in plan.earlier for name in one.folders
-    ]
-    return any((_absolute(plan.folder, name) / RECORD_FILE).exists() for name in names)
-
-
-def _earlier(before: Plan | None, plan: Plan) -> tuple[Earlier, ...]:
-    """What was planned before and is not in the plan, by task, method and definition."""
-    now = {run.folder for run in plan.runs}
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
-    for one in before.earlier if before else ():
-        found[one.task, one.method, one.definition] = dict.fromkeys(one.folders)
-    for run in before.runs if before else ():
-        found.setdefault((run.task, run.method, run.definition), {})[run.folder] = None
-    return tuple(
-        Earlier(task=key[0], method=key[1], definition=key[2], folders=tuple(own))
-        for key, folders in found.items()
-        if (own := [name for name in folders if name not in now])
-    )
-
-
-def _n_finished(folder: Path, one: Earlier) -> int:
-    return sum(stored(_absolute(folder, name)).is_finished for name in one.folders)
-
-
-def _absolute(folder: Path, run: str) -> Path:
-    return Path(os.path.normpath(folder / run))
-
-
-def _when(known: Definition) -> str:
-    return f"{known.n_finished} of {known.n_runs} runs had finished"
-
-
-def _value(value: float | str | None) -> str:
-    if value is None:
-        return "not stated"
-    return value if isinstance(value, str) else f"{value:g}"
+    return past if past and past[-1].keys == entry.keys else (*past, entry)

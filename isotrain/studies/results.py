@@ -118,18 +118,6 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     return runs, gaps
 
 
-def lack_of(result: Mapping[str, Any], folder: Path) -> str:
-    """Why the record of a finished run is excluded from the tables; else empty."""
-    if result.get("status") == "finished":
-        try:
-            is_tested = on_test(str(result["monitor"])) in result["scores"]
-            if "test" not in result["n_rows"] and is_tested:  # each names what is missing
-                raise DamagedError(folder / "result.json", "n_rows.test is missing")
-        except DamagedError as error:
-            return f"{folder / 'result.json'} is of a finished run: {error.reason}"
-    return ""
-
-
 def run_of(result: Mapping[str, Any], folder: Path, task: str, method: str, seed: int) -> Run:
     """The finished run of a `result.json`; raises one of `DAMAGE` if it was changed."""
     scores = finite(result["scores"])

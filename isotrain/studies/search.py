@@ -19,7 +19,7 @@ from isotrain.console import counted, nearest, say, score_text
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, stored
-from isotrain.studies.call import Call, Job, make_folder, safe_name
+from isotrain.studies.call import Call, Job, alone, safe_name
 from isotrain.studies.definition import Margin, Overrides, Seed, Seeds, parsed, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_record
 from isotrain.studies.space import Parameter, corners, parameters
@@ -27,7 +27,6 @@ from isotrain.studies.trials import (
     DATABASE,
     RUNS,
     SCORES,
-    alone,
     at_work,
     is_in_folder,
     opened,
@@ -184,7 +183,6 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     if only_list:
         say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
         return 0
-    make_folder(call.folder)
     with alone(call.folder), opened(record.url, search.name, record.direction) as study:
         known = study.user_attrs.get(IDENTITY, identity)
         if changed := [key for key in identity if known.get(key) != identity[key]]:
@@ -221,7 +219,7 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     names = [safe_name("_".join(o for o in point if o not in points[0]))[:100] for point in points]
     pairs = [(search.name, name or "first", own) for name, own in zip(names, points, strict=True)]
     jobs = call.plan(pairs, search.seeds[:1])
-    task, *others = sorted({job.id.task for job in jobs})
+    task, *others = sorted({job.folder.parent.name for job in jobs})
     if others:
         raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
     first = call.compose([*points[0], *call.overrides])
@@ -240,7 +238,7 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,
         "objective": [objective, direction],
-        "configuration or data": [job.folder.name.rpartition("-")[2] for job in jobs],
+        "configuration or data": [job.digest for job in jobs],
     }
     if not is_in_folder(search.storage):  # calls know of each other by locks in the folder
         identity["folder"] = str(call.folder.absolute())

@@ -14,7 +14,6 @@ from isotrain.console import counted, duration
 from isotrain.runs.stored import checkpoint_step, is_owned, newest_step, steps_of, stored
 from isotrain.studies.call import Job
 from isotrain.studies.record import Plan, listed
-from isotrain.studies.results import lack_of
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
 FAILED_LINE = "isotrain: failed: "  # the last line of the log of a run that failed
@@ -81,9 +80,7 @@ def state_of(job: Job, folder: Path) -> State:
     if record.get("status") == "finished":
         is_whole = record.get("resumed_after_step") is None
         took = float((record.get("timings_s") or {}).get("total") or 0)
-        return State(
-            job, "finished", reason=lack_of(record, job.folder), took_s=took if is_whole else None
-        )
+        return State(job, "finished", took_s=took if is_whole else None)
     is_running = is_owned(job.folder)
     if damage:
         state = "failed" if is_changed else "running" if is_running else "waiting"

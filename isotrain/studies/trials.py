@@ -25,13 +25,13 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.console import nearest
-from isotrain.runs.locks import is_locked, sign, take, taken_within
+from isotrain.runs.locks import is_locked, sign, take
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
+from isotrain.studies.call import WAIT_S, alone
 from isotrain.studies.space import suggest
 
-WAIT_S = 60.0  # for another call that writes to the storage or takes trials
-DATABASE, LOCK, CALLS = "study.db", "lock", "calls"  # in the folder; CALLS has a lock of each call
+DATABASE, CALLS = "study.db", "calls"  # in the folder; CALLS has a lock of each call
 CALL, END, WHY, SCORES, RUNS = "call", "end", "why", "scores", "runs"  # attributes of a trial
 BAD_ENDINGS = ("degenerate", "diverged", "undefined")  # caused by the values
 STATES = {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}  # others are pruned
@@ -128,18 +128,6 @@ def at_work(folder: Path) -> Iterator[str]:
         yield path.name
     finally:
         path.unlink(missing_ok=True)
-        os.close(lock)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock for making a storage and taking trials."""
-    lock = taken_within(folder / LOCK, WAIT_S)
-    if lock is None:
-        raise PlanError(f"{folder / LOCK} is held by another call; give the command again later")
-    try:
-        yield
-    finally:
         os.close(lock)
 
 

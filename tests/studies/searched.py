@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 from omegaconf import OmegaConf
 
-from isotrain.config.compose import RunId
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.stored import PlanError
 from isotrain.studies import search
@@ -61,7 +60,7 @@ class FakeCall:
                 named = [t.partition("=")[2] for t in own if t.startswith("method=")]
                 folder = self.folder.parents[1] / task / f"{[*named, method][0]}-{text}"
                 given = (*own, f"seed={seed}", *more)
-                jobs.append(Job(task, method, seed, given, folder, RunId(task, method, text, "")))
+                jobs.append(Job(task, method, seed, folder, given))
         return jobs
 
     def launch(self, jobs):

@@ -245,8 +245,7 @@ def test_a_process_of_a_launcher_starts_no_study(fake, monkeypatch, capsys):
 def test_a_place_that_cannot_be_written_to(fake, capsys):
     fake.runs.write_text("a file")
     (told,) = errors(capsys, fake.run())
-    assert told.startswith(f"cannot write to {fake.folder} (")
-    assert "output_dir=" in told
+    assert "Not a directory" in told
 
 
 def test_an_error_crosses_processes():

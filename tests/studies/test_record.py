@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrain.config.compose import RunId
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Job
 from isotrain.studies.definition import Study
@@ -43,10 +42,7 @@ class Written:
     def job(self, task, method, seed, version):
         version = version if method == "mean" else "a"
         folder = self.root / task / f"{method}-{seed}-{version}"
-        return Job(
-            *(task, method, seed, (), folder, RunId(task, method, "", "")),
-            definition=f"{version}{task}{method}",
-        )
+        return Job(task, method, seed, folder, definition=f"{version}{task}{method}")
 
 
 @pytest.fixture
@@ -103,22 +99,18 @@ def test_a_margin_that_is_chosen_after_the_results_shows(one):
     assert changes(one.call("", margin=0.005)) == []
     assert changes(one.call(margin=0.005)) == []
     assert changes(one.call(margin=0.005)) == []
-    first = "margin was 0.005 when the first run started, and became 0.01 when 6 of 6 runs had"
-    assert changes(one.call(margin=0.01)) == [f"{first} finished"]
+    first = "margin was 0.005, and became 0.01 when 6 of 6 runs had finished"
+    assert changes(one.call(margin=0.01)) == [first]
     plan = one.call(margin_share=0.1)
-    assert changes(plan) == [
-        f"{first} finished, then became 0.1 of baseline − untrained when 6 of 6 runs had finished"
-    ]
-    kept = [(entry.margin, entry.n_finished) for entry in plan.history]
-    assert kept == [(0.005, 0), (0.01, 6), ("0.1 of baseline − untrained", 6)]
+    second = "margin was 0.01, and became 0.1 of baseline − untrained when 6 of 6 runs had finished"
+    assert changes(plan) == [first, second]
+    assert [entry.n_finished for entry in plan.history] == [0, 6, 6]
 
 
 def test_a_baseline_that_is_chosen_after_the_results_shows(one):
     one.call()
-    assert changes(one.call(baseline="mean")) == [
-        "baseline was none when the first run started, and became mean when 6 of 6 runs had "
-        "finished"
-    ]
+    (said,) = changes(one.call(baseline="mean"))
+    assert said == "baseline was none, and became mean when 6 of 6 runs had finished"
 
 
 def test_what_is_added_after_the_results_and_what_is_left_out_shows(one):
@@ -126,18 +118,14 @@ def test_what_is_added_after_the_results_and_what_is_left_out_shows(one):
     assert changes(one.call(seeds=(0, 1, 2))) == []
     plan = one.call(seeds=(0, 1, 2, 3), **two)
     assert changes(plan) == [
-        "methods planned earlier and left out now: clip",
-        "seeds 3 were added to 0–2 when 9 of 9 runs had finished",
+        "methods was clip, mean, none, and became mean, none when 9 of 9 runs had finished",
+        "seeds was 0–2, and became 0–3 when 9 of 9 runs had finished",
     ]
     assert gone(plan) == ["clip (artecl)"]
     assert left_out(plan, "wic", {"none", "mean"}) == []
     plan = one.call("running", seeds=(0, 1, 2), tasks={"rte": (), "wic": ()})
-    assert changes(plan) == [
-        "tasks wic were added to rte when 8 of 8 runs had finished",
-        "seeds planned earlier and left out now: 3",
-    ]
+    assert "tasks was rte, and became rte, wic when 11 of 11 runs had finished" in changes(plan)
     assert gone(plan) == [], "clip is back"
-    assert changes(one.call(seeds=(2, 1, 0)))[0] == "tasks planned earlier and left out now: wic"
     n = len(one.call(seeds=(0, 1, 2)).history)
     assert n == len(one.call(seeds=(2, 0, 1)).history), "an order is no choice"
 
@@ -166,8 +154,7 @@ def test_runs_that_finished_before_the_first_call_show(one):
     assert changes(one.call()) == [said]
     assert changes(one.call(margin=0.01)) == [
         said,
-        "margin was not stated at the first call on record, and became 0.01 when 6 of 6 runs had "
-        "finished",
+        "margin was not stated, and became 0.01 when 6 of 6 runs had finished",
     ]
 
 

@@ -133,7 +133,7 @@ def test_methods_that_were_left_out_count_for_holm_and_are_told(fake, pages, tmp
     assert alone[1] == pytest.approx(min(1, 2 * alone[0])) == pytest.approx(among[1])
     text = " ".join((fake.folder / "table.md").read_text().split())
     assert "Changed since the first run started" in text[: text.index("## rte")]
-    assert "methods planned earlier and left out now: zca" in text
+    assert "methods was mean, none, zca, and became mean, none when" in text
 
 
 def test_a_method_that_is_defined_otherwise_counts_for_holm_and_is_told(fake, pages):

@@ -5,7 +5,6 @@ import math
 
 import pytest
 
-from isotrain.config.compose import RunId
 from isotrain.reporting.report import write_report
 from isotrain.reporting.result import mixtures
 from isotrain.runs.stored import PlanError
@@ -24,11 +23,7 @@ def leave(job, **more):
 def jobs(tmp_path):
     """Two methods of three seeds."""
     return [
-        Job(
-            *("rte", method, seed, ()),
-            tmp_path / "rte" / f"{method}-{seed}",
-            RunId("rte", method, "", ""),
-        )
+        Job("rte", method, seed, tmp_path / "rte" / f"{method}-{seed}")
         for method in ("none", "mean")
         for seed in range(3)
     ]

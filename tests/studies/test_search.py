@@ -440,9 +440,3 @@ def test_a_sampler_of_a_finite_grid_ends_as_others_do(folder, sampler):
 def test_options_that_only_drawing_reads_are_told(folder):
     with pytest.raises(PlanError, match=r"TPESampler cannot draw a trial: .*; correct"):
         searched(FakeCall(folder), n_trials=12, sampler="TPESampler", sampler_options={"gamma": 3})
-
-
-def test_a_folder_that_cannot_be_made_is_told(folder):
-    folder.parent.write_text("a file")
-    with pytest.raises(PlanError, match=r"cannot write to .*; choose another output_dir="):
-        searched(FakeCall(folder))

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from isotrain.commands.plans import folder_of
-from isotrain.config.compose import RunId
 from isotrain.console import say
 from isotrain.runs.record import owned
 from isotrain.runs.stored import PlanError
@@ -18,7 +17,6 @@ from isotrain.studies.status import FAILED_LINE, State, seconds_left, state_of
 
 CONFIG = {"task": {"_target_": "a.b"}, "data": {"batch_size": 10}}
 CONFIG |= {"trainer": {"max_epochs": 2, "max_steps": -1}}
-ID = RunId("wic", "none", "", "")
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def job(tmp_path):
         if checkpoint is not None:
             (folder / "resume.ckpt").touch()
             (folder / "resume.json").write_text(json.dumps({"step": checkpoint}))
-        return Job(task, method, seed, (), folder, ID)
+        return Job(task, method, seed, folder)
 
     return make
 
@@ -85,7 +83,7 @@ def test_every_state(job, studied):
 def states(*given):
     """(task, state, step, took_s) as states of a training of 100 steps."""
     return [
-        State(Job(task, "none", k, (), Path(task) / "x", ID), state, step, 100, "", took)
+        State(Job(task, "none", k, Path(task) / "x"), state, step, 100, "", took)
         for k, (task, state, step, took) in enumerate(given)
     ]
 

@@ -9,7 +9,6 @@ import pytest
 
 from isotrain.runs.files import put_aside
 from isotrain.runs.stored import stored
-from isotrain.studies.results import lack_of
 
 LOOKS = ("status", "report")
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
@@ -34,15 +33,6 @@ def test_what_is_no_result_is_named(tmp_path, text):
     assert not found.is_finished
     told = f"{tmp_path / 'result.json'} is damaged ({DAMAGED[text]}"
     assert found.damage.startswith(told)
-
-
-def test_what_a_finished_run_lacks_is_named_and_it_stays_finished(tmp_path):
-    lacking = {key: value for key, value in WHOLE.items() if key != "n_rows"}
-    (tmp_path / "result.json").write_text(json.dumps(lacking))
-    found = stored(tmp_path)
-    assert (found.is_finished, found.damage) == (True, "")
-    lack = lack_of(found.result, tmp_path)
-    assert lack == f"{tmp_path / 'result.json'} is of a finished run: n_rows is missing"
 
 
 @pytest.fixture
