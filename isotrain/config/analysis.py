@@ -39,12 +39,7 @@ class AnalysisConfig:
     rerun: bool = False
 
 
-ANALYSIS = Schema(
-    "analysis_schema",
-    "an analysis",
-    {"": AnalysisConfig},
-    ("analysis", "encoder", "source"),
-)
+ANALYSIS = Schema("analysis_schema", "an analysis", {"": AnalysisConfig})
 
 
 def analysis_hash(cfg: DictConfig) -> str:

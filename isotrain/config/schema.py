@@ -10,49 +10,12 @@ from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
-
-class TokenRows(StrEnum):
-    """Tokens of a token site."""
-
-    all = "all"
-    no_special = "no_special"
-
-
-class Batching(StrEnum):
-    """How training examples are grouped."""
-
-    length = "length"
-    random = "random"
-
-
-class View(StrEnum):
-    """Embeddings of a layer that the monitor measures."""
-
-    cls = "cls"
-    tokens = "tokens"
-    mean = "mean"
-
-
-class Select(StrEnum):
-    """Which weights a run ends with."""
-
-    last = "last"
-    best = "best"
-    holdout = "holdout"
-
-
-class WeightAs(StrEnum):
-    """Reference of an objective's weight."""
-
-    absolute = "absolute"
-    share_of_task_gradient = "share_of_task_gradient"
-
-
-class WeightSchedule(StrEnum):
-    """How the weights of objectives change over a run."""
-
-    constant = "constant"
-    linear_decay = "linear_decay"
+TokenRows = StrEnum("TokenRows", ["all", "no_special"])  # tokens of a token site
+Batching = StrEnum("Batching", ["length", "random"])  # how training examples are grouped
+View = StrEnum("View", ["cls", "tokens", "mean"])  # embeddings of a layer that are measured
+Select = StrEnum("Select", ["last", "best", "holdout"])  # which weights a run ends with
+WeightAs = StrEnum("WeightAs", ["absolute", "share_of_task_gradient"])  # unit of a weight
+WeightSchedule = StrEnum("WeightSchedule", ["constant", "linear_decay"])  # over a run
 
 
 def number(default: Any, **limits: float) -> Any:
@@ -201,18 +164,13 @@ class Schema(NamedTuple):
     name: str  # to Hydra
     what: str  # in messages
     sections: Mapping[str, Any]  # dotted section to dataclass; "" = the whole
-    needed: tuple[str, ...]  # groups that must be a part
 
     def register(self) -> None:
         """Register the schema with Hydra."""
         ConfigStore.instance().store(name=self.name, node=self.sections[""])
 
 
-NEEDED = (
-    *("task", "encoder", "pooling", "isotropy", "freezing", "peft", "source"),
-    *("step", "optimizer", "schedule", "trainer"),
-)
-RUN = Schema("run_schema", "a run", SECTIONS, NEEDED)
+RUN = Schema("run_schema", "a run", SECTIONS)
 
 
 def n_processes(trainer: Mapping[str, Any]) -> int:
