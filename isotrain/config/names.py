@@ -28,25 +28,21 @@ def part_name(config: Mapping[str, Any], group: str) -> str:
 
 
 def method_name(config: Mapping[str, Any], group: str) -> tuple[str, bool]:
-    """The shipped name of what a part does, for its source, and whether keys were changed.
-
-    A file of one's own goes by the shipped one of the same class with the fewest other values.
+    """The name of a part, for its source, and whether keys of its shipped file were changed.
 
     >>> shipped = _keys("isotropy", "clip")
-    >>> config = {"isotropy": shipped | {"n_components": 5}, "names": {"isotropy": "mine"}}
+    >>> config = {"isotropy": shipped | {"n_components": 5}, "names": {"isotropy": "clip"}}
     >>> method_name(config, "isotropy")
     ('clip', True)
     """
-    name = part_name(config, group)
-    if not (config.get("names") or {}).get(group):
-        return name, False
-    own = dotted(config[group])
-    same = [n for n in names(group) if _keys(group, n).get("_target_") == own.get("_target_")]
-    if not same:
-        return name, False
-    if name not in same:
-        name = min(same, key=lambda n: len(_changed(_keys(group, n), own)))
-    return name, bool(_changed(_keys(group, name), own))
+    name = (config.get("names") or {}).get(group)
+    if name not in names(group):
+        return part_name(config, group), False
+    shipped, own = _keys(group, name), dotted(config.get(group) or {})
+    return name, any(
+        not str(shipped.get(key)).startswith("${") and shipped.get(key) != own.get(key)
+        for key in {*shipped, *own}
+    )
 
 
 def methods(config: Mapping[str, Any]) -> list[tuple[str, bool]]:
@@ -58,15 +54,6 @@ def methods(config: Mapping[str, Any]) -> list[tuple[str, bool]]:
     objectives = [(target.split(".")[-2], False) for target in targets if "." in target]
     others = [(method_name(config, group)[0], False) for group in ("freezing", "optimizer")]
     return [method_name(config, "isotropy"), *objectives, *others]
-
-
-def _changed(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
-    """The keys whose values differ; a shipped one that refers to another key equals any."""
-    return {
-        key
-        for key in {*shipped, *own}
-        if not str(shipped.get(key)).startswith("${") and shipped.get(key) != own.get(key)
-    }
 
 
 @cache
