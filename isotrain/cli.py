@@ -96,11 +96,11 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "run",
         "commands.plans:run",
         "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
-        "Without a name: list those that there are. Other arguments are those of train.",
+        "Other arguments are those of train.",
         "smoke -j 2",
         "mine.yaml trainer.max_epochs=1 --list",
     )
-    add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
+    add("target", metavar="NAME", help="study, search, or its yaml file")
     add("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
     add("--config-dir", "-cd", metavar="DIR", help="more config groups, of yours")
@@ -108,15 +108,14 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add = command(
         "evaluate",
         "commands.evaluate:evaluate",
-        "Evaluate on dev and test without training: a finished run with the weights in its\n"
-        "weights.safetensors, on its own data or on what key=value names; without a run, what\n"
-        "key=value configures, as a run of its own.",
+        "Evaluate a finished run on dev and test with the weights in its weights.safetensors, on\n"
+        "its own data or on what key=value names.",
         "runs/rte/none-0123456789",
-        "task=stsb encoder=minilm source=demo",
+        "runs/rte/none-0123456789 source=demo",
     )
-    add("words", nargs="*", metavar="RUN | key=value", help="a run, and overrides")
+    add("folder", type=Path, metavar="RUN", help="of a finished run")
+    add("overrides", nargs="*", metavar="key=value", help="overrides")
     add("--config-dir", metavar="DIR", help="more config groups, of yours")
-    add("--json", action="store_true", dest="as_json", help="the scores of a run as JSON")
 
     add = command(
         "status",
@@ -127,7 +126,6 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     )
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
-    add("--json", action="store_true", dest="as_json", help="as JSON")
 
     add = command(
         "report",
@@ -140,7 +138,6 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
     add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
-    add("--json", action="store_true", dest="as_json", help="print what was written, as JSON")
 
     add = command(
         "collect",

@@ -60,8 +60,8 @@ def with_own(words, small):
 
 
 def is_sweep(words):
-    """Whether its runs have values of the command line or of the page's experiment."""
-    return ("-m" in words and "study=smoke" not in words) or "experiment=layers" in words
+    """Whether its runs have values of the command line."""
+    return "-m" in words and "study=smoke" not in words
 
 
 def small_form(words):

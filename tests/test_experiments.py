@@ -79,7 +79,7 @@ def test_a_study_opens_with_its_question_command_and_prediction(name):
         assert part.format(name) in opening(name)
     study = study_of(name)
     assert len(study.methods) >= 2
-    assert re.search(rf"\b{study.n_runs} runs", opening(name))
+    assert re.search(rf"\b{len(study.pairs) * len(study.seeds)} runs", opening(name))
     layers = [key for key in study.methods[study.baseline] if key.startswith("isotropy")]
     assert layers in ([], ["isotropy=none"])
 

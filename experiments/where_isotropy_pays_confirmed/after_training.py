@@ -30,7 +30,8 @@ def evaluation(folder: Path, keys: list[str], out: Path) -> list[str]:
     """The command that scores the encoder of a run behind the layer of `keys`."""
     recorded = read_result(folder)["overrides"]
     kept = [text for text in recorded if not text.startswith(OF_TRAINING)]
-    return ["isotrain", "evaluate", *kept, *keys, f"init_from={folder}", f"output_dir={out}"]
+    more = ["trainer.max_epochs=0", f"init_from={folder}", f"output_dir={out}"]
+    return ["isotrain", "train", *kept, *keys, *more]
 
 
 def scores(folder: Path, trained: Path) -> dict[str, object]:

@@ -1,6 +1,5 @@
-"""`isotrain evaluate`: score a finished run or an encoder on dev and test."""
+"""`isotrain evaluate`: score a finished run on dev and test."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,30 +18,29 @@ from isotrain.config.compose import (
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import WEIGHTS_FILE, trained_run
-from isotrain.runs.files import as_json as with_nulls
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.stored import PlanError
 
 CONFIG_DIR = "--config-dir="
-UNTRAINED = "trainer.max_epochs=0"  # a run of it is an evaluation at step 0, and the test
 
 
-def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool = False) -> int:
-    """The exit code of `isotrain evaluate`; `words` are a run's folder and overrides."""
-    folders = [text for text in words if "=" not in text]
-    overrides = [text for text in words if "=" in text]
-    if any(key_of(text) == "trainer.max_epochs" for text in overrides):
-        raise PlanError("evaluate trains nothing: trainer.max_epochs has no effect; leave it out")
-    if as_json and not folders:
-        raise PlanError("--json is of a run: give its folder; else result.json has the scores")
-    if not folders:
-        from isotrain.app import main
+def evaluate(folder: Path, overrides: Sequence[str], config_dir: str | None = None) -> int:
+    """The exit code of `isotrain evaluate`."""
+    scores, n_rows, lost = evaluated(folder, overrides, config_dir)
+    if lost:
+        say(f"input: {lost}")
+    print_scores(str(folder), scores, n_rows)
+    return 0
 
-        own = [] if config_dir is None else ["--config-dir", config_dir]
-        return main([*overrides, UNTRAINED, *own])
-    if len(folders) > 1:
-        raise PlanError(f"evaluate takes one run, got {', '.join(folders)}")
-    folder = Path(folders[0])
+
+def evaluated(
+    folder: Path, overrides: Sequence[str], config_dir: str | None = None
+) -> tuple[dict[str, float], dict[str, int], str]:
+    """Scores of a finished run with its weights, number of examples, and what was cut of them.
+
+    Raises:
+        PlanError: it is none, its data are gone, or it cannot be evaluated with the overrides.
+    """
     try:
         result = trained_run(folder)
     except ValueError as error:
@@ -82,14 +80,7 @@ def evaluate(words: Sequence[str], config_dir: str | None = None, as_json: bool 
                 scores |= scores_of(trainer, ("test/",))
         except (ValueError, RuntimeError, OSError) as error:
             raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
-    if as_json:
-        facts = {"n_rows": data.n_rows, "lost_input": lost, "scores": with_nulls(scores)}
-        print(json.dumps({"run": str(folder), **facts}, indent=2))
-    else:
-        if told := lost_text(lost):
-            say(f"input: {told}")
-        print_scores(str(folder), scores, data.n_rows)
-    return 0
+    return scores, data.n_rows, lost_text(lost)
 
 
 def composed_again(

@@ -1,4 +1,4 @@
-"""What the sweepers run: the values of a command line, a study, a search. Each ends with a table.
+"""What the sweeper runs: the values of a command line, a study, a search. Each ends with a table.
 
 The plan is written into its folder before the first launch, so that a killed call leaves all that
 `status`, `report` and the next call need.
@@ -27,19 +27,17 @@ NewCall = Callable[[Sequence[str], str, str], Call]  # of arguments, kind and na
 
 
 def start(
-    kind: str,
     config: DictConfig,
     context: HydraContext,
     task: TaskFunction,
     arguments: Sequence[str],
     only_list: bool = False,
 ) -> int:
-    """Exit code of a study, a search or a sweep (`kind`).
+    """Exit code of a study, a search, or a sweep over values.
 
     0: every run is finished; 1: one failed, or a worker died; 2: it cannot run.
 
     Args:
-        kind: of the sweeper.
         config: Hydra's configuration of the call.
         context: of the sweeper.
         task: the app's function.
@@ -47,15 +45,10 @@ def start(
         only_list: show the runs, and launch none.
     """
     try:
-        for other in ("study", "search"):
-            if (name := config[other]) is not None and other != kind:
-                raise PlanError(f"{other}={name}: start it with isotrain run {name}")
-        if kind in ("study", "search"):
-            if config[kind] is None:
-                raise PlanError(f"hydra/sweeper={kind} needs {kind}=NAME, or {kind}=FILE.yaml")
-            if several := swept(arguments):
-                place = "methods or grid" if kind == "study" else "space"
-                raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
+        kind = next((key for key in ("study", "search") if config[key] is not None), "sweep")
+        if kind != "sweep" and (several := swept(arguments)):
+            place = "methods or grid" if kind == "study" else "space"
+            raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
         work = {"study": _study, "search": _search, "sweep": _sweep}[kind]
         return work(config, partial(Call, config, context, task), arguments, only_list)
     except (PlanError, ConfigError) as error:

@@ -10,7 +10,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pandas import DataFrame
-from rich.console import Group
 
 from isotrain.config.compose import key_of
 from isotrain.console import counted, duration, say, score_text
@@ -51,12 +50,7 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
         line += "" if counts["running"] else "; none is running: the same command goes on"
     failed = [t for t in trials if ending(t) == "failed"]
     reasons = [f"trial {t.number}: {t.user_attrs.get(WHY)}" for t in failed]
-    content = {"what": f"search {record.search.name}", "counts": counts, "seconds_left": left_s}
-    ends = [
-        {"number": t.number, "state": state, "why": t.user_attrs.get(WHY, "")}
-        for t, state in zip(trials, states, strict=False)
-    ]
-    return Status(Group(*reasons, line), content | {"trials": ends}, bool(failed))
+    return Status([*reasons, line], bool(failed))
 
 
 def write_report(folder: Path, storage: str | None = None) -> list[Path]:
@@ -121,7 +115,7 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
 
 def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | None) -> list[str]:
     best = best_trial(trials, record.direction)
-    if best is None:
+    if best is None or study is None:
         return ["No trial is complete, so there is no best one."]
     text = (
         f"Trial {best.number} is the best of {sum(map(is_complete, trials))} on dev "
@@ -129,8 +123,6 @@ def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | N
         f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )
-    if study is None:
-        return [text, f"No study confirms it: a study compares {record.monitored}."]
     more = [text for text in record.overrides if key_of(text) in PLACES]
     more += ["--config-dir", record.config_dir] if record.config_dir else []
     return [

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from isotrain.config.schema import batches_of, number_asked_for, training_steps
 from isotrain.runs.files import (
-    ChangedError,
     DamagedError,
     read_json,
     read_result,
@@ -24,7 +23,6 @@ class Stored(NamedTuple):
 
     result: dict[str, Any]
     damage: str = ""  # which file, and why it is invalid
-    is_changed: bool = False  # a file of a finished run was changed: the run itself says so
 
     @property
     def is_finished(self) -> bool:
@@ -43,7 +41,7 @@ def stored(folder: Path) -> Stored:
     except OSError as error:
         raise cannot_be_read(folder / "result.json", error) from error
     except DamagedError as error:
-        return Stored({}, str(error), isinstance(error, ChangedError))
+        return Stored({}, str(error))
 
 
 def cannot_be_read(path: Path, error: OSError) -> PlanError:

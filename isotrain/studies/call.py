@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
-from joblib import effective_n_jobs
 from omegaconf import DictConfig
 
 from isotrain.config.check import check
@@ -130,7 +129,8 @@ class Call:
     @property
     def n_at_once(self) -> int:
         """Number of runs at a time."""
-        return effective_n_jobs(int(self.config.hydra.launcher.get("n_jobs") or 1))
+        n = int(self.config.hydra.launcher.get("n_jobs") or 1)
+        return n if n > 0 else os.cpu_count() or 1
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """A run's configuration, as its launcher will compose it.
@@ -176,7 +176,11 @@ class Call:
                 for line in str(error).splitlines():
                     found.setdefault(line, []).append(f"{task}-{method}")
         if found:
-            raise PlanError("\n".join(_placed(found, len(pairs))))
+            lines = [
+                line if len(own) == len(pairs) else f"{', '.join(own[:3])}: {line}"
+                for line, own in found.items()
+            ]
+            raise PlanError("\n".join(lines))
         _check_tasks(planned[seeds[0]])
         _check_different(planned[seeds[0]])
         return [job for jobs in planned.values() for job in jobs]
@@ -251,13 +255,6 @@ def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
         for text, own in found
         if [one.input_line for one in own] != [text]
     }
-
-
-def _placed(found: Mapping[str, Sequence[str]], n_pairs: int) -> Iterator[str]:
-    """Each mistake with the methods that have it."""
-    for line, places in found.items():
-        where = "" if len(places) == n_pairs else f"{', '.join(places[:3])}: "
-        yield where + line
 
 
 def _check_tasks(jobs: Sequence[Job]) -> None:

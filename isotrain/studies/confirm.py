@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 N_SEEDS = 8  # from this number on, paired differences are tested by sign flips
-COMPARED = ("isotropy", "objective")  # groups that a search compares by default
+COMPARED = ("isotropy", "objective")  # groups whose options are compared
 PLACES = ("output_dir", "cache_dir", "rerun")  # keys of the command line that no file names
 
 
@@ -43,16 +43,15 @@ def best_trial(trials: Sequence[FrozenTrial], direction: str) -> FrozenTrial | N
 def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation | None:
     """A study of the best trial per option of a key, or of the best trial and the overrides alone.
 
-    Options are compared if the search sets `compare`, or searches `isotropy` or `objective`, and
-    two of them have a complete trial. There is no study without a complete trial, or if trials were
-    chosen by another score than the one that the task monitors and a study compares.
+    Options of `isotropy` or `objective` are compared if two of them have a complete trial. Without
+    a complete trial there is no study.
     """
     search = record.search
     best = best_trial(trials, record.direction)
-    if best is None or record.objective != record.monitored:
+    if best is None:
         return None
     options = {p.key: p.options for p in search.parameters if p.options and not p.when}
-    key = search.compare or next((key for key in COMPARED if key in options), "")
+    key = next((key for key in COMPARED if key in options), "")
     chosen = {}
     for option in options.get(key, ()):
         own = [trial for trial in trials if trial.params.get(key) == option]

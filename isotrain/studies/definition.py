@@ -100,11 +100,6 @@ class Study(BaseModel):
             raise ValueError("margin and margin_share state the margin twice; keep one of them")
         return self
 
-    @property
-    def n_runs(self) -> int:
-        """Number of runs, over tasks, methods and seeds."""
-        return len(self.tasks) * len(self.methods) * len(self.seeds)
-
     def published_scores(self, task: str) -> Mapping[str, float]:
         """Published scores of a task, by method."""
         return self.published.tasks.get(task, {}) if self.published else {}
@@ -155,18 +150,14 @@ def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
     except ValidationError as error:
         lines = []
         for one in error.errors():
-            key = ".".join(str(part) for part in one["loc"])
-            told = str(one["msg"]).removeprefix("Value error, ")
-            told = told.replace("valid tuple", "list").replace("valid dictionary", "mapping")
+            key = ".".join(map(str, one["loc"]))
+            text = one["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
             if one["type"] == "extra_forbidden":
-                told = f"no key {key}; {nearest(key, [*model.model_fields])}"
-            elif one["type"] == "missing":
-                told = f"{key} is missing"
-            elif one["type"] == "string_pattern_mismatch":
-                told = f"{key}: letters, digits and _.+-, got {str(one['input'])[:80]!r}"
+                text = f"no key {key}; {nearest(key, [*model.model_fields])}"
             elif key:
-                told = f"{key}: {told}, got {str(one['input'])[:80]!r}"
-            lines.append(f"{what}: {told}")
+                got = "" if one["type"] == "missing" else f", got {str(one['input'])[:80]!r}"
+                text = f"{key}: {text}{got}"
+            lines.append(f"{what}: {text}")
         raise PlanError("\n".join(lines)) from error
 
 

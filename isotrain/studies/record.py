@@ -222,7 +222,7 @@ def _history(before: Plan | None, plan: Plan) -> tuple[Definition, ...]:
     Definitions of which no run ever started are forgotten.
     """
     study, kinds = plan.study, ("tasks", "methods", "seeds")
-    margin = study.margin
+    margin: float | str | None = study.margin
     if study.margin_share is not None:
         margin = f"{study.margin_share:g} of baseline − untrained"
     known = [before.job(run) for run in (*before.runs, *before.earlier)] if before else []

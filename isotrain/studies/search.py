@@ -8,14 +8,14 @@ import random
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from isotrain.config.compose import key_of, written
 from isotrain.config.parts import load
 from isotrain.config.shipped import plan_name
-from isotrain.console import counted, nearest, say, score_text
+from isotrain.console import counted, say, score_text
 from isotrain.runs.files import write_json
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, stored
@@ -53,14 +53,11 @@ class Search(BaseModel):
     n_trials: Annotated[int, Field(ge=1, le=10**6, strict=True)]  # in total, however they end
     overrides: Overrides = ()  # of every run
     seeds: Seeds = (0,)  # a trial's score is the mean over these
-    objective: str | None = None  # a score of result.json; None = the task's monitored dev score
-    direction: Literal["max", "min"] | None = None  # None = the task's
     sampler: str = "TPESampler"  # a class of optuna.samplers
     sampler_options: dict[str, Any] = {}
     pruner: str = "MedianPruner"  # a class of optuna.pruners; steps are numbers of evaluations
     pruner_options: dict[str, Any] = {}
-    compare: str | None = None  # key whose options the confirmation study compares; None = auto
-    margin: Margin | None = None  # of that study
+    margin: Margin | None = None  # of the study that confirms the best trial
     seed: Seed = 0  # of the sampler
     storage: str | None = None  # URL, or journal:PATH; None = study.db in the search's folder
 
@@ -80,14 +77,9 @@ class Search(BaseModel):
         optuna_part("pruner", self.pruner, self.pruner_options)
         if self.storage != redacted(self.storage):
             raise ValueError("storage must hold no login; write ${oc.env:NAME} for a variable")
-        space = self.parameters
         fixed = {"seed", *map(key_of, self.overrides)}
-        if twice := [p.key for p in space if p.key in fixed]:
+        if twice := [p.key for p in self.parameters if p.key in fixed]:
             raise ValueError(f"space.{twice[0]} has its values elsewhere in the file; leave it out")
-        options = [p.key for p in space if p.options and not p.when]
-        if self.compare is not None and self.compare not in options:
-            hint = nearest(self.compare, options, "there are")
-            raise ValueError(f"compare: no {self.compare} with options in every trial; {hint}")
         return self
 
 
@@ -98,9 +90,8 @@ class Record(BaseModel):
     folder: Path = Field(exclude=True)
     search: Search
     task: str
-    objective: str  # that trials are ranked by
+    objective: str  # the dev score that the task monitors
     direction: str  # max | min
-    monitored: str | None  # the dev score that the task monitors
     overrides: Overrides  # of the command line
     config_dir: str | None
 
@@ -224,20 +215,11 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
     first = call.compose([*points[0], *call.overrides])
     target = load(first.task["_target_"])
-    monitored = f"val/{target.monitor}"
-    objective = search.objective or monitored
-    is_monitored = objective == monitored
-    direction = search.direction or (target.mode if is_monitored else None)
-    if objective is None or not objective.startswith("val/"):
-        raise PlanError(
-            f"objective: a score on dev such as {monitored or 'val/loss'}, got {objective}"
-        )
-    if direction is None:
-        raise PlanError(f"direction: max or min for {objective}, got none")
+    objective = f"val/{target.monitor}"
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,
-        "objective": [objective, direction],
+        "objective": [objective, target.mode],
         "configuration or data": [job.digest for job in jobs],
     }
     if not is_in_folder(search.storage):  # calls know of each other by locks in the folder
@@ -247,8 +229,7 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         search=search,
         task=task,
         objective=objective,
-        direction=direction,
-        monitored=monitored,
+        direction=target.mode,
         overrides=tuple(call.overrides),
         config_dir=call.config_dir,
     )

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich import box
-from rich.console import Group
 from rich.table import Table
 
 from isotrain.console import counted, duration
@@ -22,8 +21,7 @@ FAILED_LINE = "isotrain: failed: "  # the last line of the log of a run that fai
 class Status(NamedTuple):
     """Output of `isotrain status`."""
 
-    drawn: Group
-    content: dict[str, Any]  # for --json
+    lines: Sequence[str | Table]
     has_failed: bool
 
 
@@ -62,29 +60,19 @@ def status_of(plan: Plan) -> Status:
     if counts["finished"] < len(states):
         line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"
         line += "" if counts["running"] else "; none is running: the same command goes on"
-    runs = [
-        {
-            **{"name": s.job.name, "folder": str(s.job.folder), "state": s.state},
-            **{"step": s.step, "n_steps": s.n_steps, "reason": s.reason},
-        }
-        for s in states
-    ]
-    content = {"what": f"{plan.kind} {plan.name}", "counts": counts, "seconds_left": left_s}
-    drawn = Group(table, *reasons, line)
-    return Status(drawn, {**content, "runs": runs}, bool(counts["failed"]))
+    return Status([table, *reasons, line], bool(counts["failed"]))
 
 
 def state_of(job: Job, folder: Path) -> State:
     """Progress of a run, from its folder and the log below the plan's `folder`."""
-    record, damage, is_changed = stored(job.folder)
+    record, damage = stored(job.folder)
     if record.get("status") == "finished":
         is_whole = record.get("resumed_after_step") is None
         took = float((record.get("timings_s") or {}).get("total") or 0)
         return State(job, "finished", took_s=took if is_whole else None)
     is_running = is_owned(job.folder)
     if damage:
-        state = "failed" if is_changed else "running" if is_running else "waiting"
-        return State(job, state, reason=damage)
+        return State(job, "running" if is_running else "waiting", reason=damage)
     if not record:
         why = "" if is_running else _failure(folder / "logs" / f"{job.log}.log")
         return State(job, "failed" if why else "running" if is_running else "waiting", reason=why)
@@ -99,16 +87,9 @@ def state_of(job: Job, folder: Path) -> State:
 
 
 def seconds_left(states: Sequence[State], n_at_once: int) -> float | None:
-    """Time left by the mean of finished runs of the same task, else of all; None without any."""
-    took: dict[str, list[float]] = {}
-    for s in states:
-        if s.took_s is not None:
-            took.setdefault(s.job.task, []).append(s.took_s)
-    if not took:
-        return None
-    known = [seconds for own in took.values() for seconds in own]
-    work = [fmean(took.get(s.job.task, known)) * s.share_left for s in states]
-    return max([*work, sum(work) / n_at_once], default=0.0)
+    """Time left by the mean of finished runs; None without any."""
+    took = [s.took_s for s in states if s.took_s is not None]
+    return fmean(took) * sum(s.share_left for s in states) / n_at_once if took else None
 
 
 def at_step(step: int | None, of_all: int | None) -> str:

@@ -29,7 +29,7 @@ TRAIN = ["train", *OF_RUNS, "output_dir=out"]
 STOPPED = ("resume.ckpt",) * 6 + ("metrics.jsonl",) * 3 + ("best.ckpt",) * 3
 STOPPED += ("resume.json", "config.yaml", "result.json", "predictions", "predictions/*")
 STOPPED += ("snapshots", "snapshots/*", ".lock", "resume.ckpt.part", "report.html")
-READERS = (["evaluate", "--json"], ["export", "--format", "transformers"], ["init_from"])
+READERS = (["evaluate"], ["export", "--format", "transformers"], ["init_from"])
 SIZES = ("4k", "16k", "64k", "150k", "300k", "600k", "900k", "1500k", "2m", "3500k")
 
 

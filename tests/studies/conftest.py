@@ -60,7 +60,7 @@ class Fake:
             return 0
 
         if not any(text.startswith("-") for text in arguments):
-            own = ["hydra/sweeper=study", f"study={json.dumps(str(self.file))}"]
+            own = [f"study={json.dumps(str(self.file))}"]
             arguments = ["-m", *own, f"output_dir={self.runs}", *arguments]
         with self._patch.context() as patch:
             patch.setattr(sweeps, "_run", keep)

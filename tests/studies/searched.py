@@ -80,9 +80,9 @@ class FakeCall:
         return Ended(job, None)
 
 
-def searched(call, **changed):
+def searched(call, mode="max", **changed):
     """`run_search` with other keys, on a task that monitors accuracy."""
-    search.load = lambda target: SimpleNamespace(monitor="accuracy", mode="max")
+    search.load = lambda target: SimpleNamespace(monitor="accuracy", mode=mode)
     return run_search(call, Search(**{**KEYS, **changed}))
 
 

@@ -11,7 +11,6 @@ from isotrain.config.compose import compose_run, plain
 from isotrain.reporting.markdown import first_tables
 from isotrain.run import folder_of
 from isotrain.studies.call import RunError
-from isotrain.studies.definition import load_study
 
 ORDER = [f"{method}-{seed}" for seed in (0, 1) for method in ("none", "mean")]
 
@@ -69,7 +68,7 @@ def test_threads_are_1_unless_they_are_given(fake, tmp_path, given, threads):
     file.write_text("# @package _global_\nthreads: 3\ndata: {batch_size: 8}\n")
     fake.says(seeds="[0]", overrides=f"[encoder=tiny, source=demo, {', '.join(given)}]")
     place = ["--config-dir", str(tmp_path)]
-    own = ["hydra/sweeper=study", f"study='{fake.file}'", f"output_dir={fake.runs}"]
+    own = [f"study='{fake.file}'", f"output_dir={fake.runs}"]
     jobs, call = fake.planned("-m", *own, *place)
     assert call.config_dir == str(tmp_path)
     for job in jobs:
@@ -286,33 +285,22 @@ def test_a_sweep_over_seeds_shares_the_runs_of_single_ones(fake, capsys):
     assert jobs[1].folder == folder_of(alone)
 
 
-def test_what_is_launched_otherwise_is_told(fake, capsys):
-    for key in ("study", "search"):
-        (told,) = errors(capsys, fake.main("train", "-m", f"{key}=smoke"))
-        assert told == f"{key}=smoke: start it with isotrain run smoke"
-    (told,) = errors(capsys, fake.main("train", "-m", "hydra/sweeper=study"))
-    assert told == "hydra/sweeper=study needs study=NAME, or study=FILE.yaml"
+def test_a_study_needs_several_runs(fake, capsys):
     (told,) = errors(capsys, fake.main("train", "study=smoke"))
     assert "start them with: isotrain run smoke" in told
 
 
 def test_the_number_of_runs_at_a_time_is_that_of_the_launcher(fake):
-    own = [f"study='{fake.file}'", "hydra/sweeper=study", f"output_dir={fake.runs}"]
+    own = [f"study='{fake.file}'", f"output_dir={fake.runs}"]
     assert fake.planned("-m", *own)[1].n_at_once == 1
     joblib = ["hydra/launcher=joblib", "hydra.launcher.n_jobs"]
     assert fake.planned("-m", *own, joblib[0], f"{joblib[1]}=3")[1].n_at_once == 3
-    assert fake.planned("-m", *own, joblib[0], f"{joblib[1]}=-1")[1].n_at_once == os.cpu_count()
 
 
 def test_names_of_methods_that_differ_in_signs_alone_are_numbered(fake):
     given = ["-m", "encoder=tiny", "source=demo", "task=rte", f"output_dir={fake.runs}"]
     jobs, _ = fake.planned(*given, "freezing=only", "freezing.patterns=[a?],[a*]")
     assert [job.method for job in jobs] == ["patterns_a", "patterns_a.2"]
-
-
-def test_the_study_of_a_call_is_the_one_of_its_file(fake):
-    assert fake.run() == 0
-    assert fake.plan.study == load_study(str(fake.file))
 
 
 def test_overrides_do_not_undo_what_a_study_compares(fake, capsys):
@@ -327,9 +315,3 @@ def test_scores_of_different_tasks_are_not_compared(fake, capsys):
     )
     (told,) = errors(capsys, fake.main("run", str(fake.file.parent / "mixed.yaml")))
     assert told.startswith("scores of rte and wic do not compare in one table (rte); ")
-
-
-def test_a_seed_of_params_is_that_of_the_runs(fake):
-    more = ["+hydra.sweeper.params={seed: 3, isotropy: 'none,mean'}", f"output_dir={fake.runs}"]
-    jobs, _ = fake.planned("-m", "encoder=tiny", "source=demo", "task=rte", *more)
-    assert [(job.seed, job.method) for job in jobs] == [(3, "none"), (3, "mean")]

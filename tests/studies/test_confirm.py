@@ -1,6 +1,5 @@
 """The study that confirms the best trial of a search."""
 
-import pytest
 from optuna.trial import TrialState, create_trial
 
 from isotrain.studies.confirm import confirmation
@@ -11,7 +10,7 @@ from isotrain.studies.space import parameters
 TINY = ["task=rte", "encoder=tiny", "source=demo"]
 
 
-def confirmed(tmp_path, space, trials, objective=("val/accuracy", "max"), given=(), **keys):
+def confirmed(tmp_path, space, trials, **keys):
     """The confirmation of trials (values, score or state)."""
     more = {"overrides": TINY, "name": "few", "n_trials": 9} | keys
     known = {p.key: p.distribution for p in parameters(space)}
@@ -30,9 +29,9 @@ def confirmed(tmp_path, space, trials, objective=("val/accuracy", "max"), given=
         folder=tmp_path,
         search=Search(space=space, **more),
         task="rte",
-        **dict(zip(("objective", "direction"), objective, strict=True)),
-        monitored="val/accuracy",
-        overrides=("output_dir=out", *given),
+        objective="val/accuracy",
+        direction="max",
+        overrides=("output_dir=out",),
         config_dir=None,
     )
     return confirmation(record, made)
@@ -77,12 +76,6 @@ def test_options_to_compare_are_methods_of_equal_standing(tmp_path):
     assert (study.baseline, study.margin) == ("none", None)
 
 
-@pytest.mark.parametrize(
-    ("trials", "objective"),
-    [
-        ([({"data.batch_size": "8"}, TrialState.FAIL)], ("val/accuracy", "max")),
-        ([({"data.batch_size": "8"}, 0.9)], ("val/loss", "min")),
-    ],
-)
-def test_without_a_score_that_a_study_compares_there_is_none(tmp_path, trials, objective):
-    assert confirmed(tmp_path, {"data.batch_size": [8, 32]}, trials, objective) is None
+def test_without_a_complete_trial_there_is_no_study(tmp_path):
+    trials = [({"data.batch_size": "8"}, TrialState.FAIL)]
+    assert confirmed(tmp_path, {"data.batch_size": [8, 32]}, trials) is None

@@ -180,7 +180,7 @@ def test_the_command_of_a_sweep_plans_the_same_runs(fake, pages, capsys):
 def test_a_report_tells_its_files(fake, pages, capsys):
     assert fake.run() == 0
     capsys.readouterr()
-    assert fake.main("report", str(fake.folder), "--json") == 0
+    assert fake.main("report", str(fake.folder)) == 0
     told = capsys.readouterr().out
     assert all(str(fake.folder / name) in told for name in TABLES)
 

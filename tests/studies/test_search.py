@@ -49,10 +49,10 @@ def test_shipped_searches_say_what_every_key_means():
             "overides: []\noverrides: task=rte\nspace: {x: [1, 2]}\ndirection: up\nmargin: 0\n"
             "seeds: [1, 1]",
             [
-                "n_trials is missing",
+                "n_trials: Field required",
                 "no key overides; did you mean overrides?",
                 "overrides: Input should be a list, got 'task=rte'",
-                "direction: Input should be 'max' or 'min', got 'up'",
+                "no key direction; ",
                 "margin: Input should be greater than 0, got '0'",
                 "seeds: at least one seed, and each once, got '[1, 1]'",
             ],
@@ -71,10 +71,6 @@ def test_shipped_searches_say_what_every_key_means():
         (
             "space: {seed: [1, 2]}",
             ["space.seed has its values elsewhere in the file; leave it out"],
-        ),
-        (
-            "compare: y\nspace: {x: [1, 2], x=1: {y: '1,2'}}",
-            ["compare: no y with options in every trial; there are x"],
         ),
         ("space: {x: 1}", ["space.x must be choice(none, clip), "]),
     ],
@@ -117,8 +113,7 @@ def test_the_record_of_a_search_has_what_readers_need(folder):
     record = read_search(folder)
     assert (record.search.name, record.search.n_trials) == ("few", 4)
     assert record.overrides == ("source=demo", "+note=<redacted>")
-    goal = (record.task, record.objective, record.direction, record.monitored)
-    assert goal == ("rte", "val/accuracy", "max", "val/accuracy")
+    assert (record.task, record.objective, record.direction) == ("rte", "val/accuracy", "max")
     with pytest.raises(PlanError, match=r"no search was started in .*: it has no search\.json"):
         read_search(folder.parent)
     content = json.loads((folder / "search.json").read_text())
@@ -227,7 +222,6 @@ def test_a_call_stops_when_nothing_works(folder, capsys):
         ({"seeds": [1]}, "seeds, configuration or data"),
         ({"space": {"optimizer.lr": "interval(0.0, 0.5)"}}, "space, configuration or data"),
         ({"overrides": ["task=rte", "encoder=bert"]}, "configuration or data"),
-        ({"objective": "val/loss", "direction": "min"}, "objective"),
     ],
 )
 def test_trials_of_another_search_are_refused(folder, changed, differ):
@@ -241,12 +235,6 @@ def test_trials_of_another_search_are_refused(folder, changed, differ):
 @pytest.mark.parametrize(
     ("changed", "overrides", "told"),
     [
-        (
-            {"objective": "test/accuracy"},
-            [],
-            "a score on dev such as val/accuracy, got test/accuracy",
-        ),
-        ({"objective": "val/loss"}, [], "direction: max or min for val/loss, got none"),
         ({}, ["optimizer.lr=1"], "optimizer.lr: the space has its values; leave it out"),
         ({"space": {"a": ["right", "wrong"]}}, [], "a=wrong is wrong"),
         ({"space": {"task": ["rte", "wic"]}, "overrides": []}, [], "one task, got rte, wic"),
