@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError, safe_load
+from yaml import YAMLError
 
 from isotrain.config.shipped import shipped
 from isotrain.console import nearest
@@ -32,8 +32,7 @@ def mistakes(
         try:
             values = alternatives(text)
         except HydraException as error:
-            hint = f"cannot be read: {first_line(error)}"
-            found.append(f"{text} {hint if '=' in text else 'is no key=value, such as task=wic'}")
+            found.append(f"{text} cannot be read: {first_line(error)}")
             continue
         options = options_of(values[0].key_or_group, config_dir)
         if not options or values[0].is_delete():
@@ -45,19 +44,25 @@ def mistakes(
             several = given if isinstance(given, list) else [given]
             names = ["null" if name is None else str(name) for name in several]
             key = value.get_key_element()  # with its + and @package
-            unknown = (f"{key}={name}" for name in names if name not in options)
-            if wrong := [one for one in unknown if _why(compose, [one])]:
-                hint = nearest(wrong[0].partition("=")[2], sorted(options), "there are")
-                found.append(f"{wrong[0]} does not exist; {hint}")
+            unknown = (name for name in names if name not in options)
+            if wrong := [name for name in unknown if _why(compose, [f"{key}={name}"])]:
+                hint = nearest(wrong[0], sorted(options), "there are")
+                found.append(f"{key}={wrong[0]} does not exist; {hint}")
             else:
                 good.append(str(value.input_line))
         chosen += good[:1]
     try:
-        cfg = compose(chosen)
+        known = list(_dotted(OmegaConf.to_container(compose(chosen), resolve=False)))
     except NOT_COMPOSED as error:
         return [*found, first_line(error)]
-    told = (_mistake(one, cfg, lambda own: compose([*chosen, *own]), config_dir) for one in keys)
-    return list(dict.fromkeys([*found, *filter(None, told)]))
+    for one in keys:
+        if why := _why(compose, [*chosen, str(one.input_line)]):
+            key = one.key_or_group
+            is_plain = not (one.is_add() or one.is_force_add() or one.is_delete())
+            is_missing = is_plain and key not in known
+            hint = f"no key {key}; {_nearest_key(key, known)}"
+            found.append(hint if is_missing else f"{one.input_line}: {why}")
+    return list(dict.fromkeys(found))
 
 
 def alternatives(text: str) -> list[Override]:
@@ -84,12 +89,12 @@ def alternatives(text: str) -> list[Override]:
     return [parser.parse_override(f"{override.get_key_element()}={value}") for value in values]
 
 
-def options_of(group: str, config_dir: str | None = None) -> dict[str, Any]:
-    """The files of a group by name, also those of `config_dir`; empty if it is none."""
+def options_of(group: str, config_dir: str | None = None) -> list[str]:
+    """The names of a group's files, also of those of `config_dir`; empty if it is none."""
     folders = [shipped(), *([Path(config_dir)] if config_dir else [])]
     below = [folder / group for folder in folders if group and "." not in group]
-    files = [file for folder in below if folder.is_dir() for file in folder.iterdir()]
-    return {f.name.removesuffix(".yaml"): f for f in files if f.name.endswith(".yaml")}
+    files = [file.name for folder in below if folder.is_dir() for file in folder.iterdir()]
+    return [name.removesuffix(".yaml") for name in files if name.endswith(".yaml")]
 
 
 def first_line(error: BaseException) -> str:
@@ -108,57 +113,23 @@ def _why(compose: Compose, overrides: Sequence[str]) -> str:
     try:
         compose(overrides)
     except (*NOT_COMPOSED, ValueError) as error:
-        return first_line(error)
+        has_reason = str(error).startswith(("Error merging override", "Could not override"))
+        return first_line(error.__cause__ if has_reason and error.__cause__ else error)
     return ""
 
 
-def _mistake(one: Override, cfg: DictConfig, compose: Compose, config_dir: str | None) -> str:
-    """Why an override of a value does not apply to a configuration; else empty."""
-    key = one.key_or_group
-    if one.is_add() or one.is_force_add() or one.is_delete():
-        why = _why(compose, [str(one.input_line)])
-        return why and f"{one.input_line}: {why}"
-    if not _has(cfg, key):
-        return f"no key {key}; {_nearest_key(key, cfg, config_dir)}"
-    try:
-        OmegaConf.update(cfg, key, one.value())
-    except NOT_COMPOSED as error:
-        return f"{one.input_line}: {first_line(error)}"
-    return ""
-
-
-def _has(cfg: DictConfig, key: str) -> bool:
-    """Whether a configuration has a key, also if it refers to what there is not."""
-    if OmegaConf.select(cfg, key, default=..., throw_on_resolution_failure=False) is not ...:
-        return True
-    return key in _dotted(OmegaConf.to_container(cfg, resolve=False))
-
-
-def _nearest_key(key: str, cfg: DictConfig, config_dir: str | None) -> str:
+def _nearest_key(key: str, known: Sequence[str]) -> str:
     """Where a key that does not exist may belong."""
     root, _, below = key.partition(".")
-    files = options_of(root, config_dir) if below and root in cfg else {}
-    if having := [name for name, file in files.items() if below in _keys_of(file)]:
-        return f"it belongs to {root}={', '.join(sorted(having))}"
-    known = list(_dotted(OmegaConf.to_container(cfg, resolve=False)))
-    inside = [name for name in known if below and name.startswith(f"{root}.")]
-    names = {name.removeprefix(f"{root}."): name for name in inside} or {n: n for n in known}
-    wrong = below if inside else key
+    inside = {n.removeprefix(f"{root}."): n for n in known if below and n.startswith(f"{root}.")}
+    names, wrong = (inside, below) if inside else ({name: name for name in known}, key)
     same = [name for name in names.values() if name.endswith(f".{wrong}")]
     if near := same or [names[name] for name in get_close_matches(wrong, names, n=1)]:
         return f"did you mean {near[0]}?"
     if not inside:
         return "--cfg job shows all keys"
-    own = [name for name in names if "." not in name and name[0] != "_"]
-    has = f"it has {', '.join(own) or 'no key'}"
-    return f"{has}; +{key}=... adds another argument" if "_target_" in names else has
-
-
-def _keys_of(file: Any) -> set[str]:
-    try:
-        return set(_dotted(safe_load(file.read_text(encoding="utf-8"))))
-    except YAMLError:  # told where it is chosen
-        return set()
+    own = [name for name in inside if "." not in name and name[0] != "_"]
+    return f"it has {', '.join(own)}" if own else f"another {root}=... may have it"
 
 
 def _dotted(node: Any, path: str = "") -> Iterator[str]:

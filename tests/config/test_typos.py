@@ -41,12 +41,9 @@ TOLD = [
         ("no key trainer.limit_val_batches; it has max_epochs, max_steps, ",),
     ),
     (("encoder=huggingface", "encoder.nme=x"), ("no key encoder.nme; did you mean encoder.name?",)),
-    (("encoder.name=x",), ("no key encoder.name; it belongs to encoder=bert_base, ",)),
-    (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it belongs to optimizer=muon",)),
-    (
-        ("objective.cosreg.weight=1",),
-        ("no key objective.cosreg.weight; it belongs to obj",),
-    ),
+    (("encoder.name=x",), ("no key encoder.name; ",)),
+    (("optimizer.muon_lr=1",), ("no key optimizer.muon_lr; it has lr, ",)),
+    (("objective.cosreg.weight=1",), ("no key objective.cosreg.weight; ",)),
     (
         ("objective.cosrg.weight=1", "objective=[cosreg]"),
         ("no key objective.cosrg.weight; did you mean objective.cosreg.weight?",),
@@ -77,7 +74,7 @@ TOLD = [
         ("Ambiguous value for argument 'seed=0,1'; a list is [a,b], and several",),
     ),
     # what is no override
-    (("task", "wic"), ("task is no key=value", "wic is no key=value")),
+    (("task", "wic"), ("task cannot be read: ", "wic cannot be read: ")),
     (("seed=[1",), ("seed=[1 cannot be read",)),
     (("=3",), ("=3 cannot be read: there is no key",)),
     # + and ~
@@ -99,7 +96,7 @@ TOLD = [
             "site=pooled",
             "no key data.bach_size",
             "data.batching",
-            "x is",
+            "x cannot",
         ),
     ),
     (("seed=[1", "task=wicc"), ("seed=[1 cannot be read", "task=wicc does not exist")),
@@ -160,7 +157,7 @@ def test_the_order_of_groups_and_keys_does_not_matter(order):
         (("seed=interval(0,1)",), ("seed=interval(0,1) cannot be read: only a search",)),
         (
             ("isotropy=none,clip", "isotropy.n_components=1,2"),
-            ("no key isotropy.n_components; i",),
+            ("no key isotropy.n_components; another isotropy",),
         ),
     ],
 )
@@ -175,11 +172,11 @@ def test_options_and_keys_of_a_folder_of_the_user(own_files):
     own_files("pooling/mine", "_target_: isotrain.model.pooling.MeanPooling\n")
     folder = own_files("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nhalf: 1\n")
     assert mistakes("pooling=mine", config_dir=folder) == []
-    assert set(options_of("pooling", folder)) == {*options_of("pooling"), "mine"}
+    assert {*options_of("pooling", folder)} == {*options_of("pooling"), "mine"}
     (found,) = mistakes("pooling=min", config_dir=folder)
     assert found.startswith("pooling=min does not exist; did you mean mi")
     (found,) = mistakes("task.half=1", config_dir=folder)
-    assert found == "no key task.half; it belongs to task=mine"
+    assert found.startswith("no key task.half; ")
     own_files("pooling/below/other", "_target_: isotrain.model.pooling.MeanPooling\n")
     assert mistakes("pooling=below/other", config_dir=folder) == []
     assert_told(mistakes("pooling=below/other", "sede=1", config_dir=folder), ("no key sede",))
