@@ -157,12 +157,12 @@ def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]
 
 def readable_sets(
     source: Source, sets: str | Sequence[str]
-) -> tuple[list[str], dict[str, Pairs], dict[str, str]]:
-    """The sets to measure, with pairs read; and why others are left out."""
+) -> tuple[dict[str, Pairs], dict[str, str]]:
+    """The pairs of each set to measure, SST-2 aside; and why others are left out."""
     names, absent, _ = present(source, sets, PLACES)
     pairs = {name: sts_pairs(source, *PLACES[name]) for name in names if name != SST2}
     absent |= {name: NO_GOLD for name, own in pairs.items() if not len(own.gold_P)}
-    return [name for name in names if name not in absent], pairs, absent
+    return {name: own for name, own in pairs.items() if name not in absent}, absent
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:

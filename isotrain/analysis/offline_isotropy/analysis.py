@@ -488,12 +488,14 @@ class OfflineIsotropy(Analysis):
         """The absent sets, then each set at each layer."""
         every = range(subject.encoder.n_blocks + 1)
         layers: Sequence[int] = every if self.layers == "all" else self.layers
-        names, pairs, absent = readable_sets(subject.source, self.sets)
+        pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [
             {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
         ]
         yield Part("sets", lambda: Found(left_out))
-        for name in names:
+        for name in present(subject.source, self.sets, PLACES).names:
+            if name in absent:
+                continue
             measure = self._measure(subject, layers, name, pairs.get(name))
             for layer in layers:
                 yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
