@@ -96,11 +96,11 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         "run",
         "commands.plans:run",
         "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
-        "Other arguments are those of train.",
+        "Without a name: list those that there are. Other arguments are those of train.",
         "smoke -j 2",
         "mine.yaml trainer.max_epochs=1 --list",
     )
-    add("target", metavar="NAME", help="study, search, or its yaml file")
+    add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
     add("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
     add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
     add("--config-dir", "-cd", metavar="DIR", help="more config groups, of yours")

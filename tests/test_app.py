@@ -218,13 +218,15 @@ def test_a_sweep_given_again_trains_nothing_and_its_tables_may_lie_elsewhere(
             ["isotropy=mean,zca", "optimizer.lr=1e-3,2e-3"],
             [f"rte-{name}_lr_{lr}-seed0" for name in ("mean", "zca") for lr in ("0.001", "0.002")],
         ),
+        (["experiment=several"], ["rte-mean-seed0", "rte-mean-seed1"]),
         (["experiment=several", "seed=5"], ["rte-mean-seed5"]),
     ],
 )
 def test_the_runs_of_a_sweep(here, own, capsys, small, line, jobs):
-    """Commas, functions of Hydra, and an experiment."""
+    """Commas, functions of Hydra, and the values that a file gives to the sweeper."""
+    several = "hydra: {sweeper: {params: {seed: '0,1'}}}"
     layer = "defaults: [{override /isotropy: mean}]"
-    own("experiment/several", f"# @package _global_\n{layer}\n")
+    own("experiment/several", f"# @package _global_\n{layer}\n{several}\n")
     keys = {text.partition("=")[0] for text in line}
     given = [text for text in (*small, *TINY) if text.partition("=")[0] not in keys]
     options = ["--config-dir", "mine", "hydra.sweeper.only_list=true"]

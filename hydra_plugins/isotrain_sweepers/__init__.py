@@ -19,10 +19,11 @@ class IsotrainSweeper(Sweeper):
 
     Args:
         only_list: show the runs and launch none.
+        params: values of keys, as on a command line, which wins: `{seed: "0,1,2"}`.
     """
 
-    def __init__(self, only_list: bool = False) -> None:
-        self._only_list = only_list
+    def __init__(self, only_list: bool = False, params: dict[str, Any] | None = None) -> None:
+        self._only_list, self._params = only_list, params or {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -34,7 +35,9 @@ class IsotrainSweeper(Sweeper):
         """Run it; the process ends with the exit code if that is not 0."""
         from isotrain.commands.sweeps import start
 
-        if code := start(*self._given, arguments, self._only_list):
+        given = {text.lstrip("+~").partition("=")[0] for text in arguments}
+        own = [f"{key}={value}" for key, value in self._params.items() if key not in given]
+        if code := start(*self._given, [*own, *arguments], self._only_list):
             sys.exit(code)
 
 
@@ -45,6 +48,6 @@ def register() -> None:
     ConfigStore.instance().store(
         group="hydra/sweeper",
         name="isotrain",
-        node={"_target_": target, "only_list": False},
+        node={"_target_": target, "only_list": False, "params": None},
         provider="isotrain",
     )

@@ -8,18 +8,20 @@ from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
 from isotrain.runs.stored import PlanError, is_owned
 from isotrain.studies.call import FOLDERS, Job
-from isotrain.studies.definition import read_yaml
+from isotrain.studies.definition import question_of, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_plan
 from isotrain.studies.status import Status, at_step, state_of, status_of
 
 
 def run(
-    target: str, jobs: int, only_list: bool, config_dir: str | None, arguments: Sequence[str]
+    target: str | None, jobs: int, only_list: bool, config_dir: str | None, arguments: Sequence[str]
 ) -> int:
     """The exit code of `isotrain run`: the app, with a study or search.
 
     `arguments` are others of the app, such as overrides.
     """
+    if target is None:
+        return show_all()
     from isotrain.app import main
 
     own = [f"{kind_of(target)}={written(target)}"]
@@ -41,6 +43,15 @@ def kind_of(name_or_path: str) -> str:
     if Path(name_or_path).suffix not in YAML:
         return "search" if name_or_path in names("searches") else "study"
     return "search" if "space" in read_yaml("studies", name_or_path)[1] else "study"
+
+
+def show_all() -> int:
+    """List the studies and searches of the package, each with its question; exit code 0."""
+    shipped = [(group, name) for group in ("studies", "searches") for name in names(group)]
+    width = max(len(name) for _, name in shipped)
+    for group, name in shipped:
+        say(f"{name:<{width}}  {question_of(read_yaml(group, name)[0])}")
+    return 0
 
 
 def status(target: str, file: str | None = None) -> int:
