@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app()
     except (*NOT_COMPOSED, ValueError) as error:
-        if shown == "1" or not (wrong := _mistakes(given, error)):
+        if shown == "1" or not (wrong := _wrong_overrides(given, error)):
             raise
         return reject(wrong)
     except SystemExit as end:
@@ -67,16 +67,16 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     return [*(text for text in arguments if text not in found), *found]
 
 
-def _mistakes(arguments: Sequence[str], error: Exception) -> list[str]:
+def _wrong_overrides(arguments: Sequence[str], error: Exception) -> list[str]:
     """Every override that does not apply; empty if the error is not one of composing."""
-    from isotrain.config.compose import ConfigError, mistakes_of
+    from isotrain.config.compose import ConfigError, wrong_overrides
 
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-cd", "--config-dir")
     options, rest = parser.parse_known_args(list(arguments))
     overrides = [text for text in rest if "=" in text and not text.startswith("-")]
     try:
-        found = mistakes_of(overrides, options.config_dir)
+        found = wrong_overrides(overrides, options.config_dir)
     except ConfigError as wrong:
         return str(wrong).splitlines()
     return found or [first_line(error)] * isinstance(error, NOT_COMPOSED)

@@ -90,7 +90,7 @@ def test_tab_completion(typed, offered):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (
             ["sede=1", "task=wicc"],
@@ -115,7 +115,9 @@ def test_tab_completion(typed, offered):
         (["-m", "search=smoke"], "searches has no smoke; it has smoke_search"),
     ],
 )
-def test_what_cannot_run_is_told_and_nothing_is_written(here, own, capsys, small, line, told):
+def test_what_cannot_run_is_reported_and_nothing_is_written(
+    here, own, capsys, small, line, message
+):
     own("experiment/broken", "# @package _global_\nseed: [3\n")
     own("experiment/wrong", "# @package _global_\nsede: 3\n")
     keys = {text.partition("=")[0] for text in line}
@@ -123,7 +125,7 @@ def test_what_cannot_run_is_told_and_nothing_is_written(here, own, capsys, small
     assert main([*given, *line]) == 2
     out, error = capsys.readouterr()
     assert (out, error.partition("\n")[0]) == ("", "isotrain: this cannot run")
-    assert re.search(re.escape(told) if "|" not in told else told, error), error
+    assert re.search(re.escape(message) if "|" not in message else message, error), error
     assert "Traceback" not in error
     assert [path.name for path in here.iterdir()] == ["mine"]
 

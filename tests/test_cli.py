@@ -88,7 +88,7 @@ def test_a_closed_pipe_is_no_error(command):
     assert (found.returncode, found.stderr) == (0, b"")
 
 
-def test_ctrl_c_is_told_by_the_exit_code_where_a_library_exits(monkeypatch):
+def test_ctrl_c_is_reported_by_the_exit_code_where_a_library_exits(monkeypatch):
     """Lightning makes an exit with 1 of it; any other exit stays as it is."""
     causes = [KeyboardInterrupt(), ValueError()]
 

@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.config.analysis import ANALYSIS
 from isotrain.config.check import check
-from isotrain.config.compose import compose_run, mistakes_of
+from isotrain.config.compose import compose_run, wrong_overrides
 from isotrain.config.shipped import names
 from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of, write_files
 
@@ -55,7 +55,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
         ANALYSIS.register()
         check(compose_run(overrides, root="analyze"), ANALYSIS)
     elif command == "train" and "-m" in rest:
-        assert mistakes_of([text for text in rest if text != "-m"]) == []
+        assert wrong_overrides([text for text in rest if text != "-m"]) == []
     elif command == "train" and rest != ["--help"]:
         overrides = [text for text in rest if "=" in text and not RUN.fullmatch(text)]
         config_dir = rest[rest.index("--config-dir") + 1] if "--config-dir" in rest else None

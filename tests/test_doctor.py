@@ -30,10 +30,10 @@ def by_name(lines):
 
 
 def test_every_part_is_looked_at_without_the_network(monkeypatch, capsys):
-    def refuse(*_):
+    def reject(*_):
         raise AssertionError("network")
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect", reject)
     assert main(["doctor"]) == 0
     table = capsys.readouterr().out.splitlines()
     parts = ["isotrain", "data", "encoders", "machine", "W&B"]
@@ -50,7 +50,7 @@ def test_an_extra_that_is_not_there_is_offered_and_stops_nothing(monkeypatch):
     assert not any(line.fix for line in lines.values())
 
 
-def test_what_lacks_in_the_data_folder_is_told_with_its_file(monkeypatch, tmp_path, data_dir):
+def test_what_lacks_in_the_data_folder_is_reported_with_its_file(monkeypatch, tmp_path, data_dir):
     assert "ISOTRAIN_DATA_DIR" in by_name(doctor.data())["source=local"].fix
     (tmp_path / "rte").mkdir()
     (tmp_path / "rte" / "dev.jsonl").write_text("")
@@ -63,7 +63,7 @@ def test_what_lacks_in_the_data_folder_is_told_with_its_file(monkeypatch, tmp_pa
     assert not any(line.fix for line in doctor.data())
 
 
-def test_encoders_are_on_disk_or_the_way_to_them_is_told(monkeypatch):
+def test_encoders_are_on_disk_or_the_way_to_them_is_reported(monkeypatch):
     monkeypatch.setattr(doctor, "packaged_folder", lambda: None)
     monkeypatch.setattr(doctor, "is_on_disk", lambda name, revision: "gpt2" in name)
     offline = by_name(doctor.encoders())
@@ -76,20 +76,20 @@ def test_encoders_are_on_disk_or_the_way_to_them_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("usable", "listed", "told"),
+    ("usable", "listed", "message"),
     [
         (True, ["0", "1"], "2 CUDA devices"),
         (False, ["0", "1"], "none usable by torch"),
         (False, [], "runs are on the CPU"),
     ],
 )
-def test_the_accelerator_or_that_there_is_none(monkeypatch, usable, listed, told):
+def test_the_accelerator_or_that_there_is_none(monkeypatch, usable, listed, message):
     monkeypatch.setattr(doctor, "cuda_devices", lambda: listed)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(listed))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     line = by_name(doctor.machine())["accelerator"]
-    assert told in line.found
+    assert message in line.found
     assert bool(line.fix) == (bool(listed) and not usable)
 
 

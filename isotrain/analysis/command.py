@@ -30,9 +30,9 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
         except ValueError as error:
             return reject(str(error))
         return 0
-    cfg, mistakes = _checked(overrides, config_dir)
-    if cfg is None or mistakes:
-        return reject(mistakes)
+    cfg, errors = _checked(overrides, config_dir)
+    if cfg is None or errors:
+        return reject(errors)
     own = [] if config_dir is None else [f"--config-dir={config_dir}"]
     return _analyze(cfg, [*own, *overrides])
 

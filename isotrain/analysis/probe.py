@@ -40,8 +40,8 @@ def not_installed() -> list[str]:
     """Why no probe can be fitted, and the fix; empty if scikit-learn is installed."""
     if find_spec("sklearn") is not None:
         return []
-    told = "this analysis fits its heads by scikit-learn, which is not installed: "
-    return [told + install("analysis")]
+    missing = "this analysis fits its heads by scikit-learn, which is not installed: "
+    return [missing + install("analysis")]
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:

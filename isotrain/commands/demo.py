@@ -17,7 +17,7 @@ TINY = ["encoder=tiny", "encoder.n_blocks=2", "optimizer.lr=1e-3"]
 
 
 def main(overrides: Sequence[str]) -> int:
-    """Exit code of `isotrain demo`; errors are told as by `train`."""
+    """Exit code of `isotrain demo`; errors are reported as by `train`."""
     return exit_code(lambda: demo(overrides))
 
 

@@ -78,7 +78,7 @@ def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
         call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
         jobs = call.plan(study.pairs, study.seeds)
     except (PlanError, ConfigError) as error:  # every typo at once, in any of the values
-        raise PlanError("\n".join(call.mistakes_of(arguments)) or str(error)) from error
+        raise PlanError("\n".join(call.wrong_overrides(arguments)) or str(error)) from error
     return _run(call, study, "", jobs, only_list)
 
 

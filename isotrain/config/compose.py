@@ -16,7 +16,7 @@ from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.parts import check_recorded
 from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
 from isotrain.config.shipped import conf_folder
-from isotrain.config.typos import NOT_COMPOSED, first_line, mistakes
+from isotrain.config.typos import NOT_COMPOSED, find_typos, first_line
 from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
 
@@ -42,18 +42,18 @@ def compose_run(
         try:
             return without_hydra(composed(overrides))
         except (*NOT_COMPOSED, ValueError) as error:
-            found = mistakes(overrides, composed, config_dir) or [first_line(error)]
+            found = find_typos(overrides, composed, config_dir) or [first_line(error)]
             raise ConfigError("\n".join(found)) from error
 
 
-def mistakes_of(overrides: Sequence[str], config_dir: str | None = None) -> list[str]:
+def wrong_overrides(overrides: Sequence[str], config_dir: str | None = None) -> list[str]:
     """Every override of a command line that does not apply, also where a key has several values.
 
-    >>> mistakes_of(["task=wic,wicc", "sede=1"])
+    >>> wrong_overrides(["task=wic,wicc", "sede=1"])
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
     with _composer(config_dir, "train") as composed:
-        return mistakes(overrides, composed, config_dir)
+        return find_typos(overrides, composed, config_dir)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ Compose = Callable[[Sequence[str]], DictConfig]
 NOT_COMPOSED = (HydraException, OmegaConfBaseException, YAMLError)  # what `Compose` raises
 
 
-def mistakes(
+def find_typos(
     overrides: Sequence[str], compose: Compose, config_dir: str | None = None
 ) -> list[str]:
     """Why overrides do not compose, a line for each, with the nearest key or option.

@@ -84,7 +84,7 @@ def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
     yield from (f"{len(trials)} of {search.n_trials} trials: {states_text}.", "")
     yield f"- every run: `{' '.join(fixed)}`"
     for p in search.parameters:
-        yield f"- {p.key}: {p.told}"
+        yield f"- {p.key}: {p.summary}"
     seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
     end = "highest" if record.direction == "max" else "lowest"
     yield f"- score: {record.objective}, the {end} is best{seeds}"

@@ -27,7 +27,7 @@ from isotrain.config.compose import (
     without_hydra,
     written,
 )
-from isotrain.config.typos import NOT_COMPOSED, alternatives, first_line, mistakes
+from isotrain.config.typos import NOT_COMPOSED, alternatives, find_typos, first_line
 from isotrain.console import counted, launched, say
 from isotrain.runs.locks import taken_within
 from isotrain.runs.stored import PlanError, stored
@@ -141,12 +141,12 @@ class Call:
         try:
             return without_hydra(self._load(overrides))
         except NOT_COMPOSED as error:
-            found = self.mistakes_of(overrides) or [first_line(error)]
+            found = self.wrong_overrides(overrides) or [first_line(error)]
             raise ConfigError("\n".join(found)) from error
 
-    def mistakes_of(self, overrides: Sequence[str]) -> list[str]:
+    def wrong_overrides(self, overrides: Sequence[str]) -> list[str]:
         """Every override that does not apply, also where a key has several values."""
-        return mistakes(overrides, self._load, self.config_dir)
+        return find_typos(overrides, self._load, self.config_dir)
 
     def plan(
         self,
@@ -163,7 +163,7 @@ class Call:
                 `trial=3`.
 
         Raises:
-            PlanError: every mistake at once, each with the methods that have it; two methods that
+            PlanError: every error at once, each with the methods that have it; two methods that
                 would compute the same.
         """
         found: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ class Call:
         seeds: Sequence[int],
         more: Sequence[str],
     ) -> list[Job]:
-        """The runs of a method, one for each seed; a ValueError tells every mistake in it."""
+        """The runs of a method, one for each seed; a ValueError names every error in it."""
         for text in overrides:
             if key_of(text) == "seed":
                 raise ConfigError(f"{text}: the seeds are {list(seeds)}; change them in the file")

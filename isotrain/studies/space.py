@@ -39,7 +39,7 @@ class Parameter(NamedTuple):
         return all(values.get(key) in options for key, options in self.when.items())
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Its options or range as given, and where it is active."""
         beside = [f"{key}={' or '.join(options)}" for key, options in self.when.items()]
         return self.text + (f", where {' and '.join(beside)}" if beside else "")
@@ -69,8 +69,8 @@ def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     IntDistribution(high=4, log=False, low=1, step=1)
     """
     known: dict[str, Parameter] = {}
-    if mistakes := list(_read(space, {}, known, "space")):
-        raise PlanError("\n".join(mistakes))
+    if errors := list(_read(space, {}, known, "space")):
+        raise PlanError("\n".join(errors))
     return tuple(known.values())
 
 

@@ -54,8 +54,8 @@ def status_of(plan: Plan) -> Status:
         table.add_row(*row, *(_seeds([s for s in own if s.state == name]) for name in STATES))
     reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
-    told = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
-    line = f"{plan.kind} {plan.name}: {counted(len(states), 'run')}, {', '.join(told)}"
+    parts = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
+    line = f"{plan.kind} {plan.name}: {counted(len(states), 'run')}, {', '.join(parts)}"
     left_s = seconds_left(states, max(1, counts["running"]))
     if counts["finished"] < len(states):
         line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"

@@ -100,7 +100,7 @@ def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0)
     """A `sampler` or `pruner` of Optuna, by the name of its class.
 
     Raises:
-        ValueError: no such class, or options that it refuses.
+        ValueError: no such class, or options that it rejects.
     """
     module = getattr(optuna, f"{what}s")
     known = [n for n in module.__all__ if n.lower().endswith(what) and not n.startswith("Base")]

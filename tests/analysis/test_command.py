@@ -1,4 +1,4 @@
-"""`isotrain analyze`: what is refused in a sentence, what a signal leaves, what a run changed."""
+"""`isotrain analyze`: what is rejected in a sentence, what a signal leaves, what a run changed."""
 
 import html
 import shlex
@@ -14,20 +14,20 @@ from tests.parts import names
 
 
 @pytest.fixture
-def refused(tmp_path, capsys, monkeypatch):
-    """`refused("seed=x")`: what a command says that writes nothing."""
+def rejected(tmp_path, capsys, monkeypatch):
+    """`rejected("seed=x")`: what a command says that writes nothing."""
     monkeypatch.chdir(tmp_path)
 
-    def refuse(*arguments):
+    def reject(*arguments):
         before = {file for file in tmp_path.rglob("*") if file.is_file()}
         assert main(["analyze", *arguments]) == 2
         assert {file for file in tmp_path.rglob("*") if file.is_file()} == before
-        told = capsys.readouterr().err
-        assert told.startswith("isotrain: this cannot run\n  ")
-        assert "Traceback" not in told
-        return told
+        message = capsys.readouterr().err
+        assert message.startswith("isotrain: this cannot run\n  ")
+        assert "Traceback" not in message
+        return message
 
-    return refuse
+    return reject
 
 
 def test_help_list_and_keys(capsys):
@@ -44,7 +44,7 @@ def test_help_list_and_keys(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["keys", "contextualty"], "analysis has no contextualty; did you mean contextuality?"),
         (["keys"], "give one analysis"),
@@ -57,14 +57,14 @@ def test_help_list_and_keys(capsys):
         (["task=rte"], "Could not override 'task'. No match in the defaults list."),
     ],
 )
-def test_what_cannot_run_is_told_in_a_sentence(refused, arguments, told):
+def test_what_cannot_run_is_reported_in_a_sentence(rejected, arguments, message):
     rest = [] if arguments[0] == "keys" or "=" not in arguments[0] else ["source=demo"]
     if rest and not any(text.startswith("encoder=") for text in arguments):
         rest.append("encoder=tiny")
-    assert told in refused(*arguments, *rest)
+    assert message in rejected(*arguments, *rest)
 
 
-def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
+def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(rejected, tmp_path):
     """A folder may come from anybody."""
     config = {
         "encoder": {"_target_": "shutil.copyfile", "src": "a", "dst": "b"},
@@ -73,10 +73,10 @@ def test_the_encoder_of_a_run_is_judged_as_that_of_a_command(refused, tmp_path):
     (tmp_path / "run").mkdir()
     write_json(tmp_path / "run" / "result.json", {"status": "finished", "config": config})
     (tmp_path / "run" / "weights.safetensors").touch()
-    told = refused(f"from_run={tmp_path / 'run'}", "source=demo")
-    assert "encoder._target_=shutil.copyfile is of a package that a record may not run" in told
-    told = refused(f"from_run={tmp_path / 'run'}", "source=demo", "++encoder.revision=abc")
-    assert "that run trained another encoder" in told  # the key is not dropped without a word
+    message = rejected(f"from_run={tmp_path / 'run'}", "source=demo")
+    assert "encoder._target_=shutil.copyfile is of a package that a record may not run" in message
+    message = rejected(f"from_run={tmp_path / 'run'}", "source=demo", "++encoder.revision=abc")
+    assert "that run trained another encoder" in message  # the key is not dropped without a word
 
 
 SMALL = ["encoder=tiny", "encoder.width=16", "source=demo", "threads=1", "device=cpu"]
@@ -84,11 +84,11 @@ CORPUS = ["analysis.corpus=rte", "analysis.splits=[dev]", "analysis.max_rows=600
 COMMAND = ["analysis=contextuality", *SMALL, *CORPUS, "analysis.words=[the,garden]"]
 
 
-def test_what_cannot_be_measured_is_told(tmp_path, capsys, monkeypatch):
+def test_what_cannot_be_measured_is_reported(tmp_path, capsys, monkeypatch):
     command = [*COMMAND, "analysis.min_count=590", f"output_dir={tmp_path}"]
     assert main(["analyze", *command]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("isotrain: the analysis stopped\n  no group has 590 rows")
+    message = capsys.readouterr().err
+    assert message.startswith("isotrain: the analysis stopped\n  no group has 590 rows")
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="no group has 590 rows"):
         main(["analyze", *command])

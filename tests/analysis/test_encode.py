@@ -135,6 +135,6 @@ def test_means_of_spans_against_a_loop(data):
     torch.testing.assert_close(found_ND, wanted_ND)
 
 
-def test_an_empty_span_is_refused():
+def test_an_empty_span_is_rejected():
     with pytest.raises(ValueError, match="a span must have a token"):
         span_means(torch.ones(1, 2, 1), *(np.array([k]) for k in (0, 1, 1)))

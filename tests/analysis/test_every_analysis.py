@@ -145,7 +145,7 @@ def test_the_seed_decides_every_number(name, subject):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "told"),
+    ("name", "given", "message"),
     [
         ("contextuality", {"splits": ["trian"]}, "splits must be train, dev or test"),
         ("contextuality", {"min_count": 2}, "min_count must be at least 3, got 2"),
@@ -156,8 +156,8 @@ def test_the_seed_decides_every_number(name, subject):
         ("offline_isotropy", {"transforms": ["none", "zca"]}, "transforms must be own_pooling"),
     ],
 )
-def test_arguments_that_are_rejected(name, given, told):
-    with pytest.raises(ValueError, match=told):
+def test_arguments_that_are_rejected(name, given, message):
+    with pytest.raises(ValueError, match=message):
         small(name, **given)
 
 

@@ -1,4 +1,4 @@
-"""Pictures over layers: what is drawn, and what is told where it is not."""
+"""Pictures over layers: what is drawn, and what is reported where it is not."""
 
 from types import SimpleNamespace
 

@@ -113,6 +113,6 @@ def test_one_class_and_classes_that_training_lacks_are_no_failure():
     assert np.isfinite(found.held_out_loss)
 
 
-def test_too_few_rows_are_refused():
+def test_too_few_rows_are_rejected():
     with pytest.raises(ValueError, match="held out of 5; give more training rows"):
         choose_penalty(np.zeros((5, 1)), np.zeros(5), [1.0], 0.2, 0)

@@ -1,4 +1,4 @@
-"""Published figures beside measured ones: which record, which verdict, what is refused."""
+"""Published figures beside measured ones: which record, which verdict, what is rejected."""
 
 import pytest
 
@@ -47,6 +47,6 @@ def test_the_first_record_that_a_figure_is_of():
         ENTRY | {"where": "stsb"},
     ],
 )
-def test_an_entry_of_another_form_is_refused(entry):
+def test_an_entry_of_another_form_is_rejected(entry):
     with pytest.raises(ValueError, match=r"list\[Published\]\n1\."):
         read_published([ENTRY, entry])

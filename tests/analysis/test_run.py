@@ -38,8 +38,8 @@ def cfg_of(tmp_path):
 
     def compose(*overrides, published=(), **arguments):
         given = (*small, f"output_dir={tmp_path / 'out'}", *overrides)
-        cfg, mistakes = judged(given, root="analyze")
-        assert mistakes == []
+        cfg, errors = judged(given, root="analyze")
+        assert errors == []
         with open_dict(cfg):
             cfg.analysis = {"_target_": "tests.analysis.toy.Toy", "published": list(published)}
             cfg.analysis.update(arguments)

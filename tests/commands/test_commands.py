@@ -54,12 +54,12 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
 def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, code):
     (tmp_path / "result.json").write_text('{"status": "fini')
     assert main([command, str(tmp_path)]) == code
-    told = "".join(capsys.readouterr())
-    assert f"{tmp_path / 'result.json'} is damaged (" in told
+    message = "".join(capsys.readouterr())
+    assert f"{tmp_path / 'result.json'} is damaged (" in message
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["run", "smoke", "--trials", "3"], "unrecognized arguments: --trials"),
         (["run", "nowhere"], "studies has no nowhere; it has smoke, template (or give the path of"),
@@ -69,13 +69,13 @@ def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, code):
         (["report", "FOLDER", "--wandb", "mine"], "--wandb sends a run; the runs of a study: log"),
     ],
 )
-def test_what_a_command_cannot_do_is_told(tmp_path, monkeypatch, capsys, words, told):
+def test_what_a_command_cannot_do_is_reported(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     for name, file in (("RUN", "result.json"), ("FOLDER", "x")):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text('{"status": "failed"}')
     assert main(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def finished(tmp_path_factory):
     return folder_of(cfg)
 
 
-def told(capsys, *line):
+def message(capsys, *line):
     """The exit code of a command, and what it printed."""
     capsys.readouterr()
     code = main([str(word) for word in line])
@@ -105,14 +105,14 @@ def test_status_of_a_run_is_that_of_its_record(finished, tmp_path, capsys, recor
     folder = shutil.copytree(finished, tmp_path / finished.name)
     result = json.loads((folder / "result.json").read_text())
     write_result(folder, result | record)
-    found, text = told(capsys, "status", folder)
+    found, text = message(capsys, "status", folder)
     assert (found, f": {state}" in text) == (code, True)
     assert record.get("error", "") in text
 
 
 def test_status_of_a_folder_lists_its_finished_runs(finished, capsys):
     above = finished.parents[1]
-    code, text = told(capsys, "status", above)
+    code, text = message(capsys, "status", above)
     assert code == 0
     assert "1 run finished" in text
 
@@ -150,7 +150,7 @@ def lost_head(state):
         ),
     ],
 )
-def test_weights_that_are_none_of_the_run_are_told_in_a_sentence(
+def test_weights_that_are_none_of_the_run_are_reported_in_a_sentence(
     finished, tmp_path, capsys, change, save, why
 ):
     folder = shutil.copytree(finished, tmp_path / finished.name)
@@ -165,5 +165,5 @@ def test_a_folder_without_weights_says_why(finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / finished.name)
     (folder / "weights.safetensors").unlink()
     assert main(["evaluate", str(folder)]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "no weights.safetensors (checkpoint.final=false, or it is gone)" in told
+    message = " ".join(capsys.readouterr().err.split())
+    assert "no weights.safetensors (checkpoint.final=false, or it is gone)" in message

@@ -1,4 +1,4 @@
-"""The configuration of an analysis: every file of the group, the root, what is refused."""
+"""The configuration of an analysis: every file of the group, the root, what is rejected."""
 
 import inspect
 import re
@@ -23,8 +23,8 @@ def composed():
     """`composed("seed=1", …)`: a configuration that is right."""
 
     def compose(*overrides):
-        cfg, mistakes = judged([*BASE, *overrides], root="analyze")
-        assert mistakes == []
+        cfg, errors = judged([*BASE, *overrides], root="analyze")
+        assert errors == []
         return cfg
 
     return compose
@@ -106,7 +106,7 @@ def test_the_hash_names_what_changes_numbers(composed):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("analysis.words", "dog", "analysis.words must be a list, got 'dog'"),
         ("analysis.words", ["dog"], None),
@@ -125,25 +125,25 @@ def test_the_hash_names_what_changes_numbers(composed):
         ("source.seed", "${oc.env:NOT_SET}", "source.seed: "),
     ],
 )
-def test_a_value_that_cannot_be(composed, key, value, told):
+def test_a_value_that_cannot_be(composed, key, value, message):
     cfg = deepcopy(composed())
     with open_dict(cfg):
         OmegaConf.update(cfg, key, value, merge=False)
     found = errors_of(cfg, ANALYSIS)
-    if told is None:
+    if message is None:
         assert found == []
     else:
-        assert any(sentence.startswith(told) for sentence in found), found
+        assert any(sentence.startswith(message) for sentence in found), found
 
 
-def test_a_key_of_another_option_is_told_for_groups_of_an_analysis_alone():
+def test_a_key_of_another_option_is_reported_for_groups_of_an_analysis_alone():
     for key, words in (
         ("encoder.name", "; it belongs to encoder=bert_base, "),
         ("task.form", "; "),
     ):
-        (told,) = judged([*BASE, f"{key}=x"], root="analyze")[1]
-        assert told.startswith(f"no key {key}{words}")
-        assert ("belongs" in told) == ("belongs" in words)
+        (message,) = judged([*BASE, f"{key}=x"], root="analyze")[1]
+        assert message.startswith(f"no key {key}{words}")
+        assert ("belongs" in message) == ("belongs" in words)
 
 
 def test_a_key_that_is_gone_and_one_too_many(composed):

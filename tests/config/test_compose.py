@@ -59,7 +59,7 @@ def test_every_key_changes_the_hash_but_those_of_logging_and_place():
         ([], "init_from", False),
     ],
 )
-def test_a_location_is_told_apart_and_named_by_its_digest(base, key, is_named):
+def test_a_location_is_reported_apart_and_named_by_its_digest(base, key, is_named):
     one, other = (compose_run([*BASE, *base, f"{key}={place}"]) for place in ("/a", "/b"))
     assert (content_hash(one) != content_hash(other)) == is_named
     first, second = run_id(recorded(one), "method"), run_id(recorded(other), "method")

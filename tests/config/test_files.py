@@ -19,7 +19,7 @@ def empty_cache(tmp_path, monkeypatch):
     return home
 
 
-def told(*overrides):
+def message(*overrides):
     cfg = compose_run(["encoder=tiny", "source=demo", *overrides])
     source, task = make(cfg.source), make(cfg.task)
     return [why for one in task.data_sets if (why := source.missing(one))]
@@ -36,7 +36,7 @@ def write(folder, *names):
 def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
     for name in OFFLINE:
         monkeypatch.setenv(name, "1")
-    assert told(f"task={task}") == []
+    assert message(f"task={task}") == []
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
         ("snli", "snli snli_1.0 SNLI"),
     ],
 )
-def test_a_folder_without_the_set_is_told_with_every_place_looked_at(tmp_path, task, folders):
-    (mistake,) = told(f"task={task}", "source=local", f"source.root={tmp_path}")
+def test_a_folder_without_the_set_is_reported_with_every_place_looked_at(tmp_path, task, folders):
+    (error,) = message(f"task={task}", "source=local", f"source.root={tmp_path}")
     for name in folders.split():
-        assert str(tmp_path / name) in mistake
-    assert f"{task}/train.jsonl and {task}/dev.jsonl" in mistake
+        assert str(tmp_path / name) in error
+    assert f"{task}/train.jsonl and {task}/dev.jsonl" in error
     for way in ("ISOTRAIN_DATA_DIR", "source.root", "source=hub", "source=demo"):
-        assert way in mistake
+        assert way in error
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_folder_without_the_set_is_told_with_every_place_looked_at(tmp_path, t
 )
 def test_which_files_make_a_set(tmp_path, names, absent):
     write(tmp_path, *names)
-    found = told("task=rte", "source=local", f"source.root={tmp_path}")
+    found = message("task=rte", "source=local", f"source.root={tmp_path}")
     assert len(found) == bool(absent)
     for split in absent:
         assert f"{split}.jsonl" in found[0]
@@ -84,10 +84,10 @@ def test_which_files_make_a_set(tmp_path, names, absent):
 
 def test_each_set_of_a_task_is_looked_for(tmp_path):
     choice = ("task=text", "source=local", f"source.root={tmp_path}")
-    of_text, of_stsb = told(*choice)
+    of_text, of_stsb = message(*choice)
     assert "wikitext-2/train.txt and wikitext-2/dev.txt" in of_text
     assert f"{tmp_path / 'stsb'}, {tmp_path / 'STS-B'};" in of_stsb
     write(tmp_path, "wikitext-2/wiki.train.tokens", "wikitext-2/wiki.valid.tokens")
-    assert told(*choice) == [of_stsb]
+    assert message(*choice) == [of_stsb]
     write(tmp_path, "stsb/train.jsonl", "stsb/dev.jsonl")
-    assert told(*choice) == []
+    assert message(*choice) == []

@@ -46,8 +46,8 @@ def own_folder(tmp_path):
     ],
 )
 def test_a_part_goes_by_the_file_that_was_chosen(own_folder, overrides, name, cited):
-    cfg, mistakes = judged(["task=wic", *overrides], own_folder)
-    assert not mistakes
+    cfg, errors = judged(["task=wic", *overrides], own_folder)
+    assert not errors
     config = recorded(cfg)
     assert part_name(config, "isotropy") == name
     assert sources(config) == cited

@@ -76,7 +76,7 @@ def test_any_key_goes_to_a_target_that_takes_any(package):
     ]
 
 
-def test_a_key_of_a_part_that_takes_none_is_refused(monkeypatch):
+def test_a_key_of_a_part_that_takes_none_is_rejected(monkeypatch):
     """A layer of torch without `__init__` has that of `nn.Module`, which takes anything."""
     own = Module.__init__  # torch.compile puts another in its place
     monkeypatch.setattr(Module, "__init__", lambda self, *args, **more: own(self, *args, **more))
@@ -136,7 +136,7 @@ def test_signatures_of_every_form(package, text, legal, required):
         ("import torch\ntorch.zeros(-1)", "RuntimeError: "),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_told(package, text, message):
+def test_a_package_that_cannot_be_imported_is_reported(package, text, message):
     """With the message and the line of one's own file, from the check and from Hydra's part."""
     module = package(text)
     node = {"_target_": f"{module}.part"}

@@ -19,7 +19,7 @@ def test_numbers_and_lists(devices, expected):
 
 
 @pytest.mark.parametrize("devices", WRONG)
-def test_anything_else_is_refused(devices):
+def test_anything_else_is_rejected(devices):
     with pytest.raises(ValueError, match=r"trainer\.devices must be a number of processes from 1"):
         number_asked_for(devices)
 

@@ -1,4 +1,4 @@
-"""What does not apply on a command line is told whole: every override, and no other."""
+"""What does not apply on a command line is reported whole: every override, and no other."""
 
 import itertools
 import re
@@ -10,22 +10,22 @@ from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig
 
-from isotrain.config.compose import ConfigError, compose_run, mistakes_of
+from isotrain.config.compose import ConfigError, compose_run, wrong_overrides
 from isotrain.config.typos import options_of
 from tests.judge import judged
 
 BASE = ("encoder=tiny", "source=demo")
 
 
-def mistakes(*overrides, config_dir=None, base=BASE):
+def errors(*overrides, config_dir=None, base=BASE):
     return judged([*base, *overrides], config_dir)[1]
 
 
-def assert_told(found, starts):
-    """Each mistake begins with one of `starts`, and each of these is told once."""
+def assert_reported(found, starts):
+    """Each error begins with one of `starts`, and each of these is reported once."""
     assert len(found) == len(starts), found
     for start in starts:
-        assert sum(mistake.startswith(start) for mistake in found) == 1, (start, found)
+        assert sum(error.startswith(start) for error in found) == 1, (start, found)
 
 
 TOLD = [
@@ -106,8 +106,8 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("overrides", "starts"), TOLD)
-def test_every_mistake_is_told_and_no_other(overrides, starts):
-    assert_told(mistakes(*overrides), starts)
+def test_every_error_is_reported_and_no_other(overrides, starts):
+    assert_reported(errors(*overrides), starts)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_every_mistake_is_told_and_no_other(overrides, starts):
     ],
 )
 def test_what_hydra_takes_is_taken(overrides):
-    assert mistakes(*overrides) == []
-    assert mistakes_of([*BASE, *overrides]) == []
+    assert errors(*overrides) == []
+    assert wrong_overrides([*BASE, *overrides]) == []
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -135,9 +135,9 @@ def test_the_order_of_groups_and_keys_does_not_matter(order):
     given = ("encoder.width=16", "encoder=tiny", "source=demo")
     assert judged([given[k] for k in order])[0].encoder.width == 16
     wrong = ("task=wicc", "encoder.widht=16", "sede=1")
-    found = mistakes(*(wrong[k] for k in order))
+    found = errors(*(wrong[k] for k in order))
     hint = "no key encoder.widht; did you mean encoder.width?"
-    assert_told(found, ("task=wicc", hint, "no key sede"))
+    assert_reported(found, ("task=wicc", hint, "no key sede"))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_order_of_groups_and_keys_does_not_matter(order):
     ],
 )
 def test_a_key_of_several_values_is_judged_value_by_value(overrides, starts):
-    assert_told(mistakes_of([*BASE, *overrides]), starts)
+    assert_reported(wrong_overrides([*BASE, *overrides]), starts)
 
 
 # ----------------------------------------------------------------------------- files of the user
@@ -171,16 +171,16 @@ def test_a_key_of_several_values_is_judged_value_by_value(overrides, starts):
 def test_options_and_keys_of_a_folder_of_the_user(own_files):
     own_files("pooling/mine", "_target_: isotrain.model.pooling.MeanPooling\n")
     folder = own_files("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nhalf: 1\n")
-    assert mistakes("pooling=mine", config_dir=folder) == []
+    assert errors("pooling=mine", config_dir=folder) == []
     assert {*options_of("pooling", folder)} == {*options_of("pooling"), "mine"}
-    (found,) = mistakes("pooling=min", config_dir=folder)
+    (found,) = errors("pooling=min", config_dir=folder)
     assert found.startswith("pooling=min does not exist; did you mean mi")
-    (found,) = mistakes("task.half=1", config_dir=folder)
+    (found,) = errors("task.half=1", config_dir=folder)
     assert found.startswith("no key task.half; ")
     own_files("pooling/below/other", "_target_: isotrain.model.pooling.MeanPooling\n")
-    assert mistakes("pooling=below/other", config_dir=folder) == []
-    assert_told(mistakes("pooling=below/other", "sede=1", config_dir=folder), ("no key sede",))
-    (found,) = mistakes("pooling=mine")
+    assert errors("pooling=below/other", config_dir=folder) == []
+    assert_reported(errors("pooling=below/other", "sede=1", config_dir=folder), ("no key sede",))
+    (found,) = errors("pooling=mine")
     assert found.startswith("pooling=mine does not exist; ")
 
 
@@ -197,9 +197,9 @@ def test_options_and_keys_of_a_folder_of_the_user(own_files):
         ("encoder: {_target_: os.getcw}", ["encoder._target_=os.getcw: os has no getcw"]),
     ],
 )
-def test_a_wrong_file_for_the_whole_run_is_told_in_words(own_files, text, words):
+def test_a_wrong_file_for_the_whole_run_is_reported_in_words(own_files, text, words):
     folder = own_files("experiment/mine", f"# @package _global_\n{text}\n")
-    found = "\n".join(mistakes("experiment=mine", config_dir=folder))
+    found = "\n".join(errors("experiment=mine", config_dir=folder))
     for word in words:
         assert word in found
 
@@ -255,13 +255,13 @@ def slips(draw):
 @given(slips())
 @settings(max_examples=40, phases=PHASES)
 @example(("objective.cosreg.weight", "cosreg", "objective.cosrg.weight"))
-def test_a_slip_of_one_letter_is_told_with_the_right_word(slip):
+def test_a_slip_of_one_letter_is_reported_with_the_right_word(slip):
     _key, word, slipped = slip
-    (found,) = mistakes(f"{slipped}=1", base=FULL)
+    (found,) = errors(f"{slipped}=1", base=FULL)
     assert found.startswith(f"no key {slipped}; ")
     if not re.search(rf"\b{re.escape(word)}\b", found.partition(";")[2]):  # another is as near
-        (told,) = re.findall(r"did you mean ([\w.]+)\?", found)
-        assert near(slipped, told.rpartition(".")[2]) >= near(slipped, word), found
+        (message,) = re.findall(r"did you mean ([\w.]+)\?", found)
+        assert near(slipped, message.rpartition(".")[2]) >= near(slipped, word), found
 
 
 def near(slipped, word):
@@ -278,7 +278,7 @@ JUNK = st.text(
 @example("isotropy.rho", "", "x")
 @example("~", "", "3")
 @example("", "", "")
-def test_junk_raises_nothing_but_what_is_told(key, prefix, text):
+def test_junk_raises_nothing_but_what_is_reported(key, prefix, text):
     for line in (f"{prefix}{key}={text}", text):
-        found = mistakes(line, base=FULL)
-        assert all(mistake.strip() for mistake in found)
+        found = errors(line, base=FULL)
+        assert all(error.strip() for error in found)

@@ -70,7 +70,7 @@ def test_each_of_several_values_reaches_its_job(values):
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, [{"a": 1}], b"x", object()])
-def test_what_an_override_cannot_give_is_refused(value):
+def test_what_an_override_cannot_give_is_rejected(value):
     with pytest.raises(ValueError, match="is no value that an override can give"):
         written(value)
 

@@ -77,14 +77,14 @@ def test_threads_are_1_unless_they_are_given(fake, tmp_path, given, threads):
         assert folder_of(cfg) == job.folder
 
 
-def test_every_mistake_at_once_with_the_methods_that_have_it(fake, capsys):
+def test_every_error_at_once_with_the_methods_that_have_it(fake, capsys):
     fake.says(
         overrides="[encoder=tiny, source=demo, sede=1, data.batch_size=a, optimizer.lrr=1]",
         tasks="{rte: [task=rte], wic: [task=wicc]}",
         methods="{none: [isotropy=none], mean: [isotropy=men], cut: [pooling=spans, a=1]}",
     )
-    told = errors(capsys, fake.run())
-    assert len(told) == len(set(told))
+    output = errors(capsys, fake.run())
+    assert len(output) == len(set(output))
     expected = {
         "no key sede; did you mean seed?": "",
         "task=wicc does not exist; did you mean wic?": "wic-none, wic-mean, wic-cut: ",
@@ -92,21 +92,23 @@ def test_every_mistake_at_once_with_the_methods_that_have_it(fake, capsys):
         "no key optimizer.lrr; did you mean optimizer.lr?": "",
     }
     for text, places in expected.items():
-        assert places + text in told
-    (of_all,) = (line for line in told if "data.batch_size=a" in line)
+        assert places + text in output
+    (of_all,) = (line for line in output if "data.batch_size=a" in line)
     assert of_all.startswith("data.batch_size=a: ")
-    (of_cut,) = (line for line in told if "no key a" in line)
+    (of_cut,) = (line for line in output if "no key a" in line)
     assert of_cut.startswith("rte-cut, wic-cut: ")
     assert not fake.runs.exists()
 
 
-def test_a_wrong_argument_is_told_before_anything_runs(fake, capsys):
+def test_a_wrong_argument_is_reported_before_anything_runs(fake, capsys):
     fake.says(
         tasks="{rte: [task=rte], wic: [task=wic]}",
         methods="{none: [isotropy=none], clip: [isotropy=clip, isotropy.rho=2.0]}",
     )
-    told = errors(capsys, fake.run())
-    assert [line.partition(":")[2] for line in told] == [" isotropy.rho must be at most 1, got 2.0"]
+    output = errors(capsys, fake.run())
+    assert [line.partition(":")[2] for line in output] == [
+        " isotropy.rho must be at most 1, got 2.0"
+    ]
     assert not fake.started
 
 
@@ -126,8 +128,8 @@ def test_a_wrong_argument_is_told_before_anything_runs(fake, capsys):
 )
 def test_what_a_study_cannot_be(fake, capsys, change, given, said):
     fake.says(**change)
-    (told,) = errors(capsys, fake.run(*given))
-    assert told.endswith(said)
+    (output,) = errors(capsys, fake.run(*given))
+    assert output.endswith(said)
     assert not fake.runs.exists()
 
 
@@ -169,7 +171,7 @@ def test_finished_runs_reach_no_launcher_unless_they_are_to_run_again(fake):
     assert fake.started == ["mean-1", *ORDER]
 
 
-def test_a_failure_stops_no_other_run_and_is_told(fake, capsys):
+def test_a_failure_stops_no_other_run_and_is_reported(fake, capsys):
     fake.failing["none", 1] = ValueError("the | reason\nin words")
     assert fake.run() == 1
     assert fake.started == ORDER
@@ -237,14 +239,14 @@ def test_a_study_in_another_folder_shares_its_runs(fake, tmp_path):
 
 def test_a_process_of_a_launcher_starts_no_study(fake, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
-    (told,) = errors(capsys, fake.run())
-    assert "-m launches its runs itself" in told
+    (output,) = errors(capsys, fake.run())
+    assert "-m launches its runs itself" in output
 
 
 def test_a_place_that_cannot_be_written_to(fake, capsys):
     fake.runs.write_text("a file")
-    (told,) = errors(capsys, fake.run())
-    assert "Not a directory" in told
+    (output,) = errors(capsys, fake.run())
+    assert "Not a directory" in output
 
 
 def test_an_error_crosses_processes():
@@ -286,8 +288,8 @@ def test_a_sweep_over_seeds_shares_the_runs_of_single_ones(fake, capsys):
 
 
 def test_a_study_needs_several_runs(fake, capsys):
-    (told,) = errors(capsys, fake.main("train", "study=smoke"))
-    assert "start them with: isotrain run smoke" in told
+    (output,) = errors(capsys, fake.main("train", "study=smoke"))
+    assert "start them with: isotrain run smoke" in output
 
 
 def test_the_number_of_runs_at_a_time_is_that_of_the_launcher(fake):
@@ -304,8 +306,8 @@ def test_names_of_methods_that_differ_in_signs_alone_are_numbered(fake):
 
 
 def test_overrides_do_not_undo_what_a_study_compares(fake, capsys):
-    (told,) = errors(capsys, fake.run("isotropy=zca"))
-    assert told == "isotropy=zca: tasks or methods of the study set it; change it in the file"
+    (output,) = errors(capsys, fake.run("isotropy=zca"))
+    assert output == "isotropy=zca: tasks or methods of the study set it; change it in the file"
     assert fake.run("optimizer.lr=1e-3") == 0
 
 
@@ -313,5 +315,5 @@ def test_scores_of_different_tasks_are_not_compared(fake, capsys):
     (fake.file.parent / "mixed.yaml").write_text(
         fake.file.read_text().replace("isotropy=mean", "task=wic")
     )
-    (told,) = errors(capsys, fake.main("run", str(fake.file.parent / "mixed.yaml")))
-    assert told.startswith("scores of rte and wic do not compare in one table (rte); ")
+    (output,) = errors(capsys, fake.main("run", str(fake.file.parent / "mixed.yaml")))
+    assert output.startswith("scores of rte and wic do not compare in one table (rte); ")

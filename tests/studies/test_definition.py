@@ -25,9 +25,9 @@ def write(path, **changes):
 
 
 def errors(path, **changes):
-    with pytest.raises(PlanError) as told:
+    with pytest.raises(PlanError) as message:
         load_study(write(path, **changes))
-    return str(told.value).splitlines()
+    return str(message.value).splitlines()
 
 
 @pytest.mark.parametrize("name", names("studies"))
@@ -68,8 +68,8 @@ def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a b.yaml", "x,y.yaml", ".hidden.yaml"])
 def test_names_that_are_no_folder(tmp_path, name):
-    (told,) = errors(tmp_path / name)
-    assert told.startswith(f"study {name[:-5]}: name: String should match pattern ")
+    (message,) = errors(tmp_path / name)
+    assert message.startswith(f"study {name[:-5]}: name: String should match pattern ")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_names_that_are_no_folder(tmp_path, name):
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_line_with_key_rule_and_value(tmp_path, change, said):
-    (told,) = errors(tmp_path / "my.yaml", **change)
-    assert told.startswith(f"study my: {said}")
+    (message,) = errors(tmp_path / "my.yaml", **change)
+    assert message.startswith(f"study my: {said}")
 
 
 @pytest.mark.parametrize("text", ["tasks: {rte: [site=[tokens]]}", "- a", "", "\x00"])
@@ -134,9 +134,9 @@ def test_what_is_no_yaml_of_keys(tmp_path, text):
         load_study(str(tmp_path / "my.yaml"))
 
 
-def test_every_mistake_at_once(tmp_path):
-    told = errors(tmp_path / "my.yaml", seeds=[], margin=0, method=1)
-    assert len(told) == 3
+def test_every_error_at_once(tmp_path):
+    message = errors(tmp_path / "my.yaml", seeds=[], margin=0, method=1)
+    assert len(message) == 3
     assert errors(tmp_path / "my.yaml", methods=None, seeds=None) == [
         "study my: seeds: Field required"  # the rest is of a study that there is none of
     ]

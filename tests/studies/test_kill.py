@@ -163,8 +163,8 @@ def whole(tmp_path_factory):
 def assert_goes_on(folder, whole):
     """The same command ends the study: nothing twice, and the bytes of an undisturbed one."""
     before = finished(folder)
-    told = call(folder)
-    assert f"4 runs, {len(before)} finished before, {4 - len(before)} to do" in told
+    message = call(folder)
+    assert f"4 runs, {len(before)} finished before, {4 - len(before)} to do" in message
     after = finished(folder)
     assert {path: after[path] for path in before} == before, "no finished run is trained again"
     assert runs(folder) == runs(whole)
@@ -212,10 +212,10 @@ OTHER = STUDY.replace("\n  cluster_pca: [isotropy=cluster_pca]\n", METHOD)
 def test_a_part_that_fails_or_exits_fails_its_run_alone(tmp_path, how, kind):
     place = placed(tmp_path, OTHER.replace("[0, 1]", "[0]"))
     (place / "fail").write_text(how)
-    told = call(place, code=1)
-    assert re.search(f"failed rte-mine-seed0: {kind}", told)
-    assert "done rte-none-seed0" in told
-    assert "1 of 2 runs finished" in told
+    message = call(place, code=1)
+    assert re.search(f"failed rte-mine-seed0: {kind}", message)
+    assert "done rte-none-seed0" in message
+    assert "1 of 2 runs finished" in message
     before = finished(place)
     assert len(before) == 1
     (place / "fail").unlink()
@@ -268,8 +268,8 @@ def test_a_full_disk(place, whole):
     def small():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
-    told = call(place, *RUN, code=1, preexec_fn=small)
-    assert told.count("failed rte-") == 4
+    message = call(place, *RUN, code=1, preexec_fn=small)
+    assert message.count("failed rte-") == 4
     assert not finished(place)
     assert_goes_on(place, whole)
 

@@ -200,9 +200,9 @@ def test_a_damaged_file_ends_every_command_in_one_sentence(one, damage, capsys):
         one.call()
     for command in ("status", "report"):
         assert main([command, str(one.folder)]) == 2
-        told = capsys.readouterr().err
-        assert f"{file} is damaged (" in told
-        assert "move it away, and give the command again" in told
+        message = capsys.readouterr().err
+        assert f"{file} is damaged (" in message
+        assert "move it away, and give the command again" in message
     assert file.read_text() == text
 
 

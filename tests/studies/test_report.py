@@ -36,7 +36,7 @@ def csv_lines(folder, name="table.csv"):
 
 def test_a_report_states_what_it_is_of(fake, capsys):
     overrides = ["data.batch_size=4", "logger=[]", "checkpoint.every_steps=3", "threads=1"]
-    assert fake.run(*overrides, "data.batch_size=8") == 0  # each is told once, with what counts
+    assert fake.run(*overrides, "data.batch_size=8") == 0  # each is reported once, with what counts
     text = (fake.folder / "table.md").read_text()
     assert "`threads=1 encoder=tiny source=demo data.batch_size=8`" in text
     assert "4 of 4 runs finished" in text
@@ -84,8 +84,8 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
     monkeypatch.setattr("isotrain.pages.study_page.write_study_page", explode)
     assert fake.run() == 0
     assert b"4 of 4 runs finished" in tables(fake.folder)["table.md"]
-    told = capsys.readouterr().out
-    assert "could not be drawn (RuntimeError: no ink); the tables are complete" in told
+    message = capsys.readouterr().out
+    assert "could not be drawn (RuntimeError: no ink); the tables are complete" in message
     assert not (fake.folder / "study.html").exists(), "it would be of fewer runs than the tables"
 
 
@@ -116,7 +116,7 @@ def holm(folder):
 
 
 @pytest.mark.parametrize("seeds", ["[0, 1]", "[0]"])
-def test_methods_that_were_left_out_count_for_holm_and_are_told(fake, pages, tmp_path, seeds):
+def test_methods_that_were_left_out_count_for_holm_and_are_reported(fake, pages, tmp_path, seeds):
     """The reference is a study that still has the method; its seeds may have gone before it."""
     scores = {"val/accuracy": 0.5, "test/accuracy": 0.4}
     fake.changed = {("zca", seed): {"scores": scores} for seed in (0, 1)}
@@ -136,7 +136,7 @@ def test_methods_that_were_left_out_count_for_holm_and_are_told(fake, pages, tmp
     assert "methods was mean, none, zca, and became mean, none when" in text
 
 
-def test_a_method_that_is_defined_otherwise_counts_for_holm_and_is_told(fake, pages):
+def test_a_method_that_is_defined_otherwise_counts_for_holm_and_is_reported(fake, pages):
     assert fake.run() == 0
     assert holm(fake.folder)[2] == 1
     fake.says(methods="{none: [isotropy=none], mean: [isotropy=mean, method=mean, optimizer.lr=1]}")
@@ -181,8 +181,8 @@ def test_a_report_tells_its_files(fake, pages, capsys):
     assert fake.run() == 0
     capsys.readouterr()
     assert fake.main("report", str(fake.folder)) == 0
-    told = capsys.readouterr().out
-    assert all(str(fake.folder / name) in told for name in TABLES)
+    message = capsys.readouterr().out
+    assert all(str(fake.folder / name) in message for name in TABLES)
 
 
 def test_a_report_of_nothing_writes_nothing(fake, capsys):

@@ -1,4 +1,4 @@
-"""What finished runs left, and what is told of runs that are not there or damaged."""
+"""What finished runs left, and what is reported of runs that are not there or damaged."""
 
 import json
 import math
@@ -81,7 +81,7 @@ def test_a_damaged_result_is_missing_and_left_alone(jobs, text):
     assert file.read_bytes() == text.encode("latin1")
 
 
-def test_nothing_finished_is_told_with_what_is_damaged(fake):
+def test_nothing_finished_is_reported_with_what_is_damaged(fake):
     fake.failing = {(m, s): ValueError("x") for m in ("none", "mean") for s in (0, 1)}
     assert fake.run() == 1
     plan = fake.plan
@@ -92,7 +92,7 @@ def test_nothing_finished_is_told_with_what_is_damaged(fake):
     assert {path.name for path in fake.folder.iterdir()} == {"study.json", "logs", "lock"}
 
 
-def test_mixed_code_and_data_are_told_with_their_runs():
+def test_mixed_code_and_data_are_reported_with_their_runs():
     runs = [Run("rte", "none", seed, {}, {}, code="a", data="x") for seed in range(5)]
     assert mixtures(runs) == mixtures([]) == {}
     runs += [runs[0]._replace(task="wic", data="y")]  # another task has other data
@@ -114,7 +114,7 @@ def test_mixed_code_and_data_are_told_with_their_runs():
         ("0a1b > 2c3d", ["Mixed code (+ = with changes not committed)"]),
     ],
 )
-def test_one_version_is_told_where_nobody_can_get_it_back(code, titles):
+def test_one_version_is_reported_where_nobody_can_get_it_back(code, titles):
     runs = [Run("rte", "none", seed, {}, {}, code=code) for seed in range(3)]
     assert list(mixtures(runs)) == titles
     assert [line for own in mixtures(runs).values() for line in own] == [

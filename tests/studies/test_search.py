@@ -43,7 +43,7 @@ def test_shipped_searches_say_what_every_key_means():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "overides: []\noverrides: task=rte\nspace: {x: [1, 2]}\ndirection: up\nmargin: 0\n"
@@ -75,15 +75,15 @@ def test_shipped_searches_say_what_every_key_means():
         ("space: {x: 1}", ["space.x must be choice(none, clip), "]),
     ],
 )
-def test_errors_of_a_file_are_told(tmp_path, text, told):
+def test_errors_of_a_file_are_reported(tmp_path, text, message):
     least = {"space": "{x: [1, 2]}", "n_trials": "4"}
     more = [f"{key}: {value}" for key, value in least.items() if f"{key}:" not in text]
-    (file := tmp_path / "bad.yaml").write_text("\n".join([text, *more * (len(told) == 1)]))
+    (file := tmp_path / "bad.yaml").write_text("\n".join([text, *more * (len(message) == 1)]))
     with pytest.raises(PlanError) as error:
         load_search(str(file))
     lines = str(error.value).splitlines()
-    assert len(lines) == len(told)
-    for line in told:
+    assert len(lines) == len(message)
+    for line in message:
         assert sum(one.startswith(f"search bad: {line}") for one in lines) == 1, (line, lines)
 
 
@@ -159,7 +159,7 @@ def test_each_trial_says_how_it_ended(folder, capsys):
 
     call = FakeCall(folder, score, n_at_once=3)
     assert searched(call, n_trials=7) == 1
-    told = [
+    message = [
         ("degenerate", TrialState.PRUNED, "seed 0: all one class"),
         ("diverged", TrialState.PRUNED, "seed 0: NonFiniteError: the loss is nan"),
         ("undefined", TrialState.PRUNED, "seed 0: val/accuracy is not finite"),
@@ -169,7 +169,7 @@ def test_each_trial_says_how_it_ended(folder, capsys):
         ("complete", TrialState.COMPLETE, None),
     ]
     found = trials(folder)
-    assert [(t.user_attrs.get("end"), t.state, t.user_attrs.get("why")) for t in found] == told
+    assert [(t.user_attrs.get("end"), t.state, t.user_attrs.get("why")) for t in found] == message
     assert [sum(t.constraints.values()) > 0 for t in found] == [True] * 3 + [False] * 4
     printed = capsys.readouterr().out
     assert "degenerate trial 0: seed 0: all one class\n" in printed
@@ -224,16 +224,16 @@ def test_a_call_stops_when_nothing_works(folder, capsys):
         ({"overrides": ["task=rte", "encoder=bert"]}, "configuration or data"),
     ],
 )
-def test_trials_of_another_search_are_refused(folder, changed, differ):
+def test_trials_of_another_search_are_rejected(folder, changed, differ):
     searched(FakeCall(folder), n_trials=1)
-    told = rf"has 1 trial of another search \({differ} differ\), whose scores do not compare"
-    with pytest.raises(PlanError, match=told):
+    message = rf"has 1 trial of another search \({differ} differ\), whose scores do not compare"
+    with pytest.raises(PlanError, match=message):
         searched(FakeCall(folder), **changed)
     assert searched(FakeCall(folder), n_trials=2) == 0
 
 
 @pytest.mark.parametrize(
-    ("changed", "overrides", "told"),
+    ("changed", "overrides", "message"),
     [
         ({}, ["optimizer.lr=1"], "optimizer.lr: the space has its values; leave it out"),
         ({"space": {"a": ["right", "wrong"]}}, [], "a=wrong is wrong"),
@@ -245,21 +245,21 @@ def test_trials_of_another_search_are_refused(folder, changed, differ):
         ),
     ],
 )
-def test_what_cannot_run_is_refused_before_any_trial(folder, changed, overrides, told):
+def test_what_cannot_run_is_rejected_before_any_trial(folder, changed, overrides, message):
     call = FakeCall(folder, overrides=overrides)
-    with pytest.raises(PlanError, match=told):
+    with pytest.raises(PlanError, match=message):
         searched(call, **changed)
     assert not call.launched
 
 
-def test_a_damaged_storage_is_told(folder):
+def test_a_damaged_storage_is_reported(folder):
     folder.mkdir(parents=True)
     (folder / "study.db").write_text("no database" * 100)
     with pytest.raises(PlanError, match=r"study\.db cannot be opened \(Data.*; move it away"):
         searched(FakeCall(folder))
 
 
-def test_a_missing_package_is_told(monkeypatch):
+def test_a_missing_package_is_reported(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("optuna", "isotrain.studies"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
@@ -398,7 +398,7 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ("space: {optimizer.ler: [1, 2]}", "no key optimizer.ler; did you mean optimizer.lr?"),
         ("space: {data.batch_size: [8, 0]}", "data.batch_size"),
@@ -408,11 +408,11 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
         ),
     ],
 )
-def test_values_are_checked_before_the_first_trial(fake, capsys, more, told):
+def test_values_are_checked_before_the_first_trial(fake, capsys, more, message):
     given = [line for line in TEXT.splitlines() if line.partition(":")[0] not in more]
     fake.file.write_text("\n".join([*given, more]))
     assert fake.run() == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not fake.started
 
 
@@ -425,6 +425,6 @@ def test_a_sampler_of_a_finite_grid_ends_as_others_do(folder, sampler):
     assert sorted(trial.params["optimizer.lr"] for trial in trials(folder)) == ["0.1", "0.2"]
 
 
-def test_options_that_only_drawing_reads_are_told(folder):
+def test_options_that_only_drawing_reads_are_reported(folder):
     with pytest.raises(PlanError, match=r"TPESampler cannot draw a trial: .*; correct"):
         searched(FakeCall(folder), n_trials=12, sampler="TPESampler", sampler_options={"gamma": 3})

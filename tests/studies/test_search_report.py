@@ -47,7 +47,7 @@ ENDS = (
 )
 
 
-def test_the_tables_have_every_trial_and_the_best_is_told_as_chosen(folder, capsys):
+def test_the_tables_have_every_trial_and_the_best_is_reported_as_chosen(folder, capsys):
     with pytest.raises(PlanError, match="no search was started in"):
         write_report(folder)
     lr = {"optimizer.lr": "tag(log, interval(1e-5, 1e-3))"}
@@ -56,8 +56,8 @@ def test_the_tables_have_every_trial_and_the_best_is_told_as_chosen(folder, caps
     assert [file.name for file in files] == ["confirm_few_1.yaml", "table.md", "trials.csv"]
     text = (folder / "table.md").read_text()
     assert text in capsys.readouterr().out
-    told = "1 pruned, 1 degenerate, 1 diverged, 1 undefined, 1 failed."
-    assert f"7 of 7 trials: 2 complete, {told}" in text
+    message = "1 pruned, 1 degenerate, 1 diverged, 1 undefined, 1 failed."
+    assert f"7 of 7 trials: 2 complete, {message}" in text
     assert "- every run: `task=rte encoder=tiny source=demo output_dir=out`" in text
     assert "- optimizer.lr: tag(log, interval(1e-5, 1e-3))\n" in text
     assert "- sampler: RandomSampler, seed 0\n- pruner: NopPruner\n" in text
@@ -87,7 +87,7 @@ def test_the_lowest_is_best_where_the_direction_says_so(folder):
     assert text.index("| 1 ") < text.index("| 2 ") < text.index("| 0 ")
 
 
-def test_conditional_keys_options_and_several_seeds_are_told(folder):
+def test_conditional_keys_options_and_several_seeds_are_reported(folder):
     beside = {"isotropy.n_components": "range(1, 5)"}
     space = {"isotropy": ["none", "clip"], "isotropy=clip": beside}
     more = {"pruner": "MedianPruner", "pruner_options": {"n_warmup_steps": 2}}

@@ -65,7 +65,7 @@ def test_every_option_and_both_ends_are_in_a_corner():
 
 
 @pytest.mark.parametrize(
-    ("space", "told"),
+    ("space", "message"),
     [
         ({}, "space must map keys to choice(none, clip), range(1, 5)"),
         ({"x": 0.1}, "got 0.1; put a single value into overrides"),
@@ -93,13 +93,13 @@ def test_every_option_and_both_ends_are_in_a_corner():
         ),
     ],
 )
-def test_an_error_has_its_place_and_what_was_given(space, told):
+def test_an_error_has_its_place_and_what_was_given(space, message):
     with pytest.raises(PlanError) as error:
         parameters(space)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_every_error_is_told_at_once():
+def test_every_error_is_reported_at_once():
     with pytest.raises(PlanError) as error:
         parameters({"x": 1, "y": "glob(*)", "z": "1,2"})
     assert len(str(error.value).splitlines()) == 2

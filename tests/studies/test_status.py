@@ -61,12 +61,12 @@ def test_every_state(job, studied):
     killed = job(4, result=record("running"), rows=12, checkpoint=8)
     stopped = job(5, result=record("interrupted"), rows=12)
     failed = job(6, result=record("failed", error="OSError: full\nmore"), checkpoint=4)
-    refused = job(7)
-    (studied / "logs" / f"{refused.log}.log").write_text(f"why\n{FAILED_LINE}exit\n")
+    rejected = job(7)
+    (studied / "logs" / f"{rejected.log}.log").write_text(f"why\n{FAILED_LINE}exit\n")
     half = job(8)
     (half.folder / "result.json").write_text('{"status": "fin')
     with owned(running.folder):
-        jobs = (waiting, finished, resumed, running, killed, stopped, failed, refused, half)
+        jobs = (waiting, finished, resumed, running, killed, stopped, failed, rejected, half)
         found = [state_of(own, studied) for own in jobs]
     assert [s.state for s in found] == [
         *("waiting", "finished", "finished", "running", "interrupted", "interrupted"),
@@ -96,7 +96,7 @@ def test_time_left_by_the_mean_of_finished_runs():
     assert seconds_left(states(("a", "running", 5, None)), 1) is None
 
 
-def test_a_failure_without_a_record_is_told_from_the_last_line_of_its_log(job, studied):
+def test_a_failure_without_a_record_is_reported_from_the_last_line_of_its_log(job, studied):
     own = job(0)
     log = studied / "logs" / f"{own.log}.log"
     log.write_text(f"{FAILED_LINE}ValueError: before\nstarted again\n")

@@ -1,4 +1,4 @@
-"""Damaged results: told by name, put aside, never deleted, done again."""
+"""Damaged results: reported by name, put aside, never deleted, done again."""
 
 import errno
 import json
@@ -12,7 +12,7 @@ from isotrain.runs.stored import stored
 
 LOOKS = ("status", "report")
 WHOLE = {"status": "finished", "monitor": "val/a", "n_rows": {"dev": 9}, "scores": {"val/a": 0.5}}
-DAMAGED = {  # the text of a file: what is told of it
+DAMAGED = {  # the text of a file: what is reported of it
     "": "invalid JSON: EOF while parsing",
     json.dumps(WHOLE)[:-20]: "invalid JSON: EOF while parsing",
     "[1, 2]": "Input should be a valid dictionary",
@@ -31,8 +31,8 @@ def test_what_is_no_result_is_named(tmp_path, text):
     found = stored(tmp_path)
     assert found.result == {}
     assert not found.is_finished
-    told = f"{tmp_path / 'result.json'} is damaged ({DAMAGED[text]}"
-    assert found.damage.startswith(told)
+    message = f"{tmp_path / 'result.json'} is damaged ({DAMAGED[text]}"
+    assert found.damage.startswith(message)
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def test_a_study_does_a_damaged_run_again_and_touches_no_other(fake, capsys):
     results[3].write_text(half)
     capsys.readouterr()
     assert fake.main("status", str(fake.folder)) == 0
-    told = capsys.readouterr().out
-    assert f"{results[3]} is damaged" in told
-    assert "4 runs, 3 finished, 1 waiting" in told
+    message = capsys.readouterr().out
+    assert f"{results[3]} is damaged" in message
+    assert "4 runs, 3 finished, 1 waiting" in message
     assert fake.main("report", str(fake.folder)) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "- rte, mean, seed 1: damaged: result.json (invalid JSON" in told
+    message = " ".join(capsys.readouterr().out.split())
+    assert "- rte, mean, seed 1: damaged: result.json (invalid JSON" in message
     assert results[3].read_text() == half
     assert fake.run() == 0
     assert "4 runs, 3 finished before, 1 to do" in capsys.readouterr().out

@@ -56,16 +56,16 @@ def test_a_later_report_continues_the_same_run(folder):
     assert {path.stem for path in folder.glob("wandb/*run-*/*.wandb")} == {f"run-{first}"}
 
 
-def test_whatever_goes_wrong_is_told_and_costs_nothing(folder, monkeypatch, capsys):
+def test_whatever_goes_wrong_is_reported_and_costs_nothing(folder, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_API_KEY", secret := "0123456789abcdef")
 
-    def refuse(**_):
+    def reject(**_):
         raise RuntimeError(f"bad key {secret}")
 
-    monkeypatch.setattr("isotrain.training.loggers.wandb_logger.build_wandb_logger", refuse)
+    monkeypatch.setattr("isotrain.training.loggers.wandb_logger.build_wandb_logger", reject)
     send(folder, "my_study", {"project": "p"}, {})
-    told = capsys.readouterr().out
-    assert "W&B: the report was not sent (RuntimeError: bad key <redacted>)" in told
+    message = capsys.readouterr().out
+    assert "W&B: the report was not sent (RuntimeError: bad key <redacted>)" in message
 
 
 @pytest.mark.parametrize("logger", ["[]", "[wandb]"])

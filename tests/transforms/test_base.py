@@ -155,7 +155,7 @@ def test_a_map_fitted_at_the_start_stays_for_training_and_evaluation():
         *((IsoGrad, "forward"), (ZCADense, "forward")),
     ],
 )
-def test_embeddings_of_another_shape_are_refused(kind, method, x):
+def test_embeddings_of_another_shape_are_rejected(kind, method, x):
     with pytest.raises(ValueError, match=r"embeddings must be \[N, 2\], got shape"):
         getattr(kind(2), method)(x)
 

@@ -246,7 +246,7 @@ def test_no_graph_is_kept_and_the_forward_may_be_called_several_times_before():
 KEYS = ("isotropy=iso_grad", "isotropy.queue_rows=64", "site=[tokens,pooled]", "metric=[]")
 
 
-def test_nothing_below_or_behind_the_layer_is_refused(built):
+def test_nothing_below_or_behind_the_layer_is_rejected(built):
     with pytest.raises(ValueError, match=r"IsoGrad at pooled adds .* nothing there ever trains"):
         built("task=rte", "isotropy=iso_grad", "site=[pooled]", "freezing=head_only")
     contrastive = ("task=stsb_sentences", "objective=[cosreg]", "objective.cosreg.reads=[before]")

@@ -208,8 +208,8 @@ def measure_layer(
             f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in types]),
             f"layer-{layer}/symbol": np.array([is_symbol(sample.token_of[t]) for t in types]),
         }
-    told = [_cluster(k, found, type_N, sample, layer) for k in range(found.k) if found.k > 1]
-    return Found([record, *told], arrays)
+    clusters = [_cluster(k, found, type_N, sample, layer) for k in range(found.k) if found.k > 1]
+    return Found([record, *clusters], arrays)
 
 
 def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:

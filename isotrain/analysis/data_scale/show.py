@@ -91,7 +91,7 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
         found = [point.mean if None in point else getattr(point, end) for point in curve.values()]
         return dict(zip(curve, isotonic_regression(found).x.tolist(), strict=True))
 
-    def told(end: str, goal_end: str) -> str | None:
+    def text_of(end: str, goal_end: str) -> str | None:
         factor = size_to_reach(rising(curve, end), rising(reference, goal_end)[size]) / size
         if math.isinf(factor):
             largest = max(curve) / size
@@ -99,8 +99,8 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
         return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
 
     if all(point.low is None for point in (*curve.values(), reference[size])):
-        return told("mean", "mean"), None, None
-    return told("mean", "mean"), told("high", "low"), told("low", "high")
+        return text_of("mean", "mean"), None, None
+    return text_of("mean", "mean"), text_of("high", "low"), text_of("low", "high")
 
 
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
@@ -152,8 +152,8 @@ def _unseen(frames: Frames) -> pd.DataFrame:
 
 def _sources(frames: Frames) -> Iterator[str]:
     own = frames.of("features")
-    told = zip(own["features"], own["source"], strict=True)
-    yield from dict.fromkeys(f"{features}: {source}" for features, source in told)
+    pairs = zip(own["features"], own["source"], strict=True)
+    yield from dict.fromkeys(f"{features}: {source}" for features, source in pairs)
 
 
 def _points(frames: Frames, kind: str) -> pd.DataFrame:

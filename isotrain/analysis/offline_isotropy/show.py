@@ -49,8 +49,8 @@ def _clouds(frames: Frames) -> pd.DataFrame:
 
 def _scored(frames: Frames) -> Iterator[str]:
     pairs = frames.of("similarity").drop_duplicates("set")
-    told = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
-    yield f"Pairs: {told}."
+    sizes = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
+    yield f"Pairs: {sizes}."
 
 
 FITTED = (

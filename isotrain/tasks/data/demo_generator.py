@@ -159,14 +159,14 @@ def _draw_similarity(rng: random.Random, _number: int) -> list[Row]:
     event = _draw_event(rng)
     other = _edit(rng, event)
     voices = _draw_voices(rng)
-    retold = _other_voices(rng, voices)
+    paraphrase = _other_voices(rng, voices)
     differ = {slot for slot in _WEIGHTS if event[slot] != other[slot]}
     loss = sum(weight for slot, weight in _WEIGHTS.items() if slot in differ)
     if (event["agent"], event["patient"]) == (other["patient"], other["agent"]):
         loss += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
     row = {
         "sentence1": _tell(rng, event, voices),
-        "sentence2": _tell(rng, other, retold),
+        "sentence2": _tell(rng, other, paraphrase),
         "score": max(0.0, 5.0 - loss),
     }
     return [row]

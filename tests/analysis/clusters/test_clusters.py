@@ -49,7 +49,7 @@ def test_static_vectors_count_each_type_once(tmp_path):
     assert table.rows[0][table.columns.index("intra")] is None
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_what_does_not_fit_is_rejected(tmp_path):
     subject = subject_of(GPT2(), tmp_path)
     with pytest.raises(CannotRunError, match="at most 64, the positions of this encoder, got 512"):
         next(iter(Clusters().parts(subject)))

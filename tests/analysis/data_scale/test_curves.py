@@ -58,7 +58,7 @@ def test_not_reached_says_nothing_where_there_is_hardly_more_data():
     assert data_factor(low, high, 32) == ("2", None, None)
     assert data_factor(low, high, 64) == (None, None, None)
     assert data_factor(curve({32: 0.5, 128: 0.7}), curve({32: 0.9, 128: 0.9}), 32)[0] == "> 4"
-    assert data_factor(high, low, 64)[0] == "≤ 0.5"  # what is reached is told at any size
+    assert data_factor(high, low, 64)[0] == "≤ 0.5"  # what is reached is reported at any size
 
 
 def test_a_lucky_draw_at_one_size_is_not_the_size_where_a_score_is_reached():

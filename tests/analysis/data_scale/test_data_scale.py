@@ -1,4 +1,4 @@
-"""The whole analysis: what context is worth, what is compared with what, what is told."""
+"""The whole analysis: what context is worth, what is compared with what, what is reported."""
 
 import json
 import random
@@ -109,11 +109,11 @@ def test_every_kind_of_features_has_a_score_for_each_seed_and_size(records):
 
 
 def test_all_features_are_given_the_same_training_examples(records):
-    told = {}
+    message = {}
     for r in (r for r in records if r["kind"] == "score"):
         key = (r["task"], r["seed"], r["size"])
-        told.setdefault(key, set()).add((r["unseen_share"], r["n_few_unseen"]))
-    assert all(len(found) == 1 for found in told.values())
+        message.setdefault(key, set()).add((r["unseen_share"], r["n_few_unseen"]))
+    assert all(len(found) == 1 for found in message.values())
     smallest = [r for r in records if r["kind"] == "score" and r["size"] == 16]
     by_seed = {tuple(r["score"] for r in smallest if r["seed"] == k) for k in range(3)}
     assert len(by_seed) == 3, "each seed draws its own"
@@ -223,12 +223,12 @@ def test_random_vectors_are_drawn_anew_for_each_seed(subject):
     assert len({r["score"] for r in own if r["features"] == "random"}) > 1
 
 
-def test_what_is_not_there_is_told_before_anything_is_read(data_dir, tmp_path):
+def test_what_is_not_there_is_reported_before_anything_is_read(data_dir, tmp_path):
     source = LocalSource(str(data_dir))
     assert DataScale().missing(source) == []
     assert [one.name for one in DataScale().data_sets(source)] == ["rte", "snli"]
-    (told,) = DataScale(tasks=["sst2"]).missing(source)
-    assert "sst2" in told
+    (message,) = DataScale(tasks=["sst2"]).missing(source)
+    assert "sst2" in message
     assert len(DataScale().missing(LocalSource(str(tmp_path)))) == 3
     conll = write_tagged(tmp_path / "conll")
     assert DataScale(tasks=[], conll=str(conll)).missing(LocalSource(str(tmp_path))) == []

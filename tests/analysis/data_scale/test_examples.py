@@ -33,12 +33,12 @@ PAIRS = Rows(
 def test_a_text_that_stands_in_several_rows_is_read_once():
     found = sentence_examples(PAIRS, "snli", 10, 10, 0)
     assert sorted(found.texts) == ["A dog sees", "A fish sees", "a bird", "the cat"]
-    told = [[found.texts[v] for v in own] for own in found.vector_NJ]
-    assert sorted(told[:2]) == [["A dog sees", "the cat"], ["a bird", "A dog sees"]]
-    assert told[2] == ["the cat", "A fish sees"]
+    message = [[found.texts[v] for v in own] for own in found.vector_NJ]
+    assert sorted(message[:2]) == [["A dog sees", "the cat"], ["a bird", "A dog sees"]]
+    assert message[2] == ["the cat", "A fish sees"]
     assert (found.n_train, found.n_scored) == (2, 1)
     assert found.rows_of([2, 0]).tolist() == [2, 0]
-    assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in told[:2]]
+    assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in message[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
 
@@ -61,8 +61,8 @@ def test_the_rows_of_a_tagged_sentence_are_its_words(tagged):
     assert words == " ".join(found.texts).split(" ")
     assert words[7:] == ["the", "Acme", "dog"]
     tags = [found.classes[k] if k >= 0 else None for k in found.label_N]
-    told = dict(zip(words[:7], tags[:7], strict=True))
-    assert told == {
+    message = dict(zip(words[:7], tags[:7], strict=True))
+    assert message == {
         "John": "B-PER", "sees": "O", "New": "B-LOC", "York": "I-LOC",
         "the": "O", "dog": "O", "Mary": "I-PER",
     }  # fmt: skip
@@ -153,11 +153,11 @@ def test_unknown_words_are_no_part_of_a_mean_of_word_vectors(subject_of):
     )
     found = sentence_examples(source, "sst2", 10, 10, 0)
     own = encoded(subject_of(encoder), found)
-    told = {
+    message = {
         found.texts[place]: own.features([row])[0].tolist()
         for row, (place,) in enumerate(found.vector_NJ)
     }
-    assert told == {
+    assert message == {
         "dog runs cat": [2, 0], "runs away": [0, 0], NOTHING: [0, 0],
         "cat barks loudly": [3, -2], "dog": [1, 2],
     }  # fmt: skip

@@ -68,7 +68,7 @@ def test_cosines_against_numpy():
 def test_a_head_has_one_scale_so_that_rotation_scale_and_shift_change_nothing():
     generator = torch.Generator().manual_seed(0)
     x_ND = torch.randn(120, 6, generator=generator) * torch.linspace(0.1, 3.0, 6) + 2.0
-    class_N = (x_ND[:, 0] > x_ND[:, 0].mean()).long()  # told by a small dimension
+    class_N = (x_ND[:, 0] > x_ND[:, 0].mean()).long()  # reported by a small dimension
     turn_DD = torch.linalg.qr(torch.randn(6, 6, generator=generator)).Q
     plain, *others = (
         fit_head(rows, class_N, 0.1).predict_proba(rows.double().numpy())

@@ -41,7 +41,7 @@ def test_every_norm_is_found_once_and_in_its_place(kind):
 
 
 @pytest.mark.parametrize("kind", PLACES)
-def test_a_planted_gain_and_bias_are_told_by_their_scores(kind):
+def test_a_planted_gain_and_bias_are_reported_by_their_scores(kind):
     encoder = tiny(kind)
     norms = [m for m in encoder.modules() if isinstance(m, nn.LayerNorm)]
     with torch.no_grad():
