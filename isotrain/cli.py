@@ -49,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parsed(arguments: Sequence[str]) -> Namespace:
     """Parse a command line: the command's function as `module:name`, and its arguments."""
-    program, commands = parsers()
     name, *rest = arguments or ["--help"]
     if name == "train":  # Hydra reads its arguments
         return Namespace(function="app:main", arguments=rest)
+    program, commands = parsers()
     if name in ("-sc", "--shell-completion"):  # of the command that its script completes
         if re.match(r"\S+\s+train\s|$", os.environ.get("COMP_LINE", "")):
             return Namespace(function="app:main", arguments=[name, *rest])
