@@ -65,13 +65,12 @@ def _formats(
 ) -> tuple[list[Format], list[str]]:
     """The requested formats that can be written, and why the others cannot."""
     from isotrain.export.folders import sentences_format, transformers_format
-    from isotrain.export.folding import absorb_shift, check_layers
+    from isotrain.export.folding import check_layers
     from isotrain.export.rebuilt import merge_adapters
 
     formats, reasons = [], []
     check_layers(rebuilt)
     merge_adapters(rebuilt.model)
-    absorb_shift(rebuilt)
     for name in wanted:
         try:
             if name == "transformers":

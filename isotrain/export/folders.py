@@ -111,7 +111,7 @@ def transformers_format(rebuilt: Rebuilt) -> Format:
     Raises:
         ValueError: neither: a layer at tokens belongs to what the encoder gives.
     """
-    head, what = None, f"encoder and head{rebuilt.note}"
+    head, what = None, "encoder and head"
     try:
         head = linear_head(rebuilt)
         if layer_sites(rebuilt):
@@ -123,7 +123,7 @@ def transformers_format(rebuilt: Rebuilt) -> Format:
                 "lack the layer at tokens; train with site=[pooled], or with task.form=bi for "
                 "--format sentence-transformers"
             ) from error
-        what = f"the encoder alone{rebuilt.note}, without {_absent(rebuilt)}: {error}"
+        what = f"the encoder alone, without {_absent(rebuilt)}: {error}"
     return Format(
         "transformers",
         "feature-extraction",
@@ -279,7 +279,7 @@ def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
         ValueError: as `plan_sentences`.
     """
     plan = plan_sentences(rebuilt, isotropy)
-    what = f"encoder and pooling{rebuilt.note}"
+    what = "encoder and pooling"
     if plan.affine is None:
         what += f", the isotropy layer as a module of isotrain: {plan.reason}"
     elif plan.sites:

@@ -1,4 +1,4 @@
-"""Fold the isotropy layers of a run into its encoder or its head, or explain why not.
+"""Fold the isotropy layers of a run into its head, or explain why not.
 
 An affine map is found by trying a function. N embeddings, B examples of dev, D width in, E width
 out. All in float64.
@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.transforms.base import RowTransform
-from isotrain.transforms.identity import Identity
 
 LIMIT = 1e-9  # largest deviation, over the rms of embeddings and results
 FAR = 1000  # times as far from their mean, embeddings are tried too
-ROUNDING = 1e-6  # largest effect of float32 on a pooled vector, over its length
 
 
 class Affine(NamedTuple):
@@ -135,56 +133,6 @@ def folded(rebuilt: Rebuilt) -> Affine:
         name = f"the layer at {site} ({type(layer).__name__})"
         found = found.then(affine_of(in_double(layer), known_rows(rebuilt, site), name))
     return found
-
-
-@torch.no_grad()
-def absorb_shift(rebuilt: Rebuilt) -> None:
-    """Add the shift b of layers like `mean` to the bias β of the encoder's last LayerNorm.
-
-    Behind γ x̂ + (β + b) no layer is needed. Layers stay where they are if they do more than shift,
-    or if β + b in float32 changes a pooled vector by more than `ROUNDING` of its length.
-    """
-    sites, width = layer_sites(rebuilt), rebuilt.model.encoder.width
-    try:
-        matrix_DE, shift_D = folded(rebuilt)
-    except NotAffineError:
-        return
-    eye_DD = identity(width).matrix_DE
-    is_shift = matrix_DE.shape == eye_DD.shape and torch.allclose(matrix_DE, eye_DD, 0, 1e-12)
-    norm = _last_norm(rebuilt) if sites and is_shift else None
-    if norm is None:
-        return
-    bias_D = (norm.bias.double() + shift_D).float()
-    single_ATD, double_ATD = rebuilt.states
-    moved_ATD, pooled_BPD = double_ATD + (bias_D - norm.bias.double()), rebuilt.double.pooled
-    error_BPD = rebuilt.model.pooling(moved_ATD, rebuilt.batch) - pooled_BPD
-    if not (error_BPD.norm(dim=-1) <= ROUNDING * pooled_BPD.norm(dim=-1)).all():
-        return
-    norm.bias.copy_(bias_D)
-    rebuilt.states = (single_ATD + shift_D).float(), double_ATD + shift_D
-    for site in sites:
-        rebuilt.model.transforms[site] = Identity(width)
-    rebuilt.note = ", the isotropy layer in the encoder's last LayerNorm"
-
-
-def _last_norm(rebuilt: Rebuilt) -> nn.LayerNorm | None:
-    """The LayerNorm, with a bias and run once, whose output is the encoder's; else None."""
-    heard: list[nn.LayerNorm] = []
-    latest = torch.empty(0)
-
-    def hear(norm: nn.LayerNorm, args: object, output: Tensor) -> None:
-        nonlocal latest
-        heard.append(norm)
-        latest = output
-
-    encoder = rebuilt.model.encoder
-    norms = [part for part in encoder.modules() if isinstance(part, nn.LayerNorm)]
-    hooks = [norm.register_forward_hook(hear) for norm in norms]
-    last_ATD = encoder(rebuilt.batch, {}).last
-    for hook in hooks:
-        hook.remove()
-    is_last = torch.equal(latest, last_ATD) and heard.count(heard[-1]) == 1
-    return heard[-1] if is_last and heard[-1].bias is not None else None
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:

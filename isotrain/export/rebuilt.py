@@ -39,7 +39,6 @@ class Rebuilt:
     double: ModelOutput
     states: tuple[Tensor, Tensor]  # encoder output [A, T, D], in float32 and in float64
     takes_segments: bool  # whether the encoder receives token_type_ids
-    note: str = ""  # that the layers are part of the encoder, if they are
 
     @property
     def network(self) -> Any:

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
 from isotrain.export.folders import linear_head, write_transformers
-from isotrain.export.folding import Affine, NotAffineError, absorb_shift, check_layers, layer_sites
+from isotrain.export.folding import NotAffineError, check_layers, layer_sites
 from isotrain.export.rebuilt import rebuild
 from isotrain.export.source_run import read_run
 from tests.export.conftest import same_logits
@@ -44,72 +44,6 @@ def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, t
         assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
     write_transformers(tmp_path / "out", rebuilt, head)
     same_logits(loaded(tmp_path / "out", known.columns, "cls"), known)
-
-
-@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "gpt2"])
-def test_a_subtracted_mean_goes_into_the_last_norm(
-    made_run, exported_as_run, loaded, capsys, family
-):
-    """The exported encoder's own embeddings are those behind the layer; the head is the run's."""
-    pooling = "last" if family == "gpt2" else "cls"
-    more = ("encoder.n_blocks=1", f"pooling={pooling}", *["peft=lora"] * (family == "bert"))
-    run = made_run("task=rte", *options("mean"), *more, family=family)
-    folder, known = exported_as_run(run, pooling)
-    assert "head, the isotropy layer in the encoder's last LayerNorm" in message(capsys)
-    head = load_file(folder / "head.safetensors")
-    for key, weight in known.model.head.linear.state_dict().items():
-        assert torch.equal(head[key].double(), weight)
-    head["weight"], head["bias"] = torch.eye(len(head["weight"][0])), torch.zeros(())
-    save_file(head, folder / "head.safetensors")
-    rows = known.output.site_embeddings["pooled"]
-    own_BD = loaded(folder, known.columns, pooling)
-    torch.testing.assert_close(own_BD, rows.after, rtol=1e-6, atol=1e-6)
-    assert not torch.allclose(rows.before, rows.after, rtol=1e-2)
-
-
-@pytest.mark.parametrize("site", ["pooled", "tokens"])
-def test_an_encoder_alone_has_the_layer_in_its_last_norm(
-    made_run, export, of_the_run, loaded, capsys, site
-):
-    run = made_run("task=stsb", "task.form=bi", "pooling=mean", f"site=[{site}]", *options("mean"))
-    folder, known = export(run), of_the_run(run)
-    assert "encoder's last LayerNorm, without pooling and head: the head of form=bi" in message(
-        capsys
-    )
-    layer = known.model.transforms[site]
-    texts = [[*known.columns[0], *known.columns[1]]]
-    real_AT = known.batch.attention_mask.bool()
-    torch.testing.assert_close(
-        loaded(folder, texts), layer(known.states[real_AT]), rtol=1e-6, atol=1e-6
-    )
-
-
-@pytest.mark.parametrize("case", ["in", "shared", "none", "wide", "rounded"])
-def test_what_the_last_norm_cannot_hold_is_left_as_it_is(made_run, monkeypatch, case):
-    rebuilt = rebuild(read_run(made_run("task=rte", *options("mean"))))
-    first, *_, last = rebuilt.network.encoder.layer
-    norm = last.output.LayerNorm
-    before = norm.bias.clone()
-    if case == "shared":
-        first.output.LayerNorm = norm
-    if case == "none":  # something comes behind it
-        last.register_forward_hook(lambda _, args, states: 2 * states)
-    if case == "wide":
-        narrow = Affine(torch.eye(16, 8).double(), torch.zeros(8).double())
-        monkeypatch.setattr("isotrain.export.folding.folded", lambda _: narrow)
-    if case == "rounded":  # float32 does not do
-        monkeypatch.setattr("isotrain.export.folding.ROUNDING", 1e-12)
-    absorb_shift(rebuilt)
-    assert (rebuilt.note != "") == (layer_sites(rebuilt) == []) == (case == "in")
-    assert torch.equal(norm.bias, before) == (case != "in")
-
-
-def test_a_span_of_tokens_is_shifted_too(made_run, export, of_the_run, loaded, capsys):
-    run = made_run("task=wic", "task.prompt=none", "pooling=spans", *options("mean"), family="tiny")
-    folder, known = export(run), of_the_run(run)
-    assert "last LayerNorm, without pooling and head: the pooling reads target" in message(capsys)
-    own = known.model.transforms["pooled"](known.states[known.batch.attention_mask.bool()])
-    torch.testing.assert_close(loaded(folder, known.columns), own, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("task", ["rte", "stsb"])
