@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from isotrain.commands.train import exit_code
 from isotrain.config.compose import compose_run, key_of
 from isotrain.console import install, say, score_text
-from isotrain.launch.ranks import exit_code
 from isotrain.pages.summary import FILES, print_layers
 
 METHODS = ("none", "frozen_zca")

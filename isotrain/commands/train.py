@@ -3,27 +3,31 @@
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isotrain.config.check import check
 from isotrain.config.compose import with_names
 from isotrain.config.parts import load
-from isotrain.console import guarded, reject, score_text, spinner
+from isotrain.console import FAILED, guarded, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
-from isotrain.launch.ranks import exit_code, needs_ranks, run_in_ranks
+from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.launch.workers import end_with_caller
 from isotrain.runs.files import read_result
+from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
 from isotrain.studies.status import FAILED_LINE
 
 PRUNED = "PrunedError"  # of isotrain.training.callbacks.pruning, which imports Lightning
+PLACE = "a run's folder is <output_dir>/<task>/<method>-<hash>; use output_dir=... or method=..."
 LOADING = "importing torch, Lightning and transformers"
 
 
@@ -43,6 +47,8 @@ def train(cfg: DictConfig) -> float | None:
     sources = [one.path for one in hydra.runtime.config_sources if one.provider == "command-line"]
     overrides = [*(f"--config-dir={path}" for path in sources), *hydra.overrides.task]
     if hydra.mode != RunMode.MULTIRUN:
+        if hydra.run.dir != ".":
+            sys.exit(reject(f"hydra.run.dir={hydra.run.dir}: {PLACE}"))
         sys.exit(run_alone(cfg, overrides))
     if cfg.study is None and cfg.search is None:  # of a sweeper that is not ours
         return _run(cfg, overrides)
@@ -52,9 +58,28 @@ def train(cfg: DictConfig) -> float | None:
 
 def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
     """Exit code of one run: 0, 1 if it failed, 2 if it cannot run, 128 + signal."""
+    if cfg.trial is not None:
+        return reject(f"trial={cfg.trial} is set by a search; leave it out")
     if name := cfg.study or cfg.search:
         return reject(f"{name} has several runs; start them with: isotrain run {name}")
     return exit_code(lambda: _run(cfg, overrides))
+
+
+def exit_code(work: Callable[[], object]) -> int:
+    """Exit code of a run, whose errors are printed; other errors are raised."""
+    from isotrain.training.callbacks.non_finite import NonFiniteError
+    from isotrain.training.memory import MemoryLimitError
+
+    try:
+        work()
+    except (CannotRunError, PermissionError) as error:
+        return reject(str(error))
+    except KeyboardInterrupt:  # before training could listen, or the second one
+        return 128 + SIGINT
+    except (NonFiniteError, MemoryLimitError, StorageError, RanksError) as error:
+        print_error("the run stopped", [str(error)])
+        return FAILED
+    return 0
 
 
 def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float | None:
@@ -103,6 +128,10 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     if needs_ranks(cfg):
         from isotrain.run import folder_of
 
+        try:
+            check(cfg)
+        except ValueError as error:  # once, and not by each process
+            raise CannotRunError(str(error)) from error
         run_in_ranks(cfg, overrides)
         return _score_of(cfg, read_result(folder_of(cfg))["scores"])
     if HydraConfig.get().mode == RunMode.MULTIRUN:

@@ -11,20 +11,27 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import RunConfig, n_processes
-from isotrain.console import FAILED, guarded, launched, print_error, reject, spinner
+from isotrain.console import FAILED, REJECTED, guarded, launched, spinner
 from isotrain.launch.devices import unclaimed
 from isotrain.runs.record import CannotRunError, StorageError
+from isotrain.runs.secrets import redacted
 
 RUN = "ISOTRAIN_RANKS"  # in the environment of ranks: the configuration and its overrides
+ERROR = "ISOTRAIN_RANKS_ERROR"  # of rank 0: descriptor that takes the error's message
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RanksError(RuntimeError):
+    """The processes of a run failed; their output has the traceback."""
 
 
 def needs_ranks(cfg: DictConfig) -> bool:
@@ -39,18 +46,22 @@ def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     is set where it is null: results depend on it.
 
     Raises:
-        SystemExit: with the exit code of the run, if that is not 0; they have printed why.
+        CannotRunError: as of `run`.
+        RanksError: the run failed.
+        SystemExit: it was stopped by a signal; the code is 128 + its number.
     """
     if cfg.threads is None:
         cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
-    with _passed_on() as processes:
+    with TemporaryFile("w+", encoding="utf-8") as message, _passed_on() as processes:
+        number = message.fileno()
         process = subprocess.Popen(
             [sys.executable, "-m", "isotrain.launch.ranks"],
             stdin=subprocess.DEVNULL,
             stdout=_file_of(sys.stdout),
             stderr=_file_of(sys.stderr),
-            env=_environment(cfg, overrides),
+            env=_environment(cfg, overrides) | {ERROR: str(number)},
             process_group=0,  # a Ctrl-C of the terminal reaches it once, from here
+            pass_fds=(number,),
         )
         processes.append(process)
         try:
@@ -59,8 +70,15 @@ def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
+        message.seek(0)
+        text = message.read()
+    stop = -code if code < 0 else code - 128
+    if stop in STOPS:
+        raise SystemExit(128 + stop)
+    if code == REJECTED:
+        raise CannotRunError(text or "a rank cannot run; its output says why")
     if code:
-        raise SystemExit(code if code > 0 else 128 - code)
+        raise RanksError(text or f"the processes of the run ended with exit code {code}")
 
 
 def n_cores() -> int:
@@ -111,33 +129,33 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     }
 
 
-def exit_code(work: Callable[[], object]) -> int:
-    """Exit code of a run, whose errors are printed; other errors are raised."""
-    from isotrain.training.callbacks.non_finite import NonFiniteError
-    from isotrain.training.memory import MemoryLimitError
-
-    try:
-        work()
-    except (CannotRunError, PermissionError) as error:
-        return reject(str(error))
-    except KeyboardInterrupt:  # before training could listen, or the second one
-        return 128 + signal.SIGINT
-    except (NonFiniteError, MemoryLimitError, StorageError) as error:
-        print_error("the run stopped", [str(error)])
-        return FAILED
-    return 0
-
-
 @guarded()
 def _rank() -> int:
     """Run as a rank; the exit code."""
     given = json.loads(os.environ[RUN])
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(given["config"]))
     assert isinstance(cfg, DictConfig)
+    is_first = "LOCAL_RANK" not in os.environ  # Lightning starts the others with it
     with spinner("importing torch, Lightning and transformers"):
         from isotrain.pages.show import show_run
         from isotrain.run import run
-    return exit_code(lambda: run(cfg, given["overrides"], show=show_run))
+        from isotrain.training.callbacks.non_finite import NonFiniteError
+        from isotrain.training.memory import MemoryLimitError
+    try:
+        run(cfg, given["overrides"], show=show_run)
+        return 0
+    except KeyboardInterrupt:  # before training could listen, or the second one
+        return 128 + signal.SIGINT
+    except Exception as error:
+        cannot = isinstance(error, CannotRunError | PermissionError)
+        known = cannot or isinstance(error, NonFiniteError | MemoryLimitError | StorageError)
+        text = str(redacted(str(error) if known else f"{type(error).__name__}: {error}"))
+        if is_first:
+            with open(int(os.environ[ERROR]), "w", encoding="utf-8", closefd=False) as message:
+                message.write(text)
+        if not known:
+            raise
+        return REJECTED if cannot else FAILED
 
 
 if __name__ == "__main__":
