@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objectives tests/geometry \
 	tests/metrics tests/transforms tests/objectives tests/analysis tests/plugins \
 	tests/conf/test_contracts.py \
-	$(addprefix tests/training/,test_golden.py monitor/test_site_measures.py test_extra_losses.py test_module.py)
+	$(addprefix tests/training/,test_golden.py monitor/test_site_measures.py test_losses.py test_module.py)
 
 .PHONY: demo test numeric campaign check bench venv clean
 

@@ -50,6 +50,6 @@ def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):
         demo(["encoder=huggingface", f"encoder.name={missing}", f"output_dir={tmp_path / 'runs'}"])
 
 
-def test_a_error_is_reported_as_by_train(capsys):
+def test_an_error_is_reported_as_by_train(capsys):
     assert cli.main(["demo", "sede=1"]) == 2
     assert capsys.readouterr().err.endswith("no key sede; did you mean seed?\n")

@@ -10,7 +10,7 @@ class Service:
     """Answers as much of the protocol as a run needs to begin, log and end.
 
     Attributes:
-        status: of every answer; 200 = as it should be, else a error.
+        status: of every answer; 200 = as it should be, else an error.
         silent: take requests and answer none.
         n_rows: rows that it has of every run from before; 0 = it knows none.
         rows: of each run by id, those that it was sent, by their number.

@@ -103,7 +103,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = _name_of(cfg.encoder)
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
-    files = given_files(plain(cfg.analysis), plain(cfg.encoder))
+    files = given_files([plain(cfg.analysis), plain(cfg.encoder)])
     revisions = dict.fromkeys(map(source.revision_of, analysis.data_sets(source)))
     facts = {
         "data": "; ".join(revisions) or ", ".join(files),
@@ -127,20 +127,20 @@ def _name_of(encoder: DictConfig) -> str:
     return str(name) if n_blocks is None else f"{name}, cut after block {n_blocks}"
 
 
-def given_files(*sections: Mapping[str, Any]) -> dict[str, str]:
-    """Twelve hex digits of the SHA-256 of each file that a value names, by its path.
+def given_files(node: Any) -> dict[str, str]:
+    """Twelve hex digits of the SHA-256 of each file that a value of `node` names, by its path.
 
     Of a folder, such as that of an encoder, every file in it counts, those of its folders do not.
 
-    >>> given_files({"name": "google-bert/bert-base-uncased", "width": 3})
+    >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
     {}
     """
-    found: dict[str, str] = {}
-    for text in (v for section in sections for v in section.values() if v and isinstance(v, str)):
-        path = Path(text).expanduser()
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        found |= {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
-    return found
+    if isinstance(node, str):
+        path = Path(node).expanduser()
+        files = sorted(path.iterdir()) if node and path.is_dir() else [path]
+        return {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
+    parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+    return {path: digits for part in parts for path, digits in given_files(part).items()}
 
 
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:

@@ -36,6 +36,9 @@ def demo(overrides: Sequence[str]) -> None:
     from isotrain.runs.keys import on_test
     from isotrain.runs.record import CannotRunError
 
+    for text in overrides:
+        if key_of(text).partition(".")[0] == "isotropy" or key_of(text) == "trainer.devices":
+            raise CannotRunError(f"{text} is fixed in the demo; use isotrain train")
     scores, rows, folders = {}, {}, {}
     for method in METHODS:
         used = ["experiment=demo", *overrides, f"isotropy={method}"]

@@ -1,7 +1,6 @@
 """Folder of one run: state of earlier attempts, and the record of this one."""
 
 import hashlib
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -129,7 +128,8 @@ class RunFolder:
             for name in OF_A_TRY if resumed_after is None else ("fault.json",):
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
-                shutil.rmtree(self.path / name, ignore_errors=True)
+                for file in (self.path / name).glob("*"):  # the folder may be a link
+                    file.unlink()
             text = OmegaConf.to_yaml(OmegaConf.create(self.record["config"]))
             replace_text(self.path / "config.yaml", text)
             write_result(self.path, self.record)

@@ -163,8 +163,8 @@ def test_a_file_that_a_key_names_is_known_by_its_content(tmp_path):
     (folder / "deep").mkdir(parents=True)
     (folder / "weights").write_bytes(b"w")
     (folder / "deep" / "other").write_bytes(b"o")
-    sections = {"static": str(vectors), "n": 3, "none": "", "words": ["dog"]}, {"name": str(folder)}
-    assert given_files(*sections) == {
+    own = {"static": [str(vectors)], "n": 3, "none": "", "words": ["dog"]}
+    assert given_files([own, {"name": str(folder)}]) == {
         str(file): sha256_of(file)[:12] for file in (vectors, folder / "weights")
     }
 

@@ -24,7 +24,7 @@ OTHERS = {"cut_tails", "published"}  # bounds; batch-mates
 FEW = {"all_but_the_top": ["isotropy.n_components=2"], "iter_norm": ["isotropy.group_size=8"]}
 
 
-def message(capsys):
+def printed(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 

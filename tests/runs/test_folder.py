@@ -175,6 +175,17 @@ def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
             folder.check_records(4, known)
 
 
+def test_a_new_attempt_has_no_snapshots_of_an_earlier_one_behind_a_link(folder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "step_00000100.npz").touch()
+    (folder.path / "snapshots").symlink_to(elsewhere)
+    folder.begin(FACTS, 4)
+    assert list(elsewhere.iterdir())
+    folder.begin(FACTS, None)
+    assert not list(elsewhere.iterdir())
+
+
 def test_other_processes_write_nothing(composed, small, tmp_path):
     cfg = composed(*small, "task=rte", "threads=1", f"output_dir={tmp_path / 'runs'}")
     second = RunFolder(cfg, "rows of today", is_first=False)

@@ -101,7 +101,7 @@ OWN = "needs one embedding of each example"
         (("objective=[spectral]", "objective.spectral.n_components=16"), "below the width"),
         (
             ("task=text", "objective=[simcse]", "objective.simcse.memory_rows=4000"),
-            "memory_rows must be below",
+            "must be shorter than",
         ),
         (("task=text", "objective=[simcse]", "encoder.dropout=0"), "objective=simcse compares two"),
         (

@@ -46,6 +46,6 @@ def test_the_factor_stays_within_its_bounds():
     assert [best_factor(logits, labels, *ends) for ends in ((2.0, 9.0), (0.0, 1.0))] == [2.0, 1.0]
 
 
-def test_without_a_error_on_dev_there_is_no_temperature():
+def test_without_an_error_on_dev_there_is_no_temperature():
     logits, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
     assert scaled_loss(logits, labels, logits, labels) is None

@@ -32,7 +32,7 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source, load_split
 from isotrain.tasks.text import UNKNOWN
 
-N_TOLD = 6  # tokens that are named of a cluster
+N_NAMED = 6  # tokens that are named of a cluster
 SAME = 1e-4  # of its length: closer embeddings are equal up to rounding
 
 
@@ -245,7 +245,7 @@ def _cluster(cluster: int, found: Clustering, type_N: Tensor, sample: Sample, la
     """Size and content of a cluster."""
     types = type_N[found.assignment_N == cluster].tolist()
     symbols = sum(is_symbol(sample.token_of[t]) for t in types)
-    frequent: Mapping[int, int] = dict(Counter(types).most_common(N_TOLD))
+    frequent: Mapping[int, int] = dict(Counter(types).most_common(N_NAMED))
     return {
         "kind": "cluster",
         "layer": layer,
