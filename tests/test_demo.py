@@ -53,3 +53,9 @@ def test_an_encoder_of_the_users_is_looked_for_and_never_replaced(tmp_path):
 def test_an_error_is_reported_as_by_train(capsys):
     assert cli.main(["demo", "sede=1"]) == 2
     assert capsys.readouterr().err.endswith("no key sede; did you mean seed?\n")
+
+
+@pytest.mark.parametrize("override", ["isotropy=clip", "isotropy.stats=batch", "trainer.devices=2"])
+def test_what_the_demo_compares_is_fixed(override):
+    with pytest.raises(CannotRunError, match=f"{override} is fixed in the demo"):
+        demo([override])

@@ -1,6 +1,7 @@
 """Folder of one run: state of earlier attempts, and the record of this one."""
 
 import hashlib
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -128,8 +129,9 @@ class RunFolder:
             for name in OF_A_TRY if resumed_after is None else ("fault.json",):
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
-                for file in (self.path / name).glob("*"):  # the folder may be a link
-                    file.unlink()
+                if (place := self.path / name).is_symlink():
+                    place.unlink()
+                shutil.rmtree(place, ignore_errors=True)
             text = OmegaConf.to_yaml(OmegaConf.create(self.record["config"]))
             replace_text(self.path / "config.yaml", text)
             write_result(self.path, self.record)

@@ -328,8 +328,8 @@ def short_memories(parts: Parts) -> Iterator[str]:
         )
         if (n_held := len(objective.memory.rows_MD)) >= n_rows:
             yield (
-                f"objective.{name}: its memory of {n_held} must be shorter than the {n_rows} embeddings "
-                "of an epoch: one would be compared with itself; lower memory_rows"
+                f"objective.{name}: its memory of {n_held} must be shorter than the {n_rows} "
+                "embeddings of an epoch: one would be compared with itself; lower memory_rows"
             )
 
 

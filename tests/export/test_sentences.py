@@ -20,7 +20,7 @@ BETWEEN = ["Transformer", "IsotropyLayer", "Pooling"]
 CASES = {
     "no layer": (("pooling=mean", "isotropy=none"), "bert", PLAIN),
     "a tokenizer that pads at the left": (("pooling=last", "isotropy=none"), "left", PLAIN),
-    "a shift": (("pooling=mean", "isotropy=mean"), "bert", PLAIN),
+    "a shift": (("pooling=mean", "isotropy=mean"), "bert", FOLDED),
     "affine, pooled": (("pooling=mean", "isotropy=clip"), "roberta", FOLDED),
     "affine, the mean of tokens": (
         ("pooling=mean", "isotropy=zca", "site=[tokens]"),

@@ -25,6 +25,7 @@ from isotrain.training.data import TaskData
 from isotrain.training.rules import Parts
 from isotrain.transforms.batch_norm import BatchNorm
 from isotrain.transforms.cluster_pca import ClusterPCA
+from isotrain.transforms.standardize import Standardize
 from isotrain.transforms.zca import ZCA
 from isotrain.types import Example
 from tests.parts import WITHOUT_LOSS
@@ -425,7 +426,7 @@ def test_an_isotropy_layer_that_learns_is_something_to_train():
         assert not reported_of_gradients([place], plan, encoder, {site: layer})
     assert reported_of_gradients(["before"], plan, encoder, {"pooled": layer})
     assert reported_of_gradients(["layer_1/mean"], plan, encoder, {"layer_1": layer})
-    fixed = {"pooled": BatchNorm(8, affine=False)}
+    fixed = {"pooled": Standardize(8)}
     assert reported_of_gradients(["pooled"], plan, encoder, fixed)
 
 
