@@ -35,7 +35,7 @@ def start(
 ) -> int:
     """Exit code of a study, a search, or a sweep over values.
 
-    0: every run is finished; 1: one failed, or a worker died; 2: it cannot run.
+    0: every run is finished; 1: one failed or is not finished; 2: it cannot run.
 
     Args:
         config: Hydra's configuration of the call.
@@ -45,7 +45,11 @@ def start(
         only_list: show the runs, and launch none.
     """
     try:
-        kind = next((key for key in ("study", "search") if config[key] is not None), "sweep")
+        kind, *others = [key for key in ("study", "search") if config[key] is not None] or ["sweep"]
+        if others:
+            raise PlanError(
+                f"study={config.study} search={config.search}: start one, and then the other"
+            )
         if kind != "sweep" and (several := swept(arguments)):
             place = "methods or grid" if kind == "study" else "space"
             raise PlanError(f"{next(iter(several))} has several values; write them in {place}")

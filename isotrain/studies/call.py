@@ -130,7 +130,7 @@ class Call:
     def n_at_once(self) -> int:
         """Number of runs at a time."""
         n = int(self.config.hydra.launcher.get("n_jobs") or 1)
-        return n if n > 0 else os.cpu_count() or 1
+        return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)  # as joblib counts
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """A run's configuration, as its launcher will compose it.

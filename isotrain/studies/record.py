@@ -149,9 +149,10 @@ def read_record(model: type[Model], folder: Path, file: str) -> Model | None:
         raise cannot_be_read(path, error) from error
     except (ValueError, TypeError) as error:
         why = "; ".join(str(getattr(error, "reason", error)).splitlines()[:3])
-        raise PlanError(
-            f"{path} is damaged ({why}); move it away, and give the command again"
-        ) from error
+        fix = "move it away, and give the command again"
+        if file == FILE:
+            fix += "; methods left out before then no longer count for Holm"
+        raise PlanError(f"{path} is damaged ({why}); {fix}") from error
 
 
 def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:

@@ -292,11 +292,22 @@ def test_a_study_needs_several_runs(fake, capsys):
     assert "start them with: isotrain run smoke" in output
 
 
-def test_the_number_of_runs_at_a_time_is_that_of_the_launcher(fake):
+@pytest.mark.parametrize("words", [["run"], ["train", "-m"]])
+def test_a_study_and_a_search_at_once_are_rejected(fake, capsys, words):
+    own = str(fake.file) if words == ["run"] else f"study='{fake.file}'"
+    (output,) = errors(capsys, fake.main(*words, own, "search=smoke_search"))
+    assert output == f"study={fake.file} search=smoke_search: start one, and then the other"
+    assert not fake.started
+
+
+def test_the_number_of_runs_at_a_time_is_that_of_the_launcher(fake, monkeypatch):
     own = [f"study='{fake.file}'", f"output_dir={fake.runs}"]
     assert fake.planned("-m", *own)[1].n_at_once == 1
     joblib = ["hydra/launcher=joblib", "hydra.launcher.n_jobs"]
     assert fake.planned("-m", *own, joblib[0], f"{joblib[1]}=3")[1].n_at_once == 3
+    calls = [fake.planned("-m", *own, joblib[0], f"{joblib[1]}=-{n}")[1] for n in (1, 2, 9)]
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert [call.n_at_once for call in calls] == [4, 3, 1], "all cores but n - 1"
 
 
 def test_names_of_methods_that_differ_in_signs_alone_are_numbered(fake):

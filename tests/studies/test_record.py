@@ -202,7 +202,7 @@ def test_a_damaged_file_ends_every_command_in_one_sentence(one, damage, capsys):
         assert main([command, str(one.folder)]) == 2
         message = capsys.readouterr().err
         assert f"{file} is damaged (" in message
-        assert "move it away, and give the command again" in message
+        assert "move it away, and give the command again; methods left out before then" in message
     assert file.read_text() == text
 
 
