@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from isotrain.config.compose import key_of, written
 from isotrain.config.parts import load
+from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.console import counted, say, score_text
 from isotrain.runs.files import write_json
@@ -203,7 +204,7 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
 
 
 def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
-    """What is recorded, and what all trials share; both ends of every range are planned."""
+    """What is recorded, and what all trials share, after a plan of every corner."""
     if twice := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
         raise PlanError(f"{', '.join(sorted(twice))}: the space has its values; leave it out")
     points = [[*search.overrides, *point] for point in corners(search.parameters)]
@@ -216,6 +217,8 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     first = call.compose([*points[0], *call.overrides])
     target = load(first.task["_target_"])
     objective = f"val/{target.monitor}"
+    if search.pruner != "NopPruner" and n_processes(first.get("trainer") or {}) > 1:
+        raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,

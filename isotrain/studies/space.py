@@ -96,19 +96,30 @@ def overrides_of(values: Mapping[str, Any]) -> list[str]:
 
 
 def corners(space: Sequence[Parameter]) -> list[list[str]]:
-    """Overrides of points that together have every option, and the ends of ranges.
+    """Overrides of points that together have every option and both ends of ranges.
 
-    The first has the first end of each parameter; each further one takes the next ends.
+    The first has the first end of each parameter. Each further one differs from it in one
+    parameter and those that this one requires; the last has the last end of each.
     """
-    found = []
-    for number in range(max(len(p.ends) for p in space)):
+    known = {parameter.key: parameter for parameter in space}
+
+    def point(chosen: Mapping[str, Value], end: int) -> list[str]:
         values: dict[str, Value] = {}
         for p in space:
             if p.is_active(values):
-                values[p.key] = p.ends[min(number, len(p.ends) - 1)]
-        if (point := overrides_of(values)) not in found:
-            found.append(point)
-    return found
+                values[p.key] = chosen.get(p.key, p.ends[end])
+        return overrides_of(values)
+
+    def needed(p: Parameter) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for key, options in p.when.items():
+            found |= {**needed(known[key]), key: options[0]}
+        return found
+
+    found = [point({}, 0)]
+    found += [point({**needed(p), p.key: end}, 0) for p in space for end in p.ends]
+    found.append(point({}, -1))
+    return [p for number, p in enumerate(found) if p not in found[:number]]
 
 
 def _read(

@@ -181,7 +181,8 @@ def tell(study: Study, trial: Trial, kind: str, score: float | None = None, why:
 
 def ending(trial: FrozenTrial) -> str:
     """How a trial ended, or its state, in one word."""
-    return str(trial.user_attrs.get(END) or trial.state.name.lower())
+    state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
+    return str(trial.user_attrs.get(END, state)) if trial.state.is_finished() else state
 
 
 def callback_of(cfg: DictConfig) -> Any:

@@ -406,6 +406,10 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
             "space: {optimizer.lr: [5.0e-5, 1.0e-3]}\noverrides: [task=rtee]",
             "task=rtee does not ex",
         ),
+        (
+            "overrides: [task=rte, encoder=tiny, source=demo, trainer.devices=2]",
+            "a run of several processes is not pruned; write pruner: NopPruner",
+        ),
     ],
 )
 def test_values_are_checked_before_the_first_trial(fake, capsys, more, message):

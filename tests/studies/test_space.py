@@ -54,13 +54,26 @@ def test_a_conditional_key_is_drawn_beside_its_options_alone():
 
 
 def test_every_option_and_both_ends_are_in_a_corner():
+    clip, lr = ("isotropy=clip", "isotropy.n_components=1"), "optimizer.lr=1e-05"
     assert corners(parameters(SPACE)) == [
-        ["isotropy=none", "optimizer.lr=1e-05"],
-        [
-            *("isotropy=clip", "isotropy.n_components=4", "isotropy.strength=1.0"),
-            "optimizer.lr=0.001",
-        ],
+        ["isotropy=none", lr],
+        [*clip, "isotropy.strength=0.5", lr],
+        ["isotropy=mean", "isotropy.n_components=1", lr],
+        ["isotropy=clip", "isotropy.n_components=4", "isotropy.strength=0.5", lr],
+        [*clip, "isotropy.strength=1.0", lr],
+        ["isotropy=none", "optimizer.lr=0.001"],
         ["isotropy=mean", "isotropy.n_components=4", "optimizer.lr=0.001"],
+    ]
+
+
+def test_options_beside_an_option_are_in_a_corner_too():
+    beside = {"isotropy": "choice(none, clip, mean)"}
+    space = {"encoder": "choice(tiny, minilm)", "encoder=tiny": beside}
+    assert corners(parameters(space)) == [
+        ["encoder=tiny", "isotropy=none"],
+        ["encoder=minilm"],
+        ["encoder=tiny", "isotropy=clip"],
+        ["encoder=tiny", "isotropy=mean"],
     ]
 
 

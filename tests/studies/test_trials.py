@@ -1,4 +1,4 @@
-"""The callback that prunes a trial's run, in the process of that run."""
+"""How a trial ended, and the callback that prunes its run, in the process of that run."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
-from optuna.trial import Trial
+from optuna.trial import Trial, TrialState, create_trial
 
-from isotrain.studies.trials import callback_of
+from isotrain.studies.trials import END, callback_of, ending
 from tests.studies.searched import FakeCall, searched, trials
 
 
@@ -61,6 +61,21 @@ def test_a_run_reports_to_its_trial_and_asks_the_pruner_of_the_search(worker, st
     assert seen == [False, False, False, True, False, True]
     found = [trial.intermediate_values for trial in trials(folder, storage)]
     assert found == [{1: 1.0, 2: 1.0}, {1: 0.9, 2: 0.9}, {1: 0.8, 2: 0.8}]
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "message"),
+    [
+        (TrialState.RUNNING, "complete", "running"),  # killed before its end was on record
+        (TrialState.FAIL, None, "failed"),
+        (TrialState.COMPLETE, None, "complete"),
+        (TrialState.PRUNED, "diverged", "diverged"),
+    ],
+)
+def test_a_trial_that_has_not_ended_has_no_ending(state, end, message):
+    value = 0.5 if state == TrialState.COMPLETE else None
+    own = {} if end is None else {END: end}
+    assert ending(create_trial(state=state, value=value, user_attrs=own)) == message
 
 
 def test_a_run_that_is_no_trial_has_no_callback(worker, monkeypatch):
