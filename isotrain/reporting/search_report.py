@@ -40,8 +40,8 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
     states = [_state(trial, folder) for trial in trials]
     states += ["waiting"] * (record.search.n_trials - len(trials))
     counts = {state: states.count(state) for state in STATES}
-    states_text = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
-    line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(states_text)}"
+    parts = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
+    line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(parts)}"
     n_left, left_s = counts["running"] + counts["waiting"], None
     took = [t.duration.total_seconds() for t in trials if t.state.is_finished() and t.duration]
     if n_left:
@@ -56,14 +56,15 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
 def write_report(folder: Path, storage: str | None = None) -> list[Path]:
     """Write and print the tables of a search so far; the files, equal for equal trials.
 
-    Without a trial that has ended there are none. See `trials_of`.
+    The study that confirms the best trial is written once all `n_trials` have ended, and only if it
+    can run. Without a trial that has ended there are no files. See `trials_of`.
     """
     record, trials = trials_of(folder, storage)
     if not any(trial.state.is_finished() for trial in trials):
         say(f"{folder}: no trial of search {record.search.name} has ended")
         return []
     study = confirmation(record, trials)
-    texts = {study.file: study.yaml} if study else {}
+    texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
     lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials, study)]
     texts |= {"table.md": "\n".join(lines) + "\n", "trials.csv": _csv(record, trials)}
     written = replace_files(folder, {name: text.encode() for name, text in texts.items()})
@@ -78,10 +79,10 @@ def _state(trial: FrozenTrial, folder: Path) -> str:
 
 def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
     search, states = record.search, Counter(_state(trial, record.folder) for trial in trials)
-    states_text = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
+    counts = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
     fixed = {key_of(text): text for text in (*search.overrides, *record.overrides)}.values()
     yield from (f"# Search {search.name}", "")
-    yield from (f"{len(trials)} of {search.n_trials} trials: {states_text}.", "")
+    yield from (f"{len(trials)} of {search.n_trials} trials: {counts}.", "")
     yield f"- every run: `{' '.join(fixed)}`"
     for p in search.parameters:
         yield f"- {p.key}: {p.summary}"
@@ -113,16 +114,18 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
     return aligned(lines)
 
 
-def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | None) -> list[str]:
+def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | str) -> list[str]:
     best = best_trial(trials, record.direction)
-    if best is None or study is None:
-        return ["No trial is complete, so there is no best one."]
+    if best is None:
+        return [str(study)]
     text = (
         f"Trial {best.number} is the best of {sum(map(is_complete, trials))} on dev "
         f"({score_text(best.values[0])}) and was chosen for that: the best of several scores lies "
         f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )
+    if isinstance(study, str):
+        return [text, study]
     more = [text for text in record.overrides if key_of(text) in PLACES]
     more += ["--config-dir", record.config_dir] if record.config_dir else []
     return [

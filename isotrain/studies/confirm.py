@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from isotrain.config.compose import key_of
 from isotrain.studies.search import Record
 from isotrain.studies.space import overrides_of
+from isotrain.studies.trials import RUNS
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 N_SEEDS = 8  # from this number on, paired differences are tested by sign flips
 COMPARED = ("isotropy", "objective")  # groups whose options are compared
+NOTHING = (
+    "There is nothing to compare it with: its values are those of the overrides alone, or a run "
+    "needs them."
+)
 PLACES = ("output_dir", "cache_dir", "rerun")  # keys of the command line that no file names
 
 
@@ -40,16 +45,19 @@ def best_trial(trials: Sequence[FrozenTrial], direction: str) -> FrozenTrial | N
     return max(complete, key=lambda t: (sign * t.values[0], -t.number), default=None)
 
 
-def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation | None:
+def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation | str:
     """A study of the best trial per option of a key, or of the best trial and the overrides alone.
 
-    Options of `isotropy` or `objective` are compared if two of them have a complete trial. Without
-    a complete trial there is no study.
+    Options of `isotropy` or `objective` are compared if two of them have a complete trial. A
+    sentence says why there is no study: trials are left, none is complete, or the overrides alone
+    compute what the best trial does, or cannot run.
     """
     search = record.search
     best = best_trial(trials, record.direction)
     if best is None:
-        return None
+        return "No trial is complete, so there is no best one."
+    if sum(trial.state.is_finished() for trial in trials) < search.n_trials:
+        return "The study that confirms it is written when all trials have ended."
     options = {p.key: p.options for p in search.parameters if p.options and not p.when}
     key = next((key for key in COMPARED if key in options), "")
     chosen = {}
@@ -59,6 +67,8 @@ def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation 
             chosen[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = found
     if len(chosen) < 2:
         chosen = {"winner": best}
+        if record.baseline in (None, str(best.user_attrs.get(RUNS, [""])[0]).rpartition("-")[2]):
+            return NOTHING
     methods = {name: overrides_of(trial.params) for name, trial in chosen.items()}
     if len(chosen) < 2:
         methods = {"baseline": [], **methods}

@@ -29,6 +29,7 @@ from isotrain.studies.trials import (
     RUNS,
     SCORES,
     at_work,
+    failure,
     is_in_folder,
     opened,
     optuna_part,
@@ -95,6 +96,7 @@ class Record(BaseModel):
     direction: str  # max | min
     overrides: Overrides  # of the command line
     config_dir: str | None
+    baseline: str | None  # hash of what the overrides alone compute; None = they cannot run
 
     @property
     def url(self) -> str:
@@ -150,15 +152,19 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
     own = record.search.storage
     if is_in_folder(own):
         file = folder / (DATABASE if own is None else own.partition(":")[2])
-        if not file.is_file():
-            raise PlanError(f"{file} is missing: no trials of a search")
+        if not file.is_file() or file.is_symlink():
+            raise PlanError(f"{file} is missing, or is a link: no trials of a search")
     elif own != storage:
         raise PlanError(
             f"the trials of {folder} are not in it, but in {own}; name the file of the search, "
             "whose storage is trusted: --file FILE.yaml"
         )
     with opened(record.url, record.search.name) as study:
-        return record, study.get_trials()
+        try:
+            return record, study.get_trials()
+        except Exception as error:  # damaged trials may raise anything
+            fix = "give the command again, or restore the file"
+            raise failure(record.url, "read", error, fix) from error
 
 
 def run_search(call: Call, search: Search, only_list: bool = False) -> int:
@@ -235,8 +241,17 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         direction=target.mode,
         overrides=tuple(call.overrides),
         config_dir=call.config_dir,
+        baseline=_baseline(call, search),
     )
     return record, json.loads(json.dumps(identity))
+
+
+def _baseline(call: Call, search: Search) -> str | None:
+    try:
+        (job,) = call.plan([(search.name, "baseline", search.overrides)], search.seeds[:1])
+    except PlanError:  # a run needs values of the space
+        return None
+    return job.digest
 
 
 def _run_trials(

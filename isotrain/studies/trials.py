@@ -73,11 +73,11 @@ def opened(url: str, name: str, direction: str | None = None) -> Iterator[Study]
             )
         study = optuna.load_study(storage=storage, study_name=name)
     except Exception as error:  # a damaged file may raise anything
-        raise _failure(url, "opened", error, "move it away, or correct storage") from error
+        raise failure(url, "opened", error, "move it away, or correct storage") from error
     try:
         yield study
     except StorageInternalError as error:
-        raise _failure(url, "read or written", error, "the same command goes on") from error
+        raise failure(url, "read or written", error, "the same command goes on") from error
     finally:
         if isinstance(storage, RDBStorage):
             storage.remove_session()
@@ -91,7 +91,8 @@ def _storage(url: str) -> JournalStorage | RDBStorage:
     return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
 
 
-def _failure(url: str, what: str, error: Exception, fix: str) -> PlanError:
+def failure(url: str, what: str, error: Exception, fix: str) -> PlanError:
+    """The error that names a storage, what cannot be done with it, and what to do."""
     reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return PlanError(redacted(f"the trials in {url} cannot be {what} ({reason}); {fix}"))
 

@@ -1,18 +1,20 @@
 """The study that confirms the best trial of a search."""
 
+import pytest
 from optuna.trial import TrialState, create_trial
 
-from isotrain.studies.confirm import confirmation
+from isotrain.studies.confirm import NOTHING, confirmation
 from isotrain.studies.definition import load_study, question_of
 from isotrain.studies.search import Record, Search
 from isotrain.studies.space import parameters
+from isotrain.studies.trials import RUNS
 
 TINY = ["task=rte", "encoder=tiny", "source=demo"]
 
 
-def confirmed(tmp_path, space, trials, **keys):
+def confirmed(tmp_path, space, trials, baseline="0", **keys):
     """The confirmation of trials (values, score or state)."""
-    more = {"overrides": TINY, "name": "few", "n_trials": 9} | keys
+    more = {"overrides": TINY, "name": "few", "n_trials": len(trials)} | keys
     known = {p.key: p.distribution for p in parameters(space)}
     made = []
     for number, (values, end) in enumerate(trials):
@@ -22,6 +24,7 @@ def confirmed(tmp_path, space, trials, **keys):
             distributions={key: known[key] for key in values},
             value=None if state is end else end,
             state=state,
+            user_attrs={RUNS: [f"../../rte/few-{number + 1}"]},
         )
         trial.number = number
         made.append(trial)
@@ -33,6 +36,7 @@ def confirmed(tmp_path, space, trials, **keys):
         direction="max",
         overrides=("output_dir=out",),
         config_dir=None,
+        baseline=baseline,
     )
     return confirmation(record, made)
 
@@ -76,6 +80,16 @@ def test_options_to_compare_are_methods_of_equal_standing(tmp_path):
     assert (study.baseline, study.margin) == ("none", None)
 
 
-def test_without_a_complete_trial_there_is_no_study(tmp_path):
-    trials = [({"data.batch_size": "8"}, TrialState.FAIL)]
-    assert confirmed(tmp_path, {"data.batch_size": [8, 32]}, trials) is None
+@pytest.mark.parametrize(
+    ("ends", "changed", "message"),
+    [
+        ([TrialState.FAIL], {}, "No trial is complete, so there is no best one."),
+        ([0.9], {"n_trials": 2}, "The study that confirms it is written when all trials have "),
+        ([0.9, TrialState.RUNNING], {}, "The study that confirms it is written when all trials "),
+        ([0.6, 0.9], {"baseline": "2"}, NOTHING),
+        ([0.6, 0.9], {"baseline": None}, NOTHING),
+    ],
+)
+def test_where_there_is_no_study_a_sentence_says_why(tmp_path, ends, changed, message):
+    trials = [({"data.batch_size": "8"}, end) for end in ends]
+    assert confirmed(tmp_path, {"data.batch_size": [8, 32]}, trials, **changed).startswith(message)

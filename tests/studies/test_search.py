@@ -13,6 +13,7 @@ from optuna.trial import TrialState
 from isotrain.runs.files import read_result
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
+from isotrain.studies.confirm import NOTHING
 from isotrain.studies.search import HOPELESS, Search, load_search, read_search
 from isotrain.studies.trials import storage_url
 from tests.studies.searched import FakeCall, formula, searched, trials, values_of
@@ -395,6 +396,33 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
     fake.file.write_text(TEXT.replace("n_trials: 3", "n_trials: 4"))
     assert fake.run() == 1
     assert trials(folder)[3].user_attrs["why"] == "seed 0: ValueError: no memory"
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "more", "message"),
+    [
+        ("isotropy", ["none", "mean"], "", "To compare none, mean, on dev and test"),
+        ("data.batch_size", ["16"], "", "To compare baseline, winner, on dev and test"),
+        ("data.batch_size", ["32"], "", NOTHING),  # the default
+        ("freezing", ["only"], "freezing.patterns=[a]", NOTHING),  # only `only` has patterns
+    ],
+)
+def test_the_study_that_confirms_is_written_where_it_can_run(
+    fake, capsys, key, options, more, message
+):
+    keys = {
+        "space": {key: [options[0], options[-1]]},
+        "overrides": ["task=rte", "encoder=tiny", "source=demo", *filter(None, [more])],
+        "n_trials": len(options),
+        "sampler": "BruteForceSampler",
+    }
+    fake.file.write_text(json.dumps(keys))
+    assert fake.run() == 0
+    assert message in capsys.readouterr().out
+    files = [*(fake.runs / "searches" / "few").glob("confirm_*")]
+    assert len(files) == (message != NOTHING)
+    for file in files:
+        assert fake.main("run", str(file), f"output_dir={fake.runs}", "--list") == 0
 
 
 @pytest.mark.parametrize(

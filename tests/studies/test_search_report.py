@@ -2,6 +2,7 @@
 
 import csv
 import math
+import sqlite3
 
 import pytest
 
@@ -148,11 +149,38 @@ def test_without_its_storage_a_search_has_no_trials(folder):
     assert not (folder / "study.db").exists()
 
 
-def test_the_study_that_confirms_is_that_of_the_trials_so_far(folder):
-    ran(folder, [0.5, 0.6])
-    assert "confirm_few_1.yaml" in {file.name for file in write_report(folder)}
-    call = FakeCall(folder, lambda job: 0.9, overrides=["output_dir=out"])
+def test_trials_behind_a_link_are_not_opened(folder, tmp_path):
+    ran(folder, [0.5])
+    (folder / "study.db").rename(other := tmp_path / "other.db")
+    (folder / "study.db").symlink_to(other)
+    for look in (status_of_search, write_report):
+        with pytest.raises(PlanError, match=r"study\.db is missing, or is a link"):
+            look(folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE trial_user_attributes SET value_json = '{'", "UPDATE trials SET state = 'GONE'"],
+)
+def test_damaged_trials_are_reported_with_their_file(folder, damage):
+    ran(folder, [0.5])
+    with sqlite3.connect(folder / "study.db") as database:
+        database.execute(damage)
+    for look in (status_of_search, write_report):
+        with pytest.raises(PlanError, match=r"study\.db cannot be read \(.*restore the file"):
+            look(folder)
+
+
+def test_the_study_that_confirms_is_written_when_all_trials_have_ended(folder):
+    def score(job):
+        if len(call.launched) == 3:
+            seen.extend(file.name for file in write_report(folder))
+            assert "is written when all trials have ended" in (folder / "table.md").read_text()
+        return 0.5 + len(call.launched) / 10
+
+    seen, call = [], FakeCall(folder, score, overrides=["output_dir=out"])
     searched(call, overrides=TINY, n_trials=3)
+    assert seen == ["table.md", "trials.csv"]
     assert "confirm_few_2.yaml" in {file.name for file in write_report(folder)}
 
 
