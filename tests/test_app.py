@@ -155,7 +155,7 @@ def test_a_typo_costs_no_slow_import(line):
 
 
 def test_a_run_with_a_file_of_the_users(here, own, small):
-    own("isotropy/two", "defaults: [mean, _self_]\nn_components: 2\n")
+    own("isotropy/two", "defaults: [all_but_the_top, _self_]\nn_components: 2\n")
     line = [*small, *TINY, "--config-dir", "mine", "isotropy=two", "output_dir=my runs"]
     assert main(line) == 0
     (folder,) = here.glob("my runs/rte/two-*")
