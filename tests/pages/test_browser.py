@@ -76,7 +76,7 @@ async function use() {
   set("colour", "frequency", "change");
   seen.legend = get("map-legend").textContent;
   const box = get("map").getBoundingClientRect();
-  const told = new Set();
+  const texts = new Set();
   const press = (key) => {
     const event = new KeyboardEvent("keydown", { key, cancelable: true });
     get("map").dispatchEvent(event);
@@ -99,9 +99,9 @@ async function use() {
     for (let y = 4; y < box.height; y += 9) {
       const at = { clientX: box.left + x, clientY: box.top + y };
       get("map").dispatchEvent(new PointerEvent("pointermove", at));
-      told.add(get("map-point").textContent);
+      texts.add(get("map-point").textContent);
     }
-  seen.told = [...told];
+  seen.message = [...texts];
 
   get("play").click();
   seen.playing = get("play").textContent;

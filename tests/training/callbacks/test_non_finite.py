@@ -228,7 +228,7 @@ def test_no_secret_reaches_a_file_of_a_failed_run(composed, overrides, monkeypat
         raise RuntimeError("refused: key s3cret-of-mine is not known")
 
     monkeypatch.setattr(FineTuning, "on_test_start", fail)
-    with pytest.raises(RuntimeError, match="rejected"):
+    with pytest.raises(RuntimeError, match="refused"):
         run(cfg, show=show_run)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"result.json", "config.yaml", "metrics.jsonl"} <= {path.name for path in files}
