@@ -161,7 +161,7 @@ def python_ms(layer: str, n_rows: int, is_bare: bool) -> float:
         experiment = built((*TINY, f"isotropy={layer}"), n_rows, Path(folder))
         module, model, data = experiment.module, experiment.module.model, experiment.data
         if not is_bare:
-            open_loggers(experiment.trainer, {}, Path(folder), {"seed": 0}, 0, ())
+            open_loggers(experiment.trainer, {}, Path(folder), {"seed": 0}, 0)
             clock = Clock(time.process_time)
             experiment.trainer.callbacks.append(clock)
             experiment.trainer.fit(module, datamodule=data)
