@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytorch_lightning as pl
 
-from isotrain import run as run_module
+from isotrain import runner as run_module
 from isotrain.config.compose import compose_run
 from isotrain.training.callbacks import resume as checkpoints
 

@@ -23,7 +23,7 @@ from timing import interleaved, ratio, seconds_of, spread
 
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
-from isotrain.run import quiet
+from isotrain.runner import quiet
 from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Batch, ModelOutput
 

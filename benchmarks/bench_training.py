@@ -47,7 +47,7 @@ from transformers import (
 from isotrain.build import Experiment, build
 from isotrain.config.compose import compose_run
 from isotrain.encoders.on_disk import packaged_folder
-from isotrain.run import quiet
+from isotrain.runner import quiet
 from isotrain.training.loggers.jsonl import open_loggers
 from isotrain.training.optim import parameter_groups
 

@@ -30,7 +30,7 @@ from isotrain.config.shipped import conf_folder
 from isotrain.geometry.cluster_pca import apply_cluster_pca, center_clusters, fit_cluster_pca
 from isotrain.geometry.kmeans import kmeans
 from isotrain.model.isotropic_model import IsotropicModel
-from isotrain.run import quiet
+from isotrain.runner import quiet
 from isotrain.tasks.base import Task
 from isotrain.training.optim import parameter_groups
 from isotrain.transforms.base import RowTransform

@@ -4,7 +4,7 @@ The path of one run:
 
     app.py                        the command: Hydra composes and launches
     config/                       configuration: schema, validation, rules
-    run.py                        one run: seed, build, evaluate, fit, test, record
+    runner.py                     one run: seed, build, evaluate, fit, test, record
     build.py                      builds the parts of a run from its configuration
     training/module.py            the training step
     model/isotropic_model.py      encoder -> isotropy layers -> pooling -> head
@@ -17,5 +17,30 @@ The core is what one run needs; it never imports an app. Apps use finished runs 
 `docs/code.md` walks one batch through the files.
 
 To add a layer, a loss, a metric, a task or an encoder: one file in its folder, one yaml in
-`conf/<group>/`, one test. No existing file changes; the folder's docstring says what to inherit.
+`conf/<group>/`, one test; the folder's docstring says what to inherit.
+
+Layers, objectives, metrics and what else is used from Python are imported from here, such as
+`from isotrain import ClusterPCA, isoscore`. `__init__.pyi` lists these names once, for type
+checkers and for the import at first use below: `import isotrain` alone imports no torch.
 """
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_LISTED = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+_HOMES = {n.names[0].name: str(n.module) for n in _LISTED if isinstance(n, ast.ImportFrom)}
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("isotrain")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'isotrain' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

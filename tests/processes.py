@@ -23,7 +23,7 @@ from torch import distributed, multiprocessing
 from isotrain.runs.locks import take
 
 ROOT = Path(__file__).parents[1]
-PRELOADED = ["isotrain.build", "isotrain.run", "isotrain.config.compose"]
+PRELOADED = ["isotrain.build", "isotrain.runner", "isotrain.config.compose"]
 
 
 def python(*arguments: Any, cwd: Path = ROOT, **environment: str) -> CompletedProcess[str]:
@@ -111,7 +111,7 @@ def _train(rank: int, n: int, port: int, folder: str, overrides: tuple[str, ...]
     from pytorch_lightning.utilities import rank_zero_only
 
     from isotrain.config.compose import compose_run
-    from isotrain.run import run
+    from isotrain.runner import run
 
     rank_zero_only.rank = rank  # Lightning asks the environment when it is imported, before
     os.environ.pop("OMP_NUM_THREADS", None)  # `threads` must reach every rank by itself

@@ -9,7 +9,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from safetensors.torch import load_file
 
 from isotrain.model import checkpoint
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import WEIGHTS_FILE, read_records, read_result, sha256_of, write_result
 from isotrain.training.module import FineTuning
 from tools.kill_points import untimed

@@ -10,7 +10,7 @@ import yaml
 from isotrain.app import FULL_ERROR, main
 from isotrain.commands import train
 from isotrain.config.compose import compose_run, plain
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from tests.processes import ROOT, loaded_by, printed_by
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from tests.stopped_runs import fail, finished, stopped
 
 WHOLE = {"entailment": 1500, "not_entailment": 1500}

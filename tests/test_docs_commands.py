@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from isotrain import cli
 from isotrain.config.compose import compose_run
 from isotrain.config.shipped import names, plan_name
-from isotrain.run import run
+from isotrain.runner import run
 from tests.docs_pages import ACTIONS, ROOT, RUN, commands, write_files
 
 # Warnings are of libraries, at first use.

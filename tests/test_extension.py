@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from isotrain.run import run
+from isotrain.runner import run
 from tests.judge import judged
 from tests.processes import ROOT, python
 

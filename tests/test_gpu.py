@@ -10,7 +10,7 @@ import torch
 from isotrain.analysis.run import device_of
 from isotrain.encoders.fast import TAKEN
 from isotrain.launch.devices import cuda_devices
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from tests.compositions import composed_once
 from tests.parts import names

@@ -71,8 +71,8 @@ def test_lightning_is_imported_under_one_name():
     [
         ("transformers", {"encoders", "export", "plugins", "commands"}),
         ("datasets", {"tasks"}),
-        ("pytorch_lightning", {"training", "build.py", "run.py", "commands"}),
-        ("torchmetrics", {"tasks"}),
+        ("pytorch_lightning", {"training", "build.py", "runner.py", "commands"}),
+        ("torchmetrics", {"tasks", "plugins"}),
     ],
 )
 def test_each_library_has_one_home(library, homes):

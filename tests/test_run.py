@@ -8,10 +8,10 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from isotrain import run as run_module
+from isotrain import runner as run_module
 from isotrain.commands.train import exit_code
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.snapshots import read_snapshots

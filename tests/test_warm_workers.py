@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from isotrain.config.compose import compose_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.isolation import isolated
 from tests.processes import server_with_imports

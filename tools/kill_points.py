@@ -26,7 +26,7 @@ import torch
 from safetensors.torch import load_file
 
 from isotrain.config.compose import compose_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import RecordFile, read_records, read_result
 from isotrain.training.module import FineTuning
 

@@ -31,7 +31,7 @@ def demo(overrides: Sequence[str]) -> None:
     """
     from isotrain.encoders.huggingface import EncoderUnavailableError
     from isotrain.pages.show import show_run
-    from isotrain.run import folder_of, run
+    from isotrain.runner import folder_of, run
     from isotrain.runs.files import read_records, read_result
     from isotrain.runs.keys import on_test
     from isotrain.runs.record import CannotRunError

@@ -52,7 +52,7 @@ def evaluated(
 
         from isotrain.build import build
         from isotrain.model.checkpoint import load_weights
-        from isotrain.run import quiet
+        from isotrain.runner import quiet
         from isotrain.training.loggers.jsonl import scores_of
         from isotrain.training.revision import revision
     known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]

@@ -126,7 +126,7 @@ def is_stop(error: BaseException) -> bool:
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
     if needs_ranks(cfg):
-        from isotrain.run import folder_of
+        from isotrain.runner import folder_of
 
         try:
             check(cfg)
@@ -139,7 +139,7 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
         claim(cfg)  # before CUDA starts
     with spinner(LOADING):
         from isotrain.pages.show import show_run
-        from isotrain.run import run
+        from isotrain.runner import run
     scores = run(cfg, overrides, show=show_run, callbacks=_pruning(cfg))
     return _score_of(cfg, scores)
 

@@ -138,7 +138,7 @@ def _rank() -> int:
     is_first = "LOCAL_RANK" not in os.environ  # Lightning starts the others with it
     with spinner("importing torch, Lightning and transformers"):
         from isotrain.pages.show import show_run
-        from isotrain.run import run
+        from isotrain.runner import run
         from isotrain.training.callbacks.non_finite import NonFiniteError
         from isotrain.training.memory import MemoryLimitError
     try:

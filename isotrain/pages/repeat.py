@@ -49,7 +49,7 @@ def python_command(folder: Path) -> str:
     lines = (
         "from pathlib import Path",
         "from isotrain.config.compose import config_of",
-        "from isotrain.run import run",
+        "from isotrain.runner import run",
         "from isotrain.runs.files import read_result",
         f"cfg = config_of(read_result(Path({str(folder)!r})))",
         "cfg.rerun = True",

@@ -11,7 +11,7 @@ from isotrain.runs.folder import RunFolder
 
 
 def show_run(folder: RunFolder, loggers: Sequence[Any] = ()) -> None:
-    """Draw the page, send W&B its media and print the summary; `show` of `isotrain.run.run`.
+    """Draw the page, send W&B its media and print the summary; `show` of `isotrain.runner.run`.
 
     A run that failed has its page alone, one that was finished before its summary alone.
     """

@@ -39,8 +39,8 @@ EVALUATIONS = ("val/", "holdout/", "test/", "isotropy/")  # keys of scores
 class RunFolder:
     """`<output_dir>/<task>/<method>-<hash>`: named here, created by `begin`.
 
-    Arguments are those of `isotrain.run.run`. `revision` is that of the data; `is_first` is rank 0,
-    the only one that writes.
+    Arguments are those of `isotrain.runner.run`. `revision` is that of the data; `is_first` is
+    rank 0, the only one that writes.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import pytest
 
 from isotrain.cli import main
 from isotrain.config.compose import compose_run
-from isotrain.run import run
+from isotrain.runner import run
 from isotrain.runs.files import read_result, write_json
 from tests.parts import names
 

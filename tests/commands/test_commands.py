@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from isotrain.cli import main
 from isotrain.commands.evaluate import evaluated
 from isotrain.config.compose import compose_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import write_result
 from tests.stopped_runs import save_weights
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from isotrain.build import build
 from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
-from isotrain.run import folder_of, run, with_threads
+from isotrain.runner import folder_of, run, with_threads
 from isotrain.runs.files import read_result, sha256_of, write_result
 from tests.stopped_runs import save_weights
 

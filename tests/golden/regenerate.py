@@ -45,7 +45,7 @@ def measure(folder: Path, write_data) -> dict:
     import torch
 
     from isotrain.config.compose import compose_run
-    from isotrain.run import folder_of, run
+    from isotrain.runner import folder_of, run
     from isotrain.runs.files import read_records
 
     write_data(folder / "data", seed=0)

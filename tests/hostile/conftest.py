@@ -89,7 +89,7 @@ def composed_before_forks():
     import isotrain.export.command
     import isotrain.reporting.collect_command
     import isotrain.reporting.report
-    import isotrain.run  # noqa: F401
+    import isotrain.runner  # noqa: F401
     from isotrain.config.compose import compose_run
 
     compose_run(["task=wic", *TINY])

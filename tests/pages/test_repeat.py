@@ -34,7 +34,7 @@ def test_the_command_that_is_printed_trains_the_same_run(tmp_path, monkeypatch, 
 def test_a_run_from_python_is_repeated_from_its_record(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
     asked = []
-    monkeypatch.setattr("isotrain.run.run", asked.append)
+    monkeypatch.setattr("isotrain.runner.run", asked.append)
     exec(python_command(folder))
     assert content(plain(asked[0])).items() >= content(read_result(folder)["config"]).items()
     assert asked[0].rerun

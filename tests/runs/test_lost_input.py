@@ -3,7 +3,7 @@
 import pytest
 
 from isotrain.pages.limitations import warnings
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.lost_input import lost_input, lost_text
 from isotrain.types import Example

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from torch.nn.functional import cross_entropy
 
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import Predictions, path_of, read_predictions, write_predictions
 

@@ -9,7 +9,7 @@ import pytest
 
 from isotrain.config.compose import compose_run, plain
 from isotrain.reporting.markdown import first_tables
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.studies.call import RunError
 
 ORDER = [f"{method}-{seed}" for seed in (0, 1) for method in ("none", "mean")]

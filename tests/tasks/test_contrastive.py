@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from isotrain.tasks.contrastive import FirstPairCosine
 from tests.stopped_runs import finished

@@ -7,7 +7,7 @@ import torch
 import torchmetrics
 
 from isotrain.reporting.frame import study_rows
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
 from isotrain.studies.results import run_of

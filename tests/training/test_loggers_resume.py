@@ -9,7 +9,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.training.module import FineTuning
 from tests import wandb_record

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import parse_key
 from isotrain.runs.snapshots import read_snapshots

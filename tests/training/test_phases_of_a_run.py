@@ -5,7 +5,7 @@ import json
 import pytest
 
 from isotrain.model.checkpoint import load_checkpoint
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.training.callbacks.resume import KEY
 from tests.stopped_runs import assert_same_end, finished, stopped
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from isotrain.runs.files import read_records
 from isotrain.training.module import FineTuning
 from tests.stopped_runs import finished, stopped

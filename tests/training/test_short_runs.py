@@ -5,7 +5,7 @@ from safetensors.torch import load_file
 
 from isotrain.encoders.tiny import build_tiny
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.training.module import FineTuning

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from isotrain.run import folder_of
+from isotrain.runner import folder_of
 from tests.stopped_runs import assert_same_end, fail, finished, stopped, terminate
 
 MUON = ("optimizer=muon", "optimizer.muon_lr=1e-3", "task=rte", "trainer.max_epochs=2")

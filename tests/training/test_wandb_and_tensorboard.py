@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from isotrain.pages.rows import series
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few, parse_key
 from isotrain.runs.snapshots import read_snapshots

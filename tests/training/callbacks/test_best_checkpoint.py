@@ -8,7 +8,7 @@ import torch
 
 from isotrain.model.checkpoint import load_checkpoint
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_result
 from isotrain.runs.record import StorageError
 from isotrain.training.callbacks.best_checkpoint import Selection

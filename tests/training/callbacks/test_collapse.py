@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.pages.show import show_run
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
 from isotrain.tasks.pairs import PairClassification
 from isotrain.tasks.stsb import STSB

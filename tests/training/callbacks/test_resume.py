@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
-from isotrain.run import folder_of, run
+from isotrain.runner import folder_of, run
 from isotrain.runs.record import StorageError
 from isotrain.runs.stored import checkpoint_step
 from isotrain.training.callbacks import resume as checkpoints

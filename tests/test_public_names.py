@@ -1,0 +1,72 @@
+"""What can be imported from isotrain itself, by Python and by type checkers."""
+
+import importlib
+import inspect
+
+import pytest
+from mypy import api
+
+import isotrain
+from isotrain.metrics.suite import suite
+from isotrain.objectives.base import Objective
+from isotrain.transforms.base import RowTransform
+from tests.processes import ROOT, loaded_by
+
+PARTS = ("transforms", "objectives", "metrics")
+MODULES = {
+    f"isotrain.{package}.{file.stem}": file.stem
+    for package in PARTS
+    for file in sorted((ROOT / "isotrain" / package).glob("[a-z]*.py"))
+}
+
+
+def test_every_name_is_what_its_module_defines():
+    for name in isotrain.__all__:
+        value = getattr(isotrain, name)
+        assert name == "__version__" or (value.__name__, value.__module__) == (
+            name,
+            isotrain._HOMES[name],
+        )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_part_has_a_name(module):
+    """A metric its function, a layer and an objective its class; helpers of a file none."""
+    found = importlib.import_module(module)
+    own = [value for value in vars(found).values() if inspect.getmodule(value) is found]
+    classes = [x for x in own if inspect.isclass(x) and issubclass(x, Objective | RowTransform)]
+    parts = [x for x in classes if x.__name__.lower() == MODULES[module].replace("_", "")]
+    if module.startswith("isotrain.metrics."):
+        parts = [getattr(found, MODULES[module])]
+    for part in parts:
+        assert getattr(isotrain, part.__name__) is part
+    assert parts or MODULES[module] in ("base", "fitted", "queue", "projection")
+
+
+def test_importing_isotrain_imports_nothing_heavy():
+    found = loaded_by("import isotrain; dir(isotrain)") - {"isotrain"}
+    assert found <= loaded_by("import ast, importlib, typing")
+    assert "torch" in loaded_by("from isotrain import isoscore")
+
+
+def test_a_layer_or_metric_costs_torch_alone():
+    found = loaded_by("from isotrain import ClusterPCA, isoscore, suite, kmeans, SimCSE")
+    assert found.isdisjoint({"pytorch_lightning", "transformers", "datasets", "torchmetrics"})
+
+
+def test_a_name_is_imported_listed_and_starred():
+    names = {}
+    exec("from isotrain import *", names)
+    assert names["suite"] is suite
+    assert set(isotrain.__all__) <= set(dir(isotrain))
+    with pytest.raises(ImportError, match="ClusterPca"):
+        exec("from isotrain import ClusterPca")
+
+
+def test_a_type_checker_sees_the_names_and_rejects_others(tmp_path):
+    code = tmp_path / "mine.py"
+    code.write_text("from isotrain import ClusterPCA, isoscore\nfrom isotrain import ClusterPca\n")
+    options = ["--follow-imports=skip", "--explicit-package-bases", "--cache-dir=/dev/null"]
+    said, _, _ = api.run([*options, str(ROOT / "isotrain" / "__init__.pyi"), str(code)])
+    assert 'mine.py:2: error: Module "isotrain" has no attribute "ClusterPca"' in said
+    assert "Found 1 error in 1 file" in said
