@@ -48,7 +48,7 @@ from isotrain.training.freezing_schedule import (
 from isotrain.training.loggers.jsonl import EvaluationRecords, Throughput
 from isotrain.training.losses import ExtraLosses, ObjectiveWeights
 from isotrain.training.module import FineTuning
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
 from isotrain.training.rules import Parts, check_parts
@@ -161,7 +161,7 @@ def build(
     if metrics:
         n, n_map = cfg.monitor.max_rows, cfg.monitor.map_rows
         views = [view.value for view in cfg.monitor.views]
-        monitor = IsotropyMonitor(metrics, n, headline, views, n_map, folder)
+        monitor = RunMonitor(metrics, n, headline, views, n_map, folder)
         callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.rows import hash_ids
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 
 NO_WORD = -1
 
@@ -26,9 +26,9 @@ class Rows(NamedTuple):
     sentences: Tensor
 
 
-def monitor_of(experiment: Any) -> IsotropyMonitor:
+def monitor_of(experiment: Any) -> RunMonitor:
     """The monitor of an experiment."""
-    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor))
+    (monitor,) = (c for c in experiment.trainer.callbacks if isinstance(c, RunMonitor))
     return monitor
 
 

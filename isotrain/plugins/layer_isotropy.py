@@ -3,24 +3,28 @@
 A sequences, T tokens, N embeddings, D dimensions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
-from isotrain.encoders.trial import blocks_of, check_states, in_evaluation, shortened
+from isotrain.encoders.hidden_states import (
+    arguments_of,
+    backbone_of,
+    check_recorded_states,
+    recorded,
+)
+from isotrain.encoders.trial import in_evaluation
 from isotrain.geometry.rows import wide
-from isotrain.metrics.suite import named, needs
+from isotrain.metrics.suite import needs
 from isotrain.runs.keys import VIEWS, CurveKey
-from isotrain.training.data import collate
+from isotrain.tasks.data.encoding import collate
+from isotrain.training.monitor.hooks import METRICS, checked_metrics
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler
-from isotrain.types import Batch, Example, ModelOutput
-
-METRICS = ("isoscore_corrected", "mean_cosine")
+from isotrain.types import Example, ModelOutput
 
 
 class LayerIsotropy:
@@ -72,21 +76,17 @@ class LayerIsotropy:
         max_length: int = 128,
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
-        if not views or set(views) - set(VIEWS):
-            raise ValueError(f"views are some of {', '.join(VIEWS)}, got {list(views)}")
-        functions = named(metrics)
-        for name, function in functions.items():
-            need = needs(function)
-            if need == "positives" or (need == "labels" and labels is None):
-                fix = "pass labels=, one per text" if need == "labels" else "leave it out"
-                raise ValueError(f"{name} needs {need}, which texts alone do not have; {fix}")
-        backbone_of(model)  # raises now
+        functions = checked_metrics(metrics, views)
+        asking = [name for name, function in functions.items() if needs(function) == "labels"]
+        if asking and labels is None:
+            raise ValueError(f"{asking[0]} needs labels; pass labels=, one per text")
         self.model, self.views, self.max_rows = model, tuple(views), max_rows
         self.examples, self.has_segments = examples_of(rows, tokenizer, max_length, labels)
         self.batch_size, self.autocast = batch_size, autocast
         self.measure = Measurement(functions)
         self.reference: dict[str, Tensor] | None = None  # embeddings of each cloud
-        self._try()
+        longest = max((example.input_ids[0] for example in self.examples), key=len)
+        check_recorded_states(model, backbone_of(model), longest, self.has_segments)
 
     def __call__(self) -> dict[str, float]:
         """The current values, by key."""
@@ -100,36 +100,6 @@ class LayerIsotropy:
             values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in of_cloud.items()}
         return values
 
-    @torch.no_grad()
-    def _try(self) -> None:
-        """Check the states recorded for the first tokens of an example, on a padded batch."""
-        backbone = backbone_of(self.model)
-        longest = max((example.input_ids[0] for example in self.examples), key=len)
-
-        with in_evaluation(self.model), recorded(backbone) as states:
-
-            def run(batch: Batch) -> list[Tensor]:
-                states.clear()
-                backbone(**self._inputs(backbone, batch))
-                return [state_ATD[:, : batch.input_ids.shape[1]] for state_ATD in states]
-
-            def own(batch: Batch) -> Sequence[Tensor]:
-                return (
-                    backbone(
-                        **self._inputs(backbone, batch), output_hidden_states=True
-                    ).hidden_states
-                    or ()
-                )
-
-            check_states(backbone, run, own, shortened(longest, pad=0))
-
-    def _inputs(self, backbone: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Arguments of the model, on its device."""
-        device = next(backbone.parameters()).device
-        found = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-        found |= {"token_type_ids": batch.token_type_ids} if self.has_segments else {}
-        return {name: x.to(device) for name, x in found.items()}
-
     def _sample(self) -> CloudSampler:
         """The sampled embeddings; modes of the model and generators are restored."""
         sampler = CloudSampler(self.max_rows, self.views)
@@ -142,67 +112,11 @@ class LayerIsotropy:
                 batch = collate(by_length[start : start + self.batch_size], pad_id=0).to(device)
                 states.clear()
                 with self.autocast():
-                    backbone(**self._inputs(backbone, batch))
+                    backbone(**arguments_of(batch, self.has_segments))
                 n_tokens = batch.input_ids.shape[1]
                 read = tuple(wide(state_ATD[:, :n_tokens]) for state_ATD in states)
                 sampler.offer(batch, ModelOutput(read, nothing, nothing))
         return sampler
-
-
-def backbone_of(model: nn.Module) -> nn.Module:
-    """The first transformers model in a module, without its task head.
-
-    It may be inside a SentenceTransformer, a PEFT model, a user's module, or a wrapper.
-
-    Raises:
-        ValueError: there is none, or its blocks are no single list.
-    """
-    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
-    if (backbone := next(parts, None)) is None:
-        raise ValueError(
-            f"hidden states are those of a transformers model, and {type(model).__name__} holds "
-            "none; give a Trainer whose model is, or contains, a PreTrainedModel"
-        )
-    if backbone.config.is_encoder_decoder:
-        raise ValueError(
-            f"layers are measured block by block, one after the other, which "
-            f"{type(backbone).__name__} has not; use a model like BERT or GPT-2"
-        )
-    return backbone.base_model
-
-
-@contextmanager
-def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
-    """A list that receives the L+1 hidden states `[A, T, D]` of each forward pass in the block.
-
-    State 0 is the input of block 1, state l the output of block l. Modules that were compiled in
-    place run as they are, since hooks do not run in them. All is restored at the end.
-
-    Raises:
-        ValueError: the model has no list of blocks.
-    """
-    blocks = blocks_of(backbone)
-    states: list[Tensor] = []
-
-    def enter(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not states:
-            states.append(args[0] if args else kwargs["hidden_states"])
-
-    def leave(_block: nn.Module, _args: Any, output: Any) -> None:
-        states.append(output[0] if isinstance(output, tuple | list) else output)
-
-    compiled = [(part, part._compiled_call_impl) for part in backbone.modules()]
-    hooks = [blocks[0].register_forward_pre_hook(enter, with_kwargs=True)]
-    hooks += [block.register_forward_hook(leave) for block in blocks]
-    try:
-        for part, _ in compiled:
-            part._compiled_call_impl = None
-        yield states
-    finally:
-        for part, call in compiled:
-            part._compiled_call_impl = call
-        for hook in hooks:
-            hook.remove()
 
 
 def examples_of(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 
 from isotrain.config.schema import batches_of
@@ -18,6 +17,7 @@ from isotrain.model.distributed import of_all_processes
 from isotrain.runs.lost_input import lost_input
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.cache import encode_cached
+from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.perturbations import NOTHING, Changes, apply_changes, subset
 from isotrain.types import Batch, Example
 
@@ -25,30 +25,6 @@ NO_LIMIT: Mapping[str, int | None] = {}  # of scored examples
 POOL_BATCHES = 50  # lengths are sorted within this many batches
 
 Batching = Literal["length", "random"]
-
-
-def collate(examples: Sequence[Example], pad_id: int) -> Batch:
-    """One padded batch, sequence-major: all first sentences, then all second."""
-    n_sequences = len(examples[0].input_ids)
-
-    def padded(name: str, fill: int) -> Tensor:
-        lists = [getattr(e, name)[q] for q in range(n_sequences) for e in examples]
-        longest = max(map(len, lists))
-        return torch.tensor([ids + [fill] * (longest - len(ids)) for ids in lists])
-
-    lengths_A = torch.tensor([len(e.input_ids[q]) for q in range(n_sequences) for e in examples])
-    input_ids_AT = padded("input_ids", pad_id)
-    spans = [e.spans[q] for q in range(n_sequences) for e in examples if e.spans is not None]
-    return Batch(
-        input_ids=input_ids_AT,
-        attention_mask=(torch.arange(input_ids_AT.shape[1]) < lengths_A[:, None]).long(),
-        token_type_ids=padded("token_type_ids", 0),
-        special_mask=padded("special_mask", 1),
-        labels=torch.tensor([e.label for e in examples]),
-        index=torch.tensor([e.index for e in examples]),
-        spans=torch.tensor(spans) if spans else None,
-        n_sequences=n_sequences,
-    )
 
 
 if TYPE_CHECKING:

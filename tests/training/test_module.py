@@ -9,7 +9,7 @@ from torch import nn
 
 from isotrain.objectives.base import Objective
 from isotrain.training.loggers.jsonl import scores_of
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 from tests.stopped_runs import differing
 
 LAYER = ("isotropy=cluster_pca", "isotropy.n_clusters=2", "isotropy.queue_rows=64")
@@ -45,7 +45,7 @@ def validate(experiment):
     """One evaluation by the run's own trainer; what it logged, and what the monitor measured."""
     experiment.trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
     scores = scores_of(experiment.trainer, ("val/",))
-    monitors = [c for c in experiment.trainer.callbacks if isinstance(c, IsotropyMonitor)]
+    monitors = [c for c in experiment.trainer.callbacks if isinstance(c, RunMonitor)]
     return scores | (monitors[0].newest if monitors else {})
 
 

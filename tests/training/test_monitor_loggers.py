@@ -9,7 +9,7 @@ from pytorch_lightning.loggers import CSVLogger
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.runs.keys import parse_key
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 from tests.dev_rows import plain_trainer
 
 METRICS = {"isoscore": isoscore, "mean_cosine": mean_cosine, "outside": lambda x: x.sum().double()}
@@ -26,7 +26,7 @@ def few_keys(metrics, n_blocks=2):
 @pytest.mark.parametrize("headline", [["isoscore", "mean_cosine"], ["mean_cosine"], []])
 def test_a_csv_file_has_the_few_scalars_of_each_evaluation(built, tmp_path, headline):
     experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
-    monitor = IsotropyMonitor(METRICS, 500, headline)
+    monitor = RunMonitor(METRICS, 500, headline)
     logger = CSVLogger(tmp_path)
     trainer = plain_trainer(tmp_path, monitor, logger)
     trainer.fit(experiment.module, datamodule=experiment.data)
@@ -50,7 +50,7 @@ def test_the_bar_has_the_metric_that_is_asked_for(built, tmp_path):
     experiment = built("task=rte", "isotropy=mean", "metric=[isoscore]")
     metrics = {"isoscore": isoscore, "isoscore_corrected": lambda x: isoscore(x) * 0.0 - 7.0}
     for name in metrics:
-        monitor, shown = IsotropyMonitor(metrics, 60, [name, "isoscore"]), []
+        monitor, shown = RunMonitor(metrics, 60, [name, "isoscore"]), []
 
         class Bar(pl.Callback):
             def on_validation_end(self, trainer, pl_module, shown=shown):

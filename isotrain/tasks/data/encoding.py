@@ -4,7 +4,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from isotrain.types import Example
+import torch
+from torch import Tensor
+
+from isotrain.types import Batch, Example
 
 Form = Literal["cross", "bi"]
 Span = tuple[int, int]
@@ -106,6 +109,30 @@ def encode_pairs(
             )
         )
     return examples
+
+
+def collate(examples: Sequence[Example], pad_id: int) -> Batch:
+    """One padded batch, sequence-major: all first sentences, then all second."""
+    n_sequences = len(examples[0].input_ids)
+
+    def padded(name: str, fill: int) -> Tensor:
+        lists = [getattr(e, name)[q] for q in range(n_sequences) for e in examples]
+        longest = max(map(len, lists))
+        return torch.tensor([ids + [fill] * (longest - len(ids)) for ids in lists])
+
+    lengths_A = torch.tensor([len(e.input_ids[q]) for q in range(n_sequences) for e in examples])
+    input_ids_AT = padded("input_ids", pad_id)
+    spans = [e.spans[q] for q in range(n_sequences) for e in examples if e.spans is not None]
+    return Batch(
+        input_ids=input_ids_AT,
+        attention_mask=(torch.arange(input_ids_AT.shape[1]) < lengths_A[:, None]).long(),
+        token_type_ids=padded("token_type_ids", 0),
+        special_mask=padded("special_mask", 1),
+        labels=torch.tensor([e.label for e in examples]),
+        index=torch.tensor([e.index for e in examples]),
+        spans=torch.tensor(spans) if spans else None,
+        n_sequences=n_sequences,
+    )
 
 
 def _has_known_token(ids: list[int], special: list[int], unknown: int | None) -> bool:

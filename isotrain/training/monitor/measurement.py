@@ -1,9 +1,9 @@
 """Metrics of one cloud, and effect of a layer on it. N embeddings, D width, M queued."""
 
+import warnings
 from collections.abc import Mapping
 
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from isotrain.config.parts import raised_at
@@ -79,7 +79,8 @@ class Measurement:
         if not isinstance(error, ValueError):
             text = f"isotropy/{name} failed and is left out there: {where}: {kind.__name__}"
         if (name, kind) not in self._warned_of:
-            rank_zero_warn(f"{text}: {error}{'' if kind is ValueError else raised_at(error)}")
+            where_raised = "" if kind is ValueError else raised_at(error)
+            warnings.warn(f"{text}: {error}{where_raised}", stacklevel=2)
         self._warned_of.add((name, kind))
 
 

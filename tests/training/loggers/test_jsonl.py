@@ -9,7 +9,7 @@ import pytest
 from isotrain.runs.files import read_records, sha256_of
 from isotrain.training.callbacks.collapse import MAJORITY
 from isotrain.training.loggers.jsonl import RecordLog, send
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 from tests.training.monitor.test_sampling import Calls
 from tools.kill_points import untimed
 
@@ -58,7 +58,7 @@ def test_an_evaluation_is_one_record_with_all_its_values(built, tmp_path):
     trainer.validate(module, datamodule=data, verbose=False)
     trainer.test(module, datamodule=data, verbose=False)
     dev, test = map(untimed, read_records(log.file.path))
-    (monitor,) = (x for x in trainer.callbacks if isinstance(x, IsotropyMonitor))
+    (monitor,) = (x for x in trainer.callbacks if isinstance(x, RunMonitor))
     assert monitor.newest.items() <= dev.items()
     assert {"val/loss", "val/accuracy", "val/n_rows", "holdout/accuracy", MAJORITY} <= dev.keys()
     assert {"val/pooled/energy_kept", "isotropy/isoscore/layer_02/tokens"} <= dev.keys()

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 
 from isotrain.runs.keys import VIEWS
-from isotrain.training.monitor.callback import IsotropyMonitor
+from isotrain.training.monitor.callback import RunMonitor
 from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
 from tests.dev_rows import NO_WORD, dev_passes, monitor_of, plain_trainer, rows_of, validated
@@ -93,7 +93,7 @@ def test_a_sanity_check_is_not_an_evaluation(built, tmp_path):
     experiment = built(*LAYER, "task=rte")
     calls, logger = [], Calls()
     metrics = {"n": lambda x: calls.append(len(x)) or x.sum().double()}
-    monitor = IsotropyMonitor(metrics, 1000, folder=tmp_path, map_rows=8)
+    monitor = RunMonitor(metrics, 1000, folder=tmp_path, map_rows=8)
     more = {"max_steps": 1, "limit_val_batches": 0.5, "val_check_interval": 1.0}
     trainer = plain_trainer(tmp_path, monitor, logger, **more)
     checked = []

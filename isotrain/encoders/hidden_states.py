@@ -1,0 +1,105 @@
+"""Hidden states of a transformers model inside any module, recorded at its blocks by hooks.
+
+A sequences, T tokens, L blocks, D hidden.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from isotrain.encoders.trial import blocks_of, check_states, in_evaluation, shortened
+from isotrain.types import Batch
+
+
+def backbone_of(model: nn.Module) -> nn.Module:
+    """The first transformers model in a module, without its task head.
+
+    It may be inside a SentenceTransformer, a PEFT model, a user's module, or a wrapper.
+
+    Raises:
+        ValueError: there is none, or its blocks are no single list.
+    """
+    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
+    if (backbone := next(parts, None)) is None:
+        raise ValueError(
+            f"hidden states are those of a transformers model, and {type(model).__name__} holds "
+            "none; give a Trainer whose model is, or contains, a PreTrainedModel"
+        )
+    if backbone.config.is_encoder_decoder:
+        raise ValueError(
+            f"layers are measured block by block, one after the other, which "
+            f"{type(backbone).__name__} has not; use a model like BERT or GPT-2"
+        )
+    return backbone.base_model
+
+
+@contextmanager
+def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
+    """A list that receives the L+1 hidden states `[A, T, D]` of each forward pass in the block.
+
+    State 0 is the input of block 1, state l the output of block l. Modules that were compiled in
+    place run as they are, since hooks do not run in them. All is restored at the end.
+
+    Raises:
+        ValueError: the model has no list of blocks.
+    """
+    blocks = blocks_of(backbone)
+    states: list[Tensor] = []
+
+    def enter(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not states:
+            states.append(args[0] if args else kwargs["hidden_states"])
+
+    def leave(_block: nn.Module, _args: Any, output: Any) -> None:
+        states.append(output[0] if isinstance(output, tuple | list) else output)
+
+    compiled = [(part, part._compiled_call_impl) for part in backbone.modules()]
+    hooks = [blocks[0].register_forward_pre_hook(enter, with_kwargs=True)]
+    hooks += [block.register_forward_hook(leave) for block in blocks]
+    try:
+        for part, _ in compiled:
+            part._compiled_call_impl = None
+        yield states
+    finally:
+        for part, call in compiled:
+            part._compiled_call_impl = call
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def check_recorded_states(
+    model: nn.Module, backbone: nn.Module, ids: Sequence[int], has_segments: bool
+) -> None:
+    """Raise a ValueError unless `recorded` gives the hidden states that transformers gives.
+
+    Args:
+        model: holds the backbone; it is tried in evaluation mode.
+        backbone: the transformers model.
+        ids: token ids of a text, whose start is tried in a padded batch.
+        has_segments: whether the model takes `token_type_ids`.
+    """
+    batch = shortened(ids, pad=0).to(next(backbone.parameters()).device)
+
+    with in_evaluation(model), recorded(backbone) as states:
+
+        def run(batch: Batch) -> list[Tensor]:
+            states.clear()
+            backbone(**arguments_of(batch, has_segments))
+            return [state_ATD[:, : batch.input_ids.shape[1]] for state_ATD in states]
+
+        def own(batch: Batch) -> Sequence[Tensor]:
+            arguments = arguments_of(batch, has_segments)
+            return backbone(**arguments, output_hidden_states=True).hidden_states or ()
+
+        check_states(backbone, run, own, batch)
+
+
+def arguments_of(batch: Batch, has_segments: bool) -> dict[str, Tensor]:
+    """The arguments of a transformers model for a batch."""
+    arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    return arguments | ({"token_type_ids": batch.token_type_ids} if has_segments else {})
