@@ -1,1 +1,25 @@
 """isotrain's layers, losses and monitor inside other trainers. `docs/plugins.md` has examples."""
+
+import importlib
+import sys
+from types import ModuleType
+
+PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch_lightning"}
+
+
+def lightning_callbacks() -> ModuleType:
+    """The module with the callbacks of the Lightning package that is imported already.
+
+    Without any it is that of `pytorch_lightning`, which isotrain's own runs use.
+
+    Raises:
+        ImportError: both packages are imported; a Trainer rejects callbacks of the other one.
+    """
+    known = [name for package, name in PACKAGES.items() if package in sys.modules]
+    if len(known) > 1:
+        raise ImportError(
+            "lightning and pytorch_lightning are both imported, and a Trainer takes callbacks of "
+            "its own package alone; import from isotrain.plugins.lightning or from "
+            "isotrain.plugins.pytorch_lightning"
+        )
+    return importlib.import_module(f"isotrain.plugins.{(known or ['pytorch_lightning'])[0]}")

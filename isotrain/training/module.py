@@ -45,6 +45,8 @@ class FineTuning(pl.LightningModule):
         output_every_steps: optimizer steps between outputs passed to callbacks; 0 = never.
     """
 
+    fits_layers = True  # `FitLayers` is for other modules
+
     def __init__(
         self,
         model: IsotropicModel,
