@@ -10,10 +10,11 @@ from typing import Any
 import pytorch_lightning as pl
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import Callback, RichProgressBar
+from pytorch_lightning.callbacks import Callback, Checkpoint, RichProgressBar
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
+from isotrain.config.compose import config_of
 from isotrain.config.parts import make
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.console import process_rank
@@ -30,8 +31,10 @@ from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import check_own
 from isotrain.geometry.rng import own_draws
+from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
+from isotrain.runs.files import WEIGHTS_FILE, trained_run
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes
@@ -147,8 +150,7 @@ def build(
     metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}
     names = value_names(metrics, cfg.monitor.max_rows, encoder.width)
     headline = headline_of(names, cfg.monitor.headline)
-    select, patience = cfg.training.select.value, cfg.training.patience
-    selection = Selection(select, task.monitor, task.mode, patience, folder)
+    selection = Selection(cfg.training.select.value, task.monitor, task.mode, folder)
     every = cfg.checkpoint.every_steps, cfg.checkpoint.every_s
     checkpoints = Checkpoints(folder / "resume.ckpt", *every, selection)
     paths = take_paths(cfg, model, objectives, plan, data)
@@ -165,7 +167,8 @@ def build(
         callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())
-    trainer = _trainer(cfg, folder, [*callbacks, *extra], n_steps, world_size)
+    own = [_callback(node, selection.key) for node in cfg.callbacks.values()]
+    trainer = _trainer(cfg, folder, [*callbacks, *own, *extra], n_steps, world_size)
     return Experiment(
         module,
         data,
@@ -179,6 +182,21 @@ def build(
         selection,
         paths,
     )
+
+
+def trained_parts(folder: Path) -> tuple[IsotropicModel, Task]:
+    """The trained model of a finished run, and its task. Reads no examples.
+
+    Raises:
+        ValueError: no finished run with weights, or a target that a record may not name.
+    """
+    cfg = config_of(trained_run(folder))
+    task: Task = make(cfg.task, Task)
+    encoder: Encoder = make(cfg.encoder, Encoder)
+    make(cfg.peft, encoder=encoder)
+    model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
+    load_weights(model, folder / WEIGHTS_FILE, "model.")
+    return model, task
 
 
 def isotropic_model(
@@ -243,6 +261,15 @@ def _metric(node: DictConfig) -> RowMetric:
     return partial(function.func, *function.args, **function.keywords)
 
 
+def _callback(node: DictConfig, score: str) -> Callback:
+    """A callback of the configuration; `monitor: score` is the key of the task's score."""
+    known = node.copy()
+    if known.get("monitor") == "score":
+        known.monitor = score
+    callback: Callback = make(known, Callback)
+    return callback
+
+
 def _trainer(
     cfg: DictConfig,
     folder: Path,
@@ -272,7 +299,7 @@ def _trainer(
         callbacks=[*callbacks, *([RichProgressBar(refresh_rate=4)] if watched else [])],
         enable_progress_bar=watched,
         enable_model_summary=bool(given.get("enable_model_summary")),
-        enable_checkpointing=False,
+        enable_checkpointing=any(isinstance(one, Checkpoint) for one in callbacks),
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )

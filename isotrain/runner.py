@@ -262,6 +262,7 @@ def _outcome(
         "weights_sha256": sha256_of(folder.path / WEIGHTS_FILE) if keeps else None,
         "timings_s": timings_s,
         **experiment.selection.facts(n_steps),
+        "stopped_early": experiment.trainer.should_stop,
         "degenerate": bool(reason),
         "degenerate_reason": reason,
     }

@@ -101,7 +101,7 @@ def test_result(finished):
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),
-        *("stopped_by_patience", "degenerate", "degenerate_reason", "timings_s", "speed"),
+        *("stopped_early", "degenerate", "degenerate_reason", "timings_s", "speed"),
         "weights_sha256",
         "sha256",
     }

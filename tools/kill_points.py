@@ -7,7 +7,7 @@ Each point is one event of a run: a training batch, the moment after an optimize
 evaluation batch, the moments before and after a file is replaced, deleted or appended to. The
 process is killed there with SIGKILL, or told to stop with SIGTERM, and the same command is given
 again until it ends. Compared too is what a run records of its selection: whose weights it has,
-after how many evaluations, and whether patience stopped it.
+after how many evaluations, and whether it stopped early.
 """
 
 import argparse
@@ -49,9 +49,14 @@ CONFIGURATIONS = {
         *("freezing.n_blocks=1", "trainer.max_steps=19", "trainer.max_epochs=3"),
         *("trainer.val_check_interval=7", "+trainer.check_val_every_n_epoch=null"),
     ),
-    "selection, patience": (
+    "selection, early stopping": (
         *("isotropy=cluster_pca", "isotropy.n_clusters=2", "training.select=holdout"),
-        *("training.patience=3", "trainer.accumulate_grad_batches=2", "schedule=constant"),
+        *(
+            "callbacks=[early_stopping]",
+            "callbacks.early_stopping.patience=3",
+            "trainer.accumulate_grad_batches=2",
+            "schedule=constant",
+        ),
         *("trainer.val_check_interval=3", "trainer.max_epochs=3"),
     ),
     "queue, istar, best": (
@@ -64,12 +69,18 @@ CONFIGURATIONS = {
     # that the selected step does not hang on rounding.
     "best, early stop": (
         *("task=stsb", "task.form=bi", "pooling=mean", "isotropy=none", "schedule=constant"),
-        *("optimizer.lr=6e-3", "seed=1", "training.select=best", "training.patience=2"),
+        *(
+            "optimizer.lr=6e-3",
+            "seed=1",
+            "training.select=best",
+            "callbacks=[early_stopping]",
+            "callbacks.early_stopping.patience=2",
+        ),
         *("trainer.max_epochs=6", "trainer.val_check_interval=4", "checkpoint.every_steps=5"),
     ),
 }
 FILES = ("replace", "rename", "unlink", "truncate", "append")  # events of the folder's files
-SELECTION = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
+SELECTION = ("select", "selected_step", "n_candidates", "stopped_early", "steps", "scores")
 
 
 def compare(

@@ -48,7 +48,7 @@ NO_PART_OF_THE_START = {  # keys that change nothing before the first step
     *(f"trainer.{key}" for key in ("val_check_interval", "check_val_every_n_epoch")),
     *(f"trainer.{key}" for key in ("accumulate_grad_batches", "log_every_n_steps")),
     *(f"training.{key}" for key in ("warmup_fraction", "head_lr_factor", "layer_decay")),
-    *("training.test_untrained", "training.select", "training.patience"),
+    *("training.test_untrained", "training.select", "callbacks"),
     *("training.objective_weight_as", "training.objective_weight_schedule"),
 }
 

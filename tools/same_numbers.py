@@ -80,10 +80,11 @@ CONFIGURATIONS = {
         "task=rte isotropy=anti_clip init_from={first}",
         first="task=rte isotropy=frozen_mean",
     ),
-    "clip, best, patience": Configuration(
+    "clip, best, early stopping": Configuration(
         "task=stsb task.form=bi isotropy=clip isotropy.strength=0.8 "
         "speed=exact "
-        "training.select=best training.patience=2 trainer.max_steps=40 "
+        "training.select=best callbacks=[early_stopping] "
+        "callbacks.early_stopping.patience=2 trainer.max_steps=40 "
         "schedule=constant optimizer.lr=6e-3 seed=1 objective=[alignment] "
         "objective.alignment.positives=pair objective.alignment.positive_labels=[0.6,1]"
     ),
@@ -140,7 +141,8 @@ CONFIGURATIONS = {
     "cut_tails, holdout": Configuration(
         "task=wic isotropy=cut_tails isotropy.threshold=2 isotropy.variance_factor=2 "
         "isotropy.clip_sd=1.0 pooling=last training.select=holdout data.holdout=0.2 "
-        "training.patience=3 freezing=only freezing.patterns=[*.attention.*]"
+        "callbacks=[early_stopping] callbacks.early_stopping.patience=3 "
+        "freezing=only freezing.patterns=[*.attention.*]"
     ),
     "no layer, every metric": Configuration(
         "task=wic isotropy=none site=[tokens] monitor.views=[cls,tokens,mean] "
@@ -200,7 +202,7 @@ KEYS: dict[str, str] = {}  # keys that this change renames: old -> new
 NAMES: dict[str, str] = {}  # names of tensors and logged values: a pattern (re.sub) -> new
 LEFT_OUT = re.compile(r"time_s|.*per_second.*|.*memory.*")  # values of rows that no run repeats
 FACTS = (  # of result.json
-    *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_by_patience"),
+    *("scores", "steps", "select", "selected_step", "n_candidates", "stopped_early"),
     *("n_parameters", "n_rows", "data_changes", "degenerate", "data", "width", "n_processes"),
 )
 

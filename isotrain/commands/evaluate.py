@@ -105,7 +105,7 @@ def composed_again(
             "with the version of isotrain and the --config-dir that it was made with"
         )
     cfg = _composed([*of_run, *overrides, "logger=[]"], config_dir)
-    cfg.init_from = None
+    cfg.init_from, cfg.callbacks = None, {}
     return cfg
 
 

@@ -15,13 +15,18 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.arguments import check_kind, invalid
 from isotrain.console import nearest
 
-SEVERAL = ("objective", "metric", "logger")  # groups of which a run has any number, by name
+SEVERAL = (
+    "objective",
+    "metric",
+    "logger",
+    "callbacks",
+)  # groups of which a run has any number, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 RECORDED = re.compile(  # targets that a record may name, besides those of packages that are allowed
     r"isotrain\.((tasks|tasks\.data|encoders|transforms|objectives|metrics|training\.loggers)\.\w+"
     r"|model\.pooling|training\.muon|training\.step|analysis\.\w+\.analysis)\.[A-Za-z]\w*"
     r"|torch\.optim\.[A-Z]\w*|transformers\.get_scheduler"
-    r"|pytorch_lightning\.(Trainer|loggers\.[A-Z]\w*)"
+    r"|pytorch_lightning\.(Trainer|(loggers|callbacks)\.[A-Z]\w*)"
 )
 
 

@@ -53,7 +53,6 @@ class TrainingConfig:
     prefill_batches: int = number(8, ge=1)
     refit_rows: int = number(16384, ge=2)
     select: Select = Select.last
-    patience: int | None = number(None, ge=1)
     test_untrained: bool = False
     objective_weight_as: WeightAs = WeightAs.absolute
     objective_weight_schedule: WeightSchedule = WeightSchedule.constant
@@ -108,6 +107,7 @@ class RunConfig:
     schedule: Any = None
     trainer: Any = None
     logger: Any = field(default_factory=dict)
+    callbacks: Any = field(default_factory=dict)
     source: Any = None
     experiment: Any = None
     names: Any = field(default_factory=dict)

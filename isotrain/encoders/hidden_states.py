@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 from transformers import PreTrainedModel
 
 from isotrain.encoders.trial import blocks_of, check_states, in_evaluation, shortened
@@ -50,10 +51,12 @@ def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
     blocks = blocks_of(backbone)
     states: list[Tensor] = []
 
+    @_disable_dynamo
     def enter(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not states:
             states.append(args[0] if args else kwargs["hidden_states"])
 
+    @_disable_dynamo
     def leave(_block: nn.Module, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple | list) else output)
 

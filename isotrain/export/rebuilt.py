@@ -18,9 +18,9 @@ from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
+from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.tasks.data.sources import Source
-from isotrain.training.data import collate
 from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, to compare

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from isotrain.model.distributed import all_gather
 from isotrain.transforms.base import RowTransform
@@ -69,7 +70,7 @@ class LayerInputs:
         if self._n_steps == 1 and self._passes and not any(self._passes.values()):
             raise ValueError(
                 f"{type(next(iter(self._passes))).__name__} was not seen in a training step: use "
-                "it in training_step, and leave it uncompiled (torch.compile removes hooks)"
+                "it in training_step, and leave it uncompiled if its hooks do not run there"
             )
         for layer, passes in self._passes.items():
             inputs = [one.inputs for one in passes if one.has_gradient]
@@ -89,6 +90,7 @@ class LayerInputs:
             hook.remove()
         self._hooks, self._passes = [], {}
 
+    @_disable_dynamo
     def _record(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not layer.training:
             return

@@ -110,8 +110,8 @@ def selection(result: Mapping[str, Any]) -> list[str]:
         found.append(f"{best} {result['n_rows']['holdout']:,} held-out training examples.")
     elif asked != "last":
         found.append(f"No evaluation had a score for training.select={asked}: the last weights.")
-    if result.get("stopped_by_patience"):
-        found.append(f"Training stopped after step {result.get('steps')} by training.patience.")
+    if result.get("stopped_early"):
+        found.append(f"Training was stopped early, after step {result.get('steps')}.")
     return found
 
 

@@ -7,8 +7,8 @@ from isotrain.training.monitor.hooks import MonitorHooks
 
 
 class IsotropyMonitor(MonitorHooks, Callback):
-    __doc__ = MonitorHooks.__doc__
+    """`isotrain.training.monitor.hooks.MonitorHooks` as a callback."""
 
 
 class FitLayers(FitHooks, Callback):
-    __doc__ = FitHooks.__doc__
+    """`isotrain.plugins.fit_hooks.FitHooks` as a callback."""

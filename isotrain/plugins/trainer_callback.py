@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from isotrain.plugins.layer_isotropy import METRICS, LayerIsotropy
+from isotrain.plugins.layer_isotropy import LayerIsotropy
+from isotrain.training.monitor.hooks import METRICS
 
 if TYPE_CHECKING:
     from transformers import Trainer

@@ -1,12 +1,15 @@
 """Lightning module: forward passes, losses, one `observe` per optimizer step, scores."""
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.optim import AdamW
+from transformers import get_linear_schedule_with_warmup
 
 from isotrain.geometry.rows import wide
 from isotrain.model.distributed import n_processes, sum_over_processes
@@ -23,15 +26,17 @@ from isotrain.training.solved_head import solve_head
 from isotrain.training.step import Step, Views
 from isotrain.types import Batch, ModelOutput
 
+ADAMW = partial(AdamW, lr=5e-5)
+
 
 class FineTuning(pl.LightningModule):
-    """Fine-tune a model on a task, with extra objectives.
+    """Fine-tune a model on a task, with extra objectives; `TaskData` gives its batches.
 
     Args:
         model: encoder, isotropy layers, head.
         task: loss and metrics.
-        step: a batch to what the losses get.
-        extra: the objectives.
+        step: a batch to what the losses get; None = a forward pass.
+        extra: the objectives; None = the task loss alone.
         optimizer: parameter groups -> optimizer.
         schedule: (optimizer, num_warmup_steps, num_training_steps) -> LR scheduler.
         warmup_fraction: share of all steps for learning rate warm-up.
@@ -51,20 +56,21 @@ class FineTuning(pl.LightningModule):
         self,
         model: IsotropicModel,
         task: Task,
-        step: Step,
-        extra: ExtraLosses,
-        optimizer: Callable[..., torch.optim.Optimizer],
-        schedule: Callable[..., Any],
-        warmup_fraction: float,
-        head_lr_factor: float,
-        layer_decay: float,
-        prefill_batches: int,
-        refit_rows: int,
+        step: Step | None = None,
+        extra: ExtraLosses | None = None,
+        optimizer: Callable[..., torch.optim.Optimizer] = ADAMW,
+        schedule: Callable[..., Any] = get_linear_schedule_with_warmup,
+        warmup_fraction: float = 0.1,
+        head_lr_factor: float = 1.0,
+        layer_decay: float = 1.0,
+        prefill_batches: int = 8,
+        refit_rows: int = 16384,
         output_every_steps: int = 0,
         solved_head: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.task, self.step, self.extra = model, task, step, extra
+        self.model, self.task = model, task
+        self.step, self.extra = step or Step(model), extra or ExtraLosses({})
         self.optimizer, self.schedule = optimizer, schedule
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
@@ -80,6 +86,18 @@ class FineTuning(pl.LightningModule):
         self._prefilled = False
         self.evaluated_step: int | None = None  # of the last validation
         self.selected_step: int | None = None  # whose weights and frozen statistics were restored
+
+    @classmethod
+    def from_run(cls, folder: str | Path) -> "FineTuning":
+        """The trained module of a finished run, in evaluation mode; its data are not needed.
+
+        Raises:
+            ValueError: the folder has no finished run with weights, or the record names code that
+                is not allowed to run.
+        """
+        from isotrain.build import trained_parts  # here: it builds this class
+
+        return cls(*trained_parts(Path(folder))).eval()
 
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""

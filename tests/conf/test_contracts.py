@@ -14,8 +14,8 @@ from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import ClsPooling
 from isotrain.objectives.base import Objective
 from isotrain.objectives.visreg import VISReg
+from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.training.data import collate
 from tests.clouds import with_a_flat_tail
 from tests.clouds import with_a_tail as cloud
 from tests.parts import CONF, TASKS, names

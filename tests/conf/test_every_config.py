@@ -32,6 +32,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
     "logger": {"save_dir", "name"},
 }
 COUNTS = {
+    "callbacks": 2,
     "encoder": 9,
     "experiment": 2,
     "freezing": 10,
@@ -48,7 +49,7 @@ COUNTS = {
     "task": 7,
     "trainer": 1,
 }
-MULTI = ("metric", "objective", "logger")  # groups that take a list
+MULTI = ("metric", "objective", "logger", "callbacks")  # groups that take a list
 # Files that deliberately differ from the Python defaults of their target, and where.
 PRESETS = {
     "encoder/bert_base": {"revision"},
@@ -140,7 +141,7 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
     node = OmegaConf.to_container(component(with_option(name), name), resolve=True)
     group, _option = name.split("/")
     if not node["_target_"].startswith("isotrain."):
-        assert group in ("optimizer", "schedule", "logger")
+        assert group in ("optimizer", "schedule", "logger", "callbacks")
         accepted = inspect.signature(get_object(node["_target_"])).parameters
         assert set(node) - {"_target_", "_partial_"} <= set(accepted)
         return

@@ -57,7 +57,7 @@ def test_a_check_changes_nothing_and_lists_every_error():
 
 LEAST = {
     **{f"data.{key}": 1 for key in ("batch_size", "eval_batch_size", "n_train", "n_dev", "n_test")},
-    **{"training.prefill_batches": 1, "training.patience": 1, "training.refit_rows": 2},
+    **{"training.prefill_batches": 1, "training.refit_rows": 2},
     **{"training.reinit_blocks": 0, "training.head_lr_factor": 0, "seed": 0, "threads": 1},
     **{"monitor.max_rows": 2, "monitor.every_steps": 0, "monitor.map_rows": 0},
     **{"checkpoint.every_steps": 0, "checkpoint.every_s": 0},

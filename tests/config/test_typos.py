@@ -32,8 +32,8 @@ TOLD = [
     # keys
     (("sede=1",), ("no key sede; did you mean seed?",)),
     (("batch_size=8",), ("no key batch_size; did you mean data.batch_size?",)),
-    (("patience=3",), ("no key patience; did you mean training.patience?",)),
-    (("trainng.patience=3",), ("no key trainng.patience; did you mean training.patience?",)),
+    (("refit_rows=3",), ("no key refit_rows; did you mean training.refit_rows?",)),
+    (("trainng.select=best",), ("no key trainng.select; did you mean training.select?",)),
     (("learning_rate=1e-4",), ("no key learning_rate; --cfg job shows all keys",)),
     (("data.xyz=1",), ("no key data.xyz; it has batch_size, eval_batch_size, ",)),
     (

@@ -30,8 +30,7 @@ from isotrain.encoders.fast import (
 )
 from isotrain.encoders.tiny import build_tiny
 from isotrain.model.pooling import ClsPooling, LastPooling, SpanPooling
-from isotrain.tasks.data.encoding import encode_pairs
-from isotrain.training.data import collate
+from isotrain.tasks.data.encoding import collate, encode_pairs
 from isotrain.types import Batch
 
 

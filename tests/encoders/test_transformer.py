@@ -14,8 +14,7 @@ from isotrain.encoders.huggingface import load_encoder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.model.pooling import LastPooling
-from isotrain.tasks.data.encoding import encode_pairs
-from isotrain.training.data import collate
+from isotrain.tasks.data.encoding import collate, encode_pairs
 
 PAIRS = [("a bank by it", "the bank"), ("a bird", "an old red dog sees it"), ("a", "b")]
 FORMS = ("cross", "bi")

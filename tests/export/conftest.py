@@ -30,7 +30,7 @@ from isotrain.config.compose import config_of, plain
 from isotrain.config.parts import make as make_part
 from isotrain.export.rebuilt import dev_rows, model_of
 from isotrain.runs.files import read_result, write_json
-from isotrain.training.data import collate
+from isotrain.tasks.data.encoding import collate
 from isotrain.training.revision import data_revision
 from tests.encoders.conftest import FAMILIES, SIZES, saving, word_pieces
 from tests.stopped_runs import save_weights

@@ -112,7 +112,7 @@ def test_twenty_lines_whatever_is_measured(printed, n_sites, n_objectives):
         rows,
         scores={"val/accuracy": 0.5, "test/accuracy": 0.5},
         config={"objective": dict.fromkeys(names)},
-        **{"select": "best", "selected_step": 2, "n_candidates": 3, "stopped_by_patience": True},
+        **{"select": "best", "selected_step": 2, "n_candidates": 3, "stopped_early": True},
         **{"degenerate": True, "degenerate_reason": "one class"},
         headline=list(METRICS),
     )

@@ -32,7 +32,7 @@ def logged(tmp_path):
             "No evaluation had a score",
         ),
         ({"n_rows": {"dev": 32}}, "Dev has 32 examples"),
-        ({"stopped_by_patience": True}, "training.patience"),
+        ({"stopped_early": True}, "stopped early"),
         ({"limited_evaluation": {"test": {"scored": 9, "of": 80}}}, "9 of the 80 examples of test"),
         ({"lost_input": {"test": {"left_out": {"no gold": 7}}}}, "left out of test: 7 (no gold)"),
     ],

@@ -11,6 +11,7 @@ from transformers import BertTokenizer
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
+from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.nli_pairs import NLIPairs
 from isotrain.tasks.rte import RTE
@@ -18,7 +19,7 @@ from isotrain.tasks.snli import SNLI
 from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import DATA, Text, is_heading, split_sentences
 from isotrain.tasks.wic import WiC
-from isotrain.training.data import SortedBatches, collate
+from isotrain.training.data import SortedBatches
 
 pytestmark = pytest.mark.real_data
 

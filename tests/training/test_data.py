@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from isotrain.training.data import EpochBatches, SortedBatches, collate
+from isotrain.tasks.data.encoding import collate
+from isotrain.training.data import EpochBatches, SortedBatches
 from isotrain.types import Example
 
 

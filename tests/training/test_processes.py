@@ -215,7 +215,12 @@ CASES = {  # steps, what trains first, largest distance of weights over their no
         *("task=stsb", "task.head_dropout=0", "task.form=bi", "data.eval_batch_size=11"),
         *("isotropy=mean", "metric=[isoscore]", "trainer.max_epochs=4"),
         *("trainer.val_check_interval=2", "checkpoint.every_steps=2", "training.select=holdout"),
-        *("training.patience=5", "data.holdout=0.3", *SGD),
+        *(
+            "callbacks=[early_stopping]",
+            "callbacks.early_stopping.patience=5",
+            "data.holdout=0.3",
+            *SGD,
+        ),
     ),
 }
 
@@ -246,7 +251,7 @@ def test_two_processes_train_as_one(small, tmp_path, case):
             others = {name for name, said in result["speed"].items() if said != "taken"}
             assert others == {"dropout"}
     if case == "select":
-        for key in ("select", "selected_step", "n_candidates", "stopped_by_patience"):
+        for key in ("select", "selected_step", "n_candidates", "stopped_early"):
             assert one[key] == two[key], key
         assert 0 < one["selected_step"] < one["steps"], "the last weights would prove nothing"
         assert one["n_rows"]["holdout"] % 2, "an odd number: Lightning halves it over two processes"
@@ -266,7 +271,12 @@ def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     """Torchrun starts the one run, and Lightning the other: that makes no difference either."""
     line = [*overrides, *MEASURES, "encoder.dropout=0.1"]
     line += ["trainer.max_epochs=4", "trainer.val_check_interval=2", "checkpoint.every_steps=2"]
-    line += ["training.select=holdout", "training.patience=3", "data.holdout=0.3"]
+    line += [
+        "training.select=holdout",
+        "callbacks=[early_stopping]",
+        "callbacks.early_stopping.patience=3",
+        "data.holdout=0.3",
+    ]
     folder, whole, rows, _ = what_is_left(*train_on_ranks(2, tmp_path / "whole", *line))
     (tmp_path / "killed").mkdir()
     line += ["trainer.devices=2"]
@@ -283,7 +293,7 @@ def test_two_processes_go_on_where_they_were_killed_and_select_the_same_weights(
     assert (one["resumed_after_step"], two["resumed_after_step"] is None) == (None, False)
     assert one["select"] == "holdout"
     assert 0 < one["selected_step"] < one["steps"], "the last weights would prove nothing"
-    for key in ("selected_step", "n_candidates", "stopped_by_patience", "steps"):
+    for key in ("selected_step", "n_candidates", "stopped_early", "steps"):
         assert one[key] == two[key], key
     for name in whole:
         assert torch.equal(whole[name], state[name]), name

@@ -1,4 +1,4 @@
-"""Best-checkpoint selection and early stopping."""
+"""Best-checkpoint selection."""
 
 import math
 from pathlib import Path
@@ -13,13 +13,12 @@ Select = Literal["last", "best", "holdout"]
 
 
 class Selection(pl.Callback):
-    """Select weights by the monitored score, and stop early.
+    """Select weights by the monitored score.
 
     Every evaluation after the first optimizer step is a candidate; ties go to the earlier one, and
     NaN never wins. `best` uses dev and `holdout` the held-out training examples. The weights of the
     best candidate are saved with the layers' frozen statistics, and `restore` loads them at the
-    end. `last` saves nothing. With `patience` n, training stops after n consecutive candidates
-    without improvement.
+    end. `last` saves nothing.
 
     `state` is plain data and part of each resume checkpoint (see `Checkpoints`). If the file is
     newer than that checkpoint, the resumed run rewrites it, bit-identical.
@@ -28,23 +27,18 @@ class Selection(pl.Callback):
         select: last | best | holdout.
         score: key of the score without its stage, such as `accuracy`.
         mode: max | min, which scores are better.
-        patience: candidates without a better score before training stops; None = never.
         folder: of the run; `best.ckpt` in it has the best weights.
     """
 
-    def __init__(
-        self, select: Select, score: str, mode: str, patience: int | None, folder: Path
-    ) -> None:
+    def __init__(self, select: Select, score: str, mode: str, folder: Path) -> None:
         super().__init__()
-        self.select, self.mode, self.patience = select, mode, patience
+        self.select, self.mode = select, mode
         self.path = folder / "best.ckpt"
         self.key = f"{'holdout' if select == 'holdout' else 'val'}/{score}"
         self.state: dict[str, Any] = {
             "n_candidates": 0,  # candidates so far
             "step": None,  # step of the best one
             "score": None,
-            "n_waited": 0,  # candidates since
-            "stopped": False,  # by patience
         }
         self.is_restored = False
 
@@ -67,10 +61,6 @@ class Selection(pl.Callback):
             )
         return kept
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop again if the resumed run had stopped early."""
-        trainer.should_stop = trainer.should_stop or self.state["stopped"]
-
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the score of these weights with the best one so far."""
         if self.is_restored or trainer.global_step == 0:
@@ -79,14 +69,10 @@ class Selection(pl.Callback):
         known, sign = self.state["score"], 1 if self.mode == "max" else -1
         self.state["n_candidates"] += 1
         if not math.isnan(score) and (known is None or sign * score > sign * known):
-            self.state |= {"step": trainer.global_step, "score": score, "n_waited": 0}
+            self.state |= {"step": trainer.global_step, "score": score}
             if self.select != "last" and trainer.is_global_zero:
                 kept = {"state_dict": pl_module.state_dict(), "step": trainer.global_step}
                 save_checkpoint(kept, self.path)
-            return
-        self.state["n_waited"] += 1
-        if self.state["n_waited"] == self.patience and trainer.state.fn == "fit":
-            self.state["stopped"] = trainer.should_stop = True
 
     def restore(self, trainer: pl.Trainer, module: Any) -> bool:
         """Load the selected weights in every process; False if the last ones are kept.
@@ -108,5 +94,4 @@ class Selection(pl.Callback):
             "select": self.select if self.is_restored else "last",
             "selected_step": self.state["step"] if self.is_restored else last_step,
             "n_candidates": self.state["n_candidates"],
-            "stopped_by_patience": self.state["stopped"],
         }

@@ -59,6 +59,7 @@ class Checkpoints(pl.Callback):
         self._loops: dict[str, Any] | None = None  # counters at the end of the latest step
         self._state: dict[str, Any] = {}  # content of a checkpoint written now
         self._random: dict[str, Any] | None = None  # to restore at the first batch of a resumed run
+        self._is_saving = False
         self._signal = 0  # number of the received signal
         self._handlers: dict[int, Any] = {}  # previous handlers of the process
 
@@ -77,9 +78,10 @@ class Checkpoints(pl.Callback):
         trainer.datamodule.resume(self._state["epoch"], self._state["batches"])  # type: ignore[attr-defined]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Repeat the evaluation that a signal interrupted, at its step and epoch."""
+        """Repeat the evaluation that a signal interrupted; stop again if a callback had stopped."""
         self.listen()
         self._saved_at = time.monotonic()
+        trainer.should_stop = trainer.should_stop or self._state.get("should_stop", False)
         if not self._state.get("evaluation_due"):
             return
         progress: Any = trainer.fit_loop.epoch_progress.current
@@ -142,7 +144,9 @@ class Checkpoints(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Add isotrain's part, and the counters of the step."""
+        """Add isotrain's part, and the counters of the step; not to files of other callbacks."""
+        if not self._is_saving:
+            return
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
         of_numpy = state["random"]["numpy"]
@@ -202,6 +206,7 @@ class Checkpoints(pl.Callback):
             "batches": self._loops["epoch_loop.batch_progress"]["current"]["ready"],
             "step": self._step,
             "evaluation_due": evaluation_due,
+            "should_stop": trainer.should_stop,
             "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
             "n_bytes": sum(file.n_bytes for file in records),
@@ -217,7 +222,9 @@ class Checkpoints(pl.Callback):
             logger.save()
             if isinstance(logger, RecordLog) and logger.file.n_bytes:
                 sync(logger.file.path)  # else a power cut could lose records
+        self._is_saving = True
         trainer.save_checkpoint(self.path, weights_only=False)
+        self._is_saving = False
         if trainer.is_global_zero:  # for readers without torch
             write_json(self.path.with_suffix(".json"), {"step": self._step})
         self._saved_step, self._saved_at = self._step, time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from isotrain.encoders.hidden_states import backbone_of, check_recorded_states, recorded
 from isotrain.geometry.rows import hash_ids, wide
@@ -49,8 +50,8 @@ class MonitorHooks:
 
     Raises:
         ValueError: an unknown metric or view, or one that needs `positives`; at the first batch: no
-            transformers model, no labels for a metric that needs them, an encoder that is compiled
-            or does not run in `validation_step`.
+            transformers model, no labels for a metric that needs them, an encoder that does
+            not run in `validation_step` or runs compiled without its hooks.
     """
 
     def __init__(
@@ -107,9 +108,8 @@ class MonitorHooks:
         if self._rows is not None and self._is_open and not self._n_passes:
             raise ValueError(
                 "IsotropyMonitor records hidden states by hooks, and they saw no forward pass of "
-                f"{type(self._backbone(pl_module)).__name__} in validation_step; leave the encoder "
-                "uncompiled (or compile it alone and in place: encoder.compile()), or name another "
-                "module by encoder="
+                f"{type(self._backbone(pl_module)).__name__} in validation_step; run the encoder "
+                "there, leave it uncompiled, or name another module by encoder="
             )
         self._is_open = False
 
@@ -142,12 +142,14 @@ class MonitorHooks:
         states = self._hooks.enter_context(recorded(backbone))
         names = signature(backbone.forward)
 
+        @_disable_dynamo
         def leave(_module: nn.Module, args: Any, kwargs: dict[str, Any], _output: Any) -> None:
             arguments = names.bind(*args, **kwargs).arguments
-            recorded_states, _ = tuple(states), states.clear()
+            of_pass = tuple(states)
+            states.clear()
             if self._is_open:
                 self._n_passes += 1
-                self._offer(module, backbone, arguments, recorded_states)
+                self._offer(module, backbone, arguments, of_pass)
 
         hook = backbone.register_forward_hook(leave, with_kwargs=True)
         self._hooks.callback(hook.remove)

@@ -1,7 +1,6 @@
 """Whose weights a run ends with: those of the best evaluation, bit by bit, also after a kill."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -98,7 +97,7 @@ def test_the_first_of_equal_scores_and_never_one_that_is_no_number(mode, tmp_pat
     """Against a list: scores in order of time, of which the callback sees one at a time."""
     nan = float("nan")
     for scores in ([nan, 0.2, 0.2, nan, 0.1], [0.1, 0.3, 0.3, 0.2], [nan, nan], [0.0, 0.0], []):
-        selection, trainer = Selection("last", "score", mode, None, tmp_path), FakeTrainer()
+        selection, trainer = Selection("last", "score", mode, tmp_path), FakeTrainer()
         for trainer.global_step, score in enumerate(scores, start=1):
             trainer.callback_metrics = {"val/score": torch.tensor(score)}
             selection.on_validation_end(trainer, None)
@@ -111,41 +110,22 @@ def test_the_first_of_equal_scores_and_never_one_that_is_no_number(mode, tmp_pat
 class FakeTrainer:
     """What a selection reads of a trainer."""
 
-    should_stop, state = False, SimpleNamespace(fn="fit")
+    is_global_zero = True
 
 
-@pytest.mark.parametrize(
-    ("scores", "patience", "stops_after"),
-    [
-        ([0.5, 0.6, 0.6, 0.5, 0.9], 2, 4),
-        ([0.5, 0.6, 0.5, 0.7, 0.6, 0.6, 0.6], 3, 7),
-        ([0.5, 0.4], 1, 2),
-        ([0.5, 0.6, 0.7], 1, None),
-        ([0.5, 0.4, 0.4], None, None),
-        ([float("nan")] * 3, 2, 2),
-    ],
-)
-def test_patience_counts_evaluations_in_a_row(tmp_path, scores, patience, stops_after):
-    selection, trainer = Selection("last", "score", "max", patience, tmp_path), FakeTrainer()
-    trainer.global_step, trainer.callback_metrics = 0, {"val/score": torch.tensor(2.0)}
-    selection.on_validation_end(trainer, None)  # step 0 is no candidate
-    for trainer.global_step, score in enumerate(scores, start=1):
-        trainer.callback_metrics = {"val/score": torch.tensor(score)}
-        selection.on_validation_end(trainer, None)
-        assert trainer.should_stop == (stops_after == trainer.global_step)
-        if trainer.should_stop:
-            return
-    assert stops_after is None
-
-
-def test_patience_stops_a_run_and_best_goes_back(composed, overrides, scripted, capsys):
+def test_early_stopping_ends_a_run_and_best_goes_back(composed, overrides, scripted, capsys):
     scripted(val=DEV)
-    cfg = composed(*overrides, "training.select=best", "training.patience=2")
+    cfg = composed(
+        *overrides,
+        "training.select=best",
+        "callbacks=[early_stopping]",
+        "callbacks.early_stopping.patience=2",
+    )
     result, rows, _ = finished(cfg)
     assert [row["step"] for row in evaluations(rows)] == [0, 3, 6, 9, 12, 6]
     assert (result["steps"], result["selected_step"], result["n_candidates"]) == (12, 6, 4)
-    assert result["stopped_by_patience"]
-    assert "stopped after step 12 by training.patience" in capsys.readouterr().out
+    assert result["stopped_early"]
+    assert "stopped early, after step 12" in capsys.readouterr().out
 
 
 def test_rows_held_out_are_chosen_by_the_seed_and_never_trained_on(
@@ -200,9 +180,12 @@ def test_the_part_held_out_is_a_function_of_share_and_seed(built):
         held(built, "data.holdout=0.999")
 
 
-FACTS = ("select", "selected_step", "n_candidates", "stopped_by_patience", "steps", "scores")
+FACTS = ("select", "selected_step", "n_candidates", "stopped_early", "steps", "scores")
 WHOLE = {}  # runs that nothing stopped, by what they have beside the others
-STOPPING = ("training.patience=3",)  # with the scores below: after step 20
+STOPPING = (
+    "callbacks=[early_stopping]",
+    "callbacks.early_stopping.patience=3",
+)  # with the scores below: after step 20
 ACCUMULATING = ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=5")
 
 
@@ -214,7 +197,7 @@ ACCUMULATING = ("trainer.accumulate_grad_batches=2", "trainer.val_check_interval
         (STOPPING, "training_step", 14, terminate, 14),  # and the best one behind it
         (STOPPING, "validation_step", 3 * 6 + 2, terminate, 9),  # in an evaluation
         (STOPPING, "validation_step", 6 * 6 + 2, terminate, 20),  # in the one that stops the run
-        (STOPPING, "test_step", 2, terminate, 20),  # stopped by patience: no step is added
+        (STOPPING, "test_step", 2, terminate, 20),  # stopped early: no step is added
         (ACCUMULATING, "on_validation_epoch_end", 2, terminate, 2),  # and back to before it
     ],
 )
@@ -226,7 +209,7 @@ def test_a_run_that_was_stopped_selects_the_same_weights(
     if more not in WHOLE:
         WHOLE[more] = finished(composed(*keys, f"output_dir={tmp_path / 'whole'}"))
     result, rows, state = WHOLE[more]
-    assert result["stopped_by_patience"] == (more is STOPPING)
+    assert result["stopped_early"] == (more is STOPPING)
     cfg = composed(*keys)
     folder = stopped(cfg, monkeypatch, method, at, reaction)
     assert load_checkpoint(folder / "resume.ckpt")[KEY]["step"] == step
