@@ -167,7 +167,7 @@ def build(
         callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())
-    own = [_callback(node, selection.key) for node in cfg.callbacks.values()]
+    own = [_callback(node, selection.key, folder) for node in cfg.callbacks.values()]
     trainer = _trainer(cfg, folder, [*callbacks, *own, *extra], n_steps, world_size)
     return Experiment(
         module,
@@ -261,12 +261,13 @@ def _metric(node: DictConfig) -> RowMetric:
     return partial(function.func, *function.args, **function.keywords)
 
 
-def _callback(node: DictConfig, score: str) -> Callback:
+def _callback(node: DictConfig, score: str, folder: Path) -> Callback:
     """A callback of the configuration; `monitor: score` is the key of the task's score."""
-    known = node.copy()
-    if known.get("monitor") == "score":
-        known.monitor = score
-    callback: Callback = make(known, Callback)
+    own = node.copy()
+    if own.get("monitor") == "score":
+        own.monitor = score
+    known = {} if "dirpath" in own else {"dirpath": folder / "checkpoints"}  # of ModelCheckpoint
+    callback: Callback = make(own, Callback, **known)
     return callback
 
 

@@ -2,7 +2,9 @@
 
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
+import pytorch_lightning as pl
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
@@ -37,3 +39,15 @@ WITHOUT_LOSS = [
     t for t in TASKS if getattr(get_object(target("task", t)), "has_loss", True) is False
 ]
 """Tasks that objectives alone train: their training rows have no labels."""
+
+
+class Counted(pl.Callback):
+    """A user's callback: optimizer steps, and what it finds among the callback metrics."""
+
+    seen: ClassVar[list[tuple[int, float]]] = []
+
+    def __init__(self, key):
+        self.key = key
+
+    def on_validation_end(self, trainer, pl_module):
+        Counted.seen.append((trainer.global_step, float(trainer.callback_metrics[self.key])))

@@ -15,12 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.arguments import check_kind, invalid
 from isotrain.console import nearest
 
-SEVERAL = (
-    "objective",
-    "metric",
-    "logger",
-    "callbacks",
-)  # groups of which a run has any number, by name
+SEVERAL = ("objective", "metric", "logger", "callbacks")  # any number of them, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 RECORDED = re.compile(  # targets that a record may name, besides those of packages that are allowed
     r"isotrain\.((tasks|tasks\.data|encoders|transforms|objectives|metrics|training\.loggers)\.\w+"

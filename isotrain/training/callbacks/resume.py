@@ -240,6 +240,7 @@ class AtomicFiles(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write atomically, with a digest."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(checkpoint, Path(path))
 
 
