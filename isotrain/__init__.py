@@ -39,7 +39,10 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("isotrain")
     if name not in _HOMES:
         raise AttributeError(f"module 'isotrain' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    if home == "isotrain.plugins.pytorch_lightning":  # or of the package that is imported already
+        return getattr(import_module("isotrain.plugins").lightning_callbacks(), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

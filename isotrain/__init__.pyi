@@ -63,6 +63,8 @@ from isotrain.objectives.visreg import VISReg as VISReg
 from isotrain.pages.show import show_run as show_run
 from isotrain.plugins.fit_layers import FitLayersCallback as FitLayersCallback
 from isotrain.plugins.layer_isotropy import LayerIsotropy as LayerIsotropy
+from isotrain.plugins.pytorch_lightning import FitLayers as FitLayers
+from isotrain.plugins.pytorch_lightning import IsotropyMonitor as IsotropyMonitor
 from isotrain.plugins.sentence_losses import SentenceLoss as SentenceLoss
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback as IsotropyTrainerCallback
 from isotrain.runner import run as run

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
+from isotrain.encoders.tiny import build_tiny
 from isotrain.plugins.pytorch_lightning import FitLayers, IsotropyMonitor
 from isotrain.training.monitor.hooks import text_hashes
 from isotrain.transforms.zca import ZCA
@@ -56,6 +58,31 @@ def test_a_script_logs_curves_and_stops_by_one_of_them(package, tmp_path):
     assert curves[-1]["isotropy/cosine_drift/layer_02/mean"] > 1e-5
     sent = {key for row in history(newest(tmp_path)) for key in row if key.startswith("isotropy/")}
     assert sent == KEYS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_page_trains_on_a_csv_and_logs_every_layer(package, tmp_path):
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(code.splitlines()) <= 48
+    tiny = build_tiny(16, n_blocks=2, n_heads=2)
+    for part in (tiny.model, tiny.tokenizer):
+        part.save_pretrained(tmp_path / "bert")
+    rows = [f'"{TEXTS[i % len(TEXTS)]}, no. {i}",{i % 2}' for i in range(300)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    for said, put in (
+        ("import pytorch_lightning as pl", f"import {package} as pl"),
+        ("bert-base-uncased", str(tmp_path / "bert")),
+        ("layer_12", "layer_02"),
+        ("callbacks=[", "logger=pl.loggers.CSVLogger('.', 'csv', ''), callbacks=["),
+    ):
+        assert said in code
+        code = code.replace(said, put)
+    printed_by("-W", "ignore", "-c", code, cwd=tmp_path, PYTHONPATH=str(SCRIPT.parents[2]))
+    curves = logged(tmp_path)
+    assert len(curves) >= 4
+    assert len(curves[0]) == 3 * 3 * 3
+    assert {values["isotropy/n_rows/layer_02/mean"] for values in curves} == {60}
 
 
 @pytest.mark.slow
@@ -316,7 +343,7 @@ def test_isotrains_module_needs_no_second_observer(built, tmp_path):
 
 
 def test_with_both_packages_imported_the_two_modules_are_named():
-    code = "import lightning.pytorch, pytorch_lightning, isotrain.plugins as plugins\n"
-    code += "try: plugins.lightning_callbacks()\nexcept ImportError as error: print(error)"
+    code = "import lightning.pytorch, pytorch_lightning\n"
+    code += "try: from isotrain import FitLayers\nexcept ImportError as error: print(error)"
     text = printed_by("-c", code)
     assert "isotrain.plugins.lightning or from isotrain.plugins.pytorch_lightning" in text
