@@ -1,12 +1,13 @@
 """The parts that the files of `conf/` offer, for tests that hold for each of a kind."""
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from isotrain.config.parts import parts_of
+from isotrain.tasks.presets import preset
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -33,7 +34,14 @@ def shipped_targets() -> list[str]:
 
 
 TASKS = names("task")
+OF_FIXTURES = ("rte", "wic", "stsb", "snli", "text", "nli_pairs", "stsb_sentences")
+"""Tasks whose data sets the fixture `data_dir` has, and most of them the demo source."""
+WITHOUT_DATA = {"classification", "regression", "pair_classification", "pair_regression"}
+"""Tasks of any data set, which name none."""
 WITHOUT_LOSS = [
     t for t in TASKS if getattr(get_object(target("task", t)), "has_loss", True) is False
 ]
 """Tasks that objectives alone train: their training rows have no labels."""
+
+RTE, SNLI, STSB = (partial(preset, name) for name in ("rte", "snli", "stsb"))
+"""`STSB(form="bi")`: a new task of the preset."""
