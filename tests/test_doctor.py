@@ -7,7 +7,7 @@ import torch
 
 from isotrain import doctor
 from isotrain.cli import main
-from tests.parts import TASKS, WITHOUT_DATA
+from tests.parts import OF_FIXTURES, TASKS, WITHOUT_DATA
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 
@@ -60,7 +60,9 @@ def test_what_lacks_in_the_data_folder_is_reported_with_its_file(monkeypatch, tm
     assert str(tmp_path / "rte" / "train.jsonl") in lines["task=rte"].fix
     assert lines["task=wic"].found == f"not in {tmp_path}"
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
-    assert not any(line.fix for line in doctor.data())
+    lines = by_name(doctor.data())
+    assert not any(lines[f"task={task}"].fix for task in OF_FIXTURES)
+    assert str(data_dir / "sst2") in lines["task=sst2"].fix
 
 
 def test_encoders_are_on_disk_or_the_way_to_them_is_reported(monkeypatch):

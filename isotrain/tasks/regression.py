@@ -38,7 +38,7 @@ class Regression(TextTask):
         self,
         name: str | None = None,
         text: Annotated[Sequence[str], Field(min_length=1, max_length=2)] = ("text",),
-        label: str = "label",
+        label: str = "score",
         low: float | None = None,
         high: float | None = None,
         form: Form = "cross",
