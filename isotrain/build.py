@@ -38,7 +38,6 @@ from isotrain.runs.files import WEIGHTS_FILE, trained_run
 from isotrain.runs.keys import headline_of
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.perturbations import Changes
-from isotrain.tasks.data.sources import Source
 from isotrain.training.callbacks.best_checkpoint import Selection
 from isotrain.training.callbacks.collapse import CollapseMonitor
 from isotrain.training.callbacks.resume import AtomicFiles, Checkpoints
@@ -54,6 +53,7 @@ from isotrain.training.module import FineTuning
 from isotrain.training.monitor.callback import RunMonitor
 from isotrain.training.monitor.measurement import value_names
 from isotrain.training.optim import count_parameters
+from isotrain.training.revision import source_of, task_of
 from isotrain.training.rules import Parts, check_parts
 from isotrain.training.speed import Prefix, highest_prefix, take_paths
 from isotrain.training.step import Step
@@ -91,14 +91,16 @@ def build(
     `start` is the checkpoint of `init_from`, resolved by `start_file`; None without one. `extra`
     callbacks come after isotrain's.
     Each component initialises from its own RNG stream, so adding one leaves all other weights and
-    dropout masks bit-identical; encoder and head draw from the global one, in this order.
+    dropout masks bit-identical; encoder and head draw from the global one, in this order, and
+    reading draws nothing.
 
     Raises:
         ValueError: parts that cannot be built or are incompatible; the keys to change are named.
     """
-    task: Task = make(cfg.task, Task)
+    task = task_of(cfg)
     changes = _changes(cfg)
     encoder, adapters = _encoder(cfg, start)
+    data = _data(cfg, task, encoder, changes, folder.name)  # the head needs the number of classes
     model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
     objectives: dict[str, Objective] = {}
     sizes: dict[str, Any] = {"width": encoder.width, "n_blocks": encoder.n_blocks}
@@ -111,7 +113,6 @@ def build(
     }
     step: Step = make(cfg.step, Step, model=model, **needs)
 
-    data = _data(cfg, task, encoder, changes, folder.name)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     depth = highest_depth_read(task, objectives, encoder.n_blocks)
@@ -240,7 +241,7 @@ def _data(cfg: DictConfig, task: Task, encoder: Encoder, changes: Changes, name:
     """Read and tokenise the examples of the task; `name` is of the run."""
     data = TaskData(
         task,
-        make(cfg.source, Source),
+        source_of(cfg),
         encoder.tokenizer,
         cfg.data.batch_size,
         cfg.data.eval_batch_size,

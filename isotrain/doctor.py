@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 
 from isotrain.config.environment import HUB_OFF, has_wandb_key, is_on
-from isotrain.config.parts import load
 from isotrain.config.shipped import names, shipped
 from isotrain.console import install
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
 from isotrain.launch.devices import cuda_devices
 from isotrain.runs.secrets import redacted
 from isotrain.tasks.data.sources import LocalSource
+from isotrain.tasks.presets import preset, preset_node
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
 EXTRAS = {  # the module that each brings, and what it is for
@@ -71,10 +71,9 @@ def data() -> Iterator[Line]:
         yield Line("data", "source=local", f"{DATA_DIR} is not set", fix)
         return
     for name in names("task"):
-        task = load(_content("task", name)["_target_"])
-        several = task.data_sets  # of the class: a property where there is one alone
-        sets = several if isinstance(several, tuple) else (task.data_set,)
-        fix = next(filter(None, map(LocalSource(root).missing, sets)), "")
+        if preset_node(name).get("name", name) is None:
+            continue  # of any data set
+        fix = next(filter(None, map(LocalSource(root).missing, preset(name).data_sets)), "")
         yield Line("data", f"task={name}", f"{'not ' if fix else ''}in {root}", fix)
 
 

@@ -25,6 +25,7 @@ from isotrain.runs.folder import RunFolder
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.record import CannotRunError, check_writable, storage_failures
 from isotrain.runs.secrets import redacted
+from isotrain.tasks.data.sources import commit_of
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY
@@ -77,7 +78,7 @@ def _run(
     started = time.perf_counter()
     try:
         check(cfg)
-        cfg = with_threads(cfg)
+        cfg = explicit(cfg)
         torch.set_num_threads(cfg.threads)
         os.environ["OMP_NUM_THREADS"] = str(cfg.threads)  # else ranks would be given another
         start = start_file(cfg.init_from, cfg.encoder)
@@ -126,16 +127,18 @@ def _run(
     return dict(folder.record["scores"]) if folder.is_first else {}
 
 
-def with_threads(cfg: DictConfig) -> DictConfig:
-    """`cfg` with an explicit number of threads: results depend on it."""
+def explicit(cfg: DictConfig) -> DictConfig:
+    """`cfg` with the number of threads and the commit of `data.hub`: results depend on them."""
     cfg = cfg.copy()
     cfg.threads = cfg.threads or THREADS
+    if cfg.data.hub:
+        cfg.data.revision = commit_of(cfg.data.hub, cfg.data.revision)
     return cfg
 
 
 def folder_of(cfg: DictConfig) -> Path:
     """The folder of a run, named by its content and current data revision."""
-    cfg = with_threads(cfg)
+    cfg = explicit(cfg)
     return run_folder(cfg, revision(cfg))
 
 
@@ -178,6 +181,8 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     print_start(folder.path, facts["n_parameters"], facts["n_rows"], trains)
     if trains:
         print_phases(facts["phases"], facts["n_parameters"])
+    if facts["drawn_splits"]:
+        say(f"drawn: {facts['drawn_splits']}")
     print_changes(facts["data_changes"], facts["limited_evaluation"])
     if lost := lost_text(facts["lost_input"]):
         say(f"input: {lost}")
@@ -195,6 +200,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "lost_input": experiment.data.lost_input,
         "data_changes": experiment.data.changed,
         "limited_evaluation": experiment.data.limited,
+        "drawn_splits": experiment.data.source.drawn,
         "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,

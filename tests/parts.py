@@ -1,6 +1,6 @@
 """The parts that the files of `conf/` offer, for tests that hold for each of a kind."""
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from isotrain.config.parts import parts_of
+from isotrain.tasks.presets import preset
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -35,6 +36,10 @@ def shipped_targets() -> list[str]:
 
 
 TASKS = names("task")
+OF_FIXTURES = ("rte", "wic", "stsb", "snli", "text", "nli_pairs", "stsb_sentences")
+"""Tasks whose data sets the fixture `data_dir` has, and most of them the demo source."""
+WITHOUT_DATA = {"classification", "regression", "pair_classification", "pair_regression"}
+"""Tasks of any data set, which name none."""
 WITHOUT_LOSS = [
     t for t in TASKS if getattr(get_object(target("task", t)), "has_loss", True) is False
 ]
@@ -51,3 +56,7 @@ class Counted(pl.Callback):
 
     def on_validation_end(self, trainer, pl_module):
         Counted.seen.append((trainer.global_step, float(trainer.callback_metrics[self.key])))
+
+
+RTE, SNLI, STSB = (partial(preset, name) for name in ("rte", "snli", "stsb"))
+"""`STSB(form="bi")`: a new task of the preset."""

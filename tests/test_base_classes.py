@@ -11,8 +11,8 @@ from isotrain.encoders.tiny import build_tiny
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.sources import Source
-from isotrain.tasks.rte import RTE
 from isotrain.transforms.base import RowTransform
+from tests.parts import RTE
 
 
 class Mean(Objective):
@@ -70,8 +70,8 @@ def test_a_source_that_says_no_more_than_its_examples_has_every_default():
         def read(self, data_set, split):
             return []
 
-    assert Mine().missing(RTE.data_set) is None
-    assert Mine().revision_of(RTE.data_set).endswith("Mine")
+    assert Mine().missing(RTE().data_set) is None
+    assert Mine().revision_of(RTE().data_set).endswith("Mine")
 
 
 class Plain:

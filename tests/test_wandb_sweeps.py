@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hydra.utils import get_object
 from wandb import wandb_agent
 
+from isotrain.training.revision import task_of
 from tests.judge import judged
 from tests.wandb_record import newest, scalars
 
@@ -77,8 +77,8 @@ def test_every_command_of_the_agent_can_run(file, agent_command):
         assert errors == []
         assert list(cfg.logger) == ["wandb"]
         assert cfg.output_dir == "runs/sweeps/abc123"
-        assert sweep["metric"]["name"] == f"val/{get_object(cfg.task._target_).monitor}"
-        assert sweep["metric"]["goal"] == f"{get_object(cfg.task._target_).mode}imize"
+        assert sweep["metric"]["name"] == f"val/{task_of(cfg).monitor}"
+        assert sweep["metric"]["goal"] == f"{task_of(cfg).mode}imize"
         for key, value in values.items():  # as given, number by number
             node = cfg
             for part in key.split("."):

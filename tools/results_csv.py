@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
-from isotrain.config.compose import without_locations
+from isotrain.config.compose import task_name, without_locations
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import SIDES, last_layer, parse_key, shown_view
 from isotrain.runs.predictions import read_predictions
@@ -41,7 +41,6 @@ from isotrain.studies.results import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, 
 
 METRICS = ("isoscore_corrected", "mean_cosine", LESS_NULL)
 NOT_SCORES = ("n_rows", "spread", "predicted_majority_share")
-STSB = "isotrain.tasks.stsb.STSB"
 NO_PART_OF_THE_START = {  # keys that change nothing before the first step
     *("optimizer", "schedule", "checkpoint", "report", "speed"),
     *(f"trainer.{key}" for key in ("max_steps", "max_epochs", "gradient_clip_val")),
@@ -164,7 +163,7 @@ def scores_of(record: Mapping[str, float]) -> dict[str, float]:
 def after(run: Run) -> dict[str, float]:
     """The scores of a finished run, on STS-B also by genre."""
     scores = scores_of(run.scores)
-    if read_result(run.folder)["config"]["task"]["_target_"] == STSB:
+    if task_name(read_result(run.folder)["config"]) == "stsb":
         for stage, split in SPLITS.items():
             scores |= {
                 f"{stage}/spearman/{name}": value for name, value in by_genre(run, split).items()

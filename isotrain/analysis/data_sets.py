@@ -5,8 +5,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from isotrain.tasks import rte, snli, stsb, text, wic
+from isotrain.tasks import text, wic
+from isotrain.tasks.contrastive import STSB
 from isotrain.tasks.data.sources import DataSet, Source, load_split
+from isotrain.tasks.presets import preset
 from isotrain.tasks.text import UNKNOWN, as_written, is_heading, split_sentences
 
 PAIR = ("sentence1", "sentence2")
@@ -51,17 +53,8 @@ STS = {
         needs=("test",),
     )
     for name, revision in REVISIONS.items()
-} | {"stsb": stsb.DATA}
-SST2_DATA = DataSet(
-    name=SST2,
-    fields={"sentence": str, "label": int},
-    target="label",
-    hub_id="nyu-mll/glue",
-    hub_config="sst2",
-    hub_revision="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
-    folders=("SST-2",),
-    classes=("negative", "positive"),
-)
+} | {"stsb": STSB}
+SST2_DATA = preset(SST2).data_set
 PTB = DataSet(
     name="ptb",
     fields={"text": str},
@@ -88,8 +81,8 @@ class Texts(NamedTuple):
 
 
 TEXTS: Mapping[str, Texts] = {  # by Corpus
-    "snli": Texts(snli.DATA),
-    "rte": Texts(rte.DATA),
+    "snli": Texts(preset("snli").data_set),
+    "rte": Texts(preset("rte").data_set),
     "wic": Texts(wic.DATA),
     SST2: Texts(SST2_DATA, ("sentence",)),
     "wikitext-2": Texts(text.DATA, ("text",)),

@@ -56,8 +56,9 @@ def evaluated(
         from isotrain.training.loggers.jsonl import scores_of
         from isotrain.training.revision import revision
     known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
-    others = {"source", "task"} & {key_of(text).partition(".")[0] for text in overrides}
-    if not others and (now := revision(cfg)) != "; ".join(known):
+    keys = {key_of(text) for text in overrides}
+    moves = keys & {"data.path", "data.hub"} or {"source", "task"} & {k.split(".")[0] for k in keys}
+    if not moves and (now := revision(cfg)) != "; ".join(known):
         raise PlanError(
             f"{folder} was scored on {'; '.join(known)}, and there is {now} now; put the data "
             "back, or give source=... to score it on others"
@@ -95,8 +96,10 @@ def composed_again(
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)
-    of_run = [f"threads={result['config']['threads']}", *of_run]
     recorded = config_of(result)
+    of_run = [f"threads={recorded.threads}", *of_run]
+    if recorded.data.revision:
+        of_run.append(f"data.revision={recorded.data.revision}")
     again = _composed(of_run, config_dir)
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):

@@ -14,7 +14,7 @@ from typing import Any
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isotrain.config.compose import ConfigError, key_of, method_of
+from isotrain.config.compose import ConfigError, key_of, method_of, plain, task_name
 from isotrain.console import counted, reject, say
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
@@ -134,7 +134,7 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
         found = {int(call.compose([*call.overrides, *own[0], *m]).seed) for m in methods.values()}
         if len(found) > 1:
             raise PlanError(f"the experiments have the seeds {sorted(found)}; give seed=...")
-    task = str(first.task["_target_"]).split(".")[-2]
+    task = task_name(plain(first))
     content: dict[str, Any] = {
         "name": call.name,
         "tasks": {safe_name(name): given for name, given in tasks.items()} or {task: ()},

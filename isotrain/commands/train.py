@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 
 from isotrain.config.check import check
 from isotrain.config.compose import with_names
-from isotrain.config.parts import load
 from isotrain.console import FAILED, guarded, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
@@ -154,4 +153,6 @@ def _pruning(cfg: DictConfig) -> list[Any]:
 
 
 def _score_of(cfg: DictConfig, scores: Mapping[str, float]) -> float | None:
-    return scores.get(f"val/{load(cfg.task['_target_']).monitor}")
+    from isotrain.training.revision import task_of
+
+    return scores.get(f"val/{task_of(cfg).monitor}")

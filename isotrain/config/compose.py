@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from hydra_plugins.isotrain_sweepers import register
 from isotrain.config.parts import check_recorded
-from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, RUN, RunConfig
+from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, READS_DATA, RUN, RunConfig
 from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, find_typos, first_line
 from isotrain.runs.files import as_json
@@ -133,7 +133,7 @@ def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
 class RunId(NamedTuple):
     """Identity of a run, from a plan or from its record."""
 
-    task: str  # module of the task: `wic` of `isotrain.tasks.wic.WiC`
+    task: str  # as `task_name`
     method: str
     content: str  # hash of the keys without locations
     reads: str  # hash of the keys that decide which files are read, locations among them
@@ -145,9 +145,29 @@ class RunId(NamedTuple):
 
 def run_id(config: Mapping[str, Any], method: str) -> RunId:
     """The id of a run by its recorded configuration."""
-    task = str(config["task"]["_target_"]).split(".")[-2]
-    reads = [config.get(key) for key in READS]
-    return RunId(task, method, _hash(without_locations(config)), _hash(reads))
+    reads = [config.get(key) for key in READS] + [
+        (config.get("data") or {}).get(key) for key in READS_DATA
+    ]
+    return RunId(task_name(config), method, _hash(without_locations(config)), _hash(reads))
+
+
+def task_name(config: Mapping[str, Any]) -> str:
+    """The name of a run's task, by which folders and tables go.
+
+    It is `task.name`, else the name of the data of one's own, else the module of the task's class.
+
+    >>> task_name({"task": {"_target_": "isotrain.tasks.wic.WiC"}})
+    'wic'
+    >>> task_name({"task": {"name": None}, "data": {"path": "mine/good reviews.csv.gz"}})
+    'good_reviews'
+    """
+    data = config.get("data") or {}
+    of_hub = data.get("name") or str(data.get("hub") or "").rpartition("/")[2]
+    path = data.get("path") and Path(str(data["path"])).resolve()
+    of_data = path.name.partition(".")[0] or path.name if path else of_hub
+    given = config["task"].get("name") or of_data
+    name = given or str(config["task"]["_target_"]).split(".")[-2]
+    return re.sub(r"[^\w+=-]+", "_", name)
 
 
 def content_hash(cfg: DictConfig) -> str:

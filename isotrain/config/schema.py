@@ -25,8 +25,14 @@ def number(default: Any, **limits: float) -> Any:
 
 @dataclass
 class DataConfig:
-    """Sizes and order of batches, and changes of the training data."""
+    """Where examples come from, sizes and order of batches, and changes of the training data."""
 
+    path: str | None = None
+    hub: str | None = None
+    name: str | None = None
+    revision: str | None = None
+    split: list[float] = field(default_factory=lambda: [0.8, 0.1, 0.1])
+    split_seed: int = number(0, ge=0)
     batch_size: int = number(32, ge=1)
     eval_batch_size: int = number(64, ge=1)
     batching: Batching = Batching.length
@@ -154,8 +160,11 @@ LOCATIONS: dict[str, tuple[str | None, str | tuple[str, ...]]] = {
     "source.root": ("isotrain.tasks.data.sources.LocalSource", ""),
     "encoder.name": ("isotrain.encoders.huggingface.load_encoder", ("/", "./", "../")),
     "init_from": (None, ""),
+    "data.path": (None, ""),
+    "data.revision": (None, ""),
 }
 READS = ("task", "source", "encoder", "init_from")  # keys that decide which files a run reads
+READS_DATA = ("path", "hub", "name", "revision")  # likewise, of the section data
 
 
 class Schema(NamedTuple):

@@ -303,7 +303,7 @@ def plan_sentences(rebuilt: Rebuilt, isotropy: DictConfig) -> Plan:
         ValueError: a run whose vectors are not of single sentences, a layer class that an
             export may not name, or the package is missing.
     """
-    if rebuilt.task.form != "bi":
+    if len(rebuilt.texts[0]) > 1:
         raise ValueError(
             "format=sentence-transformers has a vector for each sentence, and form=cross reads two "
             "as one sequence; train with task.form=bi"

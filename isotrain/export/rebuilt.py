@@ -20,7 +20,7 @@ from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.perturbations import Changes, apply_changes
-from isotrain.tasks.data.sources import Source
+from isotrain.training.revision import source_of, task_of
 from isotrain.types import Batch, ModelOutput, Pooling
 
 N_ROWS = 64  # of dev, to compare
@@ -74,12 +74,13 @@ def rebuild(run: SourceRun) -> Rebuilt:
         ValueError: weights of another model, or an encoder that is no transformers model.
     """
     cfg = run.cfg
-    task: Task = make(cfg.task, Task)
+    task = task_of(cfg)
+    rows = dev_rows(cfg, task)  # the head needs the number of classes
     model = model_of(cfg, task)
     load_weights(model, run.weights, "model.")
     tokenizer = model.encoder.tokenizer
     heard = _Listening(tokenizer)
-    batch = collate(task.encode(dev_rows(cfg, task), heard), tokenizer.pad_token_id)
+    batch = collate(task.encode(rows, heard), tokenizer.pad_token_id)
     longest = heard.options.get("max_length") or tokenizer.model_max_length
     longest = min(longest, model.encoder.max_positions or longest)
     return Rebuilt(model, task, heard.texts, longest, batch, *_tried(model, batch))
@@ -133,9 +134,8 @@ def _tried(
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     """The first dev examples, as evaluated by the run."""
-    source: Source = make(cfg.source, Source)
     changes = Changes(hypothesis_only=cfg.data.hypothesis_only)  # of all, the one of dev
-    rows, *_ = apply_changes(task.load(source), task, changes, cfg.seed)
+    rows, *_ = apply_changes(task.load(source_of(cfg)), task, changes, cfg.seed)
     return rows["dev"][:N_ROWS]
 
 

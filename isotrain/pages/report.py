@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from isotrain.config.compose import task_name
 from isotrain.pages.cloud_figures import cloud_sections
 from isotrain.pages.figures import curves as overview
 from isotrain.pages.figures import heatmap, loss_curve, score_curve
@@ -127,8 +128,7 @@ def _snapshots(folder: Path, step: int) -> tuple[Snapshots, int, list[str]]:
 
 
 def _task(result: Mapping[str, Any]) -> str:
-    target = str((result["config"].get("task") or {}).get("_target_", "run"))
-    return target.rpartition(".")[2]
+    return task_name(result["config"]) if result["config"].get("task") else "run"
 
 
 def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from isotrain.config.compose import key_of, written
-from isotrain.config.parts import load
 from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.console import counted, say, score_text
@@ -37,6 +36,7 @@ from isotrain.studies.trials import (
     take_trials,
     tell,
 )
+from isotrain.training.revision import task_of
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -221,14 +221,14 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     if others:
         raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
     first = call.compose([*points[0], *call.overrides])
-    target = load(first.task["_target_"])
-    objective = f"val/{target.monitor}"
+    task_part = task_of(first)
+    objective = f"val/{task_part.monitor}"
     if search.pruner != "NopPruner" and n_processes(first.get("trainer") or {}) > 1:
         raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,
-        "objective": [objective, target.mode],
+        "objective": [objective, task_part.mode],
         "configuration or data": [job.digest for job in jobs],
     }
     if not is_in_folder(search.storage):  # calls know of each other by locks in the folder
@@ -238,7 +238,7 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
         search=search,
         task=task,
         objective=objective,
-        direction=target.mode,
+        direction=task_part.mode,
         overrides=tuple(call.overrides),
         config_dir=call.config_dir,
         baseline=_baseline(call, search),

@@ -1,6 +1,7 @@
 """The base class of tasks. B batch, P vectors per example, D hidden, C outputs."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ class Task(ABC):
     name: str
     data_set: DataSet  # of its labelled examples
     monitor: str  # the score's key without its stage, such as accuracy
+    text: Sequence[str] = ()  # the fields of an example that are its texts
     mode: str = "max"  # max | min: whether a higher score is better
     form: Form = "cross"  # cross | bi: one sequence an example, or one a sentence
     has_loss: bool = True  # false: objectives alone train, and `loss` is a number of evaluation
@@ -82,6 +84,13 @@ class Task(ABC):
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The scalar task loss."""
+
+    def training_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The scalar loss of a training step; by default `loss`."""
+        return self.loss(logits, labels)
+
+    def see_training(self, rows: Sequence[Row]) -> None:  # noqa: B027 - most tasks need none
+        """Called once with the training examples, after the changes of `data`."""
 
     @abstractmethod
     def predictions(self, logits: Tensor) -> Tensor:

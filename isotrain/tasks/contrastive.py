@@ -13,9 +13,11 @@ from isotrain.arguments import checked
 from isotrain.model.heads import CosineHead
 from isotrain.tasks.data.encoding import encode_pairs
 from isotrain.tasks.data.sources import Source
-from isotrain.tasks.stsb import STSB
+from isotrain.tasks.presets import preset
+from isotrain.tasks.regression import Regression
 from isotrain.types import Example, Row
 
+STSB = preset("stsb").data_set  # its dev and test are scored
 SENTENCES = ("sentence1", "sentence2", "sentence3")  # of a training example: the first n of them
 
 
@@ -34,7 +36,7 @@ class FirstPairCosine(CosineHead):
         return super().forward(pooled_BPD[:, :2])
 
 
-class Contrastive(STSB):
+class Contrastive(Regression):
     """Sentences for training objectives; dev and test are STS-B, scored by cosine.
 
     Training examples have the label 0. A task adds `training_rows`, its `data_sets` and its name,
@@ -53,7 +55,9 @@ class Contrastive(STSB):
         max_length: Annotated[int, Field(ge=3)] = 128,
         train_length: Annotated[int, Field(ge=3)] = 32,
     ) -> None:
-        super().__init__("bi", max_length, head_dropout=0.0)
+        pair = SENTENCES[:2]
+        super().__init__(self.name, pair, "score", 0.0, 5.0, "bi", max_length, head_dropout=0.0)
+        self.data_set = STSB
         self.train_length, self.n_sequences = train_length, 1
 
     @abstractmethod

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 
 from isotrain.arguments import checked
-from isotrain.tasks.contrastive import Contrastive
+from isotrain.tasks.contrastive import STSB, Contrastive
 from isotrain.tasks.data.sources import Source
-from isotrain.tasks.snli import DATA
-from isotrain.tasks.stsb import DATA as EVALUATION
+from isotrain.tasks.presets import preset
 from isotrain.types import Row
 
+DATA = preset("snli").data_set
 ENTAILED, CONTRADICTED = DATA.classes.index("entailment"), DATA.classes.index("contradiction")
 
 
@@ -25,7 +25,7 @@ class NLIPairs(Contrastive):
         hard_negatives: true = (premise, entailed, contradicted), false = (premise, entailed).
     """
 
-    data_sets = DATA, EVALUATION
+    data_sets = DATA, STSB
     name = "nli_pairs"
 
     @checked

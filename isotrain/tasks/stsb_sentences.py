@@ -2,9 +2,8 @@
 
 import re
 
-from isotrain.tasks.contrastive import SENTENCES, Contrastive
+from isotrain.tasks.contrastive import SENTENCES, STSB, Contrastive
 from isotrain.tasks.data.sources import Source, load_split
-from isotrain.tasks.stsb import DATA
 from isotrain.types import Row
 
 PAIR = SENTENCES[:2]  # of a scored row
@@ -28,7 +27,7 @@ class STSBSentences(Contrastive):
     Arguments as `Contrastive`.
     """
 
-    data_sets = (DATA,)
+    data_sets = (STSB,)
     name = "stsb_sentences"
 
     def training_rows(self, source: Source) -> list[Row]:
@@ -38,7 +37,7 @@ class STSBSentences(Contrastive):
             ValueError: every sentence is one of dev or test.
         """
         train, dev, test = (
-            [(row[key], row["at"]) for row in load_split(source, DATA, split) for key in PAIR]
+            [(row[key], row["at"]) for row in load_split(source, STSB, split) for key in PAIR]
             for split in ("train", "dev", "test")
         )
         once = self.once(train)
@@ -47,7 +46,7 @@ class STSBSentences(Contrastive):
         self.leave_out("train: also in dev or test", len(once) - len(rows))
         if not rows:
             raise ValueError(
-                f"all {len(once)} sentences of train in {source.revision_of(DATA)} are also in dev "
+                f"all {len(once)} sentences of train in {source.revision_of(STSB)} are also in dev "
                 "or test; give train other sentences"
             )
         return rows

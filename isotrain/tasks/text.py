@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from isotrain.arguments import checked
-from isotrain.tasks.contrastive import Contrastive
+from isotrain.tasks.contrastive import STSB, Contrastive
 from isotrain.tasks.data.sources import DataSet, Source, load_split
-from isotrain.tasks.stsb import DATA as EVALUATION
 from isotrain.types import Example, Row
 
 DATA = DataSet(
@@ -44,7 +43,7 @@ class Text(Contrastive):
         min_words: words of a sentence at least, rare words (`<unk>`) not counted.
     """
 
-    data_sets = DATA, EVALUATION
+    data_sets = DATA, STSB
     name = "text"
 
     @checked

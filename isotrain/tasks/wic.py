@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from isotrain.arguments import checked
+from isotrain.tasks.classification import Classification
 from isotrain.tasks.data.encoding import Form, encode_pairs
 from isotrain.tasks.data.sources import DataSet
-from isotrain.tasks.pairs import PairClassification
 from isotrain.types import Example, Row
 
 DATA = DataSet(
@@ -25,10 +25,10 @@ DATA = DataSet(
 )
 
 
-class WiC(PairClassification):
+class WiC(Classification):
     """Two classes, 1 = same sense; scored by accuracy. Every batch has the target spans.
 
-    Args: those of `PairTask`, and
+    Args: as in `TextTask`, and
         prompt: prefix of sentence 1: `word` = "word: ", so that CLS pooling sees the target;
             `none` = no prefix, for span pooling.
     """
@@ -44,8 +44,9 @@ class WiC(PairClassification):
         prompt: Literal["word", "none"] = "word",
         head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
     ) -> None:
-        super().__init__(form, max_length, head_dropout)
-        self.prompt = prompt
+        pair = ("sentence1", "sentence2")
+        super().__init__(self.name, pair, "label", DATA.classes, form, max_length, head_dropout)
+        self.data_set, self.prompt = DATA, prompt
 
     @property
     def n_spans(self) -> int:  # type: ignore[override]

@@ -186,6 +186,7 @@ class TaskData(pl.LightningDataModule):
         with spinner(f"reading the examples of {self.task.name}") as now:
             rows = self.task.load(self.source)
             rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
+            self.task.see_training(rows["train"])
             for split, n in self.n_scored.items():
                 n_rows = len(rows[split])
                 if n is not None and n < n_rows:

@@ -115,7 +115,7 @@ class FineTuning(pl.LightningModule):
         views: Views = self.step(self.model, batch)
         of_task = None
         if self.task.has_loss:
-            of_task = wide(self.task.loss(views.passes[0].logits, batch.labels))
+            of_task = wide(self.task.training_loss(views.passes[0].logits, batch.labels))
             if n_processes() > 1:
                 n = torch.tensor(float(len(batch.labels)), device=self.device)
                 of_task = n * n_processes() / sum_over_processes(n) * of_task

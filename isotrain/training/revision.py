@@ -1,19 +1,57 @@
-"""The revision of what a run reads, which names its folder together with its configuration."""
+"""What a run reads: its task, its source, and the revision of both, which names its folder."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from isotrain.config.compose import plain, task_name
+from isotrain.config.parts import make
 from isotrain.encoders.on_disk import digest_of_folder
 from isotrain.encoders.start import start_file
 from isotrain.runs.files import sha256_of
+from isotrain.tasks.data.sources import HubSource, PathSource, Source
+
+if TYPE_CHECKING:  # torch is not needed to name a run
+    from isotrain.tasks.base import Task
+
+
+def task_of(cfg: DictConfig) -> "Task":
+    """The task of a run; one that takes a name has that of the run's folder."""
+    from isotrain.tasks.base import Task
+
+    if "name" in cfg.task:
+        cfg = cfg.copy()
+        cfg.task.name = task_name(plain(cfg))
+    task: Task = make(cfg.task, Task)
+    return task
+
+
+def source_of(cfg: DictConfig) -> Source:
+    """The source of a run: `data.path`, else `data.hub`, else `source`.
+
+    Raises:
+        ValueError: two of them, or an option of one that is not chosen.
+    """
+    data = cfg.data
+    of_hub = [f"data.{key}" for key in ("hub", "name", "revision") if data[key]]
+    if of_hub and (data.path or not data.hub):
+        raise ValueError(
+            f"{', '.join(of_hub)} choose a data set of the hub, and "
+            + ("data.path a file; give one of them" if data.path else "data.hub=ID is not given")
+        )
+    drawn = list(data.split), data.split_seed
+    if data.path:
+        return PathSource(data.path, *drawn)
+    if data.hub:
+        return HubSource(*drawn, data.hub, data.name, data.revision)
+    source: Source = make(cfg.source, Source)
+    return source
 
 
 def data_revision(cfg: DictConfig) -> str:
     """Revision of the task's data sets in the source; reads no examples."""
-    nodes = (cfg.source, cfg.task)
-    source, task = (instantiate(node, _partial_=True, _convert_="all")() for node in nodes)
+    source, task = source_of(cfg), task_of(cfg)
     return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
 
 

@@ -16,9 +16,10 @@ from isotrain.objectives.base import Objective
 from isotrain.objectives.visreg import VISReg
 from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.sources import LocalSource
+from isotrain.tasks.presets import preset_node
 from tests.clouds import with_a_flat_tail
 from tests.clouds import with_a_tail as cloud
-from tests.parts import CONF, TASKS, names
+from tests.parts import OF_FIXTURES, TASKS, names
 
 WIDTH = 16
 
@@ -365,8 +366,7 @@ def test_an_objective_remembers_only_when_reported_and_its_state_returns(objecti
 
 def forms(name):
     """The forms that a task's file offers; None for one that has no such key."""
-    text = (CONF / "task" / f"{name}.yaml").read_text(encoding="utf-8")
-    return ("cross", "bi") if "\nform: " in text else (None,)
+    return ("cross", "bi") if "form" in preset_node(name) else (None,)
 
 
 @pytest.fixture
@@ -377,7 +377,7 @@ def task(request, composed):
 
 
 over_tasks = pytest.mark.parametrize(
-    "task", [(name, form) for name in TASKS for form in forms(name)], indirect=True
+    "task", [(name, form) for name in OF_FIXTURES for form in forms(name)], indirect=True
 )
 
 

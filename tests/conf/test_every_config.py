@@ -18,6 +18,7 @@ from isotrain.config.compose import plain
 from isotrain.config.parts import check_recorded, parts_of
 from isotrain.config.schema import RunConfig
 from tests.parts import WITHOUT_LOSS
+from tests.parts import target as target_of
 
 CONF = Path(__file__).parents[2] / "conf"
 SUPPLIED = {  # arguments that isotrain gives itself, by group
@@ -30,6 +31,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
     "metric": {"x", "labels", "groups", "reference", "positives"},
     "logger": {"save_dir", "name"},
+    "source/hub": {"split", "split_seed", "hub", "name", "revision"},  # of data.hub
 }
 COUNTS = {
     "callbacks": 2,
@@ -46,7 +48,7 @@ COUNTS = {
     "schedule": 3,
     "source": 3,
     "step": 1,
-    "task": 7,
+    "task": 21,
     "trainer": 1,
 }
 MULTI = ("metric", "objective", "logger", "callbacks")  # groups that take a list
@@ -111,10 +113,7 @@ def test_each_file_composes_names_what_is_allowed_and_passes_the_check(with_opti
     if group in MULTI:
         assert list(cfg[group]) == [option]
     elif group != "experiment":
-        raw = OmegaConf.load(CONF / f"{name}.yaml")
-        base = next((d for d in raw.get("defaults", []) if d != "_self_"), option)
-        origin = raw if "_target_" in raw else OmegaConf.load(CONF / group / f"{base}.yaml")
-        assert cfg[group]["_target_"] == origin["_target_"]
+        assert cfg[group]["_target_"] == target_of(group, option)
 
 
 def component(cfg, name):
@@ -151,7 +150,7 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)  # nn.Module's
     }
     keys = set(node) - {"_target_", "_partial_"}
-    supplied = SUPPLIED.get(group, set())
+    supplied = SUPPLIED.get(name, SUPPLIED.get(group, set()))
     assert not keys & supplied
     assert keys | (supplied & set(parameters)) == set(parameters)
     differing = {
@@ -167,11 +166,14 @@ def test_keys_and_values_agree_with_the_signature(with_option, name):
     raw = OmegaConf.load(CONF / f"{name}.yaml")
     if "defaults" in raw:  # a preset: it differs in what it says, and in nothing else
         assert differing or "_target_" in raw
-        assert differing <= set(raw)
+        while "defaults" in raw:
+            differing -= set(raw)
+            raw = OmegaConf.load(CONF / group / f"{raw.defaults[0]}.yaml")
+        assert differing == set()
     else:
         assert differing == PRESETS.get(name, set())
     # What build.py completes is partial; everything else is made at once.
-    assert bool(node.get("_partial_")) == (bool(supplied) and group != "objective")
+    assert bool(node.get("_partial_")) == (bool(supplied) and group not in ("objective", "source"))
 
 
 def public_components():

@@ -5,7 +5,7 @@ import pytest
 
 from isotrain.config.compose import compose_run
 from isotrain.config.parts import make
-from tests.parts import TASKS
+from tests.parts import OF_FIXTURES
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -32,7 +32,7 @@ def write(folder, *names):
     return folder
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", OF_FIXTURES)
 def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
     for name in OFFLINE:
         monkeypatch.setenv(name, "1")

@@ -104,8 +104,8 @@ def test_a_key_of_a_part_that_takes_none_is_rejected(monkeypatch):
             "a",
         ),
         (
-            "from isotrain.tasks.rte import RTE\nclass part(RTE): ...",
-            "form max_length head_dropout",
+            "from isotrain.tasks.wic import WiC\nclass part(WiC): ...",
+            "form max_length prompt head_dropout",
             "",
         ),
     ],
@@ -224,7 +224,7 @@ def test_what_is_shipped_may_be_recorded():
         # imported in a module of the package, not defined there
         *("isotrain.build.instantiate", "isotrain.runs.record.subprocess.run"),
         *("isotrain.model.pooling.torch", "isotrain.model.pooling.torch.load"),
-        *("isotrain.tasks.rte.PairClassification", "isotrain.transforms.zca.checked"),
+        *("isotrain.tasks.wic.Classification", "isotrain.transforms.zca.checked"),
         # defined there, but inside of something
         *("isotrain.model.pooling.ClsPooling.__init__", "isotrain.model.pooling.__dict__"),
         # near misses of the patterns

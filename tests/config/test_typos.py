@@ -35,7 +35,7 @@ TOLD = [
     (("refit_rows=3",), ("no key refit_rows; did you mean training.refit_rows?",)),
     (("trainng.select=best",), ("no key trainng.select; did you mean training.select?",)),
     (("learning_rate=1e-4",), ("no key learning_rate; --cfg job shows all keys",)),
-    (("data.xyz=1",), ("no key data.xyz; it has batch_size, eval_batch_size, ",)),
+    (("data.xyz=1",), ("no key data.xyz; it has path, hub, name, revision, ",)),
     (
         ("trainer.limit_val_batches=2",),
         ("no key trainer.limit_val_batches; it has max_epochs, max_steps, ",),
@@ -60,7 +60,10 @@ TOLD = [
         ("metric=isoscor does not exist; did you mean isoscore?",),
     ),
     (("isotropy=null",), ("isotropy=null does not exist; there are all_but_the_top, ",)),
-    (("task=nothing_like_it",), ("task=nothing_like_it does not exist; there are nli_pairs, rte",)),
+    (
+        ("task=nothing_like_it",),
+        ("task=nothing_like_it does not exist; there are boolq, classification, ",),
+    ),
     # values
     (("seed=one",), ("seed=one: Value 'one' of type 'str' could not be converted to Int",)),
     (("threads=1.5",), ("threads=1.5: ",)),
@@ -170,7 +173,7 @@ def test_a_key_of_several_values_is_judged_value_by_value(overrides, starts):
 
 def test_options_and_keys_of_a_folder_of_the_user(own_files):
     own_files("pooling/mine", "_target_: isotrain.model.pooling.MeanPooling\n")
-    folder = own_files("task/mine", "_target_: isotrain.tasks.rte.RTE\nform: bi\nhalf: 1\n")
+    folder = own_files("task/mine", "_target_: isotrain.tasks.wic.WiC\nform: bi\nhalf: 1\n")
     assert errors("pooling=mine", config_dir=folder) == []
     assert {*options_of("pooling", folder)} == {*options_of("pooling"), "mine"}
     (found,) = errors("pooling=min", config_dir=folder)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from isotrain.build import build
 from isotrain.config.compose import content_hash
 from isotrain.encoders.start import ENCODER, start_file
-from isotrain.runner import folder_of, run, with_threads
+from isotrain.runner import explicit, folder_of, run
 from isotrain.runs.files import read_result, sha256_of, write_result
 from tests.stopped_runs import save_weights
 
@@ -83,7 +83,7 @@ def test_a_run_says_where_it_started_and_trains_on(first, second, tmp_path):
     }
     ended = weights(folder_of(cfg))
     assert any(not torch.equal(ended[name], x) for name, x in weights(first).items())
-    assert content_hash(with_threads(cfg)) != content_hash(with_threads(second("null")))
+    assert content_hash(explicit(cfg)) != content_hash(explicit(second("null")))
 
 
 def test_other_weights_at_the_same_place_are_another_run(first, copy, second):

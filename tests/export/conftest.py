@@ -31,7 +31,7 @@ from isotrain.config.parts import make as make_part
 from isotrain.export.rebuilt import dev_rows, model_of
 from isotrain.runs.files import read_result, write_json
 from isotrain.tasks.data.encoding import collate
-from isotrain.training.revision import data_revision
+from isotrain.training.revision import data_revision, source_of
 from tests.encoders.conftest import FAMILIES, SIZES, saving, word_pieces
 from tests.stopped_runs import save_weights
 
@@ -78,16 +78,16 @@ def of_the_run():
     def compute(folder):
         cfg = config_of(read_result(folder))
         task, encoder = make_part(cfg.task), make_part(cfg.encoder)
+        rows = task.load(source_of(cfg))["dev"]
         model = isotropic_model(cfg, task, make_part(cfg.pooling), encoder)
         make_part(cfg.peft, encoder=encoder)
         state = load_file(folder / "weights.safetensors")
         model.load_state_dict({key.removeprefix("model."): x for key, x in state.items()})
-        rows = task.load(make_part(cfg.source))["dev"]
         if cfg.data.hypothesis_only:
             rows = [{**row, "sentence1": ""} for row in rows]
         batch = collate(task.encode(rows, encoder.tokenizer), encoder.tokenizer.pad_token_id)
         model.eval().double()
-        columns = tuple([row[name] for row in rows] for name in ("sentence1", "sentence2"))
+        columns = tuple([row[name] for row in rows] for name in task.text)
         return Known(rows, columns, batch, encoder(batch, {}).last, model(batch), model)
 
     return compute
@@ -165,7 +165,9 @@ def made_run(composed, small, saved, tmp_path):
         base = [o for o in small if not o.startswith("encoder")]
         cfg = composed(*base, *encoder, *overrides, "threads=1", f"output_dir={tmp_path}")
         torch.manual_seed(1)
-        model = model_of(cfg, make_part(cfg.task))
+        task = make_part(cfg.task)
+        task.load(source_of(cfg))
+        model = model_of(cfg, task)
         with torch.no_grad():
             for weight in model.parameters():  # norms and biases of their own, logits of size 1
                 weight.add_(0.3 * torch.randn_like(weight))

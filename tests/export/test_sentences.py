@@ -109,7 +109,7 @@ def test_the_module_stays_frozen_in_training_and_lets_gradients_through(written)
     [
         ("subprocess.Popen", "must be one of isotrain.transforms"),
         ("torch.optim.SGD", "must be one of isotrain.transforms"),
-        ("isotrain.tasks.rte.RTE", "must be one of isotrain.transforms"),
+        ("isotrain.tasks.wic.WiC", "must be one of isotrain.transforms"),
         ("isotrain.model.heads.LinearHead", "must be one of isotrain.transforms"),
         ("isotrain.transforms.zca.torch.nn.Linear", "cannot be imported"),
         ("isotrain.transforms.standardize.column_moments", "must be a class of torch modules"),

@@ -7,17 +7,15 @@ import torch
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 from isotrain.model.heads import LinearHead
-from isotrain.tasks.pairs import PairTask
-from isotrain.tasks.data.sources import DataSet
+from isotrain.tasks.texts import TextTask
 
-DATA = DataSet(
-    name="rte",
-    fields={"sentence1": str, "sentence2": str, "label": int},
-    target="label",
-)
-
-class Mine(PairTask):
-    data_set, name, monitor = DATA, "mine", "accuracy"
+class Mine(TextTask):
+    monitor = "accuracy"
+    def __init__(self, max_length=128):
+        super().__init__(
+            "mine", ["sentence1", "sentence2"], "label", int, "cross", max_length, 0.1, "",
+            {"folders": ["rte"]},
+        )
     def build_head(self, width, n_vectors):
         return LinearHead(width, n_vectors, 2)
     def loss(self, logits, labels):
@@ -26,6 +24,8 @@ class Mine(PairTask):
         return logits.argmax(dim=1)
     def metrics(self):
         return MetricCollection({"accuracy": MulticlassAccuracy(num_classes=2)})
+    def label(self, row):
+        return int(row["label"])
 """
 
 

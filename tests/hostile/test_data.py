@@ -7,11 +7,9 @@ import pytest
 
 from isotrain.console import printable
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.snli import SNLI
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
 from tests.hostile.harness import RAW, End, draw, judged
+from tests.parts import RTE, SNLI, STSB
 
 pytestmark = pytest.mark.campaign
 TASKS = {"wic": WiC, "rte": RTE, "stsb": STSB, "snli": SNLI}

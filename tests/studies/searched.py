@@ -46,7 +46,7 @@ class FakeCall:
         self.overrides, self.config_dir, self.launched = list(overrides), None, []
 
     def compose(self, overrides):
-        return OmegaConf.create({"task": {"_target_": "isotrain.tasks.rte.RTE"}})
+        return OmegaConf.create({"task": {"_target_": "isotrain.tasks.wic.WiC"}})
 
     def plan(self, pairs, seeds, more=()):
         if wrong := [text for _, _, own in pairs for text in own if text.endswith("wrong")]:

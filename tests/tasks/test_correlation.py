@@ -12,7 +12,7 @@ from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
 from isotrain.studies.results import run_of
 from isotrain.tasks.correlation import Pearson, Spearman
-from isotrain.tasks.stsb import STSB
+from tests.parts import STSB
 from tests.stopped_runs import finished
 
 THEIRS = {Spearman: torchmetrics.SpearmanCorrCoef, Pearson: torchmetrics.PearsonCorrCoef}

@@ -7,9 +7,8 @@ import shutil
 import pytest
 
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
+from tests.parts import RTE, STSB
 
 STSB_NAMES = "index genre filename year old_index source1 source2 sentence1 sentence2 score"
 
@@ -79,7 +78,7 @@ DOWNLOADS = {
 def test_a_download_is_read_as_it_is(tmp_path, tokenizer, kind):
     task, name, text_of, names, gold = DOWNLOADS[kind]
     folder = write_folder(tmp_path / name, text_of, names)
-    source, data_set = LocalSource(str(tmp_path)), task.data_set
+    source, data_set = LocalSource(str(tmp_path)), task().data_set
     assert source.missing(data_set) is None
     splits = task().load(source)
     assert splits["test"] == []
@@ -130,18 +129,22 @@ def test_what_is_missing_is_said_without_reading(tmp_path):
     source = LocalSource(str(tmp_path))
     for file in GLUE:
         (folder / file).write_bytes(b"\xff no text at all")
-    assert source.missing(STSB.data_set) is None
+    assert source.missing(STSB().data_set) is None
     (folder / "test.tsv").unlink()
-    assert source.missing(STSB.data_set) is None
+    assert source.missing(STSB().data_set) is None
     (folder / "dev.tsv").unlink()
     for name in ("dev.jsonl", "val.jsonl", "dev.tsv", "val.tsv"):
-        assert str(folder / name) in source.missing(STSB.data_set)
-    assert "train" not in source.missing(STSB.data_set).partition(";")[0]
+        assert str(folder / name) in source.missing(STSB().data_set)
+    assert "train" not in source.missing(STSB().data_set).partition(";")[0]
 
 
 BROKEN = {
-    "too few columns": (RTE, "1\ta\tb", r":4: 3 columns .* the header has 4 \(index, sentence1"),
-    "a class too many": (RTE, "1\ta\tb\t2", ":4: label: Input should be less than 2, got '2'"),
+    "too few columns": (RTE, "1\ta\tb", r":4: 3 columns, the header has 4 \(index, sentence1"),
+    "a class too many": (
+        RTE,
+        "1\ta\tb\t2",
+        ":4: label: must be one of entailment, not_entailment, or a number below 2, got '2'",
+    ),
     "hidden in train": (RTE, "1\ta\tb\t-1", ":4: label: .* got '-1'"),
     "above the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t5.1", ":4: score must lie in 0 to 5, got 5.1"),
     "below the scale": (STSB, "1\t\t\t\t\t\t\ta\tb\t-0.1", ":4: score must lie in 0 to 5"),
@@ -169,7 +172,7 @@ def test_a_malformed_line_of_a_tsv_is_named(tmp_path, case):
     [
         ("sentence1", 7, "sentence1: .* valid string, got 7"),
         ("start1", "two", "start1: .* valid integer, .* got 'two'"),
-        ("label", "true", "label: .* valid integer, .* got 'true'"),
+        ("label", "true", "label: must be one of False, True, or a number below 2, got 'true'"),
         ("start1", -1, r"start1 and end1 must be .*sentence1 \(0 to 7, .* got -1 and 6"),
         ("end2", 0, r"start2 and end2 must be .*sentence2 \(0 to 10, .* got 0 and 0"),
         ("end1", 8, r"start1 and end1 must be .* got 2 and 8 \(''\)"),  # sentence1 ends before

@@ -8,7 +8,7 @@ import pytest
 from isotrain.tasks.data.demo_generator import DemoSource
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.nli_pairs import NLIPairs
-from isotrain.tasks.stsb import STSB
+from tests.parts import STSB
 
 ENTAILED, NEUTRAL, CONTRADICTED, NO_GOLD = 0, 1, 2, -1
 ROWS = [
@@ -87,7 +87,7 @@ def test_sequences_of_training_and_evaluation(source, tokenizer, hard, n):
     (example,) = task.encode(rows["train"], tokenizer)
     assert [len(ids) for ids in example.input_ids] == [4, 5, 5][:n]
     assert example.label == 0.0
-    assert task.encode(rows["dev"], tokenizer) == STSB("bi").encode(rows["dev"], tokenizer)
+    assert task.encode(rows["dev"], tokenizer) == STSB(form="bi").encode(rows["dev"], tokenizer)
 
 
 def test_generated_premises_have_both():

@@ -3,22 +3,18 @@
 import pytest
 import torch
 
-from isotrain.tasks.data.sources import DataSet, Source
-from isotrain.tasks.pairs import PairClassification
+from isotrain.tasks.classification import Classification
+from isotrain.tasks.data.sources import Source
 
 ROWS = [{"sentence1": "q", "sentence2": "z", "label": label} for label in ("no", "perhaps", "yes")]
 
 
-class Nli(PairClassification):
+class Nli(Classification):
     """Three classes, and no row about a k."""
 
-    data_set = DataSet(
-        name="nli",
-        fields={"sentence1": str, "sentence2": str, "label": int},
-        target="label",
-        classes=("no", "perhaps", "yes"),
-    )
-    name = "nli"
+    def __init__(self, form="cross", max_length=128):
+        pair, classes = ("sentence1", "sentence2"), ("no", "perhaps", "yes")
+        super().__init__("nli", pair, "label", classes, form, max_length)
 
     def check_row(self, row):
         if row["sentence1"] == "k":

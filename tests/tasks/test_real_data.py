@@ -14,12 +14,10 @@ from isotrain.model.pooling import MeanPooling
 from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.nli_pairs import NLIPairs
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.snli import SNLI
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import DATA, Text, is_heading, split_sentences
 from isotrain.tasks.wic import WiC
 from isotrain.training.data import SortedBatches
+from tests.parts import RTE, SNLI, STSB
 
 pytestmark = pytest.mark.real_data
 

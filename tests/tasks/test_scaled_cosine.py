@@ -5,7 +5,8 @@ import torch
 from scipy.stats import spearmanr
 
 from isotrain.model.heads import CosineHead, ScaledCosineHead
-from isotrain.tasks.stsb import STSB
+from isotrain.tasks.regression import Regression
+from tests.parts import STSB
 from tests.stopped_runs import finished
 
 BI = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]", "cache_dir=null")
@@ -34,7 +35,7 @@ def test_it_learns_the_scale_and_bias_of_the_labels():
 
     def closure():
         optimizer.zero_grad()
-        loss = STSB("bi").loss(head(x), label)
+        loss = STSB(form="bi").loss(head(x), label)
         loss.backward()
         return loss
 
@@ -44,13 +45,13 @@ def test_it_learns_the_scale_and_bias_of_the_labels():
 
 
 def test_the_other_heads_are_as_they_were():
-    assert type(STSB("bi").build_head(8, 2)) is CosineHead
-    assert isinstance(STSB("bi", scaled_cosine=True).build_head(8, 2), ScaledCosineHead)
+    assert type(STSB(form="bi").build_head(8, 2)) is CosineHead
+    assert isinstance(STSB(form="bi", scaled_cosine=True).build_head(8, 2), ScaledCosineHead)
 
 
 def test_without_a_cosine_it_is_rejected():
     with pytest.raises(ValueError, match="scaled_cosine=true scales the cosine of form=bi"):
-        STSB("cross", scaled_cosine=True)
+        Regression(form="cross", scaled_cosine=True)
 
 
 def test_step_0_is_that_of_the_cosine(composed, small, tmp_path):

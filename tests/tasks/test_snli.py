@@ -5,7 +5,7 @@ import json
 import pytest
 
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.snli import SNLI
+from tests.parts import SNLI
 
 SPLITS = ("train", "dev", "test")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from isotrain.tasks.data.demo_generator import DemoSource
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.text import Text, as_written, is_heading, n_words, split_sentences
+from tests.parts import STSB
 
 PARAGRAPHS = [
     " \n",
@@ -48,7 +48,7 @@ def test_sentences_and_what_is_left_out(root):
 
 
 def test_dev_and_test_are_those_of_stsb(root):
-    rows, pairs = (task.load(LocalSource(str(root))) for task in (Text(), STSB("bi")))
+    rows, pairs = (task.load(LocalSource(str(root))) for task in (Text(), STSB(form="bi")))
     assert (rows["dev"], rows["test"]) == (pairs["dev"], pairs["test"])
 
 
@@ -72,7 +72,7 @@ def test_training_and_evaluation_are_encoded_each_their_way(root, tokenizer):
     pair = task.encode(rows["dev"], tokenizer)
     assert [e.label for e in pair] == [row["score"] / 5 for row in rows["dev"]]
     assert max(len(ids) for e in pair for ids in e.input_ids) > 6
-    assert pair == STSB("bi", max_length=20).encode(rows["dev"], tokenizer)
+    assert pair == STSB(form="bi", max_length=20).encode(rows["dev"], tokenizer)
 
 
 def test_a_rare_word_is_the_unknown_token(tokenizer):

@@ -26,7 +26,7 @@ from isotrain.encoders.static import TableEncoder
 from isotrain.geometry.groups import hashed_order
 from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
 from isotrain.tasks.data.sources import HIDDEN, STEMS, Source, load_split
-from isotrain.tasks.snli import DATA as SNLI
+from isotrain.tasks.nli_pairs import DATA as SNLI
 from isotrain.types import Row
 
 WORD = re.compile(r"\w+")
@@ -176,7 +176,7 @@ def sentence_examples(
         stratum_E=label_N,
         group_E=vector_NJ[:, 0],
         words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in every],
-        classes=data_set.classes,
+        classes=tuple(data_set.classes),
         n_train=len(train),
         n_scored=len(evaluated),
         gold=None,

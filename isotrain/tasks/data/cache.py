@@ -14,7 +14,10 @@ from isotrain.tasks.base import Task
 from isotrain.tasks.data import encoding
 from isotrain.types import Example, Row
 
-NO_PART = ("head_dropout", "left_out")  # attributes of a task that encode nothing
+NO_PART = (  # attributes of a task that encode nothing
+    *("name", "data_set", "left_out", "finds_classes", "head_dropout", "scores", "monitor"),
+    *("class_weights", "weight_C", "label_smoothing"),
+)
 FIELDS = [field.name for field in fields(Example)]
 
 
@@ -53,9 +56,9 @@ def encode_cached(
 def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     """64 hex digits of everything that decides the examples, the same in every process.
 
-    It covers the rows, the task's class, attributes (but `head_dropout`, which comes after the
-    encoder, and counts of rows) and source text (with its base classes and `encoding`), and the
-    tokenizer's whole content. Helpers that a task imports from elsewhere are not covered.
+    It covers the rows, the task's class, attributes (but `NO_PART`) and source text (with its base
+    classes and `encoding`), and the tokenizer's whole content. Helpers that a task imports from
+    elsewhere are not covered.
 
     Raises:
         TypeError, OSError, AttributeError: an attribute that is no JSON, a task without source

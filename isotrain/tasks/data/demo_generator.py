@@ -45,6 +45,8 @@ class DemoSource(Source):
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
         """Rows of a split of the generated data set of that name."""
+        if problem := self.missing(data_set):
+            raise FileNotFoundError(problem)
         return self.rows(data_set.name, split)
 
     def rows(self, name: str, split: str) -> list[Row]:

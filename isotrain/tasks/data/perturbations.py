@@ -6,16 +6,19 @@ draws do not depend on the other changes, and changes are nested: a larger share
 examples of a smaller one, and more label noise those with less.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from isotrain.tasks.base import Task
-from isotrain.types import Row
+if TYPE_CHECKING:  # torch is not needed to draw rows
+    from isotrain.tasks.base import Task
+    from isotrain.types import Row
 
-Numbered = dict[int, Row]
+Numbered = dict[int, dict[str, Any]]
 """Examples by their number in the split of the source, in that order."""
 
 
@@ -59,7 +62,7 @@ def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) 
     return {number: row for number, row in rows.items() if number in kept}
 
 
-def fewer(rows: Numbered, n: int, seed: int, target: str | None) -> Numbered:
+def fewer(rows: Numbered, n: int, seed: int | str, target: str | None) -> Numbered:
     """`n` of the examples; with the name of a class label, every class in its share.
 
     The first n of one order of all: example j (from 0) of a class of n_c is at (j + 1/2)/n_c. That
@@ -158,6 +161,11 @@ def apply_changes(
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if getattr(changes, key) and not task.has_loss:
             raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
+    if changes.hypothesis_only and len(task.text) != 2:
+        raise ValueError(
+            f"data.hypothesis_only leaves out the first of two texts, and task={task.name} has "
+            f"{len(task.text)}; leave it out"
+        )
     target, classes = task.data_set.target, task.data_set.classes
     given = dict(enumerate(splits["train"]))
     kept = given
@@ -194,7 +202,7 @@ def apply_changes(
         changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
         done["rows"]["held_out"] = len(held)
     if changes.hypothesis_only:
-        changed = {s: [{**row, "sentence1": ""} for row in of] for s, of in changed.items()}
+        changed = {s: [{**row, task.text[0]: ""} for row in of] for s, of in changed.items()}
         done["sentence1"] = "empty in every split"
     return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 

@@ -1,26 +1,37 @@
-"""Sources of examples: folders and the hub. (The generated one is `demo_generator.py`.)"""
+"""Sources of examples: folders, files, the hub. (The generated one is `demo_generator.py`.)"""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from math import isclose
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
+from isotrain.console import nearest
 from isotrain.runs.files import sha256_of
+from isotrain.tasks.data.files import READERS, format_of, read_rows
+from isotrain.tasks.data.perturbations import fewer
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
     from isotrain.types import Row
 
 SPLITS = ("train", "dev", "test")
-STEMS = {"train": ("train",), "dev": ("dev", "val", "valid"), "test": ("test",)}  # of file names
+STEMS = {  # of names of files
+    "train": ("train",),
+    "dev": ("dev", "val", "valid", "validation"),
+    "test": ("test",),
+}
+SHARES = (0.8, 0.1, 0.1)  # of train, dev and test, where they are drawn
 HIDDEN = -1  # the target of a row without gold
-MARKS = (None, "-")  # how downloads write it
+MARKS = (None, "-", "")  # how downloads write it
+ENDING = re.compile(rf"({'|'.join(map(re.escape, READERS))})(\.gz)?$")  # of a data file
 KINDS: Mapping[type, Any] = {float: FiniteFloat}
 
 
@@ -33,16 +44,22 @@ class DataSet(NamedTuple):
     hub_id: str | None = None  # of source=hub; None = it is not there
     hub_config: str | None = None
     hub_revision: str | None = None  # a commit, so that the data stay
-    folders: tuple[str, ...] = ()  # what downloads call the folder
-    renames: tuple[tuple[str, str], ...] = ()  # (what downloads call a field, its name here)
-    classes: tuple[str, ...] = ()  # of the target, by number
-    files: tuple[str, ...] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
-    hides: tuple[str, ...] = ("test",)  # splits with rows that may lack gold
-    needs: tuple[str, ...] = ("train", "dev")  # splits without which nothing can be done
+    folders: Sequence[str] = ()  # what downloads call the folder
+    renames: Mapping[str, str] = {}  # what downloads call a field -> its name here
+    classes: Sequence[str] = ()  # of the target, by number
+    files: Sequence[str] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
+    hides: Sequence[str] = ("test",)  # splits with rows that may lack gold
+    needs: Sequence[str] = ("train", "dev")  # splits without which nothing can be done
+
+    def named(self, row: Row) -> Row:
+        """A row of a download with the names that the fields have here."""
+        return {self.renames.get(name, name): value for name, value in row.items()}
 
 
 class Source(ABC):
     """A source of examples. Importing and making one must not import torch."""
+
+    drawn: str = ""  # which splits are drawn from which rows, for the record
 
     def missing(self, data_set: DataSet) -> str | None:
         """What a run needs and is not here, with the fix; None if nothing. Opens no file."""
@@ -64,10 +81,8 @@ class LocalSource(Source):
     """Examples of a folder, in the layout of this project or as GLUE and SuperGLUE are downloaded.
 
     The folder is the first that exists of `<root>/<name>` and `<root>/<folders>`: `rte`, `RTE`.
-    The file of a split in it is the first that exists of the data set's `files`, with train, or
-    dev, val or valid, or test in place of `{}`: `train.jsonl`, `train.tsv`. A jsonl file has one
-    JSON object a line. A tsv file has a header, columns end at tabs, and quotes are ordinary
-    characters. In any other file each line that is not blank is a row of one field, `text`.
+    The file of a split in it is the first that exists of the data set's `files`, with a name of
+    `STEMS` in place of `{}`: `train.jsonl`, `train.tsv`. `read_rows` has the formats.
     """
 
     def __init__(self, root: str) -> None:
@@ -75,11 +90,7 @@ class LocalSource(Source):
 
     def revision_of(self, data_set: DataSet) -> str:
         """Name and sha256 of the bytes of its files, the same wherever they are."""
-        digest = hashlib.sha256()
-        for file in self._files(data_set).values():
-            digest.update(file.name.encode())
-            digest.update(bytes.fromhex(sha256_of(file)))
-        return f"{data_set.name} (sha256 {digest.hexdigest()[:12]})"
+        return revision_of_files(data_set.name, self._files(data_set).values())
 
     def missing(self, data_set: DataSet) -> str | None:
         """The folder or files that are not there, with the fix; else None. Opens no file."""
@@ -108,10 +119,7 @@ class LocalSource(Source):
         if problem := self.missing(data_set):
             raise FileNotFoundError(problem)
         file = self._files(data_set).get(split)
-        if file is None:
-            return []
-        kinds = {".jsonl": _json_rows, ".tsv": _tab_rows}
-        return list(kinds.get(file.suffix, _text_rows)(file))
+        return [] if file is None else read_rows(file)
 
     def _folders(self, data_set: DataSet) -> list[Path]:
         return [self.root / name for name in (data_set.name, *data_set.folders)]
@@ -127,33 +135,244 @@ class LocalSource(Source):
         }
 
 
-class HubSource(Source):
-    """Data sets of the Hugging Face hub at pinned revisions."""
+class PartedSource(Source):
+    """A source of whole data sets, whose parts go by names; absent splits are drawn from train.
+
+    A part belongs to a split by a name of `STEMS`, or by the one word of its name that is such:
+    `reviews_train`. `validation_matched` comes before `validation_mismatched`. Without a part of
+    dev, dev is drawn from train; with train alone, test as well. The draw keeps every class in its
+    share, and depends on `split_seed` alone.
+
+    Args:
+        split: shares of train, dev and test; they sum to 1.
+        split_seed: of the draw; it is not the seed of a run, so that all seeds share the split.
+
+    Raises:
+        ValueError: other shares.
+    """
+
+    def __init__(self, split: Sequence[float] = SHARES, split_seed: int = 0) -> None:
+        if len(split) != 3 or min(split[:2]) <= 0 or split[2] < 0 or not isclose(sum(split), 1):
+            raise ValueError(
+                "data.split must be the shares of train, dev and test, the first two above 0, and "
+                f"sum to 1, got {list(split)}; the default is {list(SHARES)}"
+            )
+        self.shares, self.split_seed = dict(zip(SPLITS, split, strict=True)), split_seed
+
+    @abstractmethod
+    def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
+        """What reads each part, by its name."""
+
+    def read(self, data_set: DataSet, split: str) -> list[Row]:
+        """Examples of a split; none of a test that is neither there nor drawn.
+
+        Raises:
+            ValueError: no part is of train, or several are of one split.
+        """
+        parts = self.parts(data_set)
+        of_split = _of_splits(parts, self.revision_of(data_set))
+        needed = [name for name in data_set.needs if name not in of_split]
+        if needed and "train" not in of_split:
+            raise ValueError(
+                f"{self.revision_of(data_set)} has no part of {' or '.join(needed)}; it has "
+                f"{', '.join(parts) or 'none'}"
+            )
+        if not needed or split in set(of_split) - {"train"}:
+            return parts[of_split[split]]() if split in of_split else []
+        return self._drawn(parts[of_split["train"]](), data_set, of_split)[split]
+
+    def _drawn(
+        self, rows: list[Row], data_set: DataSet, there: Mapping[str, str]
+    ) -> dict[str, list[Row]]:
+        """The rows of train, dev and perhaps test, drawn from those of train."""
+        target = data_set.target
+        is_score = data_set.fields.get(target) is float
+        of_class = {
+            i: {target: "" if is_score else str(data_set.named(row).get(target))}
+            for i, row in enumerate(rows)
+        }
+        drawn = {"train"} | ({*SPLITS} - {*there})
+        shares = {s: share for s, share in self.shares.items() if share and s in drawn}
+        found: dict[str, list[Row]] = {split: [] for split in SPLITS}
+        for split in [s for s in shares if s != "train"]:
+            n = max(1, round(len(rows) * shares[split] / sum(shares.values())))
+            taken = fewer(of_class, n, f"{self.split_seed}/{split}", target)
+            of_class = {i: row for i, row in of_class.items() if i not in taken}
+            found[split] = [rows[i] for i in taken]
+        found["train"] = [rows[i] for i in of_class]
+        sizes = ", ".join(f"{len(found[split]):,} {split}" for split in shares)
+        self.drawn = (
+            f"{sizes} of {len(rows):,} rows of {self.revision_of(data_set)}, by "
+            f"data.split={list(self.shares.values())} and data.split_seed={self.split_seed}"
+        )
+        return found
+
+
+class HubSource(PartedSource):
+    """Data sets of the Hugging Face hub: each at its pinned revision, or one that is named.
+
+    Args:
+        split, split_seed: as in `PartedSource`.
+        hub: id of a data set, for any task; None = the one that the task describes.
+        name: its configuration.
+        revision: a commit, branch or tag; None = the newest commit.
+    """
+
+    def __init__(
+        self,
+        split: Sequence[float] = SHARES,
+        split_seed: int = 0,
+        hub: str | None = None,
+        name: str | None = None,
+        revision: str | None = None,
+    ) -> None:
+        super().__init__(split, split_seed)
+        self.hub, self.name, self.revision = hub, name, revision
 
     def missing(self, data_set: DataSet) -> str | None:
         """A data set that is not on the hub; else None."""
-        if data_set.hub_id:
+        if self.hub or data_set.hub_id:
             return None
         return (
-            f"source=hub has no {data_set.name}: its DataSet names no hub_id; use source=local "
-            "(ISOTRAIN_DATA_DIR), or give it one"
+            f"source=hub has no {data_set.name}: its task names no data set of the hub; use "
+            "data.path=FILE_OR_FOLDER, data.hub=ID (and data.name=...), or source=local "
+            "(ISOTRAIN_DATA_DIR)"
         )
 
     def revision_of(self, data_set: DataSet) -> str:
-        """Hub id and commit, for the record."""
-        return f"{data_set.hub_id}@{data_set.hub_revision}"
+        """Hub id and commit, for the record.
 
-    def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Examples of a split at the data set's pinned revision."""
+        Raises:
+            ValueError: there is none (`missing`).
+        """
+        hub_id, _, revision = self._place(data_set)
+        return f"{hub_id}@{commit_of(hub_id, revision)}"
+
+    def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
+        """The splits of the data set, as the hub names them."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
-        rows: Any = load_dataset(
-            data_set.hub_id,
-            data_set.hub_config,
-            split="validation" if split == "dev" else split,
-            revision=data_set.hub_revision,
+        hub_id, name, revision = self._place(data_set)
+        found: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
+        return {str(part): partial(list, rows) for part, rows in found.items()}
+
+    def _place(self, data_set: DataSet) -> tuple[str, str | None, str | None]:
+        if problem := self.missing(data_set):
+            raise ValueError(problem)
+        if self.hub:
+            return self.hub, self.name, self.revision
+        return str(data_set.hub_id), data_set.hub_config, data_set.hub_revision
+
+
+class PathSource(PartedSource):
+    """One data set of a file or folder: csv, tsv, jsonl, json, parquet, or of `save_to_disk`.
+
+    A folder has a file for each split (`PartedSource` says by which names), or one file; other
+    files are left alone. Nothing in it is run, and nothing is cached.
+    """
+
+    def __init__(self, path: str, split: Sequence[float] = SHARES, split_seed: int = 0) -> None:
+        super().__init__(split, split_seed)
+        self.path = Path(path)
+
+    def missing(self, data_set: DataSet) -> str | None:
+        """A path that is not there, or without data; else None. Opens no file."""
+        if not self.path.exists():
+            near = [file.name for file in self.path.parent.glob("*")]
+            hint = nearest(self.path.name, near, f"{self.path.parent} has") if near else ""
+            return f"data.path={self.path} is not there; {hint or 'give a file or folder'}"
+        if self._is_saved() or self._files():
+            return None
+        there = sorted(file.name for file in self.path.glob("*")) if self.path.is_dir() else []
+        return (
+            f"data.path={self.path} has no file of {' '.join(READERS)} (or these and .gz), and is "
+            f"no folder of save_to_disk; it has {', '.join(there[:20]) or 'none'}"
         )
-        return [dict(row) for row in rows]
+
+    def revision_of(self, data_set: DataSet) -> str:
+        """Name and sha256 of the bytes of its files, the same wherever they are.
+
+        Raises:
+            ValueError: there are none (`missing`).
+        """
+        if problem := self.missing(data_set):
+            raise ValueError(problem)
+        if self._is_saved():
+            files = sorted(file for file in self.path.rglob("*") if file.is_file())
+        else:
+            found = self._files()
+            files = [found[name] for name in _of_splits(found, self.path).values()]
+        return revision_of_files(self.path.resolve().name, files)
+
+    def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
+        """Files of the folder by name; one file, or a saved `Dataset`, is all of train."""
+        if not self._is_saved():
+            return {name: partial(read_rows, file) for name, file in self._files().items()}
+        from datasets import Dataset, load_from_disk
+
+        found = load_from_disk(str(self.path), keep_in_memory=True)
+        if isinstance(found, Dataset):
+            found = {"train": found}
+        return {
+            str(part): partial(_numbered, rows, f"{self.path} {part}")
+            for part, rows in found.items()
+        }
+
+    def _is_saved(self) -> bool:
+        return any((self.path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+    def _files(self) -> dict[str, Path]:
+        """Its data files by their names; one alone is `train`."""
+        files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
+        found = {file.name: file for file in files if format_of(file) in READERS}
+        return {"train": next(iter(found.values()))} if len(found) == 1 else found
+
+
+@cache
+def commit_of(hub_id: str, revision: str | None) -> str:
+    """The commit of a revision of a data set of the hub, looked up once in a process.
+
+    >>> commit_of("nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c")
+    'bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c'
+    """
+    if revision and re.fullmatch("[0-9a-f]{40}", revision):
+        return revision
+    from huggingface_hub import HfApi
+
+    return str(HfApi().dataset_info(hub_id, revision=revision).sha)
+
+
+def revision_of_files(name: str, files: Iterable[Path]) -> str:
+    """A name, and the first digits of the sha256 of the names and bytes of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode())
+        digest.update(bytes.fromhex(sha256_of(file)))
+    return f"{name} (sha256 {digest.hexdigest()[:12]})"
+
+
+def _numbered(rows: Iterable[Row], where: str) -> list[Row]:
+    return [{**row, "at": f"{where} row {i}"} for i, row in enumerate(rows, start=1)]
+
+
+def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
+    """The part of each split that has one.
+
+    >>> _of_splits(["train", "validation_matched", "validation_mismatched", "ax"], "mnli")
+    {'train': 'train', 'dev': 'validation_matched'}
+    """
+    words = {part: re.findall("[a-z]+", ENDING.sub("", part.lower())) for part in parts}
+    found = {}
+    for split, stems in STEMS.items():
+        several = [p for p, own in words.items() if {*own} & {*stems} and "mismatched" not in own]
+        several = [part for part in several if len(words[part]) == 1] or several
+        if len(several) > 1:
+            raise ValueError(
+                f"{where}: {', '.join(several)} are all of {split}; leave one, or give its path"
+            )
+        if several:
+            found[split] = several[0]
+    return found
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
@@ -165,6 +384,8 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
         ValueError: a split that is needed without rows, or a row with a missing or wrong field;
             file and line, or revision, split and row (from 0), are named.
     """
+    if "at" in data_set.fields:
+        raise ValueError("a column of a task must not be named at, where a row says its origin")
     found = source.read(data_set, split)
     if not found and split in data_set.needs:
         raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
@@ -184,57 +405,22 @@ def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
     return [folder / name.format(stem) for name in data_set.files for stem in STEMS[split]]
 
 
-def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Lines that are not blank, each after `<file>:<number>`."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="\n") as lines:  # a lone \r ends no line
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield f"{file}:{number}", line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: {error}") from error
-
-
-def _text_rows(file: Path) -> Iterator[Row]:
-    for at, line in _lines(file):
-        yield {"text": line, "at": at}
-
-
-def _json_rows(file: Path) -> Iterator[Row]:
-    for at, line in _lines(file):
-        try:
-            yield {**json.loads(line), "at": at}
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{at}: not a JSON object ({error})") from error
-
-
-def _tab_rows(file: Path) -> Iterator[Row]:
-    lines = _lines(file)
-    names = next(lines, ("", ""))[1].split("\t")
-    for at, line in lines:
-        columns = line.split("\t")
-        if len(columns) != len(names):
-            raise ValueError(
-                f"{at}: {len(columns)} columns between tabs, the header has {len(names)} "
-                f"({', '.join(names)})"
-            )
-        yield {**dict(zip(names, columns, strict=True)), "at": at}
-
-
 def _typed(
     row: Row, data_set: DataSet, at: str, may_hide: bool, adapters: Mapping[str, TypeAdapter[Any]]
 ) -> Row:
-    names, target, classes = dict(data_set.renames), data_set.target, data_set.classes
-    given = {names.get(name, name): value for name, value in row.items()}
-    if may_hide and given.get(target) in MARKS:
+    target, classes = data_set.target, data_set.classes
+    given = data_set.named(row)
+    value = given.get(target)
+    if value is not None and str(value) in classes:  # a name, or the boolean of that name
+        given[target] = classes.index(str(value))
+    elif may_hide and value in MARKS:
         given[target] = HIDDEN
     if absent := [name for name in data_set.fields if given.get(name) is None]:
+        columns = [name for name, cell in given.items() if cell is not None and name != "at"]
         raise ValueError(
-            f"{at}: lacks {', '.join(absent)}; a row of {data_set.name} needs "
-            f"{', '.join(data_set.fields)}"
+            f"{at}: lacks {', '.join(absent)}; {nearest(absent[0], columns)} A row of "
+            f"{data_set.name} needs {', '.join(data_set.fields)} (task.text and task.label)"
         )
-    if str(given.get(target)) in classes:  # a name, or the boolean of that name
-        given[target] = classes.index(str(given[target]))
     typed: Row = {}
     for name, adapter in adapters.items():
         value = given[name]
@@ -245,5 +431,7 @@ def _typed(
                 typed[name] = adapter.validate_python(value, strict=True)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
+            if name == target and classes:
+                why = f"must be one of {', '.join(classes[:20])}, or a number below {len(classes)}"
             raise ValueError(f"{at}: {name}: {why}, got {shortened(value)}") from error
     return typed

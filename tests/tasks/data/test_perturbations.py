@@ -20,9 +20,8 @@ from isotrain.tasks.data.perturbations import (
     skewed,
     with_noise,
 )
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
+from tests.parts import RTE, STSB
 
 light = settings(max_examples=40)
 seeds = st.integers(0, 2**32 - 1)

@@ -8,9 +8,8 @@ import pytest
 
 from isotrain.tasks.data.demo_generator import DemoSource
 from isotrain.tasks.data.sources import DataSet, HubSource, LocalSource
-from isotrain.tasks.rte import RTE
-from isotrain.tasks.stsb import STSB
 from isotrain.tasks.wic import WiC
+from tests.parts import RTE, STSB
 
 TASKS = {"rte": RTE, "wic": WiC, "stsb": STSB}
 
@@ -65,12 +64,12 @@ def test_training_and_dev_must_have_rows(root, split):
     path.unlink()
     with pytest.raises(FileNotFoundError, match=rf"{path}, .*; set") as caught:
         STSB().load(LocalSource(str(root)))
-    assert str(caught.value) == LocalSource(str(root)).missing(STSB.data_set)
+    assert str(caught.value) == LocalSource(str(root)).missing(STSB().data_set)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("rte", 1), ("wic", True), ("stsb", 2.5)])
 def test_hidden_test_labels_are_dropped(root, name, kept):
-    path, data_set = root / name / "test.jsonl", TASKS[name].data_set
+    path, data_set = root / name / "test.jsonl", TASKS[name]().data_set
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for i, row in enumerate(rows):
         row[data_set.target] = kept if i % 4 == 0 else -1
@@ -84,16 +83,16 @@ def test_hidden_test_labels_are_dropped(root, name, kept):
 
 def test_the_record_of_a_folder_notices_an_edit(root):
     source = LocalSource(str(root))
-    record = source.revision_of(RTE.data_set)
+    record = source.revision_of(RTE().data_set)
     assert re.fullmatch(r"rte \(sha256 [0-9a-f]{12}\)", record)
     (root / "rte" / "notes.txt").write_text("not read")
     (root / "stsb" / "dev.jsonl").write_text("of another set")
-    assert source.revision_of(RTE.data_set) == record
+    assert source.revision_of(RTE().data_set) == record
     seen = {record}
     for split in ("train", "dev", "test"):
         path = root / "rte" / f"{split}.jsonl"
         path.write_bytes(path.read_bytes() + b"\n")
-        seen.add(source.revision_of(RTE.data_set))
+        seen.add(source.revision_of(RTE().data_set))
     assert len(seen) == 4
 
 
@@ -139,18 +138,18 @@ def test_what_the_hub_is_asked_for(monkeypatch, data_dir, name):
 
     def load_dataset(path, config=None, **options):
         asked.append((path, config, options))
-        split = {"train": "train", "validation": "dev", "test": "test"}[options["split"]]
-        lines = (data_dir / name / f"{split}.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        files = {"train": "train", "validation": "dev", "test": "test"}
+        texts = {part: data_dir / name / f"{split}.jsonl" for part, split in files.items()}
+        return {
+            part: list(map(json.loads, file.read_text().splitlines()))
+            for part, file in texts.items()
+        }
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     task = TASKS[name]()
     rows = task.load(HubSource())
     hub_id, config, revision = HUB[name]
-    assert asked == [
-        (hub_id, config, {"split": split, "revision": revision})
-        for split in ("train", "validation", "test")
-    ]
+    assert asked == [(hub_id, config, {"revision": revision})] * 3
     local = task.load(LocalSource(str(data_dir)))
     assert {split: list(map(bare, found)) for split, found in rows.items()} == {
         split: list(map(bare, found)) for split, found in local.items()
@@ -163,4 +162,4 @@ def test_what_the_hub_is_asked_for(monkeypatch, data_dir, name):
 
 def test_private_data_need_no_fields_of_the_hub():
     private = DataSet(name="mine", fields={"text": str}, target="")
-    assert "names no hub_id; use source=local" in HubSource().missing(private)
+    assert "names no data set of the hub; use data.path=" in HubSource().missing(private)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from isotrain.pages.show import show_run
 from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records
-from isotrain.tasks.pairs import PairClassification
-from isotrain.tasks.stsb import STSB
+from isotrain.tasks.classification import Classification
+from isotrain.tasks.regression import Regression
 from isotrain.training.callbacks.collapse import (
     CollapseMonitor,
     degenerate,
@@ -81,7 +81,7 @@ def base(small, tmp_path):
 @pytest.mark.parametrize(("n_other", "is_degenerate"), [(0, True), (1, False)])
 def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other, is_degenerate):
     """32 rows of dev, in four batches: all of class 1, or one of them of class 0."""
-    before = PairClassification.predictions
+    before = Classification.predictions
     left = [0]
 
     def predictions(self, logits):
@@ -90,7 +90,7 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
             found[0], left[0] = 0, left[0] - 1
         return found
 
-    monkeypatch.setattr(PairClassification, "predictions", predictions)
+    monkeypatch.setattr(Classification, "predictions", predictions)
     start = CollapseMonitor.on_validation_start
 
     def refill(self, *arguments):
@@ -111,7 +111,7 @@ def test_a_run_of_one_class_says_so(composed, base, monkeypatch, capsys, n_other
 
 
 def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeypatch):
-    monkeypatch.setattr(STSB, "predictions", lambda self, logits: 0 * logits[:, 0])
+    monkeypatch.setattr(Regression, "predictions", lambda self, logits: 0 * logits[:, 0])
     result, _ = result_of(composed(*base, "task=stsb"))
     assert result["degenerate"]
     assert result["scores"]["val/spearman"] is None

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
-from isotrain.run import run
 from safetensors.torch import load_file
 
 from isotrain.config.compose import compose_run
+from isotrain.runner import run
 from isotrain.training.module import FineTuning
 from tests.parts import Counted
 

@@ -1,0 +1,160 @@
+"""Classification of texts or pairs of texts."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from isotrain.arguments import checked
+from isotrain.model.heads import LinearHead
+from isotrain.tasks.data.encoding import Form
+from isotrain.tasks.data.sources import Source
+from isotrain.tasks.texts import TextTask
+from isotrain.types import Row
+
+Score = Literal["accuracy", "f1", "matthews"]
+
+
+class Classification(TextTask):
+    """One text or two in classes, by cross-entropy.
+
+    Args: those of `TextTask`, and
+        classes: names of the classes, by number; None = the different labels of train, sorted. A
+            column may hold names or numbers.
+        class_weights: a weight for each class, or `balanced`: N/(C·n_c) for a class of n_c of the N
+            training examples. The loss of an example is multiplied by the weight of its class.
+        label_smoothing: share of the target that is spread over all classes, in [0, 1).
+        metrics: scores; the first is monitored. `f1` is that of the second of two classes, and the
+            mean over more classes; `matthews` is Matthews' correlation.
+
+    Weights and smoothing act in training alone: the recorded loss of dev and test is without.
+    """
+
+    @checked
+    def __init__(
+        self,
+        name: str | None = None,
+        text: Annotated[Sequence[str], Field(min_length=1, max_length=2)] = ("text",),
+        label: str = "label",
+        classes: Annotated[Sequence[str | int | bool], Field(min_length=2)] | None = None,
+        form: Form = "cross",
+        max_length: Annotated[int, Field(ge=3)] = 128,
+        head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
+        prefix: str | Sequence[str] = "",
+        class_weights: Literal["balanced"] | Sequence[Annotated[float, Field(gt=0)]] | None = None,
+        label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        metrics: Annotated[Sequence[Score], Field(min_length=1)] = ("accuracy",),
+        data_set: Mapping[str, Any] | None = None,
+    ) -> None:
+        place = {"classes": tuple(map(str, classes or ()))} | dict(data_set or {})
+        name = name or "classification"
+        super().__init__(name, text, label, int, form, max_length, head_dropout, prefix, place)
+        self.finds_classes = classes is None
+        self.class_weights, self.label_smoothing = class_weights, label_smoothing
+        self.scores, self.monitor = list(metrics), metrics[0]
+        self.weight_C: Tensor | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; known after `load` where they are those of train."""
+        return len(self.data_set.classes)
+
+    def load(self, source: Source) -> dict[str, list[Row]]:
+        """Examples of each split, as `Task.load`; finds the classes if they are not given."""
+        if self.finds_classes:
+            target, data_set = self.data_set.target, self.data_set
+            found = {data_set.named(row).get(target) for row in source.read(data_set, "train")}
+            labels = {str(label) for label in found - {None, ""}}
+            self.data_set = data_set._replace(classes=classes_of(labels, target))
+        return super().load(source)
+
+    def build_head(self, width: int, n_vectors: int) -> nn.Module:
+        """Logits of the classes."""
+        return LinearHead(width, n_vectors, n_outputs=self.n_classes, dropout=self.head_dropout)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy, in nats."""
+        return nn.functional.cross_entropy(logits, labels)
+
+    def see_training(self, rows: Sequence[Row]) -> None:
+        """Set the weights of the classes."""
+        weights = self.class_weights
+        if weights == "balanced":
+            counts = Counter(row[self.data_set.target] for row in rows)
+            shares = [counts[c] * self.n_classes / len(rows) for c in range(self.n_classes)]
+            weights = [1 / share if share else 1.0 for share in shares]
+        if weights is not None:
+            if len(weights) != self.n_classes:
+                raise ValueError(
+                    f"task.class_weights must be a weight for each of {self.n_classes} classes "
+                    f"({', '.join(self.data_set.classes)}), got {list(weights)}"
+                )
+            self.weight_C = torch.tensor(weights, dtype=torch.float32)
+
+    def training_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean over the examples of the weighted, smoothed cross-entropy, in nats."""
+        weights, smoothing = self.weight_C, self.label_smoothing
+        if weights is None:
+            return nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+        total = nn.functional.cross_entropy(
+            logits, labels, weights.to(logits), reduction="sum", label_smoothing=smoothing
+        )
+        return total / len(labels)
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """The likeliest class `[B]`."""
+        return torch.argmax(logits, dim=1)
+
+    def metrics(self) -> Any:
+        """The scores over all examples: accuracy and F1 in [0, 1], Matthews' in [−1, 1]."""
+        from torchmetrics import MetricCollection, classification  # checks need not wait for it
+
+        n = self.n_classes
+        known: Mapping[Score, Callable[[], Any]] = {
+            "accuracy": lambda: classification.MulticlassAccuracy(num_classes=n, average="micro"),
+            "f1": lambda: (
+                classification.BinaryF1Score()
+                if n == 2
+                else classification.MulticlassF1Score(num_classes=n, average="macro")
+            ),
+            "matthews": lambda: classification.MulticlassMatthewsCorrCoef(num_classes=n),
+        }
+        return MetricCollection({name: known[name]() for name in self.scores})
+
+    def label(self, row: Row) -> int:
+        """The number of the class."""
+        return int(row[self.data_set.target])
+
+
+def classes_of(labels: set[str], target: str) -> tuple[str, ...]:
+    """The names of classes in order: numbers by their size, other names by letters.
+
+    Raises:
+        ValueError: fewer than two, or numbers that are no whole ones.
+
+    >>> classes_of({"10", "9", "-1"}, "label"), classes_of({"b", "a"}, "label")
+    (('-1', '9', '10'), ('a', 'b'))
+    """
+    numbers = {label: number for label in labels if (number := _number(label)) is not None}
+    if len(numbers) == len(labels) and any(number % 1 for number in numbers.values()):
+        raise ValueError(
+            f"{target} must hold classes, and train has scores such as {sorted(labels)[0]}; use "
+            "task=regression or task=pair_regression"
+        )
+    if len(labels) < 2:
+        raise ValueError(
+            f"{target} must hold two classes or more, and train has {sorted(labels)}; name the "
+            "column of the labels by task.label"
+        )
+    is_whole = len(numbers) == len(labels)
+    return tuple(sorted(labels, key=lambda label: (numbers[label] if is_whole else 0, label)))
+
+
+def _number(label: str) -> float | None:
+    try:
+        return float(label)
+    except ValueError:
+        return None
