@@ -1,6 +1,7 @@
 """The public names, each where it is defined: `isotrain/__init__.py` reads this list."""
 
 from isotrain.config.compose import compose_run as compose_run
+from isotrain.encoders.huggingface import load_encoder as load_encoder
 from isotrain.geometry.kmeans import kmeans as kmeans
 from isotrain.metrics.alignment import alignment as alignment
 from isotrain.metrics.alpha_req import alpha_req as alpha_req
@@ -42,6 +43,8 @@ from isotrain.metrics.suite import suite as suite
 from isotrain.metrics.two_nn import two_nn as two_nn
 from isotrain.metrics.uniformity import uniformity as uniformity
 from isotrain.model.isotropic_model import IsotropicModel as IsotropicModel
+from isotrain.model.pooling import ClsPooling as ClsPooling
+from isotrain.model.pooling import MeanPooling as MeanPooling
 from isotrain.objectives.alignment import Alignment as Alignment
 from isotrain.objectives.anchor import Anchor as Anchor
 from isotrain.objectives.angle import AnglE as AnglE
@@ -68,6 +71,10 @@ from isotrain.plugins.pytorch_lightning import IsotropyMonitor as IsotropyMonito
 from isotrain.plugins.sentence_losses import SentenceLoss as SentenceLoss
 from isotrain.plugins.trainer_callback import IsotropyTrainerCallback as IsotropyTrainerCallback
 from isotrain.runner import run as run
+from isotrain.tasks.classification import Classification as Classification
+from isotrain.tasks.data.sources import PathSource as PathSource
+from isotrain.tasks.regression import Regression as Regression
+from isotrain.training.data import TaskData as TaskData
 from isotrain.training.module import FineTuning as FineTuning
 from isotrain.transforms.all_but_the_top import AllButTheTop as AllButTheTop
 from isotrain.transforms.anti_clip import AntiClip as AntiClip

@@ -191,8 +191,11 @@ def trained_parts(folder: Path) -> tuple[IsotropicModel, Task]:
     Raises:
         ValueError: no finished run with weights, or a target that a record may not name.
     """
-    cfg = config_of(trained_run(folder))
-    task: Task = make(cfg.task, Task)
+    record = trained_run(folder)
+    cfg = config_of(record)
+    if "classes" in cfg.task:  # those of train, if the configuration names none
+        cfg.task.classes = record["classes"]
+    task = task_of(cfg)
     encoder: Encoder = make(cfg.encoder, Encoder)
     make(cfg.peft, encoder=encoder)
     model = isotropic_model(cfg, task, make(cfg.pooling), encoder)

@@ -19,6 +19,7 @@ from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.layer_statistics import evaluating, fit_layers
+from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.losses import ExtraLosses
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
@@ -196,7 +197,7 @@ class FineTuning(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue after the step of the checkpoint."""
         self._observed_step = int(checkpoint["global_step"])
-        self.evaluated_step = checkpoint[KEY]["evaluated_step"]
+        self.evaluated_step = checkpoint.get(KEY, {}).get("evaluated_step")  # of a run
 
     def on_train_start(self) -> None:
         """Fit layers with fixed statistics, and solve the head, unless an evaluation did."""
@@ -288,8 +289,8 @@ class FineTuning(pl.LightningModule):
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
         loss = self.task.loss(output.logits, batch.labels)
-        # `EvaluationRecords` passes the values to the loggers, in one record.
-        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False, "logger": False}
+        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
+        how["logger"] = self._logs_itself
         # A float: Lightning averages counts over processes, with integer division for integers.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
@@ -299,13 +300,20 @@ class FineTuning(pl.LightningModule):
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
         return {"output": output, "predictions": predictions}
 
+    @property
+    def _logs_itself(self) -> bool:
+        """False in a run, where `EvaluationRecords` logs an evaluation in one record."""
+        loggers = self.trainer.loggers
+        return bool(loggers) and not any(isinstance(log, RecordLog) for log in loggers)
+
     def _log_scores(self, *stages: str) -> None:
         for stage in stages:
             scores: Any = self.scores[f"{stage}_"]
             for name, value in scores.compute().items():
                 # over all processes: torchmetrics gathers
                 shown = name == self.task.monitor and stage != "holdout"
-                self.log(f"{stage}/{name}", value, shown, logger=False, sync_dist=True)
+                logs = self._logs_itself
+                self.log(f"{stage}/{name}", value, shown, logger=logs, sync_dist=True)
             scores.reset()
 
     def _counters(self, stage: str, kind: str = "counters") -> dict[str, Tensor]:

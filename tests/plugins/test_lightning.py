@@ -60,24 +60,39 @@ def test_a_script_logs_curves_and_stops_by_one_of_them(package, tmp_path):
     assert sent == KEYS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_the_page_trains_on_a_csv_and_logs_every_layer(package, tmp_path):
-    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(code.splitlines()) <= 48
+def page_code(number, folder, package):
+    """A block of the page with a tiny encoder and a CSV logger, and its files."""
+    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[number]
     tiny = build_tiny(16, n_blocks=2, n_heads=2)
     for part in (tiny.model, tiny.tokenizer):
-        part.save_pretrained(tmp_path / "bert")
+        part.save_pretrained(folder / "bert")
     rows = [f'"{TEXTS[i % len(TEXTS)]}, no. {i}",{i % 2}' for i in range(300)]
-    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
+    (folder / "reviews.csv").write_text("\n".join(["text,label", *rows]))
     for said, put in (
         ("import pytorch_lightning as pl", f"import {package} as pl"),
-        ("bert-base-uncased", str(tmp_path / "bert")),
-        ("layer_12", "layer_02"),
+        ("bert-base-uncased", str(folder / "bert")),
         ("callbacks=[", "logger=pl.loggers.CSVLogger('.', 'csv', ''), callbacks=["),
     ):
         assert said in code
         code = code.replace(said, put)
+    return code.replace("layer_12", "layer_02")
+
+
+@pytest.mark.slow
+def test_isotrains_module_trains_in_a_plain_trainer_as_on_the_page(tmp_path):
+    code = page_code(1, tmp_path, "pytorch_lightning")
+    printed_by("-W", "ignore", "-c", code, cwd=tmp_path, PYTHONPATH=str(SCRIPT.parents[2]))
+    assert len(logged(tmp_path)) == 3
+    with (tmp_path / "csv" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len([row for row in rows if row["val/accuracy"]]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_page_trains_on_a_csv_and_logs_every_layer(package, tmp_path):
+    code = page_code(0, tmp_path, package)
+    assert len(code.splitlines()) <= 48
     printed_by("-W", "ignore", "-c", code, cwd=tmp_path, PYTHONPATH=str(SCRIPT.parents[2]))
     curves = logged(tmp_path)
     assert len(curves) >= 4

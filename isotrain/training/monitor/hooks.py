@@ -70,6 +70,7 @@ class MonitorHooks:
         self._hooks = ExitStack()
         self._labels: Any = None  # of the running batch
         self._is_open = self._is_tried = False
+        self._newest: tuple[Tensor, bool] | None = None  # a text, and whether it has segments
         self._n_passes = 0  # of the encoder, in the running batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class MonitorHooks:
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Check that the batch was recorded."""
+        """Check that the batch was recorded, and once that its hidden states are the model's."""
         if self._rows is not None and self._is_open and not self._n_passes:
             raise ValueError(
                 "IsotropyMonitor records hidden states by hooks, and they saw no forward pass of "
@@ -112,6 +113,10 @@ class MonitorHooks:
                 "there, leave it uncompiled, or name another module by encoder="
             )
         self._is_open = False
+        if self._rows is not None and self._newest is not None and not self._is_tried:
+            self._is_tried = True
+            ids, has_segments = self._newest
+            check_recorded_states(pl_module, self._backbone(pl_module), ids.tolist(), has_segments)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Measure the sample, and log every value."""
@@ -149,7 +154,7 @@ class MonitorHooks:
             states.clear()
             if self._is_open:
                 self._n_passes += 1
-                self._offer(module, backbone, arguments, of_pass)
+                self._offer(arguments, of_pass)
 
         hook = backbone.register_forward_hook(leave, with_kwargs=True)
         self._hooks.callback(hook.remove)
@@ -180,8 +185,6 @@ class MonitorHooks:
     @torch.no_grad()
     def _offer(
         self,
-        module: Any,
-        backbone: nn.Module,
         arguments: Mapping[str, Any],
         states: Sequence[Tensor],
     ) -> None:
@@ -201,11 +204,7 @@ class MonitorHooks:
         nothing = torch.zeros(0)
         read = tuple(wide(state_ATD) for state_ATD in states)
         self._rows.offer(batch, ModelOutput(read, nothing, nothing))
-        if not self._is_tried:
-            self._is_tried, self._is_open = True, False  # its own passes are not sampled
-            first = ids_AT[0][mask_AT[0].bool()].tolist()
-            check_recorded_states(module, backbone, first, "token_type_ids" in arguments)
-            self._is_open = True
+        self._newest = ids_AT[0][mask_AT[0].bool()], "token_type_ids" in arguments
 
     def _labels_of(self, n: int) -> Tensor:
         """A label of each sequence; zeros if no metric needs them."""
