@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback, Checkpoint, RichProgressBar
@@ -97,6 +98,7 @@ def build(
     Raises:
         ValueError: parts that cannot be built or are incompatible; the keys to change are named.
     """
+    _check_accelerator(cfg.trainer)
     task = task_of(cfg)
     changes = _changes(cfg)
     encoder, adapters = _encoder(cfg, start)
@@ -275,6 +277,21 @@ def _callback(node: DictConfig, score: str, folder: Path) -> Callback:
     return callback
 
 
+def _check_accelerator(trainer: DictConfig) -> None:
+    """Raise a ValueError for a GPU that is asked for and not here, before weights are loaded."""
+    if torch.accelerator.is_available():  # CUDA, ROCm, MPS
+        return
+    if (asked := trainer.get("accelerator")) in ("gpu", "cuda", "mps"):
+        raise ValueError(
+            f"no GPU here for trainer.accelerator={asked}: leave trainer.accelerator out, or =cpu"
+        )
+    if not isinstance(devices := trainer.get("devices", 1), int | str):
+        raise ValueError(
+            f"no GPU here for trainer.devices={devices}: a list names GPUs; on CPUs give the "
+            f"number of processes, trainer.devices={len(devices)}"
+        )
+
+
 def _trainer(
     cfg: DictConfig,
     folder: Path,
@@ -293,7 +310,8 @@ def _trainer(
     of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
     shows = given.get("enable_progress_bar")
     watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
-    every = given.get("log_every_n_steps") or 50  # Lightning's default
+    # by default a curve of 20 points at least, and a record every 10 steps at most
+    every = given.get("log_every_n_steps") or min(10, max(1, n_steps // 20))
     trainer: pl.Trainer = make(
         OmegaConf.create({"trainer": {k: v for k, v in given.items() if k not in DECIDED}}).trainer,
         log_every_n_steps=min(every, n_steps) or every,  # a short run logs its last step

@@ -282,6 +282,7 @@ def quiet() -> None:
     for message in (
         ".*does not have many workers.*",
         ".*isinstance.treespec, LeafSpec.*",
+        ".*number of training batches .* is smaller than the logging interval.*",
         ".*`broadcast_buffers` is deprecated.*",  # the replacement is not in all torch versions
         ".*resuming from a checkpoint that ended before the epoch ended.*",  # ours resumes exactly
     ):

@@ -110,6 +110,7 @@ def test_tab_completion(typed, offered):
         (["--config-dir", "none"], "--config-dir none is not a folder"),
         (["--config-dir", "mine", "experiment=broken"], "mine.*did not find expected|broken"),
         (["--config-dir", "mine", "experiment=wrong"], "Key 'sede' not in 'RunConfig'"),
+        (["trainer.devices=0"], "trainer.devices must be a number of processes from 1 to"),
         (["study=smoke"], "smoke has several runs; start them with: isotrain run smoke"),
         (["-m", "study=smoek"], "studies has no smoek; did you mean smoke?"),
         (["-m", "search=smoke"], "searches has no smoke; it has smoke_search"),
@@ -200,7 +201,10 @@ def test_a_sweep_given_again_trains_nothing_and_its_tables_may_lie_elsewhere(
     assert main(["-m", *small, *TINY, *SWEPT, *place]) == 0
     assert {file: file.stat().st_mtime_ns for file in swept.glob("runs/rte/*/*")} == before
     folder = "elsewhere" if place else "runs/sweeps/isotropy-seed-"
-    assert f"4 runs, 4 finished before, 0 to do, 1 at a time; {folder}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"4 runs, 4 finished before, 0 to do, 1 at a time; {folder}" in said
+    assert f"these tables again: isotrain report {folder}" in said
+    assert "(too few seeds)" in said
     assert (swept / "elsewhere" / "table.md").is_file() == bool(place)
     assert len(list(swept.glob("runs/sweeps/*"))) == 1
 

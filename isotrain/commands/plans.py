@@ -6,6 +6,7 @@ from pathlib import Path
 from isotrain.config.compose import written
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
+from isotrain.runs.files import nearest_folder
 from isotrain.runs.stored import PlanError, is_owned
 from isotrain.studies.call import FOLDERS, Job
 from isotrain.studies.definition import question_of, read_yaml
@@ -77,7 +78,7 @@ def report(target: str, wandb: str | None = None, file: str | None = None) -> in
 
 
 def folder_of(target: str) -> Path:
-    """The folder that a command line names: itself, or that of a study or search below `runs`.
+    """The folder that a command line names: itself, or that of a study, search or sweep in `runs`.
 
     Raises:
         PlanError: there is none.
@@ -93,7 +94,7 @@ def folder_of(target: str) -> Path:
     if found is None:
         raise PlanError(
             f"{target} is no folder, and there is no {' or '.join(map(str, places[:2]))}; give "
-            "the folder of a study, search, sweep or run"
+            f"the folder of a study, search, sweep or run{nearest_folder(Path(target), *places)}"
         )
     return found
 

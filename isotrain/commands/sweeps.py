@@ -6,6 +6,7 @@ The plan is written into its folder before the first launch, so that a killed ca
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, count, product
@@ -113,6 +114,7 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
         from isotrain.reporting.report import write_report  # scipy is slow to import
 
         write_report(plan)
+        say("these tables again: " + shlex.join(["isotrain", "report", str(call.folder)]))
     failed = any(one.error is not None for one in ended)
     return int(failed or not all(job.is_finished for job in jobs))
 

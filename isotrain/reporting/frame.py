@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 
 from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
-from isotrain.reporting.statistics import Summary, compare_paired, holm, seeds_needed, summarize
+from isotrain.reporting.statistics import (
+    FEWEST_SEEDS,
+    Summary,
+    compare_paired,
+    holm,
+    seeds_needed,
+    summarize,
+)
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
@@ -246,8 +253,8 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
         return None, ""
     if metric not in SCORES:
         return None, f"it is computed for {', '.join(SCORES)}"
-    if len(pairs) < 2:
-        return None, "one pair says nothing about other seeds"
+    if len(pairs) < FEWEST_SEEDS:
+        return None, f"fewer than {FEWEST_SEEDS} pairs say too little about other seeds"
     split, both = SPLITS[stage], [run for pair in pairs for run in pair]
     try:
         kept = [read_predictions(run.folder, split) for run in both]

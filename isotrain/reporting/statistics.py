@@ -18,13 +18,14 @@ from isotrain.arguments import checked
 
 ROUNDING = 1e-6  # relative; scores are float32, so a smaller spread is their rounding
 LEVEL = 0.05  # family-wise
+FEWEST_SEEDS = 3  # of an interval or test; with two, t is 12.7
 FEWEST_FLIPPED = 8  # pairs; with 5 no sign pattern reaches p < 0.05, with 6 only one
 FLIPS = 4  # times the smallest p must fit in a level, else flips have less power than the t test
 MOST_FLIPPED = 40  # pairs; 2^20 sums of each half take 0.2 s
 
 
 class Summary(NamedTuple):
-    """Mean over n seeds; values undefined for n = 1 or equal scores are None."""
+    """Mean over n seeds; what is undefined for few seeds or equal scores is None."""
 
     n: int
     mean: float
@@ -35,7 +36,7 @@ class Summary(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Paired differences to a baseline; None if undefined (n = 1 or equal differences)."""
+    """Paired differences to a baseline; None if undefined (n < 3 or equal differences)."""
 
     difference: Summary  # with the p of the paired t test, which matches the interval
     p: float | None  # two-sided, of the hypothesis of no difference, by `method`
@@ -47,8 +48,8 @@ def summarize(values: Sequence[float]) -> Summary:
     """Mean, standard deviation (n − 1) and 95 % CI by Student's t of finite values.
 
     low, high = mean ∓ t·sd/√n, with t the .975 quantile of Student's t with n − 1 degrees of
-    freedom. With n = 1 only the mean is defined. Values that agree up to the rounding
-    of float32 have sd 0 and no interval: they do not estimate the spread.
+    freedom. One seed has a mean alone, two have an sd and no interval. Values that agree up to the
+    rounding of float32 have sd 0 and no interval: they do not estimate the spread.
 
     The CI of normal scores covers 95 % at any n. In simulations that of exponential
     scores (skewness 2) covered 88, 88 and 90 % at n = 3, 5 and 10; with normal scores of which a
@@ -102,7 +103,7 @@ def compare_paired(
     scale = max((abs(value) for value in [*values, *baseline]), default=0.0)
     differences = [value - other for value, other in zip(values, baseline, strict=True)]
     found = _summary(differences, scale)
-    if not found.sd:
+    if found.p is None:
         return Comparison(found, None, "", None)
     p, method = found.p, "t"
     if FEWEST_FLIPPED <= found.n <= MOST_FLIPPED:
@@ -216,6 +217,8 @@ def _summary(values: Sequence[float], scale: float) -> Summary:
     sd = stdev(values)
     if sd <= ROUNDING * scale:
         return Summary(n, mean, 0.0, None, None, None)
+    if n < FEWEST_SEEDS:
+        return Summary(n, mean, sd, None, None, None)
     error = sd / math.sqrt(n)
     half = float(stdtrit(n - 1, 0.975)) * error
     p = 2 * float(stdtr(n - 1, -abs(mean) / error))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from isotrain.pages.readings import SIDE_TITLES, TITLES, label
 from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
 from isotrain.reporting.numbers import interval, margin_text, p_text, score_number, signed
-from isotrain.reporting.statistics import LEVEL, smallest_p
+from isotrain.reporting.statistics import FEWEST_SEEDS, LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
 from isotrain.studies.definition import Study
 from isotrain.studies.results import LESS_NULL, SPLITS, Gap, Run
@@ -24,9 +24,12 @@ def mean_text(row: Row) -> str:
 
     >>> mean_text(Row("all", "wic", "val/accuracy", "none", "638", 8, 0.5938, 0.008, 0.588, 0.6))
     '59.4 ± 0.6'
+    >>> mean_text(Row("all", "wic", "val/accuracy", "none", "638", 2, 0.5938, 0.008))
+    '59.4 (too few seeds)'
     """
     if row.low is None or row.high is None:
-        return score_number(row.mean, row.score) if math.isfinite(row.mean) else ""
+        few = " (too few seeds)" if row.sd and row.n < FEWEST_SEEDS else ""
+        return score_number(row.mean, row.score) + few if math.isfinite(row.mean) else ""
     ends = row.mean, (row.high - row.low) / 2
     scale = max(map(abs, ends))
     return " ± ".join(score_number(end, row.score, scale) for end in ends)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from difflib import SequenceMatcher
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -244,7 +245,7 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
     if "checkpoint" not in result.get("config", {}):
         raise ValueError(
             f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
-            "run, runs/<task>/<method>-<hash>"
+            f"run, runs/<task>/<method>-<hash>{'' if folder.is_dir() else nearest_folder(folder)}"
         )
     if result["status"] != "finished":
         raise ValueError(
@@ -257,6 +258,29 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
             "give its command with checkpoint.final=true rerun=true"
         )
     return result
+
+
+def nearest_folder(*missing: Path) -> str:
+    """A hint for paths without a folder: `; nearest: ` and the one whose name is most alike.
+
+    Those in the closest folder that is there are compared; empty if it has none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     made = [Path(place, "wic", name) for name in ("clip-3fda", "none-5a31")]
+    ...     hint = [folder.mkdir(parents=True) for folder in made] and nearest_folder(
+    ...         Path(place, "wic", "clip-000")
+    ...     )
+    >>> hint.endswith("wic/clip-3fda")
+    True
+    """
+    alike: list[tuple[float, Path]] = []
+    for path in missing:
+        parent = next(folder for folder in path.parents if folder.is_dir())
+        name = path.relative_to(parent).parts[0]
+        folders = (f for f in parent.glob("[!.]*") if f.is_dir())
+        alike += [(SequenceMatcher(None, name, f.name).ratio(), f) for f in folders]
+    return f"; nearest: {max(alike)[1]}" if alike else ""
 
 
 class RecordFile:

@@ -109,7 +109,7 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
         leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
     assert main(["collect", str(tmp_path)]) == 0
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
-        *("55.0 ± 63.5 (N = 14, n = 2)", "100.0 (N = 0)"),
+        *("55.0 (too few seeds) (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
 
 

@@ -156,7 +156,7 @@ def damage(found, what):
         ("other rows", "runs must have predicted the same examples"),
         ("damaged", "predictions of dev cannot be read (ValueError)"),
         ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
-        ("one pair", "one pair says nothing about other seeds"),
+        ("one pair", "fewer than 3 pairs say too little about other seeds"),
         ("of another score", "it is computed for accuracy, pearson, spearman"),
     ],
 )

@@ -17,13 +17,13 @@ from isotrain.reporting.statistics import (
     summarize,
 )
 
-SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=2, max_size=12).filter(
+SCORES = st.lists(st.floats(0.0, 1.0, width=32), min_size=3, max_size=12).filter(
     lambda values: np.std(values) > 1e-3
 )
 FEW = settings(max_examples=25)
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize("n", [3, 5, 10])
 def test_interval_and_paired_test_agree_with_scipy(n):
     rng = np.random.default_rng(n)
     a, b = rng.normal(0.7, 0.05, n), rng.normal(0.68, 0.05, n)
@@ -44,6 +44,14 @@ def test_one_value_has_a_mean_and_nothing_else():
     assert summarize([0.7]) == (1, 0.7, None, None, None, None)
     compared = compare_paired([0.7], [0.5], margin=0.1)
     assert compared.difference == (1, pytest.approx(0.2), None, None, None, None)
+    assert compared[1:] == (None, "", None)
+
+
+def test_two_values_have_a_spread_and_no_interval_or_test():
+    assert summarize([0.7, 0.8]) == (2, 0.75, pytest.approx(0.1 / 2**0.5), None, None, None)
+    compared = compare_paired([0.7, 0.8], [0.5, 0.4], margin=0.1)
+    assert compared.difference[:2] == (2, pytest.approx(0.3))
+    assert compared.difference[3:] == (None, None, None)
     assert compared[1:] == (None, "", None)
 
 
@@ -117,7 +125,7 @@ def test_sign_flips_agree_with_scipy(n):
 
 def test_where_each_test_is_used():
     rng = np.random.default_rng(0)
-    for n in (2, 7, 41, 60):
+    for n in (3, 7, 41, 60):
         found = compare_paired(rng.normal(0.1, 1, n), rng.normal(0, 1, n))
         assert (found.method, found.p) == ("t", found.difference.p)
     values, base = rng.normal(0.3, 1, (2, 40))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from isotrain.cli import main
 from isotrain.commands.plans import folder_of
 from isotrain.console import say
 from isotrain.runs.record import owned
@@ -174,4 +175,17 @@ def test_a_study_is_named_from_its_working_folder(fake, capsys, monkeypatch):
         assert fake.main("status", target) == 0
         assert "study few: 2 runs, 2 finished\n" in capsys.readouterr().out
     assert fake.main("status", "fewer") == 2
-    assert "fewer is no folder, and there is no runs/studies/fewer" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "fewer is no folder, and there is no runs/studies/fewer" in said
+    assert "; nearest: runs/studies/few\n" in said
+
+
+@pytest.mark.parametrize("command", ["status", "report", "evaluate", "export"])
+def test_a_run_that_is_not_there_is_told_with_the_nearest_one(
+    tmp_path, monkeypatch, capsys, command
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("clip-3fdaf3e0a4", "none-5a31"):
+        (tmp_path / "runs" / "wic" / name).mkdir(parents=True)
+    assert main([command, "runs/wic/clip-000"]) == 2
+    assert "; nearest: runs/wic/clip-3fdaf3e0a4\n" in capsys.readouterr().err

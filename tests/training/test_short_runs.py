@@ -1,5 +1,7 @@
 """What a run of a few steps, on a part of dev, leaves and prints."""
 
+import warnings
+
 import pytest
 from safetensors.torch import load_file
 
@@ -28,6 +30,25 @@ def test_the_loss_of_a_run_shorter_than_the_interval_is_logged(
         show=show_run,
     )
     assert [row["step"] for row in rows if "train/loss" in row] == logged
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(4, 1), (15, 2)])
+def test_a_curve_has_twenty_points_and_lightning_says_nothing(
+    composed, small, tmp_path, epochs, every
+):
+    """Three batches an epoch; where an explicit interval is longer, Lightning warns."""
+    cfg = composed(
+        *(*small, "task=rte", "metric=[]", f"output_dir={tmp_path}", "data.n_train=24"),
+        *(f"trainer.max_epochs={epochs}", "trainer.val_check_interval=3", "report=false"),
+    )
+    _, rows, _ = finished(cfg)
+    steps = [row["step"] for row in rows if "train/loss" in row]
+    assert steps == [*range(every - 1, 3 * epochs, every)]
+    assert len(steps) >= min(20, 3 * epochs)
+    cfg.trainer.log_every_n_steps = 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        finished(cfg)
 
 
 def test_arguments_of_the_trainer_that_change_no_number(composed, small, tmp_path):
