@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
 from isotrain.config.compose import config_of
-from isotrain.config.parts import make
+from isotrain.config.parts import load, make
 from isotrain.config.schema import n_processes, training_steps
 from isotrain.console import process_rank
 from isotrain.encoders.base import Encoder
@@ -170,7 +170,7 @@ def build(
         callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())
-    own = [_callback(node, selection.key, folder) for node in cfg.callbacks.values()]
+    own = [_callback(node, selection) for node in cfg.callbacks.values()]
     trainer = _trainer(cfg, folder, [*callbacks, *own, *extra], n_steps, world_size)
     return Experiment(
         module,
@@ -187,8 +187,8 @@ def build(
     )
 
 
-def trained_parts(folder: Path) -> tuple[IsotropicModel, Task]:
-    """The trained model of a finished run, and its task. Reads no examples.
+def trained_parts(folder: Path) -> tuple[IsotropicModel, Task, int]:
+    """The trained model of a finished run, its task, and its last step. Reads no examples.
 
     Raises:
         ValueError: no finished run with weights, or a target that a record may not name.
@@ -198,11 +198,16 @@ def trained_parts(folder: Path) -> tuple[IsotropicModel, Task]:
     if "classes" in cfg.task:  # those of train, if the configuration names none
         cfg.task.classes = record["classes"]
     task = task_of(cfg)
+    model = untrained_model(cfg, task)
+    load_weights(model, folder / WEIGHTS_FILE, "model.")
+    return model, task, record["steps"]
+
+
+def untrained_model(cfg: DictConfig, task: Task) -> IsotropicModel:
+    """The model of a run, with the initial weights of its encoder and adapters."""
     encoder: Encoder = make(cfg.encoder, Encoder)
     make(cfg.peft, encoder=encoder)
-    model = isotropic_model(cfg, task, make(cfg.pooling), encoder)
-    load_weights(model, folder / WEIGHTS_FILE, "model.")
-    return model, task
+    return isotropic_model(cfg, task, make(cfg.pooling), encoder)
 
 
 def isotropic_model(
@@ -267,12 +272,13 @@ def _metric(node: DictConfig) -> RowMetric:
     return partial(function.func, *function.args, **function.keywords)
 
 
-def _callback(node: DictConfig, score: str, folder: Path) -> Callback:
-    """A callback of the configuration; `monitor: score` is the key of the task's score."""
+def _callback(node: DictConfig, selection: Selection) -> Callback:
+    """A callback of the configuration; `monitor: score` is the score that selects weights."""
     own = node.copy()
     if own.get("monitor") == "score":
-        own.monitor = score
-    known = {} if "dirpath" in own else {"dirpath": folder / "checkpoints"}  # of ModelCheckpoint
+        own.monitor, own.mode = selection.key, selection.mode
+    saves = issubclass(load(str(own.get("_target_"))), Checkpoint) and "dirpath" not in own
+    known = {"dirpath": selection.path.parent / "checkpoints"} if saves else {}
     callback: Callback = make(own, Callback, **known)
     return callback
 

@@ -206,13 +206,10 @@ def _hash(content: Any) -> str:
 def config_of(result: Mapping[str, Any]) -> DictConfig:
     """The configuration that the record of a run has.
 
-    Loggers and callbacks are never made from it, so their targets are not checked.
-
     Raises:
         ValueError: it names code that a record may not run.
     """
-    makes = {k: v for k, v in result["config"].items() if k not in ("logger", "callbacks")}
-    check_recorded(makes)
+    check_recorded(result["config"])
     cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(dict(result["config"])))
     assert isinstance(cfg, DictConfig)
     return cfg

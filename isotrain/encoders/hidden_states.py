@@ -17,23 +17,30 @@ from isotrain.types import Batch
 
 
 def backbone_of(model: nn.Module) -> nn.Module:
-    """The first transformers model in a module, without its task head.
+    """The transformers model in a module, without its task head.
 
     It may be inside a SentenceTransformer, a PEFT model, a user's module, or a wrapper.
 
     Raises:
-        ValueError: there is none, or its blocks are no single list.
+        ValueError: there is none, or several, or its blocks are no single list.
     """
-    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
-    if (backbone := next(parts, None)) is None:
+    found: dict[str, PreTrainedModel] = {}  # none inside another one
+    for name, part in model.named_modules():
+        is_inside = any(name.startswith(f"{outer}.") or not outer for outer in found)
+        if isinstance(part, PreTrainedModel) and not is_inside:
+            found[name] = part
+    if len(found) != 1:
+        several = f"several ({', '.join(found)}); name one of them by encoder=, or pass it alone"
+        none = "none; give a module that is, or contains, a PreTrainedModel"
         raise ValueError(
-            f"hidden states are those of a transformers model, and {type(model).__name__} holds "
-            "none; give a Trainer whose model is, or contains, a PreTrainedModel"
+            f"hidden states are those of one transformers model, and {type(model).__name__} holds "
+            + (several if found else none)
         )
+    (backbone,) = found.values()
     if backbone.config.is_encoder_decoder:
         raise ValueError(
             f"layers are measured block by block, one after the other, which "
-            f"{type(backbone).__name__} has not; use a model like BERT or GPT-2"
+            f"{type(backbone).__name__} does not have; use a model like BERT or GPT-2"
         )
     return backbone.base_model
 

@@ -10,9 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from isotrain.build import isotropic_model
-from isotrain.config.parts import make
-from isotrain.encoders.base import Encoder
+from isotrain.build import untrained_model
 from isotrain.export.source_run import SourceRun
 from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
@@ -21,7 +19,7 @@ from isotrain.tasks.base import Task
 from isotrain.tasks.data.encoding import collate
 from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.training.revision import source_of, task_of
-from isotrain.types import Batch, ModelOutput, Pooling
+from isotrain.types import Batch, ModelOutput
 
 N_ROWS = 64  # of dev, to compare
 
@@ -97,17 +95,19 @@ def merge_adapters(model: IsotropicModel) -> None:
 
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
-    """Build the model of a run, with the initial weights of its encoder."""
-    pooling: Pooling = make(cfg.pooling)
-    encoder: Encoder = make(cfg.encoder, Encoder)
-    known = encoder.model is not None
-    if not known or not hasattr(encoder.tokenizer, "backend_tokenizer"):
+    """Build the model of a run, with the initial weights of its encoder.
+
+    Raises:
+        ValueError: the encoder is no transformers model with a fast tokenizer.
+    """
+    model = untrained_model(cfg, task)
+    known = model.encoder.model is not None
+    if not known or not hasattr(model.encoder.tokenizer, "backend_tokenizer"):
         raise ValueError(
             "an export needs a model of transformers and its fast tokenizer, which "
-            f"{type(encoder).__name__} has not; use an encoder such as encoder=huggingface"
+            f"{type(model.encoder).__name__} does not have; use an encoder such as "
+            "encoder=huggingface"
         )
-    model = isotropic_model(cfg, task, pooling, encoder)
-    make(cfg.peft, encoder=encoder)
     return model.eval()
 
 

@@ -13,13 +13,13 @@ def lightning_callbacks() -> ModuleType:
     Without any it is that of `pytorch_lightning`, which isotrain's own runs use.
 
     Raises:
-        ImportError: both packages are imported; a Trainer rejects callbacks of the other one.
+        ImportError: both packages are imported: it is open which one the Trainer is of.
     """
     known = [name for package, name in PACKAGES.items() if package in sys.modules]
     if len(known) > 1:
         raise ImportError(
-            "lightning and pytorch_lightning are both imported, and a Trainer takes callbacks of "
-            "its own package alone; import from isotrain.plugins.lightning or from "
+            "lightning and pytorch_lightning are both imported, and a callback should be of the "
+            "Trainer's package; import from isotrain.plugins.lightning or from "
             "isotrain.plugins.pytorch_lightning"
         )
     return importlib.import_module(f"isotrain.plugins.{(known or ['pytorch_lightning'])[0]}")

@@ -10,19 +10,22 @@ class FitHooks:
     """Call `observe` and `fit` of every isotropy layer in the LightningModule.
 
     `observe` once per optimizer step, with the inputs of the layer since the last one, of all its
-    micro-batches and processes; `fit` before each validation, in each checkpoint, and at the end of
-    training. Lightning's sanity check, before there is anything to fit, uses batch statistics.
+    micro-batches and processes; `fit` before each validation, at the end of training, and whenever
+    the module's `state_dict` is taken: every checkpoint has the statistics of its weights.
+    Lightning's sanity check, before there is anything to fit, uses batch statistics.
 
     Raises:
         ValueError: a layer with `stats="start"` or `eval_stats="refit"`, which need a pass over the
-            training set; a layer that is not used in training, or was compiled before; a module of
-            isotrain's, which fits its layers itself.
+            training set; a layer that is not used in training; a validation before the first
+            optimizer step; a module of isotrain's, which fits its layers itself.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._inputs: LayerInputs | None = None
+        self._saving: Any = None  # handle of the hook of `state_dict`
         self._step = 0  # optimizer steps observed
+        self._is_stale = False  # observed since the last fit
         self._evaluation: dict[RowTransform, Any] = {}  # `eval_stats` during the sanity check
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -31,8 +34,18 @@ class FitHooks:
             raise ValueError(
                 f"{type(pl_module).__name__} fits its isotropy layers itself; leave FitLayers out"
             )
+        if not isotropy_layers(pl_module):
+            raise ValueError(
+                f"FitLayers finds no isotropy layer with statistics in {type(pl_module).__name__}; "
+                "leave it out, or make the layer an attribute of the module"
+            )
         self._close()
-        self._inputs, self._step = LayerInputs(pl_module), trainer.global_step
+        self._inputs = LayerInputs(pl_module)
+        self._saving = pl_module.register_state_dict_pre_hook(lambda *_: self._fit())
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Count the optimizer steps from the first one, or from those of a checkpoint."""
+        self._step = trainer.global_step
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Evaluate with batch statistics."""
@@ -51,21 +64,22 @@ class FitHooks:
         if self._inputs is not None and trainer.global_step > self._step:
             self._step = trainer.global_step
             self._inputs.observe()
+            self._is_stale = True
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Freeze the statistics; those of a module that is only validated are frozen already."""
-        if self._inputs is not None and not trainer.sanity_checking:
-            self._inputs.fit()
-
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """Freeze the statistics, in the checkpoint too: it refers to the layers' buffers."""
-        if self._inputs is not None and self._step:
-            self._inputs.fit()
+        self._fit()
+        layers = [] if trainer.sanity_checking else isotropy_layers(pl_module)
+        for layer in layers:
+            if layer.eval_stats != "batch" and not bool(getattr(layer, "is_fitted", True)):
+                raise ValueError(
+                    f"{type(layer).__name__} has no statistics before the first optimizer step; "
+                    "validate after it, or call layer.fit(x) before"
+                )
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Freeze the last statistics, and remove the hooks."""
-        if self._inputs is not None and self._step:
-            self._inputs.fit()
+        self._fit()
         self._close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -73,7 +87,13 @@ class FitHooks:
         self.on_sanity_check_end(trainer, pl_module)
         self._close()
 
+    def _fit(self) -> None:
+        if self._inputs is not None and self._is_stale:
+            self._is_stale = False
+            self._inputs.fit()
+
     def _close(self) -> None:
         if self._inputs is not None:
             self._inputs.remove()
-        self._inputs = None
+            self._saving.remove()
+        self._inputs, self._is_stale = None, False

@@ -12,3 +12,6 @@ class IsotropyMonitor(MonitorHooks, Callback):
 
 class FitLayers(FitHooks, Callback):
     """`isotrain.plugins.fit_hooks.FitHooks` as a callback."""
+
+
+IsotropyMonitor.__doc__, FitLayers.__doc__ = MonitorHooks.__doc__, FitHooks.__doc__

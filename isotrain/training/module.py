@@ -98,7 +98,10 @@ class FineTuning(pl.LightningModule):
         """
         from isotrain.build import trained_parts  # here: it builds this class
 
-        return cls(*trained_parts(Path(folder))).eval()
+        model, task, step = trained_parts(Path(folder))
+        module = cls(model, task).eval()
+        module.selected_step = step  # an evaluation keeps the frozen statistics of the run
+        return module
 
     def setup(self, stage: str) -> None:
         """Convert the weights to the run's precision before a checkpoint is loaded into them."""
@@ -201,6 +204,7 @@ class FineTuning(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """Fit layers with fixed statistics, and solve the head, unless an evaluation did."""
+        self.selected_step = None  # of the module of a run, which trains on
         layers = self.model.transforms.values()
         if self._solves_head() or any(layer.stats == "start" for layer in layers):
             self._fit_layers()

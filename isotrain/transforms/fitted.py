@@ -194,7 +194,8 @@ class FittedTransform(RowTransform, ABC):
         if not bool(self.is_fitted):
             raise RuntimeError(
                 "there are no frozen statistics: call fit() after observing embeddings, or fit(x), "
-                "as the trainer does before an evaluation; or set stats=queue, eval_stats=batch"
+                "as isotrain's runs and FitLayers do before an evaluation; or set stats=queue, "
+                "eval_stats=batch"
             )
         frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
         return replace(self._empty, counters={}, **frozen)

@@ -1,6 +1,6 @@
 """A script of somebody else's: `python lightning_script.py PACKAGE FOLDER OPTIONS`.
 
-OPTIONS is JSON: keys of `Options` in `run`. It prints what the tests compare, as JSON.
+OPTIONS is JSON: the arguments of `run`. It prints what the tests compare, as JSON.
 """
 
 import importlib
@@ -66,7 +66,6 @@ def run(
     folder,
     epochs=2,
     devices=1,
-    accumulate=1,
     patience=None,
     resume=False,
     wandb=False,
@@ -88,7 +87,7 @@ def run(
         loggers.append(pl.loggers.WandbLogger(save_dir=folder, offline=True))
     trainer = pl.Trainer(
         accelerator="cpu", devices=devices, max_epochs=epochs, callbacks=others, logger=loggers,
-        accumulate_grad_batches=accumulate, enable_progress_bar=False, log_every_n_steps=1,
+        enable_progress_bar=False, log_every_n_steps=1,
         enable_model_summary=False, strategy="ddp" if devices > 1 else "auto",
     )  # fmt: skip
     trainer.fit(

@@ -47,7 +47,7 @@ def test_rows_and_labels_reach_the_queue_however_they_are_given(call):
     ("model", "n_gpu", "message"),
     [
         (nn.Sequential(ZCA(2)), 2, "needs a process for each GPU, and one has 2"),
-        (nn.Sequential(ZCA(2, eval_stats="refit")), 0, "use eval_stats='frozen'"),
+        (nn.Sequential(ZCA(2, eval_stats="refit")), 0, "stats='queue' and eval_stats='frozen'"),
     ],
 )
 def test_what_it_would_do_wrong_is_rejected(model, n_gpu, message):

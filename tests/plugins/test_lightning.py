@@ -3,11 +3,13 @@
 import csv
 import json
 import re
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
 
 from isotrain.encoders.tiny import build_tiny
@@ -245,13 +247,13 @@ def test_pads_on_the_left_are_left_out(tmp_path):
     assert right["isotropy/n_rows/layer_00/tokens"] == sum(len(t.input_ids[0]) for t in texts)
 
 
-def trained(module, tmp_path, *callbacks, **options):
+def trained(module, tmp_path, *callbacks, ckpt_path=None, **options):
     trainer = pl.Trainer(
         **{"max_epochs": 1, "enable_checkpointing": False} | options, accelerator="cpu",
         callbacks=list(callbacks), logger=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=tmp_path,
     )  # fmt: skip
-    trainer.fit(module, loader(module), loader(module))
+    trainer.fit(module, loader(module), loader(module), ckpt_path=ckpt_path)
     return trainer
 
 
@@ -273,16 +275,14 @@ def test_a_layer_observes_each_step_once_whatever_computes_it(tmp_path):
     torch.testing.assert_close(queues["plain"], queues["checkpoints"], rtol=1e-5, atol=1e-6)
 
 
-def test_a_checkpoint_between_evaluations_has_the_statistics_of_its_step(tmp_path):
-    module, seen = Classifier(), []
-
-    class Look(pl.Callback):
-        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
-            seen.append(trainer.global_step)
-
-    saved = pl.callbacks.ModelCheckpoint(tmp_path / "ckpt", every_n_train_steps=2, save_top_k=-1)
-    trained(module, tmp_path, FitLayers(), saved, Look(), enable_checkpointing=True)
-    assert seen == [2, 4, 6]
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_a_checkpoint_between_evaluations_has_the_statistics_of_its_step(tmp_path, weights_only):
+    module = Classifier()
+    saved = pl.callbacks.ModelCheckpoint(
+        tmp_path / "ckpt", every_n_train_steps=2, save_top_k=-1, save_weights_only=weights_only
+    )
+    trained(module, tmp_path, FitLayers(), saved, enable_checkpointing=True)
+    assert len(list((tmp_path / "ckpt").glob("*.ckpt"))) == 3
     for path in sorted((tmp_path / "ckpt").glob("*.ckpt")):
         state = torch.load(path, weights_only=True)["state_dict"]
         loaded = Classifier()
@@ -301,6 +301,14 @@ def test_a_checkpoint_between_evaluations_has_the_statistics_of_its_step(tmp_pat
         (lambda: Idle(), FitLayers, "ClusterPCA was not seen in a training step"),
         (lambda: Idle(), IsotropyMonitor, "saw no forward pass of BertModel in validation_step"),
         (lambda: Classifier(), lambda: IsotropyMonitor(encoder="head"), "Linear holds none"),
+        (lambda: Classifier(), lambda: IsotropyMonitor(encoder="berd"), "has bert, isotropy, head"),
+        (lambda: Classifier(), lambda: IsotropyMonitor(max_rows=1), "max_rows must be 2 or more"),
+        (
+            lambda: Teacher(),
+            lambda: IsotropyMonitor(),
+            r"holds several \(bert, teacher\); name one",
+        ),
+        (lambda: Classifier(nn.Identity()), FitLayers, "FitLayers finds no isotropy layer"),
         (lambda: Classifier(), lambda: IsotropyMonitor(["nonsense"]), "'nonsense' is no metric"),
         (lambda: Classifier(), lambda: IsotropyMonitor(["alignment"]), "needs positives"),
         (lambda: Classifier(), lambda: IsotropyMonitor(views=["last"]), "views are some of"),
@@ -321,6 +329,14 @@ class Unlabelled(Classifier):
 
     def loss(self, batch):
         return super().loss(batch | {"labels": batch["classes"]})
+
+
+class Teacher(Classifier):
+    """It has a second transformers model."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = deepcopy(self.bert)
 
 
 class Idle(Classifier):
@@ -348,6 +364,35 @@ def test_a_compiled_module_is_measured_and_observed(tmp_path, in_place):
     (values, rows), (compiled_values, compiled_rows) = found
     assert values == pytest.approx(compiled_values, rel=1e-4, abs=1e-5)
     torch.testing.assert_close(rows, compiled_rows, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_resumed_within_an_epoch_observes_whole_steps(tmp_path):
+    """With two micro-batches a step, the first of which is no step yet."""
+
+    class Sizes(pl.Callback):
+        def on_fit_start(self, trainer, pl_module):
+            self.seen, observe = [], pl_module.isotropy.observe
+            pl_module.isotropy.observe = lambda x: (self.seen.append(len(x)), observe(x))
+
+    saved = pl.callbacks.ModelCheckpoint(tmp_path / "ckpt", every_n_train_steps=1, save_top_k=-1)
+    options = {"accumulate_grad_batches": 2, "enable_checkpointing": True}
+    whole, rest, module = Sizes(), Sizes(), Classifier()
+    trained(module, tmp_path, whole, FitLayers(), saved, **options)
+    assert whole.seen == [16, 16, 16]
+    again = Classifier()
+    path = next((tmp_path / "ckpt").glob("*step=2.ckpt"))
+    trained(again, tmp_path, rest, FitLayers(), saved, ckpt_path=path, **options)
+    assert rest.seen == [16]
+    torch.testing.assert_close(again.isotropy.queue.rows(), module.isotropy.queue.rows())
+
+
+def test_a_validation_before_the_first_step_needs_a_fitted_layer(tmp_path):
+    early = {"accumulate_grad_batches": 4, "val_check_interval": 2, "num_sanity_val_steps": 0}
+    with pytest.raises(ValueError, match=r"no statistics before the first optimizer step"):
+        trained(Classifier(), tmp_path, FitLayers(), **early)
+    module = Classifier()
+    module.isotropy.fit(torch.randn(32, 16))
+    trained(module, tmp_path, FitLayers(), **early)
 
 
 def test_isotrains_module_needs_no_second_observer(built, tmp_path):

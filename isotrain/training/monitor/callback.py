@@ -31,7 +31,8 @@ class RunMonitor(MonitorHooks, pl.Callback):
     `train_isotropy/`, with dropout.
 
     Loggers get the scalars of `isotrain.runs.keys.few`; a `RecordLog` gets every value, those of
-    an evaluation from `EvaluationRecords`. Callbacks find every value in `callback_metrics`.
+    an evaluation from `EvaluationRecords`. Every isotropy value is also in
+    `callback_metrics`.
 
     Memory is `max_rows`·D·4 bytes × (V·(L+1) + 2·sites) for V views, whatever the size of the data.
     It doubles if a metric compares with step 0.

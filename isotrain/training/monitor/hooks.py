@@ -4,6 +4,7 @@ Imports neither `lightning` nor `pytorch_lightning`: `isotrain.plugins` has a ca
 A sequences, T tokens, D width, N embeddings.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from inspect import signature
@@ -31,14 +32,16 @@ class MonitorHooks:
     The hidden states are those of the module's own validation batches (of the first dataloader),
     recorded at the encoder's blocks by hooks, without pads. Layer 0 is the input of block 1, layer
     l the output of block l. Each layer and view is measured on at most `max_rows` embeddings, those
-    with the smallest hash of (token ids, position): the same ones at each evaluation, for any batch
-    size and number of processes. `isotropy/n_rows/...` is their number. Values are logged by the
+    with the smallest hash of (token ids, position): the same ones at each evaluation and for any
+    batch size. A sampler that repeats examples over processes repeats their embeddings.
+    `isotropy/n_rows/...` is their number. Values are logged by the
     module's `log_dict`, so loggers, `EarlyStopping` and `ModelCheckpoint` know them. Lightning's
     sanity check is not measured.
 
     An embedding with a NaN is excluded and counted. A metric that is undefined on these embeddings
     is skipped with one warning. Metrics that need `reference` compare with the first evaluation,
-    also after a resume. Memory is `max_rows`·D·4 bytes per layer and view.
+    also after a resume; use a new monitor for another model. Memory is `max_rows`·D·4 bytes per
+    layer and view.
 
     Args:
         metrics: names of files in `isotrain.metrics` and functions `[N, D] -> scalar`, or functions
@@ -46,7 +49,7 @@ class MonitorHooks:
         views: of each layer: cls (first token), tokens (every token but pads), mean (of tokens).
         max_rows: most embeddings per layer and view.
         encoder: name of the module that holds the transformers model, such as `model.bert`; None =
-            the first one in the module.
+            the only one in the module.
 
     Raises:
         ValueError: an unknown metric or view, or one that needs `positives`; at the first batch: no
@@ -63,6 +66,8 @@ class MonitorHooks:
     ) -> None:
         super().__init__()
         self.measure = Measurement(checked_metrics(metrics, views))
+        if max_rows < 2:
+            raise ValueError(f"max_rows must be 2 or more embeddings, got {max_rows}")
         self.views, self.max_rows, self.encoder = tuple(views), max_rows, encoder
         self.newest: dict[str, float] = {}  # values of the latest evaluation, on rank 0
         self._rows: CloudSampler | None = None  # of the running evaluation
@@ -71,6 +76,7 @@ class MonitorHooks:
         self._labels: Any = None  # of the running batch
         self._is_open = self._is_tried = False
         self._newest: tuple[Tensor, bool] | None = None  # a text, and whether it has segments
+        self._warned = False  # of an evaluation on other examples than the first one
         self._n_passes = 0  # of the encoder, in the running batch
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,7 +97,7 @@ class MonitorHooks:
     def on_validation_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Take forward passes of the encoder from here on as those of the batch."""
+        """Attribute the encoder's forward passes to this batch."""
         self._is_open, self._n_passes = dataloader_idx == 0, 0
         fields = batch if isinstance(batch, Mapping) else {}
         self._labels = next((fields[key] for key in LABELS if key in fields), None)
@@ -171,6 +177,13 @@ class MonitorHooks:
         """Values of one cloud, by key."""
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
         is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
+        if of == DEV and id_N is not None and not is_known and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "metrics that compare with the first evaluation are left out: this one has other "
+                "examples; validate on the same examples each time",
+                stacklevel=2,
+            )
         values = self.measure(cloud, reference_ND if is_known else None)
         return {CurveKey(k, cloud.where, cloud.view, of).text: v for k, v in values.items()}
 
@@ -180,7 +193,15 @@ class MonitorHooks:
         module.log_dict({key: float(value) for key, value in values.items()}, sync_dist=True)
 
     def _backbone(self, module: Any) -> nn.Module:
-        return backbone_of(module if self.encoder is None else module.get_submodule(self.encoder))
+        if self.encoder is None:
+            return backbone_of(module)
+        try:
+            return backbone_of(module.get_submodule(self.encoder))
+        except AttributeError as error:
+            names = ", ".join(name for name, _ in module.named_children())
+            raise ValueError(
+                f"encoder={self.encoder!r} names no module; {type(module).__name__} has {names}"
+            ) from error
 
     @torch.no_grad()
     def _offer(
@@ -190,7 +211,12 @@ class MonitorHooks:
     ) -> None:
         """Offer a forward pass to the sample; an example is named by its token ids."""
         assert self._rows is not None
-        ids_AT = arguments["input_ids"]
+        ids_AT = arguments.get("input_ids")
+        if ids_AT is None:
+            raise ValueError(
+                "the monitor names embeddings by token ids, and the encoder got none; give it "
+                "input_ids, not inputs_embeds"
+            )
         mask_AT = arguments.get("attention_mask")
         mask_AT = torch.ones_like(ids_AT) if mask_AT is None else mask_AT.long()
         states = [state_ATD[:, : ids_AT.shape[1]] for state_ATD in states]

@@ -68,7 +68,7 @@ class Measurement:
                 if is_out_of_memory(error):  # not undefined: a gap would look like a rule
                     raise MemoryLimitError(
                         f"metric.{name} is out of memory ({first_line(error)}); free memory and "
-                        "give the same command again, or lower monitor.max_rows"
+                        "give the same command again, or lower max_rows"
                     ) from error
                 self._warn(name, cloud.name, error)
         return values

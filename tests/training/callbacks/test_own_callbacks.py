@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from safetensors.torch import load_file
 
+from isotrain.build import build
 from isotrain.config.compose import compose_run
 from isotrain.runner import run
 from isotrain.training.module import FineTuning
@@ -23,7 +25,9 @@ def mine(tmp_path):
     return str(folder.parent)
 
 
-def test_callbacks_of_ones_own_and_shipped_ones_see_isotropy_values(small, tmp_path, mine):
+def test_callbacks_of_ones_own_and_shipped_ones_see_isotropy_values(
+    small, tmp_path, mine, monkeypatch
+):
     watched = "isotropy/mean_cosine/layer_02/mean"
     words = (
         *("callbacks=[counted,early_stopping,model_checkpoint]", "metric=[mean_cosine]"),
@@ -46,11 +50,20 @@ def test_callbacks_of_ones_own_and_shipped_ones_see_isotropy_values(small, tmp_p
     state = torch.load(saved, weights_only=True)
     best = max((value, -step) for step, value in Counted.seen if step)
     assert state["global_step"] == -best[1]
+    monkeypatch.setenv("ISOTRAIN_ALLOW", "tests")  # it is code of the record
     module = FineTuning.from_run(path.parent)
     assert not module.training
     weights = load_file(path.parent / "weights.safetensors")
-    own = module.model.state_dict()
-    assert {f"model.{name}" for name, x in own.items() if isinstance(x, torch.Tensor)} >= {
-        name for name in weights if name.startswith("model.encoder")
-    }
     assert all(torch.equal(weights[f"model.{n}"], x) for n, x in module.model.named_parameters())
+
+
+@pytest.mark.parametrize("layer", ["cluster_pca", "zca"])
+def test_the_module_of_a_run_evaluates_with_the_statistics_of_the_run(small, tmp_path, layer):
+    cfg = compose_run([*small, "task=wic", f"isotropy={layer}", f"output_dir={tmp_path}"])
+    scores = run(cfg)
+    (path,) = tmp_path.rglob("result.json")
+    module, data = FineTuning.from_run(path.parent), build(cfg, tmp_path / "other", None).data
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False)
+    trainer.validate(module, datamodule=data, verbose=False)
+    for key in ("val/accuracy", "val/loss"):
+        assert float(trainer.callback_metrics[key]) == pytest.approx(scores[key], rel=1e-6), key
