@@ -366,6 +366,7 @@ def test_a_compiled_module_is_measured_and_observed(tmp_path, in_place):
     torch.testing.assert_close(rows, compiled_rows, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_a_run_resumed_within_an_epoch_observes_whole_steps(tmp_path):
     """With two micro-batches a step, the first of which is no step yet."""
 
