@@ -125,13 +125,14 @@ def is_stop(error: BaseException) -> bool:
 
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
-    if needs_ranks(cfg):
+    try:
+        if has_ranks := needs_ranks(cfg):
+            check(cfg)  # once, and not by each process
+    except ValueError as error:
+        raise CannotRunError(str(error)) from error
+    if has_ranks:
         from isotrain.run import folder_of
 
-        try:
-            check(cfg)
-        except ValueError as error:  # once, and not by each process
-            raise CannotRunError(str(error)) from error
         run_in_ranks(cfg, overrides)
         return _score_of(cfg, read_result(folder_of(cfg))["scores"])
     if HydraConfig.get().mode == RunMode.MULTIRUN:
