@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["COMP_LINE"] = re.sub(r"^(\S+)\s+train\b", r"\1", line)
     try:
         app()
-    except (*NOT_COMPOSED, ValueError) as error:
+    except (*NOT_COMPOSED, ValueError, AssertionError) as error:
         if shown == "1" or not (wrong := _wrong_overrides(given, error)):
             raise
         return reject(wrong)

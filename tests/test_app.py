@@ -106,6 +106,8 @@ def test_tab_completion(typed, offered):
         (["-m", "isotropy=mean,mean"], "would compute the same"),
         (["seed=0,1"], "Ambiguous value for argument 'seed=0,1'; a list is [a,b], and several ru"),
         (["isotropy=null"], "isotropy=null does not exist; there are all_but_the_top, "),
+        (["trainer.devices=nan"], "trainer.devices must be a number of processes from 1 to"),
+        (["names=1e39"], "names=1e39: Cannot assign float to Dict[str, str]"),
         (["data.batch_size=0", "site=[x]"], "data.batch_size must be at least 1, got 0"),
         (["--config-dir", "none"], "--config-dir none is not a folder"),
         (["--config-dir", "mine", "experiment=broken"], "mine.*did not find expected|broken"),

@@ -41,7 +41,7 @@ def compose_run(
     with _composer(config_dir, root) as composed:
         try:
             return without_hydra(composed(overrides))
-        except (*NOT_COMPOSED, ValueError) as error:
+        except (*NOT_COMPOSED, ValueError, AssertionError) as error:
             found = find_typos(overrides, composed, config_dir) or [first_line(error)]
             raise ConfigError("\n".join(found)) from error
 

@@ -116,7 +116,7 @@ class RunConfig:
     callbacks: Any = field(default_factory=dict)
     source: Any = None
     experiment: Any = None
-    names: Any = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     init_from: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -112,7 +112,7 @@ def _why(compose: Compose, overrides: Sequence[str]) -> str:
     """Why overrides do not compose; else empty."""
     try:
         compose(overrides)
-    except (*NOT_COMPOSED, ValueError) as error:
+    except (*NOT_COMPOSED, ValueError, AssertionError) as error:  # of a name that is no text
         has_reason = str(error).startswith(("Error merging override", "Could not override"))
         return first_line(error.__cause__ if has_reason and error.__cause__ else error)
     return ""

@@ -82,9 +82,10 @@ def storage_failures(folder: Path) -> Iterator[None]:
         if error.errno not in STORAGE_ERRORS:
             raise
         intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
+        path = error.filename2 or error.filename or folder  # the second is that to be replaced
         raise StorageError(
-            f"{error.filename or folder}: {error.strerror}. {intact}make room, or put the folder "
-            "back and make it writable, and give the same command again"
+            f"{path}: {error.strerror}. {intact}make room, or put the folder back, make it "
+            "writable, move away what is in place of a file, and give the same command again"
         ) from error
 
 

@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import PydanticSerializationError, to_json
 
 from isotrain.config.compose import written
 from isotrain.config.shipped import plan_name, text_of
@@ -136,6 +137,11 @@ def read_yaml(group: str, name_or_path: str) -> tuple[str, dict[str, Any]]:
     try:
         text = text_of(group, name_or_path)
         content = yaml.safe_load(text)
+        to_json(content)  # its record is JSON
+    except PydanticSerializationError as error:  # such as "\udc80", half a character
+        raise PlanError(
+            f"{name_or_path}: texts must be UTF-8, and no alias may be within its anchor ({error})"
+        ) from error
     except (ValueError, yaml.YAMLError) as error:
         raise PlanError(str(error)) from error
     if not isinstance(content, dict):

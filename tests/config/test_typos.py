@@ -59,6 +59,7 @@ TOLD = [
         ("metric=[isoscor,lidd,partition]",),
         ("metric=isoscor does not exist; did you mean isoscore?",),
     ),
+    (("encoder=${oc.select:seed,1}",), ("encoder=${oc.select:seed,1} does not exist; there are",)),
     (("isotropy=null",), ("isotropy=null does not exist; there are all_but_the_top, ",)),
     (
         ("task=nothing_like_it",),

@@ -9,7 +9,7 @@ import pytest
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.hostile.harness import TINY, ended
 
-KINDS = ("rejected", "ran", "traceback", "hang", "silent", "resumed")
+KINDS = ("rejected", "ran", "library", "traceback", "hang", "silent", "resumed")
 
 
 def pytest_terminal_summary(terminalreporter):

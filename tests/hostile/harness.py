@@ -2,6 +2,7 @@
 
 rejected    exit code 1 or 2 with a sentence that begins with `isotrain:`
 ran        exit code 0
+library    the traceback of a library that a case expects to reject a value in its own words
 traceback  Python's own words, a signal, or an exit code without a word
 hang       not ended within the time
 silent     accepted nonsense, other numbers, a raw control character, a file where none belongs
@@ -124,12 +125,22 @@ def contents(folder: Path, *without: Path) -> dict[str, str]:
     return found
 
 
-def judged(record: Callable[[str, Any], None], command: Any, end: End, why_silent: str = "") -> End:
+def judged(
+    record: Callable[[str, Any], None],
+    command: Any,
+    end: End,
+    why_silent: str = "",
+    of_library: str = "",
+) -> End:
     """Note the class of a case; fail for the last three.
 
-    `why_silent` says what was wrong with a case that should not have gone on.
+    `why_silent` says what was wrong with a case that should not have gone on. One with `of_library`
+    must end with that error of a library, word by word.
     """
     kind = "silent" if why_silent and end.kind == "ran" else end.kind
+    if of_library:
+        assert end.text.rstrip().rpartition("\n")[2].startswith(of_library), end
+        kind = "library"
     record("hostile", kind)
     shown = command if isinstance(command, str) else " ".join(map(ascii, command))
     shown = shown if len(shown) < 1500 else f"{shown[:1500]}… ({len(shown)} characters)"

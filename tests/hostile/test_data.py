@@ -17,7 +17,7 @@ OTHERS = (5, [], {}, [["x"]], True, None, {"a": None})  # no text
 NO_LABELS = (17, -5, 1.5, "maybe", [], {}, [1], "1e9999", "NaN", "\x1b[31m", "", 10**30)
 NO_SCORES = ("NaN", "inf", "", "x", [], {}, True, "1e9999", "0x3", float("nan"), float("-inf"))
 NO_SCORES += (10**400, -0.1, 5.1, None, "9" * 5000)
-NO_STARTS = (0, -1, 10**9, "4", 2.5, 10**400, "NaN", None, False)
+NO_STARTS = (1, -1, 10**9, "four", 2.5, 10**400, "NaN", None, False)
 ROWS = {  # what is done to one example; all but the last four must be rejected, with file and line
     "no text": lambda one, row, texts, target: {one.choice(texts): one.choice(OTHERS)},
     "a key lost": lambda one, row, texts, target: {one.choice(texts): None},

@@ -17,26 +17,47 @@ from tests.hostile.harness import LIMIT_S, TINY, draw, ended, judged
 
 pytestmark = pytest.mark.campaign
 RUN = ("train", "task=wic", *TINY, "output_dir=out")
-NAMED = (  # each is to be rejected
+REJECTED = (
     *(["+trainer.check_val_every_n_epoch=0"]),
     *(["+optimizer.betas=[0.9]"], ["isotropy=cluster_pca", "isotropy.queue_rows=1000000000000"]),
     *(["--help=1"], ["output_dir=/proc/x"], ["output_dir=" + "a/" * 2500]),
-    *(["--experimental-rerun", "x.pickle"], ["output_dir=" + "a" * 5000], ["output_dir="]),
+    *(["output_dir=" + "a" * 5000],),
     *(["-m", "seed=range(0,1,0)"], ["-m", "--jobs", "1", "seed=range(0,3)"]),
-    *(["+trainer.deterministic=banana"], ["+trainer.min_epochs=-5"]),
-    *(["+trainer.limit_train_batches=0"],),
-    *(["optimizer.lr=1e300"], ["+trainer.max_time=banana"]),
-    *(["optimizer.weight_decay=1e30", "trainer.max_steps=1"], ["trainer.max_steps=-7"]),
-    *(["cache_dir="], ["init_from="], ["+trainer.profiler=banana"], ["+trainer.min_steps=-1"]),
+    *(["+trainer.deterministic=banana"], ["+trainer.max_time=banana"], ["trainer.max_steps=-7"]),
+    *(["init_from="], ["+trainer.profiler=banana"]),
     *(["+trainer.limit_train_batches=-1"], ["+trainer.limit_train_batches=7.5"]),
     *(["+trainer.detect_anomaly=maybe"], ["+trainer.benchmark=maybe"], ["+optimizer.eps=nan"]),
     *(["+trainer.gradient_clip_algorithm=x"], ["trainer.gradient_clip_val=inf"]),
     *(["+trainer.inference_mode=7"], ["+trainer.num_nodes=100000"], ["+optimizer.eps=-1"]),
     *(["trainer.max_epochs=-3"], ["trainer.devices=[0,0]"]),
     *(["+trainer.barebones=true"], ["+trainer.fast_dev_run=-2"], ["optimizer.lr=inf"]),
-    *(["trainer.val_check_interval=1e9"], ["encoder.width=1000000000"], ["encoder.width=0"]),
+    *(["encoder.width=1000000000"], ["encoder.width=0"]),
     *(["encoder.n_blocks=100000000"], ["encoder.n_heads=3"], ["data.batch_size=" + "9" * 400]),
     *(["seed=\x1b]0;title\x07"], ["sede\x1b[31m=1"], ["task=\udcff"], ["task=wic\n\x01"]),
+)
+OF_LIBRARIES = (  # each is to be rejected with this error, which is not ours
+    (["--experimental-rerun", "x.pickle"], "ValueError: File x.pickle does not exist!"),
+    (
+        ["optimizer.lr=1e300"],
+        "RuntimeError: value cannot be converted to type float without overflow",
+    ),
+    (
+        ["trainer.val_check_interval=1e9"],
+        "ValueError:  `val_check_interval` (1000000000) must be less than or equal to the number",
+    ),
+)
+ACCEPTED = (  # each is to end, and to say this
+    (["output_dir="], "\nwic/none-c6fa2d143c: "),  # here, and the same run as elsewhere
+    (["cache_dir="], "\nout/wic/none-c6fa2d143c: "),  # none: it changes no number
+    (["+trainer.min_epochs=-5"], "pooled             8   0.0323 → 0.0328"),  # no effect
+    (["+trainer.min_steps=-1"], "pooled             8   0.0323 → 0.0328"),
+    (["+trainer.limit_train_batches=0"], "pooled             8     0.0323"),  # no step
+    (["optimizer.weight_decay=1e30", "trainer.max_steps=1"], "The run is degenerate"),
+)
+NAMED = (
+    *((words, "", "") for words in REJECTED),
+    *((words, error, "") for words, error in OF_LIBRARIES),
+    *((words, "", told) for words, told in ACCEPTED),
 )
 NONSENSE = ("banana", "[1,[2,{a:b}]]", "{a:1}", "1e400", "-1e400", "nan", "''", "!!python/none")
 STRANGE = (
@@ -89,12 +110,13 @@ def drawn_overrides(one):
             "type": f"{key}={one.choice(NONSENSE)}" if isinstance(value, int | float) else "",
             "sign": f"{key}=-{one.randrange(2, 10**9)}" if type(value) is int else "",
             "unknown": f"{more}{key[:place]}{one.choice('xq_9é')}{key[place:]}=1",
-            "double": f"{key}=[{value[0]},{value[0]}]"
-            if isinstance(value, list) and isinstance(next(iter(value), 1), str)
-            else "",
         }.get(kind)
-        why = wrong or why
+        is_name = (wrong or "").startswith(("+names.", "++names."))  # a mapping for records
+        is_free = is_name or (kind, key) == ("sign", "source.seed")  # a text seeds the demo
+        why = (not is_free and wrong) or why
         other = {"delete": f"~{key}", "group": f"{one.choice(groups)}={one.choice(OPTIONS)}"}
+        if isinstance(value, list) and isinstance(next(iter(value), 1), str):
+            other["double"] = f"{key}=[{value[0]},{value[0]}]"  # of no effect
         found.append(wrong or other.get(kind, f"{more}{key}={one.choice(STRANGE)}"))
     return found, why
 
@@ -145,11 +167,13 @@ def drawn_folder_command(one):
 
 
 def line(number):
-    """A command line and, where it must be rejected, why."""
+    """A command line; where it must be rejected why, by which error of a library, what it says."""
     if number < len(NAMED):
-        return [*RUN, *NAMED[number]], "to be refused"
+        words, error, told = NAMED[number]
+        return [*RUN, *words], "" if error or told else "to be refused", error, told
     one = draw("line", number - len(NAMED))
-    return one.choices((drawn_train, drawn_run, drawn_folder_command), (5, 2, 3))[0](one)
+    kinds = (drawn_train, drawn_run, drawn_folder_command)
+    return *one.choices(kinds, (5, 2, 3))[0](one), "", ""
 
 
 @pytest.mark.parametrize("first", range(0, len(NAMED) + 1000, EACH))
@@ -158,10 +182,12 @@ def test_command_lines(first, hostile_runs, tmp_path, monkeypatch, record_proper
     shutil.copytree(hostile_runs / "whole", place / "whole")
     monkeypatch.chdir(place)
     for number in range(first, min(first + EACH, len(NAMED) + 1000)):
-        command, why = line(number)
+        command, why, of_library, told = line(number)
         end = ended(command, place, {"HOME": str(tmp_path), "ISOTRAIN_DATA_DIR": ""}, LIMIT_S)
         try:
-            judged(record_property, command, end, why)
+            judged(record_property, command, end, why, of_library)
+            assert told in end.text, end.text[-3000:]
+            assert end.kind == "ran" or not told, end.text[-3000:]
         except AssertionError as error:
             failed.append(f"{number}: {error}")
     assert not failed, "\n\n".join(failed)

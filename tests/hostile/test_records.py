@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.hostile.harness import TINY, draw, ended, judged
+from tools import kill_points
 
 pytestmark = pytest.mark.campaign
 OF_RUN = ("task=wic", *TINY, "isotropy=clip", "trainer.log_every_n_steps=1", "cache_dir=null")
@@ -103,7 +104,10 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     end, why = ended(command, place), ""
     if reader == "collect" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
         why = "an intact neighbour is not shown"
-    if what in LOST and file.name == "result.json" and not tells(end.text, file):
+    if what in LOST and file.name == "result.json" and reader == "train":  # it is replaced
+        assert end.kind == "ran", end
+        why = "; ".join(kill_points.differences(runs / run.relative_to(place), run))
+    elif what in LOST and file.name == "result.json" and not tells(end.text, file):
         why = "the damage is not told"
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)
 
@@ -121,7 +125,8 @@ def test_a_damaged_plan(number, hostile_plans, quick, tmp_path, record_property)
     shutil.copytree(hostile_plans / folder.partition("/")[0], place)
     own = place / "out" / folder
     file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
-    what, reader = damage(one, file), LOOKS[number // 2 % len(LOOKS)]
+    whole, reader = file.read_bytes(), LOOKS[number // 2 % len(LOOKS)]
+    what = damage(one, file)
     words = {"collect": ["out"], "run": ["mine.yaml", "output_dir=out"]}
     command = [reader, *words.get(reader, [f"out/{folder}"])]
     end, why = ended(command, place, limit_s=120), ""
@@ -130,6 +135,8 @@ def test_a_damaged_plan(number, hostile_plans, quick, tmp_path, record_property)
         why = "the damage is not told" * (not tells(end.text, file))
     has_begun = (what, file.name) == ("empty", "study.db")  # as a kill may leave it
     is_lost = what in LOST and what != "UTF-16"  # which JSON may be
-    if is_lost and file.name in KNOWN_BY and reader != "collect" and not has_begun:
+    if file.name == "search.json" and reader == "run" and end.kind == "ran":  # `study.db` has all
+        why = "a search goes on, and its record is not as before" * (file.read_bytes() != whole)
+    elif is_lost and file.name in KNOWN_BY and reader != "collect" and not has_begun:
         why = "what a plan is known by is damaged, and it goes on"
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)

@@ -134,6 +134,15 @@ def test_what_is_no_yaml_of_keys(tmp_path, text):
         load_study(str(tmp_path / "my.yaml"))
 
 
+@pytest.mark.parametrize(
+    "text", [r'question: "a \udc80"', r'grid: {a: ["\udc80"]}', "tasks: &a [*a]"]
+)
+def test_what_no_record_can_hold(tmp_path, text):
+    (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(PlanError, match=r"my.yaml: texts must be UTF-8, and no alias"):
+        load_study(str(tmp_path / "my.yaml"))
+
+
 def test_every_error_at_once(tmp_path):
     message = errors(tmp_path / "my.yaml", seeds=[], margin=0, method=1)
     assert len(message) == 3
