@@ -126,7 +126,8 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
     """Metadata of the card. No licence: whoever publishes the folder chooses one."""
     run, task, figures = checked.run, checked.rebuilt.task, checked.scored
     data_sets = task.data_sets
-    known = _is_published(run.config)
+    known, own = _is_published(run.config), run.config.get("data") or {}
+    own_hub = [own["hub"]] if own.get("hub") else None
     of_hub = known and str(run.config["source"]["_target_"]).endswith(".HubSource")
     # contrastive tasks are scored on their last data set; a user's task may have none
     evaluated: Any = data_sets[-1] if data_sets else None
@@ -145,7 +146,7 @@ def card_data(checked: Checked, made: Format) -> ModelCardData:
     return ModelCardData(
         language="en" if _is_ours(run.config) else None,  # all data sets of isotrain are English
         base_model=base_model(run.config),
-        datasets=[str(one.hub_id) for one in data_sets] if known else None,
+        datasets=[str(one.hub_id) for one in data_sets if one.hub_id] if known else own_hub,
         metrics=sorted({one.name for one in figures}) or None,
         tags=["isotrain", "isotropy", part_name(run.config, "isotropy"), task.name],
         library_name=made.name,
@@ -180,7 +181,11 @@ def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[An
 
 
 def _is_ours(config: Mapping[str, Any]) -> bool:
-    return str(config["task"]["_target_"]).startswith("isotrain.tasks.")
+    """Whether the data are those that an isotrain task names."""
+    task, data = config["task"], config.get("data") or {}
+    names_none = "data_set" in task and not task["data_set"]
+    is_own = names_none or data.get("path") or data.get("hub")
+    return str(task["_target_"]).startswith("isotrain.tasks.") and not is_own
 
 
 def _is_published(config: Mapping[str, Any]) -> bool:

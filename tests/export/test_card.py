@@ -7,7 +7,14 @@ import pytest
 import yaml
 from scipy.stats import bootstrap, spearmanr
 
-from isotrain.export.card import citations, isotropy_table, score_table, scored
+from isotrain.export.card import (
+    _is_ours,
+    _is_published,
+    citations,
+    isotropy_table,
+    score_table,
+    scored,
+)
 from isotrain.export.source_run import SourceRun
 from isotrain.pages.verdict import accuracy_interval
 from isotrain.runs.predictions import Predictions, write_predictions
@@ -125,3 +132,17 @@ def test_parts_and_data_are_cited():
     assert keys() == [*parts, "merity2017pointer", "cer2017semeval"]
     config["source"] = {"_target_": "isotrain.tasks.data.demo_generator.DemoSource"}
     assert keys() == parts
+
+
+def test_data_of_somebodys_own_are_not_called_english_or_published():
+    node = {"_target_": "isotrain.tasks.classification.Classification", "data_set": None}
+    preset_node = node | {"data_set": {"hub_id": "nyu-mll/glue"}}
+    hub = {"_target_": "isotrain.tasks.data.sources.HubSource"}
+    for task, data, expected in (
+        (node, {}, False),
+        (preset_node, {}, True),
+        (preset_node, {"path": "a.csv"}, False),
+        (preset_node, {"hub": "a/b"}, False),
+    ):
+        config = {"task": task, "data": data, "source": hub}
+        assert (_is_ours(config), _is_published(config)) == (expected, expected)

@@ -11,7 +11,7 @@ from isotrain.tasks.texts import TextTask
 
 class Mine(TextTask):
     monitor = "accuracy"
-    def __init__(self, max_length=128):
+    def __init__(self, max_length=128, **keys_of_rte):
         super().__init__(
             "mine", ["sentence1", "sentence2"], "label", int, "cross", max_length, 0.1, "",
             {"folders": ["rte"]},

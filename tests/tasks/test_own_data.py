@@ -341,6 +341,7 @@ REAL = {  # by keys alone, and the preset
     "rte": ("task=pair_classification",),
     "snli": ("task=pair_classification", "task.text=[premise,hypothesis]"),
     "stsb": ("task=pair_regression", "task.form=bi", "pooling=mean"),
+    "sickr": ("task=pair_regression",),
     "sicke": (
         *("task=pair_classification", "task.label=entailment"),
         "task.classes=[ENTAILMENT,NEUTRAL,CONTRADICTION]",
@@ -360,7 +361,7 @@ def test_real_data_by_keys_score_as_the_preset(scores, name):
         *(text for text in own if text.startswith(("pooling", "task.form"))),
     )
     assert scores(*own, f"data.path={path}", *few) == expected
-    score = "val/spearman" if name == "stsb" else "val/accuracy"
+    score = "val/spearman" if name in ("stsb", "sickr") else "val/accuracy"
     assert math.isfinite(expected[-1].get(score, expected[0].get(score)))
 
 
