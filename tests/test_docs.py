@@ -13,6 +13,8 @@ from isotrain.config.compose import compose_run, wrong_overrides
 from isotrain.config.shipped import names
 from tests.docs_pages import ACTIONS, PAGES, ROOT, RUN, commands, fences, name_of, write_files
 
+OF_PLUGINS = ("plugins.md", "lightning.md", "README.md")  # their examples run in tests/plugins
+
 
 def anchors(page):
     """The anchors of a page's headings, as they are made where it is shown."""
@@ -70,7 +72,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
         pytest.param(page, code, id=f"{name_of(page)} {number}")
         for page in PAGES
         for number, code in enumerate(fences(page, "python"))
-        if "runs/" not in code and page.name not in ("plugins.md", "README.md")  # tests/plugins
+        if "runs/" not in code and page.name not in OF_PLUGINS
     ],
 )
 def test_examples_run(page, code):
