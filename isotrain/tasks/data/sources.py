@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
+from isotrain.config.environment import hub_or_cache
 from isotrain.runs.files import sha256_of
 
 if TYPE_CHECKING:  # torch is not needed to look for a file
@@ -144,15 +145,26 @@ class HubSource(Source):
         return f"{data_set.hub_id}@{data_set.hub_revision}"
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
-        """Examples of a split at the data set's pinned revision."""
+        """Examples of a split at the data set's pinned revision.
+
+        Raises:
+            ConnectionError: neither in the cache nor reachable on the hub.
+        """
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
-        rows: Any = load_dataset(
-            data_set.hub_id,
-            data_set.hub_config,
-            split="validation" if split == "dev" else split,
-            revision=data_set.hub_revision,
-        )
+        with hub_or_cache() as why:
+            try:
+                rows: Any = load_dataset(
+                    data_set.hub_id,
+                    data_set.hub_config,
+                    split="validation" if split == "dev" else split,
+                    revision=data_set.hub_revision,
+                )
+            except ConnectionError as error:
+                raise ConnectionError(
+                    f"{data_set.hub_id} is neither in the cache nor reachable on the hub; use "
+                    f"source=local or source=demo. What went wrong: {why or error}"
+                ) from error
         return [dict(row) for row in rows]
 
 
