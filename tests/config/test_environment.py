@@ -11,25 +11,21 @@ from tests.processes import printed_by
 
 COMMIT = "1" * 40
 CODE = """
-import time
 from isotrain.encoders.huggingface import load_encoder, load_tokenizer
 from isotrain.tasks.data.sources import HubSource
-from isotrain.tasks.rte import RTE
+from isotrain.tasks.presets import preset
 from huggingface_hub import constants
-import datasets, transformers  # their imports take longer
 
-started = time.monotonic()
 for read in (
     lambda: load_encoder("some/encoder"),
     lambda: load_tokenizer("some/encoder", "0" * 40),
-    lambda: HubSource().read(RTE().data_set, "dev"),
+    lambda: HubSource().read(preset("rte").data_set, "dev"),
 ):
     try:
         read()
     except OSError as error:
         print(error)
 print(load_encoder("some/fetched").source_id, constants.HF_HUB_OFFLINE)
-print(time.monotonic() - started)
 """
 
 
@@ -57,7 +53,7 @@ def test_a_hub_out_of_reach_is_asked_once(tmp_path, answers):
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text(COMMIT)
         own = {"HF_ENDPOINT": hub, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
-        *lines, fetched, seconds = printed_by("-c", CODE, **own).splitlines()
+        *lines, fetched = printed_by("-c", CODE, **own).splitlines()
     for connection in asked:
         connection.close()
     why = "timed out" if answers == "never" else "[Errno 111] Connection refused"
@@ -68,4 +64,3 @@ def test_a_hub_out_of_reach_is_asked_once(tmp_path, answers):
     assert all(f"What went wrong: {hub} does not answer ({why})" in line for line in lines)
     assert fetched == "some/fetched False"
     assert len(asked) == (answers == "never")
-    assert float(seconds) < 15
