@@ -148,6 +148,7 @@ def build(
         refit_rows=cfg.training.refit_rows,
         output_every_steps=cfg.monitor.every_steps if cfg.metric else 0,
         solved_head=cfg.training.solved_head,
+        logs_evaluations=False,
     )
 
     metrics = {str(name): _metric(node.function) for name, node in cfg.metric.items()}

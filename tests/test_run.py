@@ -97,7 +97,15 @@ def test_result(finished):
     assert set(result) == {
         *("status", "method", "seed", "study", "search", "config", "overrides"),
         *("environment", "data"),
-        *("n_parameters", "phases", "n_rows", "lost_input", "data_changes", "limited_evaluation"),
+        *(
+            "n_parameters",
+            "phases",
+            "n_rows",
+            "lost_input",
+            "data_changes",
+            "limited_evaluation",
+            "drawn_splits",
+        ),
         *("label_majority", "classes", "encoder", "width", "is_causal", "device", "n_processes"),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),

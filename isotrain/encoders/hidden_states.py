@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
-from transformers import PreTrainedModel
 
 from isotrain.encoders.trial import blocks_of, check_states, in_evaluation, shortened
 from isotrain.types import Batch
@@ -24,7 +23,9 @@ def backbone_of(model: nn.Module) -> nn.Module:
     Raises:
         ValueError: there is none, or several, or its blocks are no single list.
     """
-    found: dict[str, PreTrainedModel] = {}  # none inside another one
+    from transformers import PreTrainedModel  # seconds, and encoders of other kinds need none
+
+    found: dict[str, Any] = {}  # none inside another one
     for name, part in model.named_modules():
         is_inside = any(name.startswith(f"{outer}.") or not outer for outer in found)
         if isinstance(part, PreTrainedModel) and not is_inside:
@@ -42,7 +43,8 @@ def backbone_of(model: nn.Module) -> nn.Module:
             f"layers are measured block by block, one after the other, which "
             f"{type(backbone).__name__} does not have; use a model like BERT or GPT-2"
         )
-    return backbone.base_model
+    whole: nn.Module = backbone.base_model
+    return whole
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.layer_statistics import evaluating, fit_layers
-from isotrain.training.loggers.jsonl import RecordLog
 from isotrain.training.losses import ExtraLosses
 from isotrain.training.muon import is_muon, matrices_of_blocks
 from isotrain.training.optim import parameter_groups
@@ -49,6 +48,8 @@ class FineTuning(pl.LightningModule):
             of examples for a solved head.
         solved_head: whether the linear head starts from a ridge solution, before step 0.
         output_every_steps: optimizer steps between outputs passed to callbacks; 0 = never.
+        logs_evaluations: whether loggers get the scores from here; false = from
+            `EvaluationRecords`, in one record.
     """
 
     fits_layers = True  # `FitLayers` is for other modules
@@ -68,6 +69,7 @@ class FineTuning(pl.LightningModule):
         refit_rows: int = 16384,
         output_every_steps: int = 0,
         solved_head: bool = False,
+        logs_evaluations: bool = True,
     ) -> None:
         super().__init__()
         self.model, self.task = model, task
@@ -76,7 +78,7 @@ class FineTuning(pl.LightningModule):
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
         self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
-        self.solved_head = solved_head
+        self.solved_head, self.logs_evaluations = solved_head, logs_evaluations
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
@@ -294,7 +296,7 @@ class FineTuning(pl.LightningModule):
         output = self.model(batch)
         loss = self.task.loss(output.logits, batch.labels)
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
-        how["logger"] = self._logs_itself
+        how["logger"] = self.logs_evaluations
         # A float: Lightning averages counts over processes, with integer division for integers.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
@@ -304,19 +306,13 @@ class FineTuning(pl.LightningModule):
         self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
         return {"output": output, "predictions": predictions}
 
-    @property
-    def _logs_itself(self) -> bool:
-        """False in a run, where `EvaluationRecords` logs an evaluation in one record."""
-        loggers = self.trainer.loggers
-        return bool(loggers) and not any(isinstance(log, RecordLog) for log in loggers)
-
     def _log_scores(self, *stages: str) -> None:
         for stage in stages:
             scores: Any = self.scores[f"{stage}_"]
             for name, value in scores.compute().items():
                 # over all processes: torchmetrics gathers
                 shown = name == self.task.monitor and stage != "holdout"
-                logs = self._logs_itself
+                logs = self.logs_evaluations
                 self.log(f"{stage}/{name}", value, shown, logger=logs, sync_dist=True)
             scores.reset()
 

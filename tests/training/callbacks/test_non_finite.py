@@ -32,14 +32,14 @@ def at_step(monkeypatch, step, spoil):
     """`spoil(loss)` in place of the task loss once `step` steps are done."""
     from isotrain.tasks.wic import WiC
 
-    original = WiC.loss
+    original = WiC.training_loss
 
     def loss(task, logits, labels):
         value = original(task, logits, labels)
         return spoil(value) if logits.requires_grad and next(count) >= step else value
 
     count = iter(range(10_000))
-    monkeypatch.setattr(WiC, "loss", loss)
+    monkeypatch.setattr(WiC, "training_loss", loss)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
