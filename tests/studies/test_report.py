@@ -36,11 +36,12 @@ def csv_lines(folder, name="table.csv"):
 
 def test_a_report_states_what_it_is_of(fake, capsys):
     overrides = ["data.batch_size=4", "logger=[]", "checkpoint.every_steps=3", "threads=1"]
+    fake.says(seeds="[0, 1, 2]")
     assert fake.run(*overrides, "data.batch_size=8") == 0  # each is reported once, with what counts
     text = (fake.folder / "table.md").read_text()
     assert "`threads=1 encoder=tiny source=demo data.batch_size=8`" in text
-    assert "4 of 4 runs finished" in text
-    assert "seeds: 0, 1" in text
+    assert "6 of 6 runs finished" in text
+    assert "seeds: 0, 1, 2" in text
     lines = csv_lines(fake.folder)
     assert list(dict.fromkeys(line["score"] for line in lines)) == [
         "test/accuracy",
@@ -59,10 +60,10 @@ def test_a_report_states_what_it_is_of(fake, capsys):
     assert lines[-1]["p"] == ""  # the methods have equal isotropy: nothing to test
     per_run = csv_lines(fake.folder, "runs.csv")
     assert [(run["method"], run["seed"]) for run in per_run] == [
-        *(("none", "0"), ("mean", "0"), ("none", "1"), ("mean", "1"))
+        (method, seed) for seed in "012" for method in ("none", "mean")
     ]
     assert float(per_run[2]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
-    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 4 * 18
+    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 6 * 18
     page = (fake.folder / "study.html").read_text()
     assert f"isotrain run {fake.file}" in page
     assert "data.batch_size=8" in page
@@ -119,13 +120,13 @@ def holm(folder):
 def test_methods_that_were_left_out_count_for_holm_and_are_reported(fake, pages, tmp_path, seeds):
     """The reference is a study that still has the method; its seeds may have gone before it."""
     scores = {"val/accuracy": 0.5, "test/accuracy": 0.4}
-    fake.changed = {("zca", seed): {"scores": scores} for seed in (0, 1)}
-    fake.says(methods=THREE, seeds="[0, 1]")
+    fake.changed = {("zca", seed): {"scores": scores} for seed in (0, 1, 2)}
+    fake.says(methods=THREE, seeds="[0, 1, 2]")
     assert fake.run() == 0
     among = holm(fake.folder)
-    fake.says(methods=THREE, seeds="[1, 2]" if seeds == "[0]" else "[0, 1]")
+    fake.says(methods=THREE, seeds="[1, 2, 3]" if seeds == "[0]" else "[0, 1, 2]")
     assert fake.run("rerun=false") == 0
-    fake.says()
+    fake.says(seeds="[0, 1, 2]")
     assert fake.run() == 0
     alone, n = holm(fake.folder)[:2], holm(fake.folder)[2]
     assert (among[2], n) == (2, 2)
@@ -137,13 +138,15 @@ def test_methods_that_were_left_out_count_for_holm_and_are_reported(fake, pages,
 
 
 def test_a_method_that_is_defined_otherwise_counts_for_holm_and_is_reported(fake, pages):
+    fake.says(seeds="[0, 1, 2]")
     assert fake.run() == 0
     assert holm(fake.folder)[2] == 1
-    fake.says(methods="{none: [isotropy=none], mean: [isotropy=mean, method=mean, optimizer.lr=1]}")
+    other = "{none: [isotropy=none], mean: [isotropy=mean, method=mean, optimizer.lr=1]}"
+    fake.says(methods=other, seeds="[0, 1, 2]")
     assert fake.run() == 0
     assert holm(fake.folder)[2] == 2
     text = " ".join((fake.folder / "table.md").read_text().split())
-    assert "methods defined otherwise before: mean (2 runs finished)" in text
+    assert "methods defined otherwise before: mean (3 runs finished)" in text
 
 
 def test_the_command_of_the_page_plans_the_same_runs(fake, pages, tmp_path, monkeypatch):
