@@ -68,7 +68,7 @@ def test_what_a_reader_sees_first(page):
     before, after = (value(40, "pooled", side) for side in ("before", "after"))
     first, last = (value(step, "layer_02", "tokens") for step in (0, 40))
     for wanted in (
-        "WiC · cluster_pca · seed 3",
+        "wic · cluster_pca · seed 3",
         "examples: 5,428 train, 640 dev, 1,400 test",
         "2031-02-03 04:05 UTC+02:00",
         "Did it learn the task? Accuracy on test 55.0 (95 % CI 52.4 to 57.6, N = 1,400), "
