@@ -234,8 +234,9 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
         check_own(encoder)
     if start is not None:
         load_start(encoder, start)
-    with own_draws(cfg.seed, "reinit_blocks"):
-        reinit_blocks(encoder, cfg.training.reinit_blocks)
+    if n_new := cfg.training.reinit_blocks:
+        with own_draws(cfg.seed, "reinit_blocks"):
+            reinit_blocks(encoder, n_new)
     with own_draws(cfg.seed, "peft"):
         return encoder, make(cfg.peft, encoder=encoder)
 

@@ -27,8 +27,12 @@ PRELOADED = ["isotrain.build", "isotrain.runner", "isotrain.config.compose"]
 
 
 def python(*arguments: Any, cwd: Path = ROOT, **environment: str) -> CompletedProcess[str]:
-    """A Python process of one thread and without the hub, at its end, whatever its exit code."""
-    own = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment}
+    """A Python process of one thread and without the hub, at its end, whatever its exit code.
+
+    It has a W&B service of its own: one of these tests would close the process's run at their end.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
+    own = {**inherited, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **environment}
     line = [sys.executable, *map(str, arguments)]
     return subprocess.run(line, capture_output=True, text=True, cwd=cwd, env=own)
 

@@ -55,7 +55,7 @@ def test_cfg_job_is_what_python_composes(here, capsys):
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--help"], ["isotropy: all_but_the_top, ", "task: nli_pairs, rte, ", "--cfg job"]),
+        (["--help"], ["isotropy: all_but_the_top, ", "task: boolq, classification, ", "--cfg job"]),
         (["--info", "searchpath"], ["conf", "main"]),
         (["--info", "plugins"], ["IsotrainSweeper", "JoblibLauncher"]),
         (["--info", "defaults", "task=rte"], ["task/rte", "hydra/sweeper/isotrain"]),

@@ -54,10 +54,10 @@ def from_file(name: str, text: str, *said: str) -> Case:
 
 CASES: tuple[Case, ...] = (
     Case(
-        ("optimzer.lr=1", "task=sickr"),
+        ("optimzer.lr=1", "task=sickq"),
         (
             "no key optimzer.lr; did you mean optimizer.lr?",
-            "task=sickr does not exist; there are nli_pairs, rte,",
+            "task=sickq does not exist; did you mean sickr?",
         ),
     ),
     Case(

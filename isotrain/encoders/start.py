@@ -74,8 +74,6 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
             f"training.reinit_blocks must lie in 0 to {encoder.n_blocks} for this encoder, "
             f"got {n_blocks}"
         )
-    if n_blocks == 0:
-        return
     model = encoder.model
     # transformers initialises modules not marked as initialised, by rules that may be in enclosing
     # modules; it uses this for weights missing from a checkpoint.

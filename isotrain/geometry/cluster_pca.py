@@ -6,10 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrain.geometry.kmeans import KMeans, cluster_means
+from isotrain.geometry.kmeans import KMeans, cluster_means, straight_through
 from isotrain.geometry.rows import has_scatter, have_scatter
 from isotrain.geometry.spectra import capped_basis, leading_directions_of_each
-from isotrain.geometry.straight_through import straight_through
 
 MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings
 

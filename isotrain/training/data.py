@@ -185,7 +185,11 @@ class TaskData(pl.LightningDataModule):
             return
         with spinner(f"reading the examples of {self.task.name}") as now:
             rows = self.task.load(self.source)
-            rows, self.changed, numbers = apply_changes(rows, self.task, self.changes, self.seed)
+            numbers: dict[str, list[int]] = {}
+            if self.changes != NOTHING:
+                rows, self.changed, numbers = apply_changes(
+                    rows, self.task, self.changes, self.seed
+                )
             self.task.see_training(rows["train"])
             for split, n in self.n_scored.items():
                 n_rows = len(rows[split])

@@ -20,8 +20,7 @@ from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
 from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.losses import ExtraLosses
-from isotrain.training.muon import is_muon, matrices_of_blocks
-from isotrain.training.optim import parameter_groups
+from isotrain.training.optim import matrices_of_blocks, parameter_groups
 from isotrain.training.solved_head import solve_head
 from isotrain.training.step import Step, Views
 from isotrain.types import Batch, ModelOutput
@@ -78,7 +77,8 @@ class FineTuning(pl.LightningModule):
         self.warmup_fraction, self.prefill_batches = warmup_fraction, prefill_batches
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
         self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
-        self.solved_head, self.logs_evaluations = solved_head, logs_evaluations
+        self.solved_head = solved_head
+        self._to_loggers = None if logs_evaluations else False  # None: to those that there are
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
@@ -263,7 +263,8 @@ class FineTuning(pl.LightningModule):
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Optimizer over the trainable parameters, in groups with separate learning rates."""
         encoder = self.model.encoder
-        matrices = matrices_of_blocks(encoder) if is_muon(self.optimizer) else ()
+        marks = getattr(getattr(self.optimizer, "func", None), "marks_matrices", False)
+        matrices = matrices_of_blocks(encoder) if marks else ()
         factors = self.layer_decay, self.head_lr_factor
         groups = parameter_groups(self, encoder, *factors, matrices)
         optimizer = self.optimizer(groups)
@@ -296,7 +297,7 @@ class FineTuning(pl.LightningModule):
         output = self.model(batch)
         loss = self.task.loss(output.logits, batch.labels)
         how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
-        how["logger"] = self.logs_evaluations
+        how["logger"] = self._to_loggers
         # A float: Lightning averages counts over processes, with integer division for integers.
         self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
@@ -312,7 +313,7 @@ class FineTuning(pl.LightningModule):
             for name, value in scores.compute().items():
                 # over all processes: torchmetrics gathers
                 shown = name == self.task.monitor and stage != "holdout"
-                logs = self.logs_evaluations
+                logs = self._to_loggers
                 self.log(f"{stage}/{name}", value, shown, logger=logs, sync_dist=True)
             scores.reset()
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field
-from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from isotrain.arguments import checked
@@ -52,6 +51,8 @@ class MuonAdamW(Optimizer):
     >>> w.detach().round().tolist()  # less an orthogonal matrix, about
     [[0.0, -1.0], [1.0, 0.0]]
     """
+
+    marks_matrices = True  # `FineTuning` gives the matrices of blocks groups of their own
 
     @checked
     def __init__(
@@ -108,19 +109,3 @@ class MuonAdamW(Optimizer):
             part.state = self.state
             part.step()
         return loss
-
-
-def is_muon(optimizer: Callable[..., Optimizer]) -> bool:
-    """Whether a partial makes a `MuonAdamW`."""
-    return getattr(optimizer, "func", None) is MuonAdamW
-
-
-def matrices_of_blocks(encoder: Any) -> set[int]:
-    """Ids of the 2-D parameters of an encoder's blocks, without embedding tables."""
-    tables = {
-        id(module.weight) for module in encoder.modules() if isinstance(module, torch.nn.Embedding)
-    }
-    of_blocks: list[tuple[str, Tensor]] = [
-        one for block in encoder.blocks for one in block.named_parameters()
-    ]
-    return {id(p) for name, p in of_blocks if p.ndim == 2 and ".ia3_l." not in name} - tables

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.freezing import depths
@@ -51,6 +51,15 @@ def parameter_groups(
         } | ({"is_matrix": True} if is_matrix else {})
         groups.append(group | ({"weight_decay": 0.0} if is_vector else {}))
     return groups
+
+
+def matrices_of_blocks(encoder: Encoder) -> set[int]:
+    """Ids of the 2-D parameters of an encoder's blocks, without embedding tables."""
+    tables = {id(module.weight) for module in encoder.modules() if isinstance(module, nn.Embedding)}
+    of_blocks: list[tuple[str, Tensor]] = [
+        one for block in encoder.blocks for one in block.named_parameters()
+    ]
+    return {id(p) for name, p in of_blocks if p.ndim == 2 and ".ia3_l." not in name} - tables
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:

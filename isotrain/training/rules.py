@@ -1,14 +1,14 @@
 """Facts across the parts of a run without which a number would be wrong, and nothing would say so.
 
-Each rule is a generator of the errors that it finds; `RULES` lists them all. What a part, torch or
-Lightning rejects by itself, and what has no effect, is no rule.
+Each rule is a generator of the errors that it finds: `RULES` lists those of every run,
+`OF_OBJECTIVES` those of each objective. What a part, torch or Lightning rejects by itself, and what
+has no effect, is no rule.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from omegaconf import DictConfig
 from torch import nn
@@ -54,7 +54,10 @@ class Parts:
 
 def check_parts(parts: Parts) -> None:
     """Raise a ValueError with a line for each violated rule."""
-    if errors := list(chain.from_iterable(rule(parts) for rule in RULES)):
+    found = [rule(parts) for rule in RULES]
+    for name, objective in parts.objectives.items():
+        found += [rule(parts, name, objective) for rule in OF_OBJECTIVES]
+    if errors := list(chain.from_iterable(found)):
         raise ValueError("\n".join(errors))
 
 
@@ -201,69 +204,84 @@ def layers_with_gradient(parts: Parts) -> Iterator[str]:
             )
 
 
-# What objectives read
+# Labels and read points
 
 
-def read_points(parts: Parts) -> Iterator[str]:
-    """Read points exist, have seen their sentence, and give what the objective compares."""
-    encoder, n_sequences = parts.model.encoder, parts.task.n_sequences
-    if encoder.is_causal and parts.model.pooling.reads == "first":
+def tokens_with_context(parts: Parts) -> Iterator[str]:
+    """Pooling takes a token that has seen its sentence."""
+    if parts.model.encoder.is_causal and parts.model.pooling.reads == "first":
         yield (
             "this pooling takes the first token, which has seen nothing of the sentence in a "
             "causal encoder; use pooling=last or pooling=mean"
         )
-    for name, objective in parts.objectives.items():
-        least, most, what, fix = NEEDS.get(objective.needs, (0, math.inf, "", ""))
-        for text, point in zip(objective.reads, objective.read_points, strict=True):
-            n = parts.n_vectors if point.view is None else n_sequences
-            if point.name == "before" and "pooled" not in parts.model.transforms:
-                yield (
-                    f"objective.{name}.reads=[before] is the input of the isotropy layer at "
-                    f"pooled, and site={list(parts.cfg.site)} has none there; add pooled to site, "
-                    "or read [pooled]"
-                )
-            try:
-                point.depths(encoder.n_blocks)
-            except ValueError as error:
-                yield f"objective={name}: {error}"
-            if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):
-                yield (
-                    f"objective={name} reads {text}, the first token before it has seen anything "
-                    f"of its sentence; read {point.name}/mean"
-                )
-            if objective.needs != "rows" and point.view == "tokens":
-                yield (
-                    f"objective={name} compares examples, and {text} gives it tokens; read "
-                    "pooled, or a block's /cls or /mean"
-                )
-            elif getattr(objective, "hard_negative_weight", 0) and n < 3:
-                yield (
-                    f"objective.{name}.hard_negative_weight={objective.hard_negative_weight} "
-                    f"weights hard negatives, and an example has none; use "
-                    "task.hard_negatives=true, or leave it out"
-                )
-            elif point.view != "tokens" and not least <= n <= most:
-                by = "task and pooling give" if point.view is None else "task gives"
-                yield f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
 
 
-def start_without_layers(parts: Parts) -> Iterator[str]:
+def labels(parts: Parts) -> Iterator[str]:
+    """What reads training labels finds labels of its kind."""
+    task, of_run = parts.task, parts.cfg.training
+    if of_run.select.value == "holdout" and not task.has_loss:
+        yield (f"training.select=holdout reads labels, and task={task.name} has none; leave it out")
+    is_linear = task.has_loss and isinstance(parts.model.head, LinearHead)
+    if of_run.solved_head and not is_linear:
+        yield (
+            f"training.solved_head=true solves a linear head of labels, and task={task.name} "
+            f"form={task.form} has none; use task.form=cross, or training.solved_head=false"
+        )
+
+
+def read_points(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
+    """Read points exist, have seen their sentence, and give what the objective compares."""
+    encoder, n_sequences = parts.model.encoder, parts.task.n_sequences
+    least, most, what, fix = NEEDS.get(objective.needs, (0, math.inf, "", ""))
+    for text, point in zip(objective.reads, objective.read_points, strict=True):
+        n = parts.n_vectors if point.view is None else n_sequences
+        if point.name == "before" and "pooled" not in parts.model.transforms:
+            yield (
+                f"objective.{name}.reads=[before] is the input of the isotropy layer at pooled, "
+                f"and site={list(parts.cfg.site)} has none there; add pooled to site, or read "
+                "[pooled]"
+            )
+        try:
+            point.depths(encoder.n_blocks)
+        except ValueError as error:
+            yield f"objective={name}: {error}"
+        if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):
+            yield (
+                f"objective={name} reads {text}, the first token before it has seen anything of "
+                f"its sentence; read {point.name}/mean"
+            )
+        if objective.needs != "rows" and point.view == "tokens":
+            yield (
+                f"objective={name} compares examples, and {text} gives it tokens; read pooled, or "
+                "a block's /cls or /mean"
+            )
+        elif getattr(objective, "hard_negative_weight", 0) and n < 3:
+            yield (
+                f"objective.{name}.hard_negative_weight={objective.hard_negative_weight} weights "
+                "hard negatives, and an example has none; use task.hard_negatives=true, or leave "
+                "it out"
+            )
+        elif point.view != "tokens" and not least <= n <= most:
+            by = "task and pooling give" if point.view is None else "task gives"
+            yield f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
+
+
+def start_without_layers(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
     """No isotropy layer lies below a read point that is compared with the frozen start."""
     n_blocks = parts.model.encoder.n_blocks
-    for name, objective in parts.objectives.items():
-        points = zip(objective.reads, objective.read_points, strict=True)
-        for text, point in points if objective.reads_start else ():
-            for site, layer in parts.model.transforms.items():
-                is_below = depth_of_site(site, n_blocks) <= max(point.depths(n_blocks))
-                if layer.changes_rows and is_below:
-                    other = "before" if site == "pooled" else f"a point below {site}"
-                    yield (
-                        f"objective={name} compares {text} with the encoder as it starts, without "
-                        f"isotropy layers, and the one at site={site} lies below; read {other}"
-                    )
+    points = zip(objective.reads, objective.read_points, strict=True)
+    for text, point in points if objective.reads_start else ():
+        for site, layer in parts.model.transforms.items():
+            is_below = depth_of_site(site, n_blocks) <= max(point.depths(n_blocks))
+            if layer.changes_rows and is_below:
+                other = "before" if site == "pooled" else f"a point below {site}"
+                yield (
+                    f"objective={name} compares {text} with the encoder as it starts, without "
+                    f"isotropy layers, and the one at site={site} lies below; read {other}"
+                )
 
 
-def two_views(parts: Parts) -> Iterator[str]:
+def two_views(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
     """Dropout makes two views differ: a module, or a rate of one (ModernBERT)."""
     drops = any(
         isinstance(p, float) and p > 0
@@ -271,66 +289,55 @@ def two_views(parts: Parts) -> Iterator[str]:
         for key, p in vars(module).items()
         if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
     )
-    for name, objective in parts.objectives.items():
-        if objective.n_views > 1 and not drops:
-            other = "positives=pair" if objective.positives else "n_views=1"
-            yield (
-                f"objective={name} compares two views of an example, which only dropout sets apart,"
-                f" and this encoder has none; give it some, or use objective.{name}.{other}"
-            )
-
-
-def labels(parts: Parts) -> Iterator[str]:
-    """What reads training labels finds labels of its kind."""
-    task, cfg, trained = parts.task, parts.cfg, parts.data.examples["train"]
-    asked: dict[str, Any] = {"training.select=holdout": cfg.training.select.value == "holdout"}
-    scores = {example.label for example in parts.data.examples["dev"] if example.label % 1}
-    for name, objective in parts.objectives.items():
-        asked[f"objective={name}"] = objective.needs in ("classes", "scored_pairs")
-        interval = objective.positives and objective.positives.labels
-        asked[f"objective.{name}.positive_labels"] = interval
-        if interval and not any(interval[0] <= one.label <= interval[1] for one in trained):
-            low, high = (f(one.label for one in trained) for f in (min, max))
-            yield (
-                f"objective.{name}.positive_labels={list(interval)} holds no training label of "
-                f"task={task.name}; they lie in [{low:.3g}, {high:.3g}]; choose among those, or "
-                "leave it out"
-            )
-        if scores and objective.needs == "classes":
-            yield (
-                f"objective={name} compares classes, and labels of task={task.name} are scores, "
-                f"such as {min(scores):.3g}; leave it out"
-            )
-    if not task.has_loss:
-        for key in (key for key, value in asked.items() if value):
-            yield f"{key} reads labels, and task={task.name} has none; leave it out"
-    is_linear = task.has_loss and isinstance(parts.model.head, LinearHead)
-    if cfg.training.solved_head and not is_linear:
+    if objective.n_views > 1 and not drops:
+        other = "positives=pair" if objective.positives else "n_views=1"
         yield (
-            f"training.solved_head=true solves a linear head of labels, and task={task.name} "
-            f"form={task.form} has none; use task.form=cross, or training.solved_head=false"
+            f"objective={name} compares two views of an example, which only dropout sets apart, "
+            f"and this encoder has none; give it some, or use objective.{name}.{other}"
         )
 
 
-def short_memories(parts: Parts) -> Iterator[str]:
+def labels_of_its_kind(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
+    """An objective that reads training labels finds labels of its kind."""
+    task, trained = parts.task, parts.data.examples["train"]
+    interval = objective.positives and objective.positives.labels
+    if interval and not any(interval[0] <= one.label <= interval[1] for one in trained):
+        low, high = (f(one.label for one in trained) for f in (min, max))
+        yield (
+            f"objective.{name}.positive_labels={list(interval)} holds no training label of "
+            f"task={task.name}; they lie in [{low:.3g}, {high:.3g}]; choose among those, or leave "
+            "it out"
+        )
+    scores = {example.label for example in parts.data.examples["dev"] if example.label % 1}
+    if scores and objective.needs == "classes":
+        yield (
+            f"objective={name} compares classes, and labels of task={task.name} are scores, such "
+            f"as {min(scores):.3g}; leave it out"
+        )
+    reads = objective.needs in ("classes", "scored_pairs")
+    asked = {f"objective={name}": reads, f"objective.{name}.positive_labels": interval}
+    for key in (key for key, value in asked.items() if value and not task.has_loss):
+        yield f"{key} reads labels, and task={task.name} has none; leave it out"
+
+
+def short_memory(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
     """A memory is shorter than an epoch, else an embedding is compared with itself."""
-    for name, objective in parts.objectives.items():
-        if objective.memory is None:
-            continue
-        view = objective.read_points[0].view
-        n_each = parts.n_vectors if view is None else parts.task.n_sequences
-        interval = objective.positives.labels if objective.positives else None
-        low, high = interval or (-math.inf, math.inf)
-        n_rows = sum(
-            objective.n_remembered(sum(map(len, one.input_ids)) if view == "tokens" else n_each)
-            for one in parts.data.examples["train"]
-            if low <= one.label <= high
+    if objective.memory is None:
+        return
+    view = objective.read_points[0].view
+    n_each = parts.n_vectors if view is None else parts.task.n_sequences
+    interval = objective.positives.labels if objective.positives else None
+    low, high = interval or (-math.inf, math.inf)
+    n_rows = sum(
+        objective.n_remembered(sum(map(len, one.input_ids)) if view == "tokens" else n_each)
+        for one in parts.data.examples["train"]
+        if low <= one.label <= high
+    )
+    if (n_held := len(objective.memory.rows_MD)) >= n_rows:
+        yield (
+            f"objective.{name}: its memory of {n_held} must be shorter than the {n_rows} "
+            "embeddings of an epoch: one would be compared with itself; lower memory_rows"
         )
-        if (n_held := len(objective.memory.rows_MD)) >= n_rows:
-            yield (
-                f"objective.{name}: its memory of {n_held} must be shorter than the {n_rows} "
-                "embeddings of an epoch: one would be compared with itself; lower memory_rows"
-            )
 
 
 # What trains
@@ -346,33 +353,44 @@ def one_choice_of_what_trains(parts: Parts) -> Iterator[str]:
         )
 
 
-def objectives_with_gradient(parts: Parts) -> Iterator[str]:
-    """Something trains below each read point, and in every stage below one if only they train."""
+def trains_below(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
+    """Something trains at or below what an objective reads."""
+    if objective.weight and min(_lowest(parts)) > _depth(parts, objective):
+        yield (
+            f"objective={name} reads {list(objective.reads)}, and nothing of the encoder at or "
+            "below it ever trains; read a higher point, or use another freezing"
+        )
+
+
+def every_stage_trains(parts: Parts) -> Iterator[str]:
+    """Where objectives alone train, something below one does in every stage of the freezing."""
+    if parts.task.has_loss:
+        return
+    read = {name: _depth(parts, one) for name, one in parts.objectives.items() if one.weight}
+    if max(_lowest(parts)) > max(read.values(), default=-1):
+        yield (
+            f"task={parts.task.name} has no loss, and in a stage of this freezing nothing trains "
+            f"at or below what objective={list(read)} reads; add an objective, read a higher "
+            "point, or use another freezing"
+        )
+
+
+def _depth(parts: Parts, objective: Objective) -> int:
+    """The highest depth that an objective reads."""
+    n_blocks = parts.model.encoder.n_blocks
+    return max(max(point.depths(n_blocks)) for point in objective.read_points)
+
+
+def _lowest(parts: Parts) -> list[float]:
+    """The lowest depth that trains, in each stage of the freezing."""
     depth_of, n_blocks = depths(parts.model.encoder), parts.model.encoder.n_blocks
     of_layers = {
         depth_of_site(site, n_blocks)
         for site, layer in parts.model.transforms.items()
         if any(p.requires_grad for p in layer.parameters())
     }
-    depth_read = {
-        name: max(max(point.depths(n_blocks)) for point in objective.read_points)
-        for name, objective in parts.objectives.items()
-        if objective.weight != 0
-    }
     stages = [{depth_of[name] for name in names} | of_layers for names in parts.plan.values()]
-    lowest = [min(stage, default=math.inf) for stage in stages]
-    for name, highest in depth_read.items():
-        if min(lowest) > highest:
-            yield (
-                f"objective={name} reads {list(parts.objectives[name].reads)}, and nothing of the "
-                "encoder at or below it ever trains; read a higher point, or use another freezing"
-            )
-    if not parts.task.has_loss and max(lowest) > max(depth_read.values(), default=-1):
-        yield (
-            f"task={parts.task.name} has no loss, and in a stage of this freezing nothing trains "
-            f"at or below what objective={list(depth_read)} reads; add an objective, read a higher "
-            "point, or use another freezing"
-        )
+    return [min(stage, default=math.inf) for stage in stages]
 
 
 def trained_new_blocks(parts: Parts) -> Iterator[str]:
@@ -404,6 +422,10 @@ RULES: tuple[Callable[[Parts], Iterator[str]], ...] = (
         whole_sequences,
     ),
     *(enough_embeddings, sites_that_act, one_vector_a_label, layers_with_gradient),
-    *(read_points, start_without_layers, two_views, labels, short_memories),
-    *(one_choice_of_what_trains, objectives_with_gradient, trained_new_blocks),
+    *(tokens_with_context, labels),
+    *(one_choice_of_what_trains, every_stage_trains, trained_new_blocks),
+)
+OF_OBJECTIVES: tuple[Callable[[Parts, str, Objective], Iterator[str]], ...] = (
+    *(read_points, start_without_layers, two_views, labels_of_its_kind, short_memory),
+    trains_below,
 )

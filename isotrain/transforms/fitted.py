@@ -11,9 +11,9 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from isotrain.arguments import checked
+from isotrain.geometry.kmeans import straight_through
 from isotrain.geometry.rows import wide
 from isotrain.geometry.spectra import energy_kept
-from isotrain.geometry.straight_through import straight_through
 from isotrain.geometry.whitening import WhiteningStats, apply_whitening
 from isotrain.transforms.base import EvalStats, RowTransform, TrainStats
 from isotrain.transforms.queue import Capacity, RowQueue, finite_labelled

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import mean_pairwise_cosine
+from isotrain.geometry.kmeans import straight_through
 from isotrain.geometry.rows import has_scatter, wide
-from isotrain.geometry.straight_through import straight_through
 from isotrain.objectives.istar import istar
 from isotrain.transforms.base import RowTransform
 from isotrain.transforms.fitted import NonNegativeFloat, Positive, not_compiled

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from isotrain.arguments import checked
 from isotrain.geometry.cluster_pca import ClusterPCAStats
+from isotrain.geometry.kmeans import straight_through
 from isotrain.geometry.protected import (
     N_BETWEEN,
     ProtectedDirections,
@@ -16,7 +17,6 @@ from isotrain.geometry.protected import (
     returned_share,
     without_protected,
 )
-from isotrain.geometry.straight_through import straight_through
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.fitted import NonNegative, Positive, PositiveFloat, Share
 

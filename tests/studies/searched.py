@@ -82,7 +82,7 @@ class FakeCall:
 
 def searched(call, mode="max", **changed):
     """`run_search` with other keys, on a task that monitors accuracy."""
-    search.load = lambda target: SimpleNamespace(monitor="accuracy", mode=mode)
+    search.task_of = lambda cfg: SimpleNamespace(monitor="accuracy", mode=mode)
     return run_search(call, Search(**{**KEYS, **changed}))
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from isotrain.encoders.adapters import ia3, lora
-from isotrain.training.muon import MuonAdamW, matrices_of_blocks
-from isotrain.training.optim import parameter_groups
+from isotrain.training.muon import MuonAdamW
+from isotrain.training.optim import matrices_of_blocks, parameter_groups
 from tests.stopped_runs import differing, finished
 from tests.training.test_optim import Whole
 

@@ -65,7 +65,7 @@ def test_weight_and_bias_have_the_gradient_of_an_affine_map():
 def test_a_trainer_of_another_library_takes_it_once_it_has_started():
     layer = ZCADense(12)
     model, callback = torch.nn.Sequential(layer), FitLayersCallback()
-    with pytest.raises(ValueError, match="eval_stats='refit', which needs a pass"):
+    with pytest.raises(ValueError, match="stats='start', which needs a pass"):
         callback.on_train_begin(None, None, None, model)
     layer.fit(cloud(60).float())
     callback.on_train_begin(None, None, None, model)

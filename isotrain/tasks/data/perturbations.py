@@ -156,8 +156,6 @@ def apply_changes(
     Raises:
         ValueError: more examples than there are, or none; a skew without classes.
     """
-    if changes == NOTHING:
-        return dict(splits), {}, {"train": list(range(len(splits["train"])))}
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if getattr(changes, key) and not task.has_loss:
             raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
