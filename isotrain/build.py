@@ -276,10 +276,16 @@ def _metric(node: DictConfig) -> RowMetric:
 
 def _callback(node: DictConfig, selection: Selection) -> Callback:
     """A callback of the configuration; `monitor: score` is the score that selects weights."""
-    own = node.copy()
+    own = OmegaConf.create(OmegaConf.to_container(node))
+    assert isinstance(own, DictConfig)
     if own.get("monitor") == "score":
         own.monitor, own.mode = selection.key, selection.mode
-    saves = issubclass(load(str(own.get("_target_"))), Checkpoint) and "dirpath" not in own
+    elif own.get("mode") == "auto":
+        if not str(own.monitor).endswith("loss"):
+            raise ValueError(f"callbacks: monitor={own.monitor} needs mode=min or mode=max")
+        own.mode = "min"
+    kind = load(str(own.get("_target_")))
+    saves = isinstance(kind, type) and issubclass(kind, Checkpoint) and "dirpath" not in own
     known = {"dirpath": selection.path.parent / "checkpoints"} if saves else {}
     callback: Callback = make(own, Callback, **known)
     return callback

@@ -181,8 +181,9 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     print_start(folder.path, facts["n_parameters"], facts["n_rows"], trains)
     if trains:
         print_phases(facts["phases"], facts["n_parameters"])
-    if facts["drawn_splits"]:
-        say(f"drawn: {facts['drawn_splits']}")
+    for text in (facts["drawn_splits"] and f"drawn: {facts['drawn_splits']}", facts["labels"]):
+        if text:
+            say(text)
     print_changes(facts["data_changes"], facts["limited_evaluation"])
     if lost := lost_text(facts["lost_input"]):
         say(f"input: {lost}")
@@ -201,6 +202,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "data_changes": experiment.data.changed,
         "limited_evaluation": experiment.data.limited,
         "drawn_splits": experiment.data.source.drawn,
+        "labels": module.task.labels(),
         "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,

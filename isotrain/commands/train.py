@@ -109,7 +109,7 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
             print(f"{FAILED_LINE}{failure}", file=sys.stderr)
             tell(f"failed {name}: {failure}; {log}")
             raise failure from None
-    tell(f"done {name}" + (f": {score_text(score)}" if score is not None else ""))
+    tell(f"done {name}" + (f": {score_text(score)} on dev" if score is not None else ""))
     return score
 
 

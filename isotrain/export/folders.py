@@ -4,7 +4,7 @@ A = Q·B sequences, B examples, T tokens, D width, C outputs.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,6 +87,7 @@ class Format(NamedTuple):
     check: Callable[[Path], Differences]  # loads the written folder
 
 
+ALL_TEXTS = "text"  # name of the prompt of every text
 HEAD = "head.safetensors"  # weight [C, D] and bias [C], of the pooled embedding
 POOLED: dict[type, tuple[str, str]] = {  # sentence-transformers' name; code for the model card
     ClsPooling: ("cls", "states[:, 0]"),
@@ -290,7 +291,7 @@ def sentences_format(rebuilt: Rebuilt, isotropy: DictConfig) -> Format:
         "sentence-transformers",
         "sentence-similarity",
         what,
-        lambda folder: sentences_usage(folder, plan),
+        lambda folder: sentences_usage(folder, plan, prompts_of(rebuilt)),
         lambda folder: write_sentences(folder, rebuilt, plan, isotropy),
         lambda folder: check_sentences(folder, rebuilt, plan),
     )
@@ -349,8 +350,26 @@ def write_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan, isotropy: DictCo
             modules.append(_module(rebuilt, "pooled", isotropy))
     elif plan.sites:
         modules += _folded(rebuilt, plan.affine)
-    model = SentenceTransformer(modules=modules, similarity_fn_name="cosine", device="cpu")
+    prompts = prompts_of(rebuilt)
+    model = SentenceTransformer(
+        modules=modules,
+        similarity_fn_name="cosine",
+        device="cpu",
+        prompts=prompts or None,
+        default_prompt_name=ALL_TEXTS if ALL_TEXTS in prompts else None,
+    )
     model.save(str(folder), create_model_card=False)
+
+
+def prompts_of(rebuilt: Rebuilt) -> dict[str, str]:
+    """`task.prefix` as prompts: one for all texts, or one for each column; empty without any."""
+    task = rebuilt.task
+    prefixes = [str(prefix) for prefix in getattr(task, "prefix", ())]
+    if not any(prefixes):
+        return {}
+    if len(set(prefixes)) == 1:
+        return {ALL_TEXTS: prefixes[0]}
+    return dict(zip(task.text, prefixes, strict=True))
 
 
 @torch.no_grad()
@@ -362,23 +381,32 @@ def check_sentences(folder: Path, rebuilt: Rebuilt, plan: Plan) -> Differences:
     model = SentenceTransformer(
         str(folder), device="cpu", trust_remote_code=ours, local_files_only=True
     ).eval()
-    texts = [text for columns in rebuilt.texts for text in columns[0]]
-
+    prompts = prompts_of(rebuilt)
+    names = [*prompts] * (len(rebuilt.texts) // len(prompts)) if prompts else [None]
     pairs = []
     for output, dtype in ((rebuilt.single, torch.float32), (rebuilt.double, torch.float64)):
-        found_AD = model.to(dtype=dtype)(model.preprocess(texts))["sentence_embedding"]
-        pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), found_AD))
+        model = model.to(dtype=dtype)
+        parts = []
+        for columns, name in zip(rebuilt.texts, names * len(rebuilt.texts), strict=False):
+            texts = [text.removeprefix(prompts[name] if name else "") for text in columns[0]]
+            parts.append(model.encode(texts, prompt_name=name, convert_to_tensor=True))
+        pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), torch.cat(parts)))
     found = differences(*pairs)
     differences(*((normalize(one), normalize(other)) for one, other in pairs))  # as seen by cosines
     return found
 
 
-def sentences_usage(folder: Path, plan: Plan) -> str:
+def sentences_usage(folder: Path, plan: Plan, prompts: Mapping[str, str]) -> str:
     """Example code that encodes two sentences."""
-    trusted, note = "", ""
+    trusted, note, named = "", "", ""
+    if ALL_TEXTS in prompts:
+        note = f"\n\nEach text is encoded behind the prompt {prompts[ALL_TEXTS]!r}, as in the run."
+    elif prompts:
+        named = f", prompt_name={next(iter(prompts))!r}"
+        note = f"\n\nA text is encoded behind the prompt of its column: {dict(prompts)}."
     if plan.affine is None:
         trusted = ", trust_remote_code=True"
-        note = (
+        note += (
             "\n\nIt needs isotrain installed. sentence-transformers asks for `trust_remote_code` "
             "at every class that is not its own; this folder holds no code."
         )
@@ -386,7 +414,7 @@ def sentences_usage(folder: Path, plan: Plan) -> str:
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer({str(folder)!r}{trusted})
-vectors = model.encode(["A dog is barking.", "A dog makes a noise."])
+vectors = model.encode(["A dog is barking.", "A dog makes a noise."]{named})
 print(model.similarity(vectors, vectors))
 ```{note}"""
 

@@ -8,7 +8,7 @@ from isotrain.console import counted
 from isotrain.reporting.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
 from isotrain.reporting.numbers import interval, margin_text, p_equals, score_number, signed
 from isotrain.reporting.result import Result, cautions
-from isotrain.reporting.statistics import LEVEL
+from isotrain.reporting.statistics import FEWEST_SEEDS, LEVEL
 from isotrain.reporting.words import BOTH, caption, difference_text, failed_text, score_name
 from isotrain.runs.keys import VIEWS, parse_key
 
@@ -74,8 +74,8 @@ def summary(result: Result) -> str:
             found.setdefault(verdict(row), {}).setdefault(row.method, []).append(task)
     if not set(found) - {"untested", "no claim"}:
         return (
-            f"Nothing can be said of any method against the baseline {study.baseline}: that takes "
-            "at least two seeds that both have, with differences that are not all equal"
+            f"Nothing can be said of any method against the baseline {study.baseline}; that takes "
+            f"at least {FEWEST_SEEDS} seeds that both have, with differences that are not all equal"
             f"{', and no collapsed predictions' if 'no claim' in found else ''}."
         )
 
@@ -247,8 +247,9 @@ def _isotropy_item(result: Result, task: str, key: str) -> list[str]:
 def _why_untested(row: Row) -> str:
     if row.difference is None:
         return "no seed in common with the baseline"
-    if row.pairs == 1:
-        return f"{signed(row.difference, row.score)} on one seed"
+    if (row.pairs or 0) < FEWEST_SEEDS:
+        seeds = counted(row.pairs or 0, "seed")
+        return f"{signed(row.difference, row.score)} on {seeds}, too few for a test"
     return f"{signed(row.difference, row.score)} on every seed"
 
 

@@ -78,10 +78,10 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
     scores = series(rows, str(result.get("monitor", "")))
     losses = series(rows, "val/loss")
     found: list[Markup] = []
-    if _versus(result, rows, end, levels) in ("below", NOT_APART):
-        text = "The score is not above {}: see whether the training loss falls. If not, change "
+    if (beside := _versus(result, rows, end, levels)) in ("below", NOT_APART):
+        text = "The score is {} {}: see whether the training loss falls. If not, change "
         text += "<code>optimizer.lr</code>; if it does, train longer."
-        found.append(Markup(text).format(_the(levels[_final(result, rows, end)[0]][0])))
+        found.append(Markup(text).format(beside, _the(levels[_final(result, rows, end)[0]][0])))
     lowest = min(losses, key=lambda point: point[1], default=(0.0, 0.0))
     if losses and losses[-1][1] > (1 + SOME) * lowest[1] and not _rose(result, scores, lowest[0]):
         text = "Loss on dev rises from {} (step {:.0f}) to {} while the score does not improve: "

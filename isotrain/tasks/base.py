@@ -69,6 +69,10 @@ class Task(ABC):
     def check_row(self, row: Row) -> None:  # noqa: B027 - most tasks have nothing to check
         """Raise a ValueError for an example that does not fit the task."""
 
+    def labels(self) -> str:
+        """What the labels are, for the terminal; empty = nothing to say. After `see_training`."""
+        return ""
+
     def label(self, row: Row) -> float:
         """The target of the loss."""
         return float(row[self.data_set.target])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from reprlib import repr as shortened
 from typing import Annotated, Any, Literal
 
 import torch
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 from isotrain.arguments import checked
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import Source
+from isotrain.tasks.data.sources import Source, load_split, number_of
 from isotrain.tasks.texts import TextTask
 from isotrain.types import Row
 
 Score = Literal["accuracy", "f1", "matthews"]
+MOST_NAMED = 20  # classes in the terminal
+Weight = Annotated[float, Field(gt=0)]
 
 
 class Classification(TextTask):
@@ -24,8 +27,9 @@ class Classification(TextTask):
     Args: those of `TextTask`, and
         classes: names of the classes, by number; None = the different labels of train, sorted. A
             column may hold names or numbers.
-        class_weights: a weight for each class, or `balanced`: N/(C·n_c) for a class of n_c of the N
-            training examples. The loss of an example is multiplied by the weight of its class.
+        class_weights: a weight for each class, in their order or by their names (1 for one that is
+            not named), or `balanced`: N/(C·n_c) for a class of n_c of the N training examples. The
+            loss of an example is multiplied by the weight of its class.
         label_smoothing: share of the target that is spread over all classes, in [0, 1).
         metrics: scores; the first is monitored. `f1` is that of the second of two classes, and the
             mean over more classes; `matthews` is Matthews' correlation.
@@ -44,14 +48,22 @@ class Classification(TextTask):
         max_length: Annotated[int, Field(ge=3)] = 128,
         head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
         prefix: str | Sequence[str] = "",
-        class_weights: Literal["balanced"] | Sequence[Annotated[float, Field(gt=0)]] | None = None,
+        class_weights: Literal["balanced"]
+        | Sequence[Weight]
+        | Mapping[str | int | bool, Weight]
+        | None = None,
         label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         metrics: Annotated[Sequence[Score], Field(min_length=1)] = ("accuracy",),
         data_set: Mapping[str, Any] | None = None,
     ) -> None:
-        place = {"classes": tuple(map(str, classes or ()))} | dict(data_set or {})
-        name = name or "classification"
+        names = tuple(map(str, classes or ()))
+        if len(set(names)) < len(names):
+            raise ValueError(f"task.classes must be different names, got {list(names)}")
+        name, place = name or "classification", {**(data_set or {})}
+        if "classes" in place:
+            raise ValueError("task.data_set has no classes; name them by task.classes")
         super().__init__(name, text, label, int, form, max_length, head_dropout, prefix, place)
+        self.data_set = self.data_set._replace(classes=names, has_numbers=classes is not None)
         self.finds_classes = classes is None
         self.class_weights, self.label_smoothing = class_weights, label_smoothing
         self.scores, self.monitor = list(metrics), metrics[0]
@@ -65,11 +77,31 @@ class Classification(TextTask):
     def load(self, source: Source) -> dict[str, list[Row]]:
         """Examples of each split, as `Task.load`; finds the classes if they are not given."""
         if self.finds_classes:
-            target, data_set = self.data_set.target, self.data_set
-            found = {data_set.named(row).get(target) for row in source.read(data_set, "train")}
-            labels = {str(label) for label in found - {None, ""}}
-            self.data_set = data_set._replace(classes=classes_of(labels, target))
+            target = self.data_set.target
+            fields = {**self.data_set.fields, target: object}
+            data_set = self.data_set._replace(fields=fields, classes=())
+            labels = set[str]()
+            for row in load_split(source, data_set, "train"):
+                label = row[target]
+                if label == "" or label != label or not isinstance(label, str | int | float):
+                    got = shortened(label)
+                    raise ValueError(f"{row['at']}: {target}: must name a class, got {got}")
+                labels.add(str(label))
+            self.data_set = self.data_set._replace(classes=classes_of(labels, target))
         return super().load(source)
+
+    def labels(self) -> str:
+        """The classes in their order, with their weights; odd names in quotes.
+
+        >>> Classification(classes=["a", " a"]).labels()
+        "classes: a, ' a'"
+        """
+        names = [n if n.strip() == n and "," not in n else repr(n) for n in self.data_set.classes]
+        if self.weight_C is not None:
+            pairs = zip(names, self.weight_C.tolist(), strict=True)
+            names = [f"{name} (weight {weight:.3g})" for name, weight in pairs]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"classes: {', '.join(names[:MOST_NAMED])}{more}"
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """Logits of the classes."""
@@ -81,8 +113,16 @@ class Classification(TextTask):
 
     def see_training(self, rows: Sequence[Row]) -> None:
         """Set the weights of the classes."""
-        weights = self.class_weights
-        if weights == "balanced":
+        weights, classes = self.class_weights, self.data_set.classes
+        if isinstance(weights, Mapping):
+            named = {str(name): weight for name, weight in weights.items()}
+            if unknown := named.keys() - {*classes}:
+                raise ValueError(
+                    f"task.class_weights names {', '.join(sorted(unknown))}; the classes are "
+                    f"{', '.join(classes)}"
+                )
+            weights = [named.get(name, 1.0) for name in classes]
+        elif weights == "balanced":
             counts = Counter(row[self.data_set.target] for row in rows)
             shares = [counts[c] * self.n_classes / len(rows) for c in range(self.n_classes)]
             weights = [1 / share if share else 1.0 for share in shares]
@@ -90,7 +130,7 @@ class Classification(TextTask):
             if len(weights) != self.n_classes:
                 raise ValueError(
                     f"task.class_weights must be a weight for each of {self.n_classes} classes "
-                    f"({', '.join(self.data_set.classes)}), got {list(weights)}"
+                    f"({', '.join(classes)}), got {list(weights)}"
                 )
             self.weight_C = torch.tensor(weights, dtype=torch.float32)
 
@@ -99,10 +139,10 @@ class Classification(TextTask):
         weights, smoothing = self.weight_C, self.label_smoothing
         if weights is None:
             return nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
-        total = nn.functional.cross_entropy(
-            logits, labels, weights.to(logits), reduction="sum", label_smoothing=smoothing
+        own = nn.functional.cross_entropy(
+            logits, labels, reduction="none", label_smoothing=smoothing
         )
-        return total / len(labels)
+        return (weights.to(labels.device)[labels] * own).mean()
 
     def predictions(self, logits: Tensor) -> Tensor:
         """The likeliest class `[B]`."""
@@ -133,12 +173,12 @@ def classes_of(labels: set[str], target: str) -> tuple[str, ...]:
     """The names of classes in order: numbers by their size, other names by letters.
 
     Raises:
-        ValueError: fewer than two, or numbers that are no whole ones.
+        ValueError: fewer than two, or numbers that are no whole ones or written in two ways.
 
     >>> classes_of({"10", "9", "-1"}, "label"), classes_of({"b", "a"}, "label")
     (('-1', '9', '10'), ('a', 'b'))
     """
-    numbers = {label: number for label in labels if (number := _number(label)) is not None}
+    numbers = {label: number for label in labels if (number := number_of(label)) is not None}
     if len(numbers) == len(labels) and any(number % 1 for number in numbers.values()):
         raise ValueError(
             f"{target} must hold classes, and train has scores such as {sorted(labels)[0]}; use "
@@ -150,11 +190,8 @@ def classes_of(labels: set[str], target: str) -> tuple[str, ...]:
             "column of the labels by task.label"
         )
     is_whole = len(numbers) == len(labels)
+    if is_whole and len(set(numbers.values())) < len(numbers):
+        raise ValueError(
+            f"{target} must write each number in one way, and train has {sorted(labels)}"
+        )
     return tuple(sorted(labels, key=lambda label: (numbers[label] if is_whole else 0, label)))
-
-
-def _number(label: str) -> float | None:
-    try:
-        return float(label)
-    except ValueError:
-        return None

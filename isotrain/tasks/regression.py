@@ -92,6 +92,10 @@ class Regression(TextTask):
         assert self.high is not None
         return (float(row[self.data_set.target]) - self.low) / (self.high - self.low)
 
+    def labels(self) -> str:
+        """The scale."""
+        return f"scores: {self.low:g} to {self.high:g} of {self.data_set.target} are 0 to 1"
+
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score that starts at mid-scale (cross)."""
         if self.form == "bi":

@@ -27,7 +27,8 @@ class TextTask(Task):
         data_set: further fields of `DataSet`: where source=hub and source=local find it.
 
     Raises:
-        ValueError: `form=bi` of one text, or another number of prefixes than of texts.
+        ValueError: `form=bi` of one text, another number of prefixes than of texts, or a label that
+            is one of the texts.
     """
 
     def __init__(
@@ -47,6 +48,10 @@ class TextTask(Task):
             raise ValueError(
                 f"form=bi compares the vectors of two texts, and task.text={list(text)} names one; "
                 "use form=cross"
+            )
+        if label in text:
+            raise ValueError(
+                f"task.label={label} must be another column than those of task.text={list(text)}"
             )
         self.prefix = [prefix] * len(text) if isinstance(prefix, str) else list(prefix)
         if len(self.prefix) != len(text):

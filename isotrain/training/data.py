@@ -184,7 +184,8 @@ class TaskData(pl.LightningDataModule):
         if self.examples:
             return
         with spinner(f"reading the examples of {self.task.name}") as now:
-            rows = self.task.load(self.source)
+            with self.source.reading():
+                rows = self.task.load(self.source)
             numbers: dict[str, list[int]] = {}
             if self.changes != NOTHING:
                 rows, self.changed, numbers = apply_changes(

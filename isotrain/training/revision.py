@@ -10,7 +10,7 @@ from isotrain.config.parts import make
 from isotrain.encoders.on_disk import digest_of_folder
 from isotrain.encoders.start import start_file
 from isotrain.runs.files import sha256_of
-from isotrain.tasks.data.sources import HubSource, PathSource, Source
+from isotrain.tasks.data.sources import SHARES, HubSource, PathSource, Source
 
 if TYPE_CHECKING:  # torch is not needed to name a run
     from isotrain.tasks.base import Task
@@ -40,12 +40,19 @@ def source_of(cfg: DictConfig) -> Source:
             f"{', '.join(of_hub)} choose a data set of the hub, and "
             + ("data.path a file; give one of them" if data.path else "data.hub=ID is not given")
         )
-    drawn = list(data.split), data.split_seed
+    shares, seed = list(data.split), data.split_seed
     if data.path:
-        return PathSource(data.path, *drawn)
+        return PathSource(data.path, shares, seed)
     if data.hub:
-        return HubSource(*drawn, data.hub, data.name, data.revision)
+        return HubSource(shares, seed, data.hub, data.name, data.revision)
     source: Source = make(cfg.source, Source)
+    if isinstance(source, HubSource):
+        return HubSource(shares, seed)
+    if (shares, seed) != ([*SHARES], 0):
+        raise ValueError(
+            "data.split and data.split_seed draw splits of data.path, data.hub and source=hub; "
+            f"{type(source).__name__} has its own; leave them out"
+        )
     return source
 
 

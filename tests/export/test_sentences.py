@@ -68,6 +68,24 @@ def test_the_vectors_and_the_score_are_those_of_the_run(made_run, export, of_the
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)  # ties of float32 may fall otherwise
 
 
+@pytest.mark.parametrize("prefix", ["ab: ", ["ab: ", "bank: "]])
+def test_texts_as_they_are_get_the_prefix_of_the_run(made_run, export, of_the_run, prefix):
+    run = made_run(*STSB, "pooling=mean", f"task.prefix={json.dumps(prefix)}")
+    folder = export(run, FORM)
+    model = SentenceTransformer(str(folder), device="cpu")
+    names = [None, None] if isinstance(prefix, str) else ["sentence1", "sentence2"]
+    known = of_the_run(run)
+    vectors = [
+        model.encode(texts, prompt_name=name, convert_to_tensor=True)
+        for texts, name in zip(known.columns, names, strict=True)
+    ]
+    expected = known.output.pooled.float()
+    torch.testing.assert_close(torch.stack(vectors, 1), expected, rtol=1e-5, atol=1e-5)
+    bare = model.encode(known.columns[0], prompt="", convert_to_tensor=True)
+    assert not torch.allclose(bare, vectors[0], atol=1e-3)
+    assert "prompt" in (folder / "README.md").read_text()
+
+
 @pytest.fixture
 def written(made_run, export):
     return export(made_run(*STSB, "pooling=mean", *CLUSTERS), FORM)

@@ -106,7 +106,7 @@ def test_what_takes_something_back_from_a_difference():
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (row("a", 0.02, None, n=1), "+2.0 on one seed"),
+        (row("a", 0.02, None, n=1), "+2.0 on 1 seed, too few for a test"),
         (base()._replace(method="a"), "no seed in common with the baseline"),
         (base()._replace(method="a", difference=0.0, pairs=8), "0.0 on every seed"),
     ],
@@ -184,7 +184,7 @@ def test_nothing_is_claimed_beside_degenerate_runs(p_holm):
     found = content(base(), of_score, base(PLACE), of_place, methods=("a",))
     assert verdict(of_score) == verdict(of_place) == "no claim"
     assert summary(found) == (
-        "Nothing can be said of any method against the baseline none: that takes at least two "
+        "Nothing can be said of any method against the baseline none; that takes at least 3 "
         "seeds that both have, with differences that are not all equal, and no collapsed "
         "predictions."
     )

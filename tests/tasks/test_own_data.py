@@ -77,7 +77,7 @@ def test_minus_one_that_is_a_class_is_not_hidden(folder):
 WRONG = {
     "a label that train lacks": (
         {"train": [row("a"), row("b")], "dev": [row("a"), row("c")]},
-        r"dev\.jsonl:2: label: must be one of a, b, or a number below 2, got 'c'",
+        r"dev\.jsonl:2: label: must be one of a, b, got 'c'",
     ),
     "no label in train": (
         {"train": [row("a"), row(None), row("b")], "dev": [row("a")]},
@@ -85,7 +85,7 @@ WRONG = {
     ),
     "an empty label": (
         {"train": [row("a"), row(""), row("b")], "dev": [row("a")]},
-        r"train\.jsonl:2: label: must be one of a, b, .* got ''",
+        r"train\.jsonl:2: label: must name a class, got ''",
     ),
     "another column": (
         {"train": [{"texts": "t", "label": "a"}, row("b")], "dev": [row("a")]},
@@ -100,6 +100,30 @@ WRONG = {
         r"train\.jsonl:2: text must hold a text, got none",
     ),
     "scores": ({"train": [row(0.5), row(1)], "dev": [row(1)]}, "scores such as 0.5; use task=reg"),
+    "a label by its number": (
+        {"train": [row("a"), row("b")], "dev": [row(1)]},
+        r"dev\.jsonl:1: label: must be one of a, b, got 1$",
+    ),
+    "a number that is no class": (
+        {"train": [row(1), row(2), row(3)], "dev": [row(0)]},
+        r"dev\.jsonl:1: label: must be one of 1, 2, 3, got 0$",
+    ),
+    "one number in two ways": (
+        {"train": [row(1.0), row(2), row(1)], "dev": [row(2)]},
+        r"label must write each number in one way, and train has \['1', '1.0', '2'\]",
+    ),
+    "another label column": (
+        {"train": [{"text": "t", "verdict": "a"}], "dev": [row("a")]},
+        r"train\.jsonl:1: lacks label; it has text, verdict",
+    ),
+    "a list": (
+        {"train": [row(["a"]), row("b")], "dev": [row("b")]},
+        r"train\.jsonl:1: label: must name a class, got \['a'\]",
+    ),
+    "no number": (
+        {"train": [row(0), row(math.nan)], "dev": [row(0)]},
+        r"train\.jsonl:2: label: must name a class, got nan",
+    ),
     "one class": ({"train": [row("a")], "dev": [row("a")]}, r"two classes or more, .* \['a'\]"),
 }
 
@@ -123,8 +147,26 @@ def test_a_column_of_the_name_that_rows_use_is_rejected(folder):
         Classification(text=["at"]).load(folder(train=found, dev=found))
 
 
-def test_numbers_are_classes_unless_a_name_is_such():
+def test_numbers_are_ordered_by_size_and_names_by_letters():
     assert classes_of({"1e2", "5"}, "label") == ("5", "1e2")
+    assert classes_of({"10", "9", "a"}, "label") == ("10", "9", "a")
+
+
+def test_a_number_of_a_class_that_is_called_by_none(folder):
+    rows = [row(0), row("b"), row(1)]
+    found = Classification(classes=["a", "b"]).load(folder(train=rows, dev=rows))
+    assert [r["label"] for r in found["train"]] == [0, 1, 1]
+    with pytest.raises(ValueError, match=r"must be one of 1, 2, got 0"):
+        Classification(classes=[1, 2]).load(folder(train=[row(0)], dev=rows))
+
+
+def test_arguments_that_contradict_each_other_are_rejected():
+    with pytest.raises(ValueError, match=r"task.classes must be different names, got \['a', 'a'\]"):
+        Classification(classes=["a", "a"])
+    with pytest.raises(ValueError, match=r"name them by task.classes"):
+        Classification(data_set={"classes": ["a", "b"]})
+    with pytest.raises(ValueError, match=r"task.label=text must be another column"):
+        Classification(label="text")
     with pytest.raises(ValueError, match="form=bi compares the vectors of two texts"):
         Classification(form="bi")
     with pytest.raises(ValueError, match="prefix must be a text, or one for each of"):
@@ -143,8 +185,8 @@ def test_weights_and_smoothing_act_in_training_alone():
     assert task.loss(logits, labels).item() == pytest.approx(
         -(log_p[0, 0] + log_p[1, 1]).item() / 2
     )
-    target = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
-    expected = -(target * log_p * torch.tensor([4 / 6, 2.0])).sum() / 2
+    loss_b = -(torch.tensor([[0.9, 0.1], [0.1, 0.9]]) * log_p).sum(dim=1)
+    expected = (torch.tensor([4 / 6, 2.0]) * loss_b).mean()  # the weight of the example's class
     assert task.training_loss(logits, labels).item() == pytest.approx(expected.item())
     halves = [task.training_loss(logits[i : i + 1], labels[i : i + 1]) for i in (0, 1)]
     assert sum(halves).item() / 2 == pytest.approx(expected.item())  # as of several processes
@@ -152,6 +194,15 @@ def test_weights_and_smoothing_act_in_training_alone():
     assert torch.equal(plain_task.training_loss(logits, labels), plain_task.loss(logits, labels))
     with pytest.raises(ValueError, match=r"a weight for each of 2 classes \(a, b\), got \[1.0\]"):
         Classification(classes=["a", "b"], class_weights=[1.0]).see_training([])
+
+
+def test_weights_of_classes_by_their_names():
+    task = Classification(classes=["False", "True"], class_weights={True: 3})
+    task.see_training([])
+    assert task.weight_C.tolist() == [1, 3]
+    assert task.labels() == "classes: False (weight 1), True (weight 3)"
+    with pytest.raises(ValueError, match="class_weights names c; the classes are a, b"):
+        Classification(classes=["a", "b"], class_weights={"c": 2}).see_training([])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -182,6 +233,18 @@ def test_a_prefix_stands_before_each_text(tokenizer):
         bare = Classification(text=["a", "b"], classes=["0", "1"], form="bi")
         given = [{"a": "query: x", "b": f"{expected}y", "label": 0}]
         assert task.encode(rows, tokenizer) == bare.encode(given, tokenizer)
+
+
+def test_a_run_trains_by_the_weighted_loss(built):
+    """And evaluates by the plain one."""
+    experiment = built("task=rte", "metric=[]", "task.class_weights=balanced")
+    task, labels = experiment.module.task, [e.label for e in experiment.data.examples["train"]]
+    counts = [labels.count(c) for c in range(2)]
+    assert task.weight_C.tolist() == pytest.approx([len(labels) / (2 * n) for n in counts])
+    task.weight_C = torch.zeros(2)
+    experiment.trainer.fit(experiment.module, datamodule=experiment.data)
+    assert float(experiment.trainer.callback_metrics["train/loss"]) == 0
+    assert float(experiment.trainer.callback_metrics["val/loss"]) > 0
 
 
 # Scores
@@ -236,6 +299,10 @@ def test_path_then_hub_then_source(composed):
     source = source_of(composed("data.hub=glue", "data.name=sst2", "data.revision=main"))
     assert isinstance(source, HubSource)
     assert (source.hub, source.name, source.revision) == ("glue", "sst2", "main")
+    source = source_of(composed("source=hub", "data.split=[0.5,0.25,0.25]", "data.split_seed=7"))
+    assert (source.shares["dev"], source.split_seed) == (0.25, 7)
+    with pytest.raises(ValueError, match="DemoSource has its own; leave them out"):
+        source_of(composed("source=demo", "data.split_seed=7"))
     for wrong in (("data.path=a", "data.hub=b"), ("data.name=sst2",)):
         with pytest.raises(ValueError, match=r"choose a data set of the hub, and data\."):
             source_of(composed(*wrong))

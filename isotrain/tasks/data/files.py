@@ -95,6 +95,7 @@ def _object(parse: Callable[..., Mapping[str, object]], given: object, at: str) 
 
 def _comma_lines(file: Path) -> Iterator[Line]:
     with _open(file, "") as lines:
+        csv.field_size_limit(2**31 - 1)  # a cell may hold a whole document
         reader, first = csv.reader(lines, strict=True), 1
         try:
             for cells in reader:
@@ -115,6 +116,11 @@ def _table(file: Path) -> Iterator[Row]:
     _, names = next(lines, (0, []))
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{file}: its header names {', '.join(sorted(twice))} more than once")
+    if len(names) == 1 and (apart := {";", "\t"} & {*names[0]}):
+        raise ValueError(
+            f"{file}: its header is one column, {names[0]!r}; {sorted(apart)} does not part cells "
+            "of a csv: save it with commas, or as a tsv with tabs"
+        )
     for number, cells in lines:
         if len(cells) != len(names):
             raise ValueError(

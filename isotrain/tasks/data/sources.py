@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from math import isclose
+from math import isclose, isfinite
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -34,7 +34,8 @@ SHARES = (0.8, 0.1, 0.1)  # of train, dev and test, where they are drawn
 HIDDEN = -1  # the target of a row without gold
 MARKS = (None, "-", "")  # how downloads write it
 ENDING = re.compile(rf"({'|'.join(map(re.escape, READERS))})(\.gz)?$")  # of a data file
-KINDS: Mapping[type, Any] = {float: FiniteFloat}
+SHARD = re.compile(r"-\d+-of-(\d+)")  # in the name of one of several files of a part
+KINDS: Mapping[type, Any] = {float: FiniteFloat, object: Any}
 
 
 class DataSet(NamedTuple):
@@ -49,13 +50,15 @@ class DataSet(NamedTuple):
     folders: Sequence[str] = ()  # what downloads call the folder
     renames: Mapping[str, str] = {}  # what downloads call a field -> its name here
     classes: Sequence[str] = ()  # of the target, by number
+    has_numbers: bool = True  # whether rows may have the number of a class that is no number itself
     files: Sequence[str] = ("{}.jsonl", "{}.tsv")  # names of a split's file, the first one wins
     hides: Sequence[str] = ("test",)  # splits with rows that may lack gold
     needs: Sequence[str] = ("train", "dev")  # splits without which nothing can be done
 
     def named(self, row: Row) -> Row:
         """A row of a download with the names that the fields have here."""
-        return {self.renames.get(name, name): value for name, value in row.items()}
+        renames = {old: new for old, new in self.renames.items() if old not in self.fields}
+        return {renames.get(name, name): value for name, value in row.items()}
 
 
 class Source(ABC):
@@ -77,6 +80,11 @@ class Source(ABC):
     @abstractmethod
     def read(self, data_set: DataSet, split: str) -> list[Row]:
         """Examples of `train`, `dev` or `test`; `test` may be empty."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block in which a source may keep what it has read."""
+        yield
 
 
 class LocalSource(Source):
@@ -141,9 +149,9 @@ class PartedSource(Source):
     """A source of whole data sets, whose parts go by names; absent splits are drawn from train.
 
     A part belongs to a split by a name of `STEMS`, or by the one word of its name that is such:
-    `reviews_train`. `validation_matched` comes before `validation_mismatched`. Without a part of
-    dev, dev is drawn from train; with train alone, test as well. The draw keeps every class in its
-    share, and depends on `split_seed` alone.
+    `reviews_train`. Of parts of the hub, `test` comes before `test_extra`, and `validation_matched`
+    before `validation_mismatched`. Without a part of dev, dev is drawn from train; with train
+    alone, test as well. The draw keeps every class in its share, and depends on `split_seed` alone.
 
     Args:
         split: shares of train, dev and test; they sum to 1.
@@ -160,10 +168,20 @@ class PartedSource(Source):
                 f"sum to 1, got {list(split)}; the default is {list(SHARES)}"
             )
         self.shares, self.split_seed = dict(zip(SPLITS, split, strict=True)), split_seed
+        self._kept: dict[str, dict[str, list[Row]]] | None = None  # by the name of a data set
 
     @abstractmethod
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
         """What reads each part, by its name."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block in which each part is read once."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            self._kept = None
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
         """Examples of a split; none of a test that is neither there nor drawn.
@@ -171,17 +189,28 @@ class PartedSource(Source):
         Raises:
             ValueError: no part is of train, or several are of one split.
         """
+        if self._kept is None:
+            return self._splits(data_set, [split])[split]
+        if data_set.name not in self._kept:
+            self._kept[data_set.name] = self._splits(data_set, SPLITS)
+        return self._kept[data_set.name][split]
+
+    def _splits(self, data_set: DataSet, splits: Sequence[str]) -> dict[str, list[Row]]:
         parts = self.parts(data_set)
         of_split = _of_splits(parts, self.revision_of(data_set))
         needed = [name for name in data_set.needs if name not in of_split]
         if needed and "train" not in of_split:
+            names = (f"{split} ({' or '.join(STEMS[split])})" for split in SPLITS)
             raise ValueError(
-                f"{self.revision_of(data_set)} has no part of {' or '.join(needed)}; it has "
-                f"{', '.join(parts) or 'none'}"
+                f"{data_set.name} has no part of {' or '.join(needed)}; it has "
+                f"{', '.join(parts) or 'none'}, and a part has the name of its split: "
+                f"{', '.join(names)}"
             )
-        if not needed or split in set(of_split) - {"train"}:
-            return parts[of_split[split]]() if split in of_split else []
-        return self._drawn(parts[of_split["train"]](), data_set, of_split)[split]
+        drawn: dict[str, list[Row]] = {}
+        if needed and set(splits) - (set(of_split) - {"train"}):
+            drawn = self._drawn(parts[of_split["train"]](), data_set, of_split)
+        there = {s: parts[of_split[s]] for s in splits if s in of_split and s not in drawn}
+        return {s: there[s]() if s in there else drawn.get(s, []) for s in splits}
 
     def _drawn(
         self, rows: list[Row], data_set: DataSet, there: Mapping[str, str]
@@ -195,7 +224,7 @@ class PartedSource(Source):
         }
         drawn = {"train"} | ({*SPLITS} - {*there})
         shares = {s: share for s, share in self.shares.items() if share and s in drawn}
-        found: dict[str, list[Row]] = {split: [] for split in SPLITS}
+        found: dict[str, list[Row]] = {split: [] for split in drawn}
         for split in [s for s in shares if s != "train"]:
             n = max(1, round(len(rows) * shares[split] / sum(shares.values())))
             taken = fewer(of_class, n, f"{self.split_seed}/{split}", target)
@@ -207,6 +236,14 @@ class PartedSource(Source):
             f"{sizes} of {len(rows):,} rows of {self.revision_of(data_set)}, by "
             f"data.split={list(self.shares.values())} and data.split_seed={self.split_seed}"
         )
+        names = [name for name, kind in data_set.fields.items() if kind is str and name != target]
+        texts = {
+            split: [[data_set.named(row).get(name) for name in names] for row in own]
+            for split, own in found.items()
+        }
+        known = set(map(repr, texts.pop("train")))
+        if twice := sum(repr(text) in known for own in texts.values() for text in own):
+            self.drawn += f"; {twice:,} of those held out have the same text as one of train"
         return found
 
 
@@ -300,17 +337,18 @@ class PathSource(PartedSource):
         """
         if problem := self.missing(data_set):
             raise ValueError(problem)
-        if self._is_saved():
-            files = sorted(file for file in self.path.rglob("*") if file.is_file())
+        if self._is_saved():  # without what `datasets` caches beside the data
+            there = sorted(filter(Path.is_file, self.path.rglob("*")))
+            files = [file for file in there if not file.name.startswith("cache-")]
         else:
             found = self._files()
-            files = [found[name] for name in _of_splits(found, self.path).values()]
+            files = [f for name in _of_splits(found, self.path).values() for f in found[name]]
         return revision_of_files(self.path.resolve().name, files)
 
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
         """Files of the folder by name; one file, or a saved `Dataset`, is all of train."""
         if not self._is_saved():
-            return {name: partial(read_rows, file) for name, file in self._files().items()}
+            return {name: partial(_read_files, files) for name, files in self._files().items()}
         from datasets import Dataset, load_from_disk
 
         found = load_from_disk(str(self.path), keep_in_memory=True)
@@ -324,10 +362,22 @@ class PathSource(PartedSource):
     def _is_saved(self) -> bool:
         return any((self.path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
-    def _files(self) -> dict[str, Path]:
-        """Its data files by their names; one alone is `train`."""
-        files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
-        found = {file.name: file for file in files if format_of(file) in READERS}
+    def _files(self) -> dict[str, list[Path]]:
+        """Its data files by their names, shards together; one alone is `train`.
+
+        Raises:
+            ValueError: a shard is not there.
+        """
+        there = self.path.iterdir() if self.path.is_dir() else [self.path]
+        files = sorted(filter(Path.is_file, there))
+        found: dict[str, list[Path]] = {}
+        for file in files:
+            if format_of(file) in READERS:
+                found.setdefault(SHARD.sub("", file.name), []).append(file)
+        for of_part in found.values():
+            shard = SHARD.search(of_part[0].name)
+            if shard and len(of_part) != int(shard[1]):
+                raise ValueError(f"{of_part[0]}: only {len(of_part)} of these files are there")
         return {"train": next(iter(found.values()))} if len(found) == 1 else found
 
 
@@ -370,6 +420,10 @@ def revision_of_files(name: str, files: Iterable[Path]) -> str:
     return f"{name} (sha256 {digest.hexdigest()[:12]})"
 
 
+def _read_files(files: Iterable[Path]) -> list[Row]:
+    return [row for file in files for row in read_rows(file)]
+
+
 def _numbered(rows: Iterable[Row], where: str) -> list[Row]:
     return [{**row, "at": f"{where} row {i}"} for i, row in enumerate(rows, start=1)]
 
@@ -381,14 +435,17 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
     {'train': 'train', 'dev': 'validation_matched'}
     """
     words = {part: re.findall("[a-z]+", ENDING.sub("", part.lower())) for part in parts}
-    found = {}
+    found: dict[str, str] = {}
     for split, stems in STEMS.items():
         several = [p for p, own in words.items() if {*own} & {*stems} and "mismatched" not in own]
-        several = [part for part in several if len(words[part]) == 1] or several
+        of_hub = not any(map(ENDING.search, several))
+        several = [p for p in several if of_hub and len(words[p]) == 1] or several
         if len(several) > 1:
             raise ValueError(
                 f"{where}: {', '.join(several)} are all of {split}; leave one, or give its path"
             )
+        if several and several[0] in found.values():
+            raise ValueError(f"{where}: {several[0]} has the names of two splits; rename it")
         if several:
             found[split] = several[0]
     return found
@@ -397,7 +454,8 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
     """Examples of a split with exactly the fields of the data set, and `at`: their origin.
 
-    A class name becomes its number, and a target that the split hides becomes −1.
+    A class name becomes its number, and a target that the split hides becomes −1. A number of a
+    class is one only where no class is called by a number.
 
     Raises:
         ValueError: a split that is needed without rows, or a row with a missing or wrong field;
@@ -410,8 +468,9 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
         raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
     may_hide = bool(data_set.target) and split in data_set.hides
     adapters = {n: TypeAdapter(KINDS.get(kind, kind)) for n, kind in data_set.fields.items()}
-    if n_classes := len(data_set.classes):
-        number = Annotated[int, Field(ge=HIDDEN if may_hide else 0, lt=n_classes)]
+    if classes := data_set.classes:
+        n = len(classes) if _takes_numbers(data_set) else 0
+        number = Annotated[int, Field(ge=HIDDEN if may_hide else 0, lt=n)]
         adapters[data_set.target] = TypeAdapter(number)
     rows = []
     for i, row in enumerate(found):
@@ -424,33 +483,50 @@ def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
     return [folder / name.format(stem) for name in data_set.files for stem in STEMS[split]]
 
 
+def number_of(text: str) -> float | None:
+    """The finite number that a text says; None if it says none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
 def _typed(
     row: Row, data_set: DataSet, at: str, may_hide: bool, adapters: Mapping[str, TypeAdapter[Any]]
 ) -> Row:
     target, classes = data_set.target, data_set.classes
     given = data_set.named(row)
     value = given.get(target)
+    typed: Row = {}
     if value is not None and str(value) in classes:  # a name, or the boolean of that name
-        given[target] = classes.index(str(value))
-    elif may_hide and value in MARKS:
-        given[target] = HIDDEN
-    if absent := [name for name in data_set.fields if given.get(name) is None]:
-        columns = [name for name, cell in given.items() if cell is not None and name != "at"]
+        typed[target] = classes.index(str(value))
+    elif may_hide and value in (*MARKS, HIDDEN, str(HIDDEN)):
+        typed[target] = HIDDEN
+    left = [name for name in data_set.fields if name not in typed]
+    if absent := [name for name in left if given.get(name) is None]:
+        columns = [name for name, cell in row.items() if cell is not None and name != "at"]
         raise ValueError(
             f"{at}: lacks {', '.join(absent)}; {nearest(absent[0], columns)} A row of "
             f"{data_set.name} needs {', '.join(data_set.fields)} (task.text and task.label)"
         )
-    typed: Row = {}
-    for name, adapter in adapters.items():
+    for name in left:
         value = given[name]
         try:
             if isinstance(value, str):  # of a tsv file
-                typed[name] = adapter.validate_strings(value)
+                typed[name] = adapters[name].validate_strings(value)
             else:
-                typed[name] = adapter.validate_python(value, strict=True)
+                typed[name] = adapters[name].validate_python(value, strict=True)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
+            if name == target and data_set.fields[name] is float:
+                why = "must be a number"
             if name == target and classes:
-                why = f"must be one of {', '.join(classes[:20])}, or a number below {len(classes)}"
+                number = f", or a number below {len(classes)}" * _takes_numbers(data_set)
+                why = f"must be one of {', '.join(classes[:20])}{number}"
             raise ValueError(f"{at}: {name}: {why}, got {shortened(value)}") from error
     return typed
+
+
+def _takes_numbers(data_set: DataSet) -> bool:
+    return data_set.has_numbers and all(number_of(name) is None for name in data_set.classes)

@@ -173,6 +173,8 @@ def test_what_changes_the_fingerprint(rows, tokenizer):
         (RTE(), rows, tokenizer),
         (RTE(max_length=64), rows, tokenizer),
         (RTE(form="bi"), rows, tokenizer),
+        (RTE(prefix="query: "), rows, tokenizer),
+        (RTE(text=["sentence2", "sentence1"]), rows, tokenizer),
         (Longer(), rows, tokenizer),
         (STSB(), rows, tokenizer),
         (WiC(), rows, tokenizer),

@@ -108,7 +108,57 @@ def test_of_mnli_the_matched_examples_are_dev():
     }
 
 
+def test_scores_are_drawn_without_regard_to_their_values(tmp_path):
+    """Of classes those in the first rows would be drawn alike; scores are no classes."""
+    found = [{"text": f"t{i}", "score": f"{i // 10}"} for i in range(100)]
+    splits = Regression().load(PathSource(str(write(tmp_path / "mine.csv", found))))
+    counts = Counter(row["score"] for row in splits["dev"])
+    assert len(splits["dev"]) == 10
+    assert set(counts.values()) != {1}
+
+
+def test_texts_that_the_draw_leaves_on_both_sides_are_counted(tmp_path):
+    found = [row for row in rows(50) for _ in range(2)]
+    source = PathSource(str(write(tmp_path / "mine.csv", found)))
+    splits = texts(Classification().load(source))
+    n = sum(text in splits["train"] for split in ("dev", "test") for text in splits[split])
+    assert n > 0
+    assert source.drawn.endswith(f"; {n} of those held out have the same text as one of train")
+
+
+def test_shards_are_one_part(tmp_path):
+    for k in range(2):
+        write(tmp_path / f"train-0000{k}-of-00002.csv", rows(20, 20 * k))
+    write(tmp_path / "dev.csv", rows(10, 100))
+    assert sizes(PathSource(str(tmp_path))) == [40, 10, 0]
+    (tmp_path / "train-00000-of-00002.csv").unlink()
+    with pytest.raises(ValueError, match="only 1 of these files are there"):
+        sizes(PathSource(str(tmp_path)))
+
+
+def test_within_a_block_a_file_is_read_once(tmp_path, monkeypatch):
+    from isotrain.tasks.data import sources
+
+    read, read_rows = [], sources.read_rows
+    monkeypatch.setattr(sources, "read_rows", lambda file: read.append(file) or read_rows(file))
+    source = PathSource(str(write(tmp_path / "mine.csv", rows(100))))
+    with source.reading():
+        splits = Classification().load(source)
+    assert len(read) == 1
+    assert texts(splits) == texts(Classification().load(source))
+    assert len(read) > 1
+
+
 def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
+    for names in (["train_val", "test"], ["train", "dev_test"]):
+        for name in names:
+            write(tmp_path / names[0] / f"{name}.csv", rows(9))
+        with pytest.raises(ValueError, match=r"_\w+\.csv has the names of two splits; rename"):
+            sizes(PathSource(str(tmp_path / names[0])))
+    write(tmp_path / "extra" / "train.csv", rows(9))
+    write(tmp_path / "extra" / "train_extra.csv", rows(9))
+    with pytest.raises(ValueError, match=r"train\.csv, train_extra\.csv are all of train"):
+        sizes(PathSource(str(tmp_path / "extra")))
     folder = tmp_path / "mine"
     write(folder / "train.csv", rows(9))
     write(folder / "train.tsv", rows(9))
@@ -118,7 +168,10 @@ def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
         sizes(PathSource(str(tmp_path / "mime")))
     (folder / "train.tsv").rename(folder / "notes.tsv")
     (folder / "train.csv").rename(folder / "more.csv")
-    with pytest.raises(ValueError, match=r"no part of train or dev; it has more\.csv, notes\.tsv"):
+    message = (
+        r"has no part of train or dev; it has more\.csv, notes\.tsv, .*train \(train\), dev \(dev"
+    )
+    with pytest.raises(ValueError, match=message):
         sizes(PathSource(str(folder)))
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.txt").touch()
@@ -153,7 +206,10 @@ def test_a_saved_data_set_is_read(tmp_path, several):
     splits = Classification().load(source)
     assert [len(own) for own in splits.values()] == ([40, 20, 30] if several else [32, 4, 4])
     assert "saved train row " in splits["train"][0]["at"]
-    assert source.revision_of(Classification().data_set).startswith("saved (sha256 ")
+    revision = source.revision_of(Classification().data_set)
+    assert revision.startswith("saved (sha256 ")
+    next((tmp_path / "saved").rglob("*.arrow")).with_name("cache-0a.arrow").write_bytes(b"x")
+    assert PathSource(str(tmp_path / "saved")).revision_of(Classification().data_set) == revision
 
 
 # The hub, which is not asked here

@@ -32,6 +32,7 @@ def test_callbacks_of_ones_own_and_shipped_ones_see_isotropy_values(
     words = (
         *("callbacks=[counted,early_stopping,model_checkpoint]", "metric=[mean_cosine]"),
         *(f"callbacks.early_stopping.monitor={watched}", "callbacks.early_stopping.patience=2"),
+        *("callbacks.early_stopping.mode=max", "callbacks.model_checkpoint.mode=max"),
         *("callbacks.early_stopping.min_delta=9", f"callbacks.model_checkpoint.monitor={watched}"),
         *("trainer.max_epochs=9", "trainer.val_check_interval=3"),
     )
@@ -67,3 +68,20 @@ def test_the_module_of_a_run_evaluates_with_the_statistics_of_the_run(small, tmp
     trainer.validate(module, datamodule=data, verbose=False)
     for key in ("val/accuracy", "val/loss"):
         assert float(trainer.callback_metrics[key]) == pytest.approx(scores[key], rel=1e-6), key
+
+
+@pytest.mark.parametrize(
+    ("monitor", "mode", "expected"),
+    [("score", "auto", "max"), ("score", "min", "max"), ("val/loss", "auto", "min")],
+)
+def test_the_mode_is_that_of_what_is_watched(built, monitor, mode, expected):
+    words = (f"callbacks.early_stopping.monitor={monitor}", f"callbacks.early_stopping.mode={mode}")
+    trainer = built("task=rte", "metric=[]", "callbacks=[early_stopping]", *words).trainer
+    (stopping,) = trainer.early_stopping_callbacks
+    assert stopping.mode == expected
+
+
+def test_a_value_that_may_go_both_ways_needs_a_mode(built):
+    watched = "callbacks.early_stopping.monitor=isotropy/isoscore/layer_01/cls"
+    with pytest.raises(ValueError, match="needs mode=min or mode=max"):
+        built("task=rte", "metric=[isoscore]", "callbacks=[early_stopping]", watched)
