@@ -13,7 +13,7 @@ The path of one run:
     runs/                         what a run leaves on disk
 
 The core is what one run needs; it never imports an app. Apps use finished runs or start many:
-`studies`, `reporting`, `pages`, `analysis`, `export`, `plugins`, `doctor`, `demo`.
+`studies`, `results`, `pages`, `analysis`, `export`, `plugins`, `doctor`, `demo`.
 `docs/code.md` walks one batch through the files.
 
 To add a layer, a loss, a metric, a task or an encoder: one file in its folder, one yaml in

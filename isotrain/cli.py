@@ -141,7 +141,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 
     add = command(
         "collect",
-        "reporting.collect_command:collect",
+        "results.below:collect",
         "Collect every finished run below a folder into runs.csv, runs.parquet and groups.md.",
         "runs",
     )

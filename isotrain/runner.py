@@ -97,7 +97,7 @@ def _run(
     with storage_failures(folder.path), folder.owned():
         if folder.is_finished():  # by another process meanwhile
             return _stored(folder, show)
-        point = _resume_point(folder, experiment)
+        point = _resume_point(folder, experiment) if folder.may_resume() else None
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
             with memory_failures():
@@ -152,11 +152,9 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
 def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
     """isotrain's part of the checkpoint of an unfinished run; None restarts it.
 
-    It also restarts if a file needed to resume is damaged. That file and the checkpoint are kept
-    under other names. A checkpoint of another model is for Lightning to reject.
+    It restarts if a file needed to resume is damaged. That file and the checkpoint are kept under
+    other names. A checkpoint of another model is for Lightning to reject.
     """
-    if not folder.may_resume():
-        return None
     path = folder.path / "resume.ckpt"
     try:
         point: dict[str, Any] | None = load_checkpoint(path).get(KEY)
@@ -184,9 +182,10 @@ def _begin(folder: RunFolder, facts: dict[str, Any], point: dict[str, Any] | Non
     for text in (facts["drawn_splits"] and f"drawn: {facts['drawn_splits']}", facts["labels"]):
         if text:
             say(text)
-    print_changes(facts["data_changes"], facts["limited_evaluation"])
-    if lost := lost_text(facts["lost_input"]):
-        say(f"input: {lost}")
+    if facts["data_changes"] or facts["limited_evaluation"]:
+        print_changes(facts["data_changes"], facts["limited_evaluation"])
+    if facts["lost_input"]:
+        say(f"input: {lost_text(facts['lost_input'])}")
     if point is not None:
         say(f"resuming after step {point['step']}{code_note}")
 

@@ -153,7 +153,7 @@ def experiment(tmp_path_factory, data_dir):
     given = ["source=local", f"source.root={data}", f"output_dir={place / 'runs'}"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["isotrain"])
-        patch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+        patch.setattr("isotrain.commands.report._draw", lambda *_: [])
         for name, steps in (("trained", 3), ("untrained", 0)):
             (place / f"{name}.yaml").write_text(study.format(steps))
             assert main(["run", str(place / f"{name}.yaml"), *given]) == 0

@@ -27,7 +27,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from isotrain.reporting.statistics import compare_paired
+from isotrain.results.statistics import compare_paired
 
 SCORES = ("test/spearman", "test/accuracy", "val/spearman", "val/accuracy")
 KEYS = ("tasks", "methods", "score", "share_x")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from isotrain.metrics.suite import find, needs
-from isotrain.pages.readings import Reading, readings
+from isotrain.results.readings import Reading, readings
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 HEAD = ("metric", "range", "isotropic", "unchanged by", "ignores", "small N", "source")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
+from isotrain.results.series import Rows, isotropy_series, layers_of, series
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import CurveKey
 

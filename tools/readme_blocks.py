@@ -46,8 +46,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from isotrain.reporting.numbers import is_share, minus, p_text, score_number
-from isotrain.reporting.statistics import compare_paired, holm, summarize
+from isotrain.results.numbers import is_share, minus, p_text, score_number
+from isotrain.results.statistics import compare_paired, holm, summarize
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 PAGES = [

@@ -31,13 +31,13 @@ import pandas as pd
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from isotrain.config.compose import task_name, without_locations
+from isotrain.results.runs import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, finite
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import SIDES, last_layer, parse_key, shown_view
 from isotrain.runs.predictions import read_predictions
 from isotrain.runs.stored import PlanError
 from isotrain.studies.definition import Study
 from isotrain.studies.record import read_plan
-from isotrain.studies.results import LESS_NULL, SPLITS, VIEWS_OF, Run, collect, finite
 
 METRICS = ("isoscore_corrected", "mean_cosine", LESS_NULL)
 NOT_SCORES = ("n_rows", "spread", "predicted_majority_share")

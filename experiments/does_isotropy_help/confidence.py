@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from isotrain.reporting.row_bootstrap import row_interval
-from isotrain.reporting.statistics import compare_paired
+from isotrain.results.row_bootstrap import row_interval
+from isotrain.results.statistics import compare_paired
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import Predictions, read_predictions
 from isotrain.training.temperature import best_factor

@@ -18,7 +18,7 @@ import pandas as pd
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from isotrain.reporting.statistics import summarize
+from isotrain.results.statistics import summarize
 
 FOLDER = Path(__file__).parent
 STUDIES = ("own_embeddings", "dose_response")  # with the same none

@@ -11,7 +11,7 @@ import pandas as pd
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from isotrain.reporting.statistics import summarize
+from isotrain.results.statistics import summarize
 
 FOLDER = Path(__file__).parent
 SIZES = {"pairs_100": 100, "pairs_300": 300, "pairs_1000": 1000, "pairs_all": 5749}

@@ -17,8 +17,8 @@ from isotrain.analysis.types import Analysis, Outcome
 from isotrain.console import counted, say
 from isotrain.pages import run_tables
 from isotrain.pages.page import Figures, Section, page, piece
-from isotrain.reporting.markdown import aligned
-from isotrain.reporting.run_frames import csv_text
+from isotrain.results.markdown import aligned
+from isotrain.results.run_frames import csv_text
 from isotrain.runs.files import replace_text
 
 MOST_PRINTED = 40  # rows of a table in a terminal

@@ -18,7 +18,7 @@ from isotrain.analysis.show import Z
 from isotrain.console import install
 from isotrain.geometry.groups import hashed_order
 from isotrain.model.heads import pair_features
-from isotrain.reporting.row_bootstrap import spearman as spearman_of
+from isotrain.results.row_bootstrap import spearman as spearman_of
 
 Floats = NDArray[np.floating[Any]]
 MOST_STEPS = 1000  # of L-BFGS

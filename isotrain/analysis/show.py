@@ -21,7 +21,7 @@ from torch import Tensor
 from isotrain.geometry.clusters import centre_rows
 from isotrain.geometry.spectra import leading_directions
 from isotrain.pages.panels import COLOURS
-from isotrain.reporting.numbers import number
+from isotrain.results.numbers import number
 
 Cell = str | float | int | None
 Record = Mapping[str, Cell]

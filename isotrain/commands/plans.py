@@ -71,7 +71,7 @@ def report(target: str, wandb: str | None = None, file: str | None = None) -> in
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
     _write(folder, file or target, is_run)
     if wandb is not None:
-        from isotrain.reporting.wandb_report import send_run
+        from isotrain.commands.wandb_report import send_run
 
         send_run(folder, wandb)
     return 0
@@ -103,12 +103,12 @@ def _look(folder: Path, target: str) -> Status:
     if plan := read_plan(folder):
         return status_of(plan)
     if (folder / SEARCH_FILE).is_file():
-        from isotrain.reporting.search_report import status_of_search
+        from isotrain.results.search_report import status_of_search
 
         return status_of_search(folder, _storage_of(target))
     if (folder / "result.json").is_file() or is_owned(folder):
         return _look_at_run(folder)
-    from isotrain.reporting.collect_command import find_runs
+    from isotrain.results.below import find_runs
 
     below = find_runs(folder)
     lines = [f"{folder}: {counted(len(below.runs), 'run')} finished", *below.others]
@@ -139,14 +139,14 @@ def _write(folder: Path, target: str, is_run: bool) -> None:
             page = write_report(folder)
         say(page)
     elif plan := read_plan(folder):
-        from isotrain.reporting import report as of_study
+        from isotrain.commands import report as of_study
 
         of_study.write_report(plan)
     elif (folder / SEARCH_FILE).is_file():
-        from isotrain.reporting import search_report
+        from isotrain.results import search_report
 
         search_report.write_report(folder, _storage_of(target))
     else:
-        from isotrain.reporting.collect_command import write_runs
+        from isotrain.results.below import write_runs
 
         write_runs(folder, folder / "collected")

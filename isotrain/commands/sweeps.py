@@ -88,7 +88,7 @@ def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
 
 
 def _search(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
-    from isotrain.reporting import search_report
+    from isotrain.results import search_report
     from isotrain.studies.search import load_search, run_search  # these need Optuna
 
     search = load_search(str(config.search))
@@ -111,7 +111,7 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
     call.announce(jobs)
     ended = call.launch(jobs)
     if any(job.is_finished for job in jobs):
-        from isotrain.reporting.report import write_report  # scipy is slow to import
+        from isotrain.commands.report import write_report  # scipy is slow to import
 
         write_report(plan)
         say("these tables again: " + shlex.join(["isotrain", "report", str(call.folder)]))

@@ -11,6 +11,7 @@ import yaml
 
 from isotrain.config.compose import dotted
 from isotrain.config.shipped import names, text_of
+from isotrain.resources.references import citation
 
 BY_FUNCTION = ("freezing", "peft")  # groups of which one module has several parts
 
@@ -64,3 +65,12 @@ def _keys(group: str, name: str) -> dict[str, Any]:
     for base in content.pop("defaults", ()):
         found |= {} if base == "_self_" else _keys(group, base)
     return found | dotted(content)
+
+
+def sources(config: Mapping[str, Any]) -> list[str]:
+    """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
+    return [
+        f"{name}{' with changed keys' if is_changed else ''}: {work}"
+        for name, is_changed in dict.fromkeys(methods(config))
+        if (work := citation(name))
+    ]

@@ -14,18 +14,18 @@ from isotrain.export.folders import Differences, Format
 from isotrain.export.rebuilt import Agreement, Rebuilt
 from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import faults, warnings
-from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.repeat import train_command
-from isotrain.pages.rows import at, end_of, isotropy_series
-from isotrain.pages.verdict import accuracy_interval
-from isotrain.reporting.markdown import aligned
-from isotrain.reporting.numbers import is_share, number, score_number
-from isotrain.reporting.row_bootstrap import SCORES, row_interval
 from isotrain.resources.references import bibtex, papers
+from isotrain.results.markdown import aligned
+from isotrain.results.numbers import is_share, number, score_number
+from isotrain.results.readings import SIDE_TITLES, label
+from isotrain.results.row_bootstrap import SCORES, row_interval
+from isotrain.results.runs import SPLITS
+from isotrain.results.series import at, end_of, isotropy_series
+from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_records, replace_text
 from isotrain.runs.keys import COUNTS, SIDES, CurveKey
 from isotrain.runs.predictions import read_predictions
-from isotrain.studies.results import SPLITS
 
 
 class Scored(NamedTuple):

@@ -1,1 +1,1 @@
-"""HTML pages and figures of runs and studies; terminal summary of a run."""
+"""HTML pages and figures of runs and studies; the terminal summary of a run."""

@@ -21,9 +21,9 @@ from isotrain.pages.panels import (
     legend_of,
     panel,
 )
-from isotrain.pages.readings import SIDE_TITLES, TITLES
-from isotrain.pages.rows import End
-from isotrain.reporting.numbers import superscript
+from isotrain.results.numbers import superscript
+from isotrain.results.readings import SIDE_TITLES, TITLES
+from isotrain.results.series import End
 from isotrain.runs.keys import VIEWS
 
 N_RANKS = 60  # of a spectrum that are drawn, evenly on the logarithmic axis

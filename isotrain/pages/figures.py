@@ -21,9 +21,9 @@ from isotrain.pages.panels import (
     layer_number,
     panel,
 )
-from isotrain.pages.readings import TITLES, label
-from isotrain.pages.rows import Rows, isotropy_series, layers_of, n_rows
-from isotrain.reporting.numbers import minus
+from isotrain.results.numbers import minus
+from isotrain.results.readings import TITLES, label
+from isotrain.results.series import Rows, isotropy_series, layers_of, n_rows
 from isotrain.runs.keys import VIEWS, CurveKey
 
 HEAT = (0.12, 0.17, 0.66, 0.70)  # of a panel, next to the colour bar and its label

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isotrain.pages.panels import layer_number
-from isotrain.pages.readings import base_of, label, readings, view_titles
-from isotrain.pages.rows import (
+from isotrain.results.readings import base_of, label, readings, view_titles
+from isotrain.results.series import (
     Rows,
     Series,
     isotropy_series,

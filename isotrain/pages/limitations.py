@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from isotrain.pages.readings import view_titles
-from isotrain.pages.rows import Rows, Series, at, by_n, end_of, isotropy_series, series
-from isotrain.reporting.numbers import number
+from isotrain.results.numbers import number
+from isotrain.results.readings import view_titles
+from isotrain.results.runs import limited_text
+from isotrain.results.series import Rows, Series, at, by_n, end_of, isotropy_series, series
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.lost_input import lost_text
-from isotrain.studies.results import limited_text
 
 FEW_ROWS = 1000  # dev examples below which a warning is shown
 FAR = 2.0  # between the embeddings of a queue and of dev; a warning is shown above it

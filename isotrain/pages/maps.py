@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from isotrain.pages.panels import COLOURS
-from isotrain.pages.rows import End
+from isotrain.results.series import End
 from isotrain.runs.files import as_json
 from isotrain.runs.snapshots import group_of
 

@@ -10,9 +10,17 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from isotrain.pages.readings import SIDE_TITLES, TITLES
-from isotrain.pages.rows import Rows, Series, isotropy_series, layers_of, n_rows, series, sites_of
-from isotrain.reporting.numbers import is_share
+from isotrain.results.numbers import is_share
+from isotrain.results.readings import SIDE_TITLES, TITLES
+from isotrain.results.series import (
+    Rows,
+    Series,
+    isotropy_series,
+    layers_of,
+    n_rows,
+    series,
+    sites_of,
+)
 from isotrain.runs.keys import CurveKey
 
 SIZE = (3.5, 2.6)  # inches of one panel: the column of a paper, the width of a phone

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from isotrain.config.compose import task_name
+from isotrain.config.names import sources
 from isotrain.pages.cloud_figures import cloud_sections
 from isotrain.pages.figures import curves as overview
 from isotrain.pages.figures import heatmap, loss_curve, score_curve
@@ -17,9 +18,18 @@ from isotrain.pages.isotropy_data import NUMBERED, isotropy_data
 from isotrain.pages.limitations import faults, warnings
 from isotrain.pages.maps import Snapshots, map_data
 from isotrain.pages.page import Figures, Section, page, piece
-from isotrain.pages.readings import base_of, label, part_reading, readings, view_titles
 from isotrain.pages.repeat import repeat
-from isotrain.pages.rows import (
+from isotrain.pages.run_tables import (
+    config_table,
+    counter_table,
+    layer_tables,
+    outlier_tables,
+)
+from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
+from isotrain.results.levels import reference
+from isotrain.results.numbers import size_range
+from isotrain.results.readings import base_of, label, part_reading, readings, view_titles
+from isotrain.results.series import (
     End,
     Rows,
     Series,
@@ -30,16 +40,6 @@ from isotrain.pages.rows import (
     measured,
     sites_of,
 )
-from isotrain.pages.run_tables import (
-    config_table,
-    counter_table,
-    layer_tables,
-    outlier_tables,
-    sources,
-)
-from isotrain.pages.verdict import Levels, answers, last_layer, next_steps
-from isotrain.reporting.frame import reference
-from isotrain.reporting.numbers import size_range
 from isotrain.runs.files import read_records, read_result, replace_text
 from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import CurveKey, on_test

@@ -6,11 +6,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import dotted
-from isotrain.config.names import methods
-from isotrain.pages.readings import SIDE_TITLES, TITLES, label
-from isotrain.pages.rows import Rows, Series, at, by_n, layers_of, series, sites_of
-from isotrain.reporting.numbers import number, size_range
-from isotrain.resources.references import citation
+from isotrain.results.numbers import number, size_range
+from isotrain.results.readings import SIDE_TITLES, TITLES, label
+from isotrain.results.series import Rows, Series, at, by_n, layers_of, series, sites_of
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
 
 COUNTERS = {  # meaning of each counter of an isotropy layer or objective
@@ -112,15 +110,6 @@ def config_table(content: Mapping[str, Any], caption: str) -> Table:
     return Table(
         caption, ("key", "value"), [(key, _text(value)) for key, value in dotted(content).items()]
     )
-
-
-def sources(config: Mapping[str, Any]) -> list[str]:
-    """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
-    return [
-        f"{name}{' with changed keys' if is_changed else ''}: {work}"
-        for name, is_changed in dict.fromkeys(methods(config))
-        if (work := citation(name))
-    ]
 
 
 def _two(

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from isotrain.console import counted
-from isotrain.reporting.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
-from isotrain.reporting.numbers import interval, margin_text, p_equals, score_number, signed
-from isotrain.reporting.result import Result, cautions
-from isotrain.reporting.statistics import FEWEST_SEEDS, LEVEL
-from isotrain.reporting.words import BOTH, caption, difference_text, failed_text, score_name
+from isotrain.results.frame import ALL, UNTRAINED, WITHOUT, Row, is_score
+from isotrain.results.numbers import interval, margin_text, p_equals, score_number, signed
+from isotrain.results.result import Result, cautions
+from isotrain.results.statistics import FEWEST_SEEDS, LEVEL
+from isotrain.results.words import BOTH, caption, difference_text, failed_text, score_name
 from isotrain.runs.keys import VIEWS, parse_key
 
 MOST_NAMED = 6  # methods in one sentence

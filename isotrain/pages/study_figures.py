@@ -12,15 +12,15 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from isotrain.pages.panels import COLOURS, SIZE, finish, joined, layer_number, panel
-from isotrain.pages.readings import SIDE_TITLES, label
 from isotrain.pages.study_answer import verdict
-from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import Row
-from isotrain.reporting.numbers import is_share, minus, size_range
-from isotrain.reporting.statistics import Summary
-from isotrain.reporting.words import cloud_name, difference_text, examples_text, score_name
+from isotrain.results.curves import Curve
+from isotrain.results.frame import Row
+from isotrain.results.numbers import is_share, minus, size_range
+from isotrain.results.readings import SIDE_TITLES, label
+from isotrain.results.runs import Run
+from isotrain.results.statistics import Summary
+from isotrain.results.words import cloud_name, difference_text, examples_text, score_name
 from isotrain.runs.keys import SIDES, CurveKey
-from isotrain.studies.results import Run
 
 MARKERS = {  # matplotlib markers, as a path around the origin for the legend of a page
     "o": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",

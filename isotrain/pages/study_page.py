@@ -7,7 +7,6 @@ from markupsafe import Markup
 
 from isotrain.console import counted
 from isotrain.pages.page import Figures, Section, page, piece
-from isotrain.pages.readings import base_of, label, readings
 from isotrain.pages.run_tables import Table
 from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
 from isotrain.pages.study_figures import method_looks
@@ -17,10 +16,11 @@ from isotrain.pages.study_sections import (
     scatter_section,
     training_section,
 )
-from isotrain.reporting.curves import isotropy_curves
-from isotrain.reporting.frame import ALL, Row, is_score
-from isotrain.reporting.result import Result
-from isotrain.reporting.words import caption, collapsed_runs, legend, notes, score_name, score_table
+from isotrain.results.curves import isotropy_curves
+from isotrain.results.frame import ALL, Row, is_score
+from isotrain.results.readings import base_of, label, readings
+from isotrain.results.result import Result
+from isotrain.results.words import caption, collapsed_runs, legend, notes, score_name, score_table
 from isotrain.runs.files import replace_text
 
 MOST_OPEN = 40  # lines of a table that is not folded

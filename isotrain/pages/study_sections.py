@@ -6,8 +6,6 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from isotrain.pages.page import Figures, Section, piece
-from isotrain.pages.readings import base_of, label, readings, view_titles
-from isotrain.pages.rows import sites_of
 from isotrain.pages.study_answer import task_score
 from isotrain.pages.study_figures import (
     Looks,
@@ -18,10 +16,12 @@ from isotrain.pages.study_figures import (
     through_training,
     with_names,
 )
-from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import Row, is_score
-from isotrain.reporting.result import Result
-from isotrain.reporting.words import BOTH, CI, cloud_name, score_name
+from isotrain.results.curves import Curve
+from isotrain.results.frame import Row, is_score
+from isotrain.results.readings import base_of, label, readings, view_titles
+from isotrain.results.result import Result
+from isotrain.results.series import sites_of
+from isotrain.results.words import BOTH, CI, cloud_name, score_name
 from isotrain.runs.keys import VIEWS, CurveKey, last_layer, parse_key, shown_view
 
 BAND = f"Bands and whiskers: {CI} of the mean over seeds; one seed has none."

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from isotrain.console import say, score_text
 from isotrain.pages.limitations import faults, selection, unlike_texts
-from isotrain.pages.readings import label
-from isotrain.pages.rows import (
+from isotrain.results.readings import label
+from isotrain.results.runs import SPLITS
+from isotrain.results.series import (
     Rows,
     Series,
     at,
@@ -23,10 +24,9 @@ from isotrain.pages.rows import (
     measured,
     series,
 )
-from isotrain.pages.verdict import accuracy_interval
-from isotrain.reporting.words import CI
+from isotrain.results.statistics import accuracy_interval
+from isotrain.results.words import CI
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey, last_layer, on_test
-from isotrain.studies.results import SPLITS
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary

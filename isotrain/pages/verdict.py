@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from isotrain.pages.limitations import n_evaluated, unlike_texts, warnings
-from isotrain.pages.readings import isotropic_value, label, view_titles
-from isotrain.pages.rows import (
+from isotrain.results.levels import CHANCE
+from isotrain.results.numbers import number, score_number
+from isotrain.results.readings import isotropic_value, label, view_titles
+from isotrain.results.series import (
     End,
     Rows,
     Series,
@@ -22,9 +23,8 @@ from isotrain.pages.rows import (
     series,
     sites_of,
 )
-from isotrain.reporting.frame import CHANCE
-from isotrain.reporting.numbers import number, score_number
-from isotrain.reporting.words import score_name
+from isotrain.results.statistics import accuracy_interval
+from isotrain.results.words import score_name
 from isotrain.runs.keys import VIEWS, CurveKey, on_test, shown_view
 
 CAUTION = (
@@ -35,7 +35,6 @@ CONE = 0.9  # mean cosine above which embeddings nearly share one direction
 SOME = 0.05  # share of a loss, or of the distance to isotropy, that counts as a change
 NOT_APART = "not told apart from"
 MOST_STEPS = 4  # sentences on what to look at next
-Z = NormalDist().inv_cdf(0.975)
 Levels = Mapping[str, tuple[str, float]]  # by score: name and value of a model-free baseline
 Curves = Mapping[CurveKey, Series]
 
@@ -116,20 +115,6 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Ma
     return [*found, Markup(text).format(n, "s" * (n != 1), CAUTION) if n else Markup(CAUTION)]
 
 
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of an accuracy p over N examples, within [0, 1].
-
-    (p + z²/2N ± z·√(p(1 − p)/N + z²/4N²)) / (1 + z²/N), z = 1.96.
-
-    >>> [round(end, 4) for end in wilson(0.5, 96)], [round(end, 4) for end in wilson(0.0, 96)]
-    ([0.4019, 0.5981], [0.0, 0.0385])
-    """
-    centre = share + Z**2 / (2 * n)
-    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
-    low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
-    return round(low, 12), round(high, 12)  # 0 and 1 without rounding error
-
-
 def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:
     """Headline: the test score, else dev, its CI, the model-free baseline, the change on dev."""
     values = series(rows, str(result.get("monitor", "")))
@@ -167,11 +152,6 @@ def _final(result: Mapping[str, Any], rows: Rows, end: End) -> tuple[str, float,
 
 def _the(level: str) -> str:
     return level if level == CHANCE else f"the {level}"
-
-
-def accuracy_interval(key: str, value: float, n: int) -> tuple[float, float] | None:
-    """The 95 % CI of an accuracy over its N examples; None for other scores."""
-    return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None
 
 
 def _versus(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> str:

@@ -18,7 +18,7 @@ from isotrain.arguments import checked
 from isotrain.pages.cloud_figures import maps
 from isotrain.pages.figures import curves, heatmap
 from isotrain.pages.maps import aligned
-from isotrain.pages.rows import Rows, isotropy_series, layers_of, series
+from isotrain.results.series import Rows, isotropy_series, layers_of, series
 from isotrain.runs.files import as_json, read_records, read_result
 from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
 from isotrain.runs.snapshots import Arrays, group_of, read_snapshots

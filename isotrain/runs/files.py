@@ -126,6 +126,14 @@ def replace_text(path: Path, text: str) -> None:
     replace_bytes(path, text.encode("utf-8"))
 
 
+def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files atomically, so that no half table is read; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        replace_bytes(folder / name, content)
+    return [folder / name for name in files]
+
+
 def sha256_of(file: Path) -> str:
     """Hex digits of a file's SHA-256, computed once while it does not change."""
     state = file.stat()

@@ -113,25 +113,9 @@ class Classification(TextTask):
 
     def see_training(self, rows: Sequence[Row]) -> None:
         """Set the weights of the classes."""
-        weights, classes = self.class_weights, self.data_set.classes
-        if isinstance(weights, Mapping):
-            named = {str(name): weight for name, weight in weights.items()}
-            if unknown := named.keys() - {*classes}:
-                raise ValueError(
-                    f"task.class_weights names {', '.join(sorted(unknown))}; the classes are "
-                    f"{', '.join(classes)}"
-                )
-            weights = [named.get(name, 1.0) for name in classes]
-        elif weights == "balanced":
-            counts = Counter(row[self.data_set.target] for row in rows)
-            shares = [counts[c] * self.n_classes / len(rows) for c in range(self.n_classes)]
-            weights = [1 / share if share else 1.0 for share in shares]
-        if weights is not None:
-            if len(weights) != self.n_classes:
-                raise ValueError(
-                    f"task.class_weights must be a weight for each of {self.n_classes} classes "
-                    f"({', '.join(classes)}), got {list(weights)}"
-                )
+        if self.class_weights is not None:
+            targets = [row[self.data_set.target] for row in rows]
+            weights = weights_of(self.class_weights, self.data_set.classes, targets)
             self.weight_C = torch.tensor(weights, dtype=torch.float32)
 
     def training_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -167,6 +151,38 @@ class Classification(TextTask):
     def label(self, row: Row) -> int:
         """The number of the class."""
         return int(row[self.data_set.target])
+
+
+def weights_of(
+    given: Literal["balanced"] | Sequence[float] | Mapping[Any, float],
+    classes: Sequence[str],
+    targets: Sequence[int],
+) -> list[float]:
+    """The weight of each class, in their order; `targets` are those of train.
+
+    Raises:
+        ValueError: another number of weights than of classes, or a name that no class has.
+
+    >>> weights_of("balanced", ["a", "b"], [0, 0, 0, 1]), weights_of({"b": 3.0}, ["a", "b"], [])
+    ([0.6666666666666666, 2.0], [1.0, 3.0])
+    """
+    if given == "balanced":
+        counts = Counter(targets)
+        shares = [counts[c] * len(classes) / len(targets) for c in range(len(classes))]
+        return [1 / share if share else 1.0 for share in shares]
+    named = given if isinstance(given, Mapping) else dict(zip(classes, given, strict=False))
+    weights = {str(name): weight for name, weight in named.items()}
+    if weights.keys() - {*classes}:
+        raise ValueError(
+            f"task.class_weights names {', '.join(sorted(weights.keys() - {*classes}))}; the "
+            f"classes are {', '.join(classes)}"
+        )
+    if not isinstance(given, Mapping) and len(given) != len(classes):
+        raise ValueError(
+            f"task.class_weights must be a weight for each of {len(classes)} classes "
+            f"({', '.join(classes)}), got {list(given)}"
+        )
+    return [weights.get(name, 1.0) for name in classes]
 
 
 def classes_of(labels: set[str], target: str) -> tuple[str, ...]:

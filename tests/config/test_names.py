@@ -6,10 +6,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import compose_run, content_hash, plain, recorded
-from isotrain.config.names import method_name, part_name
+from isotrain.config.names import method_name, part_name, sources
 from isotrain.config.shipped import conf_folder, names
 from isotrain.export.card import citations
-from isotrain.pages.run_tables import sources
 from tests.judge import judged
 
 

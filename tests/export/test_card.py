@@ -16,7 +16,7 @@ from isotrain.export.card import (
     scored,
 )
 from isotrain.export.source_run import SourceRun
-from isotrain.pages.verdict import accuracy_interval
+from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
 

@@ -86,9 +86,9 @@ def composed_before_forks():
     import isotrain.app
     import isotrain.commands.evaluate
     import isotrain.commands.plans
+    import isotrain.commands.report
     import isotrain.export.command
-    import isotrain.reporting.collect_command
-    import isotrain.reporting.report
+    import isotrain.results.below
     import isotrain.runner  # noqa: F401
     from isotrain.config.compose import compose_run
 

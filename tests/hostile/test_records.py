@@ -115,7 +115,7 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
 @pytest.fixture
 def quick(monkeypatch):
     """No figures."""
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+    monkeypatch.setattr("isotrain.commands.report._draw", lambda *_: [])
 
 
 @pytest.mark.parametrize("number", range(100))

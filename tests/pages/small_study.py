@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrain.reporting.curves import Curve
-from isotrain.reporting.frame import study_rows
-from isotrain.reporting.result import Result
-from isotrain.reporting.statistics import Summary
+from isotrain.results.curves import Curve
+from isotrain.results.frame import study_rows
+from isotrain.results.result import Result
+from isotrain.results.runs import Run, counted_by
+from isotrain.results.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from isotrain.studies.definition import Published, Study
-from isotrain.studies.results import Run, counted_by
 
 METRICS = ("isoscore_corrected", "mean_cosine")
 

@@ -9,7 +9,7 @@ from isotrain.pages.cloud_figures import maps, spectra
 from isotrain.pages.figures import curves, heatmap, loss_curve, score_curve
 from isotrain.pages.page import inline, svg_text
 from isotrain.pages.panels import draw_layers, draw_sites, layer_colours, panel
-from isotrain.pages.rows import End
+from isotrain.results.series import End
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import LAYERS, STEPS, arrays, clouds, evaluation, value
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrain.pages.maps import aligned, map_data
-from isotrain.pages.rows import End
+from isotrain.results.series import End
 from tests.pages.small_run import M, arrays, clouds
 
 END = End(0, False)

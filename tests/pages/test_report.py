@@ -78,7 +78,7 @@ def test_what_a_reader_sees_first(page):
         "The measures disagree: more isotropic by isoscore_corrected , less isotropic by partition",
         "Input → output at step 40: pooled about as isotropic: isoscore_corrected "
         f"{before:.3f} → {after:.3f}, partition −{10 * before:.2f} → −{10 * after:.2f} (N = 640).",
-        "What to look at next The score is not above the majority class:",
+        "What to look at next The score is below the majority class:",
         "read its 2 limitations . One run with one seed",
     ):
         assert wanted in page.text

@@ -3,10 +3,10 @@
 import pytest
 
 from isotrain.pages.study_answer import faults, summary, task_answers, verdict
-from isotrain.reporting.frame import WITHOUT, Row
-from isotrain.reporting.result import Result
+from isotrain.results.frame import WITHOUT, Row
+from isotrain.results.result import Result
+from isotrain.results.runs import Gap, Run
 from isotrain.studies.definition import Study
-from isotrain.studies.results import Gap, Run
 
 KEY, PLACE = "test/accuracy", "isotropy/isoscore_corrected/layer_06/tokens"
 

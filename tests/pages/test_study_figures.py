@@ -13,8 +13,8 @@ from isotrain.pages.study_figures import (
     method_looks,
     through_training,
 )
-from isotrain.reporting.curves import Curve
-from isotrain.reporting.statistics import Summary
+from isotrain.results.curves import Curve
+from isotrain.results.statistics import Summary
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_study import EFFECT, METRICS, curves_of, isotropy, result
 

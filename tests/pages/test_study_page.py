@@ -4,7 +4,7 @@ import pytest
 
 from isotrain.pages.study_answer import CAUTION
 from isotrain.pages.study_page import write_study_page
-from isotrain.studies.results import Gap
+from isotrain.results.runs import Gap
 from tests.pages.small_run import HOSTILE
 from tests.pages.small_study import EFFECT, TASKS, curves_of, result, runs_of, study_of
 from tests.pages.test_report import Page

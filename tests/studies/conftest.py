@@ -86,7 +86,7 @@ class Fake:
 @pytest.fixture(autouse=True)
 def without_page(monkeypatch):
     """Reports without their page, which takes seconds to draw; a module that wants it says so."""
-    monkeypatch.setattr("isotrain.reporting.report._draw", lambda *_: [])
+    monkeypatch.setattr("isotrain.commands.report._draw", lambda *_: [])
 
 
 @pytest.fixture

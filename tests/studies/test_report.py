@@ -6,7 +6,7 @@ import shlex
 import pyarrow.parquet as pq
 import pytest
 
-from isotrain.reporting.report import write_report
+from isotrain.commands.report import write_report
 
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 

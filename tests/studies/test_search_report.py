@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from isotrain.reporting.search_report import status_of_search, write_report
+from isotrain.results.search_report import status_of_search, write_report
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
 from isotrain.studies.definition import load_study

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from isotrain.reporting.frame import Row, frame
-from isotrain.reporting.wandb_report import send
+from isotrain.commands.wandb_report import send
+from isotrain.results.frame import Row, frame
 from tests import wandb_record
 
 ROWS = [
@@ -71,7 +71,7 @@ def test_whatever_goes_wrong_is_reported_and_costs_nothing(folder, monkeypatch, 
 @pytest.mark.parametrize("logger", ["[]", "[wandb]"])
 def test_only_where_the_runs_log_to_it(fake, logger, monkeypatch):
     sent = []
-    monkeypatch.setattr("isotrain.reporting.report.send", lambda *given: sent.append(given))
+    monkeypatch.setattr("isotrain.commands.report.send", lambda *given: sent.append(given))
     fake.says(seeds="[0]")
     assert fake.run(f"logger={logger}") == 0
     assert [name for _, name, _, _ in sent] == (["few"] if logger == "[wandb]" else [])

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torchmetrics
 
-from isotrain.reporting.frame import study_rows
+from isotrain.results.frame import study_rows
+from isotrain.results.runs import run_of
 from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
-from isotrain.studies.results import run_of
 from isotrain.tasks.correlation import Pearson, Spearman
 from tests.parts import STSB
 from tests.stopped_runs import finished

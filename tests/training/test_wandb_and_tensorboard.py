@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from isotrain.pages.rows import series
 from isotrain.pages.show import show_run
+from isotrain.results.series import series
 from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few, parse_key

@@ -24,7 +24,7 @@ from isotrain.analysis.probe import best_penalty, features
 from isotrain.analysis.types import Record, Subject
 from isotrain.encoders.static import TableEncoder
 from isotrain.geometry.groups import hashed_order
-from isotrain.reporting.row_bootstrap import Floats, Score, row_interval
+from isotrain.results.row_bootstrap import Floats, Score, row_interval
 from isotrain.tasks.data.sources import HIDDEN, STEMS, Source, load_split
 from isotrain.tasks.nli_pairs import DATA as SNLI
 from isotrain.types import Row

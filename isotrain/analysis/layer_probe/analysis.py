@@ -32,7 +32,7 @@ from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
-from isotrain.pages.verdict import wilson
+from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import HIDDEN, Source, load_split
 
 Task = Literal["rte", "wic", "stsb", "snli", "sst2"]

@@ -51,8 +51,8 @@ from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
 from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import gaussian_null
-from isotrain.pages.verdict import wilson
-from isotrain.reporting.row_bootstrap import SCORES
+from isotrain.results.row_bootstrap import SCORES
+from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]

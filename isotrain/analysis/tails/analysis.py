@@ -45,7 +45,7 @@ from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import check_groups, group_sums, hashed_order, large_groups
 from isotrain.geometry.whitening import apply_whitening
 from isotrain.metrics.outlier_dims import outlier_dims
-from isotrain.pages.verdict import wilson
+from isotrain.results.statistics import wilson
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
 from isotrain.transforms.cut_tails import CutTails

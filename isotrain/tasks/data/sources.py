@@ -445,7 +445,9 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
                 f"{where}: {', '.join(several)} are all of {split}; leave one, or give its path"
             )
         if several and several[0] in found.values():
-            raise ValueError(f"{where}: {several[0]} has the names of two splits; rename it")
+            raise ValueError(
+                f"{where}: {several[0]} has the names of two splits; name it after one"
+            )
         if several:
             found[split] = several[0]
     return found

@@ -261,7 +261,7 @@ def checked_metrics(
     """
     if not views or set(views) - set(VIEWS):
         raise ValueError(f"views are some of {', '.join(VIEWS)}, got {list(views)}")
-    functions = named(metrics)
+    functions = named([metrics] if isinstance(metrics, str) else metrics)
     for name, function in functions.items():
         if needs(function) == "positives":
             raise ValueError(f"{name} needs positives, which texts alone do not have; leave it out")

@@ -153,7 +153,7 @@ def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
     for names in (["train_val", "test"], ["train", "dev_test"]):
         for name in names:
             write(tmp_path / names[0] / f"{name}.csv", rows(9))
-        with pytest.raises(ValueError, match=r"_\w+\.csv has the names of two splits; rename"):
+        with pytest.raises(ValueError, match=r"_\w+\.csv has the names of two splits; name it"):
             sizes(PathSource(str(tmp_path / names[0])))
     write(tmp_path / "extra" / "train.csv", rows(9))
     write(tmp_path / "extra" / "train_extra.csv", rows(9))

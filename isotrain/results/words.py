@@ -4,13 +4,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from isotrain.pages.readings import SIDE_TITLES, TITLES, label
-from isotrain.reporting.frame import CHANCE, MAJORITY, UNTRAINED, Row
-from isotrain.reporting.numbers import interval, margin_text, p_text, score_number, signed
-from isotrain.reporting.statistics import FEWEST_SEEDS, LEVEL, smallest_p
+from isotrain.results.frame import UNTRAINED, Row
+from isotrain.results.levels import CHANCE, MAJORITY
+from isotrain.results.numbers import interval, margin_text, p_text, score_number, signed
+from isotrain.results.readings import SIDE_TITLES, TITLES, label
+from isotrain.results.runs import LESS_NULL, SPLITS, Gap, Run
+from isotrain.results.statistics import FEWEST_SEEDS, LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
 from isotrain.studies.definition import Study
-from isotrain.studies.results import LESS_NULL, SPLITS, Gap, Run
 
 CI = "95 % CI"
 BOTH = "CI over seeds and examples"

@@ -1,10 +1,10 @@
 """What is reported before the numbers and beside them, in every kind of table."""
 
-from isotrain.reporting.frame import study_rows
-from isotrain.reporting.markdown import mixed
-from isotrain.reporting.result import cautions
-from isotrain.studies.results import Run
-from tests.reporting.small_tables import STUDY, lost, result, runs, tex, text
+from isotrain.results.frame import study_rows
+from isotrain.results.markdown import mixed
+from isotrain.results.result import cautions
+from isotrain.results.runs import Run
+from tests.results.small_tables import STUDY, lost, result, runs, tex, text
 
 
 def test_cautions_count_by_task_method_and_reason():

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from isotrain.config.compose import without_locations
 from isotrain.config.parts import SEVERAL
 from isotrain.config.shipped import names, shipped, text_of
-from isotrain.reporting.frame import ALL, Row
-from isotrain.reporting.markdown import aligned
-from isotrain.reporting.statistics import summarize
-from isotrain.reporting.words import CI, examples_text, mean_text, score_name
+from isotrain.results.frame import ALL, Row
+from isotrain.results.markdown import aligned
+from isotrain.results.runs import Run
+from isotrain.results.statistics import summarize
+from isotrain.results.words import CI, examples_text, mean_text, score_name
 from isotrain.runs.keys import on_test
-from isotrain.studies.results import Run
 
 HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test", "what differs")
 

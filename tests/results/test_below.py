@@ -9,10 +9,10 @@ import pytest
 from filelock import FileLock
 
 from isotrain.cli import main
-from isotrain.reporting.collect_command import find_runs, write_runs
-from isotrain.reporting.groups import Found, differing, groups_markdown
+from isotrain.results.below import find_runs, write_runs
+from isotrain.results.groups import Found, differing, groups_markdown
+from isotrain.results.runs import Run
 from isotrain.runs.files import write_json
-from isotrain.studies.results import Run
 
 
 def leave(folder, method="none", seed=0, accuracy=0.5, **more):

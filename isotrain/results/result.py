@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from isotrain.pages.run_tables import sources
-from isotrain.reporting.frame import ALL, Row, study_rows
+from isotrain.config.names import sources
+from isotrain.results.frame import ALL, Row, study_rows
+from isotrain.results.runs import Gap, Run, collect
 from isotrain.runs.files import read_result
 from isotrain.studies.definition import Study
 from isotrain.studies.record import Plan, changes, left_out, listed
-from isotrain.studies.results import Gap, Run, collect
 
 
 class Result(NamedTuple):

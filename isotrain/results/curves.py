@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from isotrain.reporting.statistics import Summary, summarize
+from isotrain.results.runs import DAMAGE, Run, read_key
+from isotrain.results.statistics import Summary, summarize
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import DEV, CurveKey
-from isotrain.studies.results import DAMAGE, Run, read_key
 
 Of = tuple[str, str, CurveKey]  # task and method, and where it was measured
 

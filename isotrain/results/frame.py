@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
-import numpy as np
-
-from isotrain.reporting.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
-from isotrain.reporting.statistics import (
+from isotrain.results.levels import reference
+from isotrain.results.row_bootstrap import SCORES, RowInterval, row_interval, same_rows
+from isotrain.results.runs import DAMAGE, SPLITS, Gap, Run, finite
+from isotrain.results.statistics import (
     FEWEST_SEEDS,
     Summary,
     compare_paired,
@@ -20,10 +19,9 @@ from isotrain.reporting.statistics import (
     seeds_needed,
     summarize,
 )
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_records
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
-from isotrain.studies.results import DAMAGE, SPLITS, Gap, Run, finite
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
 Starts = Mapping[int, Mapping[str, float]]  # by seed: what runs logged at step 0
 Pairs = Sequence[tuple[Run, Run]]  # the runs of a method and of the baseline that share a seed
 ALL, WITHOUT = "all", "without collapsed"  # which runs a row covers
-UNTRAINED, MAJORITY, CHANCE = "untrained", "majority class", "chance"
+UNTRAINED = "untrained"
 LOSSES = ("loss", "scaled_loss")
-CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
 NO_SEEDS = Summary(0, math.nan, None, None, None, None)
 FEWEST_FOR_SEEDS = 5  # pairs, from which their spread generalises to other seeds
 SAME_SCORE = 1e-5  # scores are float32; one example in 50,000 is more
@@ -311,29 +308,6 @@ def _untrained(
             about = summarize(list(own.values()))
             rows.append(Row(ALL, task, score, name, examples, *about[:5]))
     return rows
-
-
-def reference(folder: Path, score: str) -> tuple[str, float] | None:
-    """Model-free baseline of a score: its name and value; None if unknown.
-
-    A correlation is 0 by chance; an accuracy is that of the largest class, as recorded by the run,
-    or computed from its predictions.
-    """
-    stage, _, metric = score.partition("/")
-    if metric in CORRELATIONS:
-        return CHANCE, 0.0
-    if metric != "accuracy":
-        return None
-    try:
-        recorded = read_result(folder).get("label_majority", {}).get(SPLITS[stage])
-        if recorded is not None:
-            return MAJORITY, float(recorded)
-        found = read_predictions(folder, SPLITS[stage])
-    except (OSError, ValueError):
-        return None
-    if found is None or not len(found.label):
-        return None
-    return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
 
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:

@@ -6,7 +6,7 @@ seeds covers far less. Sums are exactly rounded, so results do not depend on the
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ LEVEL = 0.05  # family-wise
 FEWEST_SEEDS = 3  # of an interval or test; with two, t is 12.7
 FEWEST_FLIPPED = 8  # pairs; with 5 no sign pattern reaches p < 0.05, with 6 only one
 FLIPS = 4  # times the smallest p must fit in a level, else flips have less power than the t test
+Z = NormalDist().inv_cdf(0.975)
 MOST_FLIPPED = 40  # pairs; 2^20 sums of each half take 0.2 s
 
 
@@ -223,3 +224,22 @@ def _summary(values: Sequence[float], scale: float) -> Summary:
     half = float(stdtrit(n - 1, 0.975)) * error
     p = 2 * float(stdtr(n - 1, -abs(mean) / error))
     return Summary(n, mean, sd, mean - half, mean + half, p)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of an accuracy p over N examples, within [0, 1].
+
+    (p + z²/2N ± z·√(p(1 − p)/N + z²/4N²)) / (1 + z²/N), z = 1.96.
+
+    >>> [round(end, 4) for end in wilson(0.5, 96)], [round(end, 4) for end in wilson(0.0, 96)]
+    ([0.4019, 0.5981], [0.0, 0.0385])
+    """
+    centre = share + Z**2 / (2 * n)
+    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
+    low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
+    return round(low, 12), round(high, 12)  # 0 and 1 without rounding error
+
+
+def accuracy_interval(key: str, value: float, n: int) -> tuple[float, float] | None:
+    """The 95 % CI of an accuracy over its N examples; None for other scores."""
+    return wilson(value, n) if key.endswith("/accuracy") and n and 0 <= value <= 1 else None

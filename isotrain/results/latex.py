@@ -7,9 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from isotrain.reporting.frame import ALL, Row, is_score
-from isotrain.reporting.result import Result, cautions
-from isotrain.reporting.words import HEAD, caption, cells, collapsed_runs, legend, notes
+from isotrain.results.frame import ALL, Row, is_score
+from isotrain.results.result import Result, cautions
+from isotrain.results.words import HEAD, caption, cells, collapsed_runs, legend, notes
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),

@@ -9,8 +9,8 @@ from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.metrics.self_similarity import self_similarity
 from isotrain.objectives.base import mean_loss
-from isotrain.pages.readings import part_reading, readings
 from isotrain.pages.run_tables import COUNTERS
+from isotrain.results.readings import part_reading, readings
 from isotrain.training.monitor.measurement import site_measures
 from isotrain.transforms.cluster_pca import ClusterPCA
 from isotrain.transforms.cut_tails import CutTails
@@ -36,7 +36,7 @@ def test_a_metric_without_the_whole_head_has_no_words_and_costs_no_page(tmp_path
     heads |= {"part": "# label: norm\n", "more": "# unit: m\n" + whole}
     for name, text in heads.items():
         (folder / f"{name}.yaml").write_text(text, "utf-8")
-    monkeypatch.setattr("isotrain.pages.readings.shipped", lambda group: tmp_path / group)
+    monkeypatch.setattr("isotrain.results.readings.shipped", lambda group: tmp_path / group)
     assert set(readings.__wrapped__()) == {"whole"}
 
 

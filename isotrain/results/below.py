@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from isotrain.config.compose import run_id
 from isotrain.console import counted, say, spinner
-from isotrain.reporting.groups import Found, differing, groups_markdown, texts, without_seeds
-from isotrain.reporting.markdown import mixed
-from isotrain.reporting.report import replace_files
-from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
-from isotrain.reporting.words import collapsed_runs
-from isotrain.runs.files import read_result
+from isotrain.results.groups import Found, differing, groups_markdown, texts, without_seeds
+from isotrain.results.markdown import mixed
+from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
+from isotrain.results.runs import DAMAGE, damaged, run_of, unfinished
+from isotrain.results.words import collapsed_runs
+from isotrain.runs.files import read_result, replace_files
 from isotrain.runs.stored import PlanError, checkpoint_step, is_owned, newest_step
-from isotrain.studies.results import DAMAGE, damaged, run_of, unfinished
 
 LEGEND = """
 n: seeds; N: examples that a score is computed on. Mean ± half of its 95 % CI over seeds, of runs

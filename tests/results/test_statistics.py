@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.reporting.statistics import (
+from isotrain.results.statistics import (
     Comparison,
     compare_paired,
     holm,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isotrain.pages.rows import (
+from isotrain.results.series import (
     End,
     chance,
     end_of,

@@ -2,10 +2,10 @@
 
 import json
 
-from isotrain.reporting.curves import isotropy_curves
-from isotrain.reporting.statistics import summarize
+from isotrain.results.curves import isotropy_curves
+from isotrain.results.runs import Run
+from isotrain.results.statistics import summarize
 from isotrain.runs.keys import CurveKey
-from isotrain.studies.results import Run
 
 AFTER = CurveKey("isoscore", "pooled", "after")
 

@@ -2,9 +2,9 @@
 
 import re
 
-from isotrain.reporting.markdown import aligned, markdown
-from isotrain.studies.results import Gap
-from tests.reporting.small_tables import (
+from isotrain.results.markdown import aligned, markdown
+from isotrain.results.runs import Gap
+from tests.results.small_tables import (
     columns,
     one_degenerate,
     result,

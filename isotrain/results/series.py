@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.reporting.numbers import minus, size_range
+from isotrain.results.numbers import minus, size_range
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
 
 Series = list[tuple[float, float]]  # (step, value)

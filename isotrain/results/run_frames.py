@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrain.studies.results import Run
+from isotrain.results.runs import Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -2,7 +2,7 @@
 
 import math
 
-from isotrain.studies.results import SPLITS
+from isotrain.results.runs import SPLITS
 
 SHARES = {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "f1_macro", "auroc"}
 SHARES |= {"spearman", "pearson", "kendall", "matthews"}  # scores that are printed in points

@@ -1,11 +1,11 @@
 """Runs of two tasks and two methods, and the tables that are written of them."""
 
-from isotrain.reporting.frame import study_rows
-from isotrain.reporting.latex import latex
-from isotrain.reporting.markdown import markdown
-from isotrain.reporting.result import Result
+from isotrain.results.frame import study_rows
+from isotrain.results.latex import latex
+from isotrain.results.markdown import markdown
+from isotrain.results.result import Result
+from isotrain.results.runs import Gap, Run
 from isotrain.studies.definition import Study
-from isotrain.studies.results import Gap, Run
 
 LAYER, COUNT = "isotropy/isoscore/layer_06/tokens", "isotropy/n_rows/layer_06/tokens"
 STUDY = Study(

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from isotrain.commands.wandb_report import send
 from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.console import drawing, say, spinner
-from isotrain.reporting.frame import frame
-from isotrain.reporting.latex import latex
-from isotrain.reporting.markdown import first_tables, markdown
-from isotrain.reporting.result import Result, find_result
-from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
-from isotrain.reporting.wandb_report import send
-from isotrain.runs.files import read_result, replace_bytes
+from isotrain.results.frame import frame
+from isotrain.results.latex import latex
+from isotrain.results.markdown import first_tables, markdown
+from isotrain.results.result import Result, find_result
+from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
+from isotrain.results.runs import NOT_RUN
+from isotrain.runs.files import read_result, replace_files
 from isotrain.runs.stored import PlanError
 from isotrain.studies.record import Plan
-from isotrain.studies.results import NOT_RUN
 
 PAGE = "study.html"
 
@@ -78,14 +78,6 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     say(first_tables(files["table.md"].decode()))
     say(f"{folder}: {', '.join(files)}; table.md has every score")
     return [*written, *_draw(result, folder)]
-
-
-def replace_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files atomically, so that no half table is read; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        replace_bytes(folder / name, content)
-    return [folder / name for name in files]
 
 
 def _draw(result: Result, folder: Path) -> list[Path]:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isotrain.reporting import row_bootstrap
-from isotrain.reporting.row_bootstrap import SCORES, row_interval, same_rows
-from isotrain.reporting.statistics import compare_paired
+from isotrain.results import row_bootstrap
+from isotrain.results.row_bootstrap import SCORES, row_interval, same_rows
+from isotrain.results.statistics import compare_paired
 from isotrain.runs.predictions import Predictions
 
 FEW = settings(max_examples=25)

@@ -9,19 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from isotrain.reporting.frame import (
+from isotrain.results.frame import (
     ALL,
-    CHANCE,
-    MAJORITY,
     UNTRAINED,
     frame,
     study_rows,
 )
-from isotrain.reporting.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
-from isotrain.reporting.words import share_text
+from isotrain.results.levels import CHANCE, MAJORITY
+from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
+from isotrain.results.runs import Gap, Run
+from isotrain.results.words import share_text
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import Study
-from isotrain.studies.results import Gap, Run
 
 STUDY = Study(
     name="s",

@@ -13,10 +13,10 @@ from pandas import DataFrame
 
 from isotrain.config.compose import key_of
 from isotrain.console import counted, duration, say, score_text
-from isotrain.reporting.markdown import aligned
-from isotrain.reporting.numbers import number
-from isotrain.reporting.report import replace_files
-from isotrain.reporting.run_frames import csv_text
+from isotrain.results.markdown import aligned
+from isotrain.results.numbers import number
+from isotrain.results.run_frames import csv_text
+from isotrain.runs.files import replace_files
 from isotrain.studies.confirm import (
     PLACES,
     Confirmation,

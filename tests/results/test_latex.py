@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.reporting.small_tables import STUDY, lost, one_degenerate, runs, tex
+from tests.results.small_tables import STUDY, lost, one_degenerate, runs, tex
 
 DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}%s\end{document}"
 

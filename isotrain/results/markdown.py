@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Sequence
 from textwrap import TextWrapper
 
-from isotrain.reporting.frame import ALL, Row
-from isotrain.reporting.result import Result, mixtures
-from isotrain.reporting.words import (
+from isotrain.results.frame import ALL, Row
+from isotrain.results.result import Result, mixtures
+from isotrain.results.runs import Run
+from isotrain.results.words import (
     caption,
     collapsed_runs,
     legend,
     notes,
     score_table,
 )
-from isotrain.studies.results import Run
 
 WIDTH = 120
 

@@ -1,18 +1,22 @@
 """Collect results of finished runs: scores, number of examples, missing scores."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isotrain.runs.files import DamagedError, read_result
 from isotrain.runs.keys import SIDES, CurveKey, last_layer, on_test, parse_key, shown_view
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.stored import is_owned
-from isotrain.studies.call import Job
+
+if TYPE_CHECKING:  # a run alone needs no study
+    from isotrain.studies.call import Job
 
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
 LESS_NULL = "partition_less_null"  # ln I(W) minus the median of its null

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from isotrain.reporting.report import write_report
-from isotrain.reporting.result import mixtures
+from isotrain.commands.report import write_report
+from isotrain.results.result import mixtures
+from isotrain.results.runs import Run, collect
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import Job
-from isotrain.studies.results import Run, collect
 from tests.studies import played
 
 WHOLE = {"status": "finished", "monitor": "val/accuracy", "n_rows": {"dev": 9, "test": 8}}

@@ -1,1 +1,0 @@
-"""Tables over finished runs: statistics, confidence intervals, markdown, LaTeX, csv, W&B."""
