@@ -116,6 +116,7 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     add("folder", type=Path, metavar="RUN", help="of a finished run")
     add("overrides", nargs="*", metavar="key=value", help="overrides")
     add("--config-dir", metavar="DIR", help="more config groups, of yours")
+    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
 
     add = command(
         "status",
@@ -126,27 +127,21 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     )
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
+    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
 
     add = command(
         "report",
         "commands.plans:report",
-        "Draw the page of a run; write the tables of a study or search, as far as it is;\n"
-        "tabulate every finished run below a folder.",
+        "Draw the page of a run; write the tables of a study or search, as far as it is; tabulate\n"
+        "every finished run below another folder into runs.csv, runs.parquet and groups.md.",
         "smoke",
         "runs/rte/none-0123456789",
+        "runs",
     )
     add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
     add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
     add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
-
-    add = command(
-        "collect",
-        "results.below:collect",
-        "Collect every finished run below a folder into runs.csv, runs.parquet and groups.md.",
-        "runs",
-    )
-    add("folder", type=Path, metavar="DIR", help="such as runs")
-    add("--out", type=Path, metavar="FOLDER", help="for the files (DIR/collected)")
+    add("--out", type=Path, metavar="DIR", help="for the tables of a folder (FOLDER/collected)")
     add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
 
     add = command(

@@ -104,7 +104,7 @@ def test_ctrl_c_is_reported_by_the_exit_code_where_a_library_exits(monkeypatch):
         main(["run", "x"])
 
 
-@pytest.mark.parametrize("command", ["run", "status", "export", "collect"])
+@pytest.mark.parametrize("command", ["run", "status", "export", "report"])
 def test_control_characters_of_a_command_line_are_escaped(command, capsys):
     assert main([command, "no\x1b]0;title\x07where\u202e"]) == 2
     error = capsys.readouterr().err

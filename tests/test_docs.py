@@ -63,7 +63,7 @@ def test_commands_are_ones_that_run(arguments, monkeypatch, tmp_path):
         config_dir = rest[rest.index("--config-dir") + 1] if "--config-dir" in rest else None
         check(compose_run(overrides, config_dir))
     else:
-        assert command in ("analyze", "train", "collect", "export", "doctor", "evaluate")
+        assert command in ("analyze", "train", "export", "doctor", "evaluate")
 
 
 @pytest.mark.parametrize(

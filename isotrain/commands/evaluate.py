@@ -1,5 +1,6 @@
 """`isotrain evaluate`: score a finished run on dev and test."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from isotrain.commands.plans import entry
 from isotrain.commands.train import LOADING
 from isotrain.config.check import check
 from isotrain.config.compose import (
@@ -14,19 +16,32 @@ from isotrain.config.compose import (
     config_of,
     content_hash,
     key_of,
+    task_name,
 )
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import WEIGHTS_FILE, trained_run
+from isotrain.runs.files import as_json as as_json_content
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.stored import PlanError
 
 CONFIG_DIR = "--config-dir="
 
 
-def evaluate(folder: Path, overrides: Sequence[str], config_dir: str | None = None) -> int:
+def evaluate(
+    folder: Path,
+    overrides: Sequence[str],
+    config_dir: str | None = None,
+    as_json: bool = False,
+) -> int:
     """The exit code of `isotrain evaluate`."""
     scores, n_rows, lost = evaluated(folder, overrides, config_dir)
+    if as_json:
+        result = trained_run(folder)
+        run = folder, "finished", task_name(result["config"]), result["method"], result["seed"]
+        content = {"runs": [entry(*run, scores)], "notes": [f"input: {lost}"] if lost else []}
+        print(json.dumps(as_json_content(content), indent=2))
+        return 0
     if lost:
         say(f"input: {lost}")
     print_scores(str(folder), scores, n_rows)

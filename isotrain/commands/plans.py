@@ -1,13 +1,18 @@
 """`isotrain run | status | report`: start a study or search, and look at what a folder has."""
 
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
+from typing import Any
 
-from isotrain.config.compose import written
+from isotrain.config.compose import task_name, written
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
-from isotrain.runs.files import nearest_folder
-from isotrain.runs.stored import PlanError, is_owned
+from isotrain.runs.files import as_json as as_json_content
+from isotrain.runs.files import nearest_folder, read_result
+from isotrain.runs.stored import PlanError, is_owned, stored
 from isotrain.studies.call import FOLDERS, Job
 from isotrain.studies.definition import question_of, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_plan
@@ -55,21 +60,33 @@ def show_all() -> int:
     return 0
 
 
-def status(target: str, file: str | None = None) -> int:
+def status(target: str, file: str | None = None, as_json: bool = False) -> int:
     """Exit code of `isotrain status`: 1 if a run has failed."""
-    found = _look(folder_of(target), file or target)
+    folder = folder_of(target)
+    if as_json:
+        return print_json(folder, file or target)
+    found = _look(folder, file or target)
     for line in found.lines:
         say(line)
     return int(found.has_failed)
 
 
-def report(target: str, wandb: str | None = None, file: str | None = None) -> int:
+def report(
+    target: str,
+    wandb: str | None = None,
+    file: str | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+) -> int:
     """The exit code of `isotrain report`."""
     folder = folder_of(target)
     is_run = (folder / "result.json").is_file()
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
-    _write(folder, file or target, is_run)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        _write(folder, file or target, is_run, out or folder / "collected")
+    if as_json:
+        print_json(folder, file or target)
     if wandb is not None:
         from isotrain.commands.wandb_report import send_run
 
@@ -130,7 +147,53 @@ def _storage_of(target: str) -> str | None:
     return load_search(target).storage if is_file and not Path(target).is_dir() else None
 
 
-def _write(folder: Path, target: str, is_run: bool) -> None:
+def print_json(folder: Path, target: str) -> int:
+    """Print every run of a folder as JSON, see `entry`; 1 if one has failed."""
+    notes: list[str] = []
+    if plan := read_plan(folder):
+        jobs = list(plan.jobs)
+    elif (folder / SEARCH_FILE).is_file():
+        from isotrain.studies.search import runs_of
+
+        jobs = list(map(_job, runs_of(folder, _storage_of(target))))
+    elif (folder / "result.json").is_file() or is_owned(folder):
+        jobs = [_job(folder)]
+    else:
+        from isotrain.results.below import find_runs
+
+        below = find_runs(folder)
+        jobs, notes = [_job(one.run.folder) for one in below.runs], below.others
+    states = [state_of(job, folder) for job in jobs]
+    runs = [entry(s.job.folder, s.state, s.job.task, s.job.method, s.job.seed) for s in states]
+    print(json.dumps(as_json_content({"runs": runs, "notes": notes}), indent=2))
+    return int(any(state.state == "failed" for state in states))
+
+
+def entry(
+    folder: Path,
+    status: str,
+    task: str,
+    method: str,
+    seed: int,
+    scores: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """A run as `--json` shows it; without `scores`, with those of its record if it is finished."""
+    if scores is None:
+        scores = read_result(folder)["scores"] if status == "finished" else {}
+    return {
+        **{"folder": str(folder), "task": task, "method": method, "seed": seed},
+        **{"status": status, "scores": dict(scores)},
+    }
+
+
+def _job(folder: Path) -> Job:
+    """The run of a folder, by its record."""
+    result, _ = stored(folder)
+    task = task_name(result["config"]) if "config" in result else folder.parent.name
+    return Job(task, str(result.get("method", "")), int(result.get("seed", 0)), folder)
+
+
+def _write(folder: Path, target: str, is_run: bool, out: Path) -> None:
     """Write and print the page or tables of a run or plan."""
     if is_run:
         with spinner(f"drawing {folder}"):
@@ -149,4 +212,4 @@ def _write(folder: Path, target: str, is_run: bool) -> None:
     else:
         from isotrain.results.below import write_runs
 
-        write_runs(folder, folder / "collected")
+        write_runs(folder, out)

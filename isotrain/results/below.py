@@ -1,6 +1,5 @@
-"""`isotrain collect DIR`: tabulate every finished run below a folder, of any kind of plan."""
+"""Tabulate every finished run below a folder, of any kind of plan."""
 
-import json
 import os
 import re
 from collections import defaultdict
@@ -25,13 +24,7 @@ What differs: keys that tell a group from any other of its task.
 """
 
 
-def collect(folder: Path, out: Path | None = None, as_json: bool = False) -> int:
-    """Exit code of `isotrain collect ...`: 0, or 2 if there is nothing to collect."""
-    write_runs(folder, out or folder / "collected", as_json=as_json)
-    return 0
-
-
-def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
+def write_runs(root: Path, out: Path) -> list[Path]:
     """Tabulate the finished runs below `root` into `out`; the files.
 
     Raises:
@@ -69,16 +62,8 @@ def write_runs(root: Path, out: Path, as_json: bool = False) -> list[Path]:
         written = replace_files(out, files)
     except OSError as error:
         raise PlanError(f"cannot write to {out} ({error.strerror or error}): give --out") from error
-    if as_json:
-        content = [
-            {"folder": str(run.folder), "task": run.task, "method": run.method, "seed": run.seed}
-            | {"search": search, "scores": {key: run.scores.get(key) for key in run.shown}}
-            for run, _, search, _ in found
-        ]
-        print(json.dumps({"runs": content, "others": others}, indent=2))
-    else:
-        say(text)
-        say(f"{out}: {', '.join(files)}")
+    say(text)
+    say(f"{out}: {', '.join(files)}")
     return written
 
 

@@ -167,6 +167,12 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
             raise failure(record.url, "read", error, fix) from error
 
 
+def runs_of(folder: Path, storage: str | None = None) -> list[Path]:
+    """The folders of the runs that trials of a search have started; see `trials_of`."""
+    _, trials = trials_of(folder, storage)
+    return [folder / name for trial in trials for name in trial.user_attrs.get(RUNS, ())]
+
+
 def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     """Exit code: 0 if no trial of this call failed, else 1; `only_list` checks alone.
 

@@ -70,7 +70,7 @@ class Task(ABC):
         """Raise a ValueError for an example that does not fit the task."""
 
     def labels(self) -> str:
-        """What the labels are, for the terminal; empty = nothing to say. After `see_training`."""
+        """What train made of the labels, for the terminal; empty = nothing to say."""
         return ""
 
     def label(self, row: Row) -> float:

@@ -91,11 +91,9 @@ class Classification(TextTask):
         return super().load(source)
 
     def labels(self) -> str:
-        """The classes in their order, with their weights; odd names in quotes.
-
-        >>> Classification(classes=["a", " a"]).labels()
-        "classes: a, ' a'"
-        """
+        """The classes in their order, with their weights, where train or weights made them."""
+        if not self.finds_classes and self.weight_C is None:
+            return ""
         names = [n if n.strip() == n and "," not in n else repr(n) for n in self.data_set.classes]
         if self.weight_C is not None:
             pairs = zip(names, self.weight_C.tolist(), strict=True)

@@ -93,7 +93,9 @@ class Regression(TextTask):
         return (float(row[self.data_set.target]) - self.low) / (self.high - self.low)
 
     def labels(self) -> str:
-        """The scale."""
+        """The scale, where train made it."""
+        if None not in self.ends:
+            return ""
         return f"scores: {self.low:g} to {self.high:g} of {self.data_set.target} are 0 to 1"
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:

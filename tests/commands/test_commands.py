@@ -36,6 +36,16 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     of_task = {key: value for key, value in scores.items() if re.match(r"(val|test)/\w+$", key)}
     assert of_task
     assert {key: found[key] for key in of_task} == pytest.approx(of_task, rel=1e-6)
+    method = {"none": "none", "cluster_pca": "cluster_pca"}[layer]
+    about = {"folder": str(folder), "task": "rte", "method": method, "seed": 0}
+    for command, expected in (("evaluate", found), ("status", scores), ("report", scores)):
+        assert main([command, str(folder), "--json"]) == 0
+        content = json.loads(capsys.readouterr().out)
+        (shown,) = content["runs"]
+        assert content["notes"] == []
+        known = {k: None if v != v else v for k, v in expected.items()}
+        assert shown.pop("scores") == pytest.approx(known)
+        assert shown == about | {"status": "finished"}
 
     result = json.loads((folder / "result.json").read_text())
     write_result(folder, result | {"data": "RTE (older)"})

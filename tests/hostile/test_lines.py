@@ -163,7 +163,7 @@ def drawn_folder_command(one):
     words += drawn_overrides(one)[0][: one.randrange(2)]
     if one.random() < 0.3:
         one.shuffle(words)
-    return [one.choice(("evaluate", "report", "collect", "status", "export")), *words], ""
+    return [one.choice(("evaluate", "report", "status", "export")), *words], ""
 
 
 def line(number):

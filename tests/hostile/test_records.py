@@ -10,7 +10,7 @@ from tools import kill_points
 
 pytestmark = pytest.mark.campaign
 OF_RUN = ("task=wic", *TINY, "isotropy=clip", "trainer.log_every_n_steps=1", "cache_dir=null")
-READERS = ("report", "collect", "status", "export", "analyze", "train", "evaluate")
+READERS = ("report", "table", "status", "export", "analyze", "train", "evaluate")
 FOREIGN = (None, [], {}, "x", "<b>\x1b[31m", "\u202e", -1, 10**400, True, [[]], {"a": 1}, "\ud800")
 FOREIGN += (1e308, float("nan"), float("inf"), 2.5, 2**63, ["x", 1], {"_target_": "os.system"})
 ANALYSIS = ("analysis=clusters", "analysis.max_tokens=2000", "analysis.max_rows=200", "threads=1")
@@ -35,7 +35,7 @@ PLANS = {  # the folder of a plan, and the files below the output folder that ar
 KNOWN_BY = ("study.json", "search.json", "study.db")
 SHARED = ("logs/*", "../../*/*/result.json")
 SHARED += ("../../*/*/result.json", "../../*/*/metrics.jsonl", "../../.cache/*.json")
-LOOKS = ("status", "report", "collect", "run")
+LOOKS = ("status", "report", "table", "run")
 
 
 def _flipped(whole, bit):
@@ -96,13 +96,13 @@ def test_a_damaged_record(number, runs, tmp_path, record_property):
     what = damage(one, file)
     reader = READERS[number % len(READERS)]
     command = {
-        "collect": ["collect", "out"],
+        "table": ["report", "out"],
         "export": ["export", str(run), "--format", "transformers"],
         "analyze": ["analyze", *ANALYSIS, f"from_run={run}"],
         "train": ["train", *OF_RUN, f"seed={seed}", "output_dir=out"],
     }.get(reader, [reader, str(run)])
     end, why = ended(command, place), ""
-    if reader == "collect" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
+    if reader == "table" and neighbour.name not in (place / "out/collected/runs.csv").read_text():
         why = "an intact neighbour is not shown"
     if what in LOST and file.name == "result.json" and reader == "train":  # it is replaced
         assert end.kind == "ran", end
@@ -127,16 +127,16 @@ def test_a_damaged_plan(number, hostile_plans, quick, tmp_path, record_property)
     file = one.choice(sorted(own.glob(one.choice(PLANS[folder] + SHARED)))).resolve()
     whole, reader = file.read_bytes(), LOOKS[number // 2 % len(LOOKS)]
     what = damage(one, file)
-    words = {"collect": ["out"], "run": ["mine.yaml", "output_dir=out"]}
-    command = [reader, *words.get(reader, [f"out/{folder}"])]
+    words = {"table": ["report", "out"], "run": ["run", "mine.yaml", "output_dir=out"]}
+    command = words.get(reader, [reader, f"out/{folder}"])
     end, why = ended(command, place, limit_s=120), ""
-    reads_runs = reader == "collect" or (reader != "run" and number % 2 == 0)  # of a study
+    reads_runs = reader == "table" or (reader != "run" and number % 2 == 0)  # of a study
     if what in LOST and file.name == "result.json" and reads_runs:
         why = "the damage is not told" * (not tells(end.text, file))
     has_begun = (what, file.name) == ("empty", "study.db")  # as a kill may leave it
     is_lost = what in LOST and what != "UTF-16"  # which JSON may be
     if file.name == "search.json" and reader == "run" and end.kind == "ran":  # `study.db` has all
         why = "a search goes on, and its record is not as before" * (file.read_bytes() != whole)
-    elif is_lost and file.name in KNOWN_BY and reader != "collect" and not has_begun:
+    elif is_lost and file.name in KNOWN_BY and reader != "table" and not has_begun:
         why = "what a plan is known by is damaged, and it goes on"
     judged(record_property, f"{file.name} {what}; {' '.join(command)}", end, why)

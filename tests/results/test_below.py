@@ -1,11 +1,10 @@
-"""`isotrain collect`: runs of studies, sweeps and single runs, in one table."""
+"""`isotrain report DIR`: runs of studies, sweeps and single runs, in one table."""
 
 import csv
 import json
 import shutil
 
 import pyarrow.parquet as pq
-import pytest
 from filelock import FileLock
 
 from isotrain.cli import main
@@ -54,7 +53,7 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         leave(runs / "sweep" / "wic" / f"none-b{seed}", seed=seed, accuracy=0.7, config=bi)
     leave(runs / "wic" / "zca-0", method="zca", accuracy=0.65)
     leave(runs / "wic" / "zca-1", method="zca", accuracy=0.45, steps=0)
-    assert main(["collect", str(runs)]) == 0
+    assert main(["report", str(runs)]) == 0
     out = runs / "collected"
     text = (out / "groups.md").read_text()
     assert text in capsys.readouterr().out
@@ -64,9 +63,9 @@ def test_what_differs_makes_groups_and_seeds_do_not(tmp_path, capsys):
         ["wic", "zca", "accuracy on dev", "9", "1", "65.0", "", "task.form=cross"],
         ["wic", "zca (untrained)", "accuracy on dev", "9", "1", "45.0", "", "task.form=cross"],
     ]
-    assert main(["collect", str(runs), "--json"]) == 0
+    assert main(["report", str(runs), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (len(content["runs"]), content["others"]) == (8, [])
+    assert (len(content["runs"]), content["notes"]) == (8, [])
     assert content["runs"][0]["scores"]["val/accuracy"] == 0.6
     lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
     assert len(lines) == 8
@@ -87,7 +86,7 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
             leave(folder, "few", seed, accuracy=0.9, **of_a_search)
     pruned = {"config": {"lr": "3"}, "search": "few", "status": "interrupted"}
     leave(tmp_path / "wic" / "few-30", "few", **pruned)
-    assert main(["collect", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 6 finished, 4 of them trials of searches" in text
     results, _, trials = text.partition("## Trials of searches, chosen by this score: no results")
@@ -107,7 +106,7 @@ def test_the_score_on_test_has_a_column(tmp_path, capsys):
         n_rows = {"dev": 9, "test": 14}
         leave(tmp_path / "wic" / f"none-{seed}", seed=seed, scores=scores, n_rows=n_rows)
         leave(tmp_path / "wic" / f"zca-{seed}", "zca", seed, scores=scores | {"test/accuracy": 1.0})
-    assert main(["collect", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path)]) == 0
     assert [line[6] for line in cells(capsys.readouterr().out)] == [
         *("55.0 (too few seeds) (N = 14, n = 2)", "100.0 (N = 0)"),
     ]
@@ -121,7 +120,7 @@ def test_runs_that_have_not_finished_are_listed_with_how_far_they_are(tmp_path, 
     leave(tmp_path / "wic" / "d", status="interrupted", search="few", config={"lr": "d"})
     (tmp_path / "wic" / "e").mkdir()
     with FileLock(tmp_path / "wic" / "a" / ".lock"), FileLock(tmp_path / "wic" / "e" / ".lock"):
-        assert main(["collect", str(tmp_path)]) == 0
+        assert main(["report", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "Not finished, or left out:" in text
     for line in (
@@ -147,7 +146,7 @@ def test_what_is_left_out_is_reported(tmp_path, capsys):
     leave(tmp_path / "wic" / ".hidden")
     (tmp_path / "tails").mkdir()
     write_json(tmp_path / "tails" / "result.json", {"status": "finished", "analysis": "tails"})
-    assert main(["collect", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "# Runs: 2 finished" in text
     assert "- wic/none-2: failed (OSError)" in text
@@ -172,13 +171,10 @@ def test_the_same_run_in_two_places_counts_once(tmp_path):
     assert [one.run.scores["val/accuracy"] for one in find_runs(tmp_path).runs] == [0.5]
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_nothing_to_collect(tmp_path, exists, capsys):
-    folder = tmp_path if exists else tmp_path / "nowhere"
-    assert main(["collect", str(folder)]) == 2
+def test_nothing_to_tabulate(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert f"no finished run below {folder}" in message
-    assert (f"{folder}: No such file" in message) != exists
+    assert f"no finished run below {tmp_path}" in message
     assert not list(tmp_path.iterdir())
 
 

@@ -164,6 +164,13 @@ def test_status_of_a_study_at_work_writes_nothing(fake, capsys):
     assert "rte-mean-seed1: failed; ValueError: no\n" in printed
     assert "study few: 4 runs, 3 finished, 1 failed; " in printed
     assert "none is running: the same command goes on" in printed
+    assert fake.main("status", str(fake.folder), "--json") == 1
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    states = {(run["method"], run["seed"]): run["status"] for run in runs}
+    expected = {(m, s): "finished" for m in ("none", "mean") for s in (0, 1)}
+    assert states == expected | {("mean", 1): "failed"}
+    assert {run["folder"] for run in runs} == {str(job.folder) for job in fake.plan.jobs}
+    assert all(bool(run["scores"]) == (run["status"] == "finished") for run in runs)
 
 
 def test_a_study_is_named_from_its_working_folder(fake, capsys, monkeypatch):

@@ -56,8 +56,15 @@ def test_the_classes_are_the_labels_of_train(folder, labels, classes):
     task = Classification()
     rows = task.load(folder(train=list(map(row, labels)), dev=[row(labels[0])]))
     assert task.data_set.classes == classes
+    assert task.labels() == f"classes: {', '.join(classes)}"
     assert [r["label"] for r in rows["train"]] == [classes.index(str(one)) for one in labels]
     assert task.build_head(8, 1)(torch.zeros(1, 1, 8)).shape == (1, len(classes))
+
+
+def test_classes_that_differ_in_spaces_alone_are_printed_in_quotes(folder):
+    task = Classification()
+    task.load(folder(train=[row("a"), row("a "), row("b,c")], dev=[row("a")]))
+    assert task.labels() == "classes: a, 'a ', 'b,c'"
 
 
 def test_hidden_labels_of_test_are_left_out_and_counted(folder):
@@ -258,7 +265,9 @@ def test_the_scale_is_given_or_the_range_of_train(folder):
     task, source = Regression(), folder(train=scored(2, 4, 3), dev=scored(5.0, 2))
     rows = task.load(source)
     assert [task.label(one) for one in rows["train"] + rows["dev"]] == [0, 1, 0.5, 1.5, 0]
+    assert task.labels() == "scores: 2 to 4 of score are 0 to 1"
     task = Regression(low=0, high=8)
+    assert task.labels() == ""
     assert [task.label(one) for one in task.load(source)["train"]] == [0.25, 0.5, 0.375]
     with pytest.raises(ValueError, match=r"dev\.jsonl:1: score must lie in 0 to 4, got 5"):
         Regression(low=0, high=4).load(source)
