@@ -154,10 +154,13 @@ def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
 
 @pytest.mark.campaign
 def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
-    """`docs/extending.md`: seven parts in a package of one's own, and their command."""
+    """`docs/extending.md`: seven parts in a package of one's own, and their command.
+
+    The search-path plug-in is among the files: its options are those of `--config-dir`.
+    """
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 13
+    assert len(blocks) == 14
     for name, text in blocks:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -193,3 +196,62 @@ def test_the_examples_of_the_page_run_as_they_stand(tmp_path):
     assert scores["isotropy/row_norm/layer_01/tokens"] > 0
     assert scores["isotropy/row_norm/pooled/after"] < scores["isotropy/row_norm/pooled/before"]
     assert 0 <= scores["val/accuracy"] <= 1
+
+
+INSTALLED = {  # what `pip install theirs` puts into site-packages
+    "theirs/__init__.py": """
+from isotrain import RowTransform
+
+class Halve(RowTransform):
+    def __init__(self, width: int, factor: float = 0.5):
+        super().__init__(width)
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+""",
+    "theirs/conf/isotropy/halve.yaml": "{_target_: theirs.Halve, _partial_: true, factor: 0.5}",
+    "hydra_plugins/theirs_searchpath/__init__.py": """
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+class TheirSearchPath(SearchPathPlugin):
+    def manipulate_search_path(self, search_path):
+        search_path.append("theirs", "pkg://theirs.conf")
+""",
+    "theirs-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n",
+    "theirs-1.0.dist-info/entry_points.txt": "[isotrain.parts]\nhalve = theirs:Halve\n",
+}
+STUDY = """
+overrides: [encoder=tiny, encoder.width=16, source=demo, task=rte, threads=1, "metric=[]"]
+tasks: {rte: [trainer.max_steps=2]}
+methods: {none: [], halve: [isotropy=halve]}
+baseline: none
+seeds: [0]
+"""
+
+
+@pytest.mark.slow
+def test_a_package_that_is_installed_brings_options_and_its_runs_are_read_again(tmp_path):
+    for name, text in INSTALLED.items():
+        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+    (tmp_path / "halves.yaml").write_text(STUDY)
+
+    def isotrain(*arguments):
+        site = str(tmp_path / "site")
+        return python("-m", "isotrain", *arguments, cwd=tmp_path, PYTHONPATH=f"{site}:{ROOT}")
+
+    shown = isotrain("train", "isotropy=halve", "--cfg", "job", "-p", "isotropy")
+    assert "_target_: theirs.Halve" in shown.stdout, shown.stderr
+    done = isotrain("run", "halves.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.glob("runs/rte/halve-*")
+    again = isotrain("evaluate", folder)
+    assert again.returncode == 0, again.stderr
+    score = json.loads((folder / "result.json").read_text())["scores"]["val/accuracy"]
+    assert re.search(rf"^val/accuracy .* {score:.4f}\b", again.stdout, re.MULTILINE)
+    (tmp_path / "site" / "theirs-1.0.dist-info" / "entry_points.txt").unlink()
+    rejected = isotrain("evaluate", folder)
+    assert rejected.returncode == 2
+    assert "theirs.Halve is of a package that a record may not run" in rejected.stderr
+    assert "Traceback" not in rejected.stderr

@@ -105,13 +105,17 @@ def composed_again(
     """The configuration that a run records, with further overrides and without loggers.
 
     Raises:
-        PlanError: its recorded overrides give another configuration.
+        PlanError: it names code that a record may not run, or its overrides give another
+            configuration.
         ConfigError: the further ones do not apply.
     """
     of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
     dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
     config_dir = config_dir or (dirs[-1] if dirs else None)
-    recorded = config_of(result)
+    try:
+        recorded = config_of(result)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
     of_run = [f"threads={recorded.threads}", *of_run]
     if recorded.data.revision:
         of_run.append(f"data.revision={recorded.data.revision}")

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from inspect import Parameter, isclass, signature
 from traceback import extract_tb
 from typing import Any
@@ -133,8 +134,9 @@ def make(node: Any, contract: type = object, **known: Any) -> Any:
 def check_recorded(config: Any) -> None:
     """Raise a ValueError for a recorded configuration that names code of somebody else.
 
-    A record is data: its targets are isotrain's own, a few names of libraries, or those of packages
-    that the environment's `ISOTRAIN_ALLOW` names (comma-separated).
+    A record is data: its targets are isotrain's own, a few names of libraries, those that installed
+    packages declare as entry points `isotrain.parts`, or of packages that the environment's
+    `ISOTRAIN_ALLOW` names (comma-separated).
 
     >>> check_recorded({"isotropy": {"_target_": "isotrain.transforms.zca.ZCA"}})
     >>> check_recorded({"isotropy": {"_target_": "os.system"}})
@@ -146,7 +148,7 @@ trust it, name it: ISOTRAIN_ALLOW=os
     for path, node in parts_of(plain):
         target = str(node["_target_"])
         module, _, name = target.rpartition(".")
-        if is_allowed_package(target) and not name.startswith("_"):
+        if is_allowed(target) and not name.startswith("_"):
             continue
         is_known = RECORDED.fullmatch(target) is not None
         if is_known and module.startswith("isotrain."):  # not what the module only imports
@@ -158,7 +160,12 @@ trust it, name it: ISOTRAIN_ALLOW=os
             )
 
 
-def is_allowed_package(target: str) -> bool:
-    """Whether a target is of a package in `ISOTRAIN_ALLOW`."""
+def is_allowed(target: str) -> bool:
+    """Whether `ISOTRAIN_ALLOW` names a target's package, or an installed one declares the target.
+
+    Each entry point of the group `isotrain.parts` allows what it names, and nothing beside it.
+    """
     allowed = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
-    return target.partition(".")[0] in set(allowed) - {"", "isotrain"}
+    if target.partition(".")[0] in set(allowed) - {"", "isotrain"}:
+        return True
+    return target in {f"{e.module}.{e.attr}" for e in entry_points(group="isotrain.parts")}

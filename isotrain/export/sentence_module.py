@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
-from isotrain.config.parts import is_allowed_package, load
+from isotrain.config.parts import is_allowed, load
 from isotrain.geometry.rows import put_rows, take_rows
 
 QUEUE = "queue."  # training embeddings, unused in prediction
@@ -26,14 +26,14 @@ def layer_class(target: str) -> type[nn.Module]:
     """The layer class named by a folder; nothing is called.
 
     Raises:
-        ValueError: it is neither in `isotrain.transforms` nor in a package of `ISOTRAIN_ALLOW`, or
-            is not an nn.Module class.
+        ValueError: it is neither in `isotrain.transforms` nor allowed (`config.parts.is_allowed`),
+            or is not an nn.Module class.
     """
     home, _, _ = target.rpartition(".")
-    if not (home.startswith("isotrain.transforms.") or is_allowed_package(home)):
+    if not (home.startswith("isotrain.transforms.") or is_allowed(target)):
         raise ValueError(
-            "the layer must be one of isotrain.transforms, or of a package in ISOTRAIN_ALLOW, got "
-            f"{target}; name its package there if you trust it"
+            "the layer must be one of isotrain.transforms, declared by an installed package, or of "
+            f"a package in ISOTRAIN_ALLOW, got {target}; name its package there if you trust it"
         )
     found = load(target)
     if not isinstance(found, type) or not issubclass(found, nn.Module):

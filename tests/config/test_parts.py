@@ -264,3 +264,21 @@ def test_a_users_package_is_allowed_by_the_variable(package, monkeypatch, allow)
     recorded(f"{module}.part")  # judged by its name, not run
     with pytest.raises(ValueError, match="may not run"):
         recorded(f"{module}._part")
+
+
+def declare(root, *lines):
+    """Metadata of an installed package that declares parts, as pip writes it."""
+    folder = root / "site" / "a_users_parts-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: a-users-parts\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("\n".join(["[isotrain.parts]", *lines]))
+
+
+def test_an_installed_package_allows_exactly_the_parts_that_it_declares(package, tmp_path):
+    module = package("raise RuntimeError('imported')\n")
+    home = module.partition(".")[0]
+    declare(tmp_path, f"part = {module}:part", f"parts = {module}", "x = other.parts:Layer")
+    recorded(f"{module}.part")  # judged by its name, not run
+    for other in (module, f"{module}.part2", f"{module}.part.call", f"{home}.part", "other.Layer"):
+        with pytest.raises(ValueError, match="may not run"):
+            recorded(other)
