@@ -199,7 +199,7 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     result, config, task = run.result, run.config, rebuilt.task
     sizes = ", ".join(f"{n:,} {split}" for split, n in result["n_rows"].items() if n)
     start = f", started from the run {config['init_from']}" if config.get("init_from") else ""
-    layer = part_name(config, "isotropy")
+    encoder, layer = without_folders(str(result["encoder"])), part_name(config, "isotropy")
     objectives = ", ".join(map(_node, config["objective"].values())) or "the task's loss alone"
     rows = read_records(run.folder / "metrics.jsonl")
     limits = [*faults(result), *warnings(result, rows)]
@@ -211,12 +211,12 @@ def _body(folder: Path, checked: Checked, made: Format, found: Differences) -> s
     cited = "\n\n".join(entries) or "% none is known for this encoder and method"
     return f"""# {task.name} · {result.get("method")} · seed {result.get("seed")}
 
-{result.get("encoder")}, fine-tuned on `{task.name}` (form {task.form}) with isotrain{start}:
+{encoder}, fine-tuned on `{task.name}` (form {task.form}) with isotrain{start}:
 {made.what}.
 
 ## Use
 
-{made.usage(folder)}
+{made.usage(Path(folder.name))}
 
 ## Scores
 
@@ -234,7 +234,7 @@ On dev, before fine-tuning and with the exported weights.
 
 ## Training
 
-- data: {result["data"]}; examples: {sizes}
+- data: {without_folders(result["data"])}; examples: {sizes}
 - isotropy layer: {layer}, {_node(config["isotropy"])} at {", ".join(config["site"])}
 - objectives: {objectives}
 - optimizer steps: {result.get("steps")}
@@ -268,5 +268,14 @@ def _node(node: Mapping[str, Any]) -> str:
 
 def _command(run: SourceRun) -> str:
     if overrides := run.result.get("overrides"):
-        return train_command(overrides, run.config, rerun=False)
-    return shlex.join(["isotrain", "run", str(run.folder / "result.json")])
+        return train_command(list(map(without_folders, overrides)), run.config, rerun=False)
+    return shlex.join(["isotrain", "run", without_folders(str(run.folder / "result.json"))])
+
+
+def without_folders(text: str) -> str:
+    """The text with the last part alone of each absolute path.
+
+    >>> without_folders("encoder.name=/home/ann/models/minilm")
+    'encoder.name=minilm'
+    """
+    return re.sub(r"(?<![\w./:-])/(?:[^/,'\"\]]+/)*(?=[^/\s])", "", text)

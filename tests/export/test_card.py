@@ -1,10 +1,12 @@
 """The model card: its head, its scores with intervals, isotropy around the layer, citations."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 from scipy.stats import bootstrap, spearmanr
 
 from isotrain.export.card import (
@@ -17,8 +19,10 @@ from isotrain.export.card import (
 )
 from isotrain.export.source_run import SourceRun
 from isotrain.results.statistics import accuracy_interval
+from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
+from tests.processes import ROOT
 
 
 @pytest.fixture
@@ -104,11 +108,47 @@ def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run, export):
     assert result["metrics"][0]["value"] == 0.5
     assert result["dataset"]["split"] == "dev", "files of one's own are no split of the hub"
     for text in (
-        *("## Use", str(folder), "One seed", "examples: 96 train, 32 dev", "isotrain run"),
+        *(
+            "## Use",
+            "folder = 'transformers'",
+            "One seed",
+            "examples: 96 train, 32 dev",
+            "isotrain run",
+        ),
         *("kept no predictions of these examples", "No isotropy was measured"),
         *("largest difference", "mu2018allbutthetop", "devlin2019bert", "wang2019glue"),
     ):
         assert text in body
+
+
+@pytest.mark.parametrize("form", ["transformers", "sentence-transformers"])
+@pytest.mark.parametrize("is_from_python", [True, False])
+def test_a_folder_is_one_of_the_hub_without_a_path_of_the_machine(
+    made_run, export, form, is_from_python, tmp_path
+):
+    """What the hub reads of an upload: metadata of the card, a config, weights as safetensors."""
+    run = made_run("task=stsb", "task.form=bi", "isotropy=cluster_pca", "metric=[]")
+    result = read_result(run)
+    name = result["config"]["encoder"]["name"]
+    assert name.startswith("/")
+    scores = {"monitor": "val/spearman", "scores": {"val/spearman": 0.5}}
+    result |= {"encoder": f"{name}@1a2b, cut after block 2", **scores}
+    if not is_from_python:
+        result["overrides"] = ["task=stsb", f"encoder.name={name}", "--config-dir=/mine"]
+    write_result(run, result)
+    folder = export(run, form)
+    card = ModelCard.load(folder / "README.md", ignore_metadata_errors=False)
+    assert card.data.library_name == form
+    assert card.data.pipeline_tag in ("feature-extraction", "sentence-similarity")
+    (score,) = card.data.eval_results
+    assert (score.metric_type, score.metric_value) == ("spearman", 0.5)
+    assert {"README.md", "config.json", "model.safetensors"} <= {f.name for f in folder.iterdir()}
+    for file in (f for f in folder.rglob("*") if f.is_file()):
+        content = file.read_bytes()
+        for path in (name, tmp_path, folder, ROOT, Path.home(), "/mine"):
+            assert str(path).encode() not in content, file
+    given = f"train task=stsb encoder.name={Path(name).name} --config-dir=mine"
+    assert ("isotrain run result.json" if is_from_python else given) in card.text
 
 
 def test_parts_and_data_are_cited():

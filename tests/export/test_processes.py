@@ -55,12 +55,13 @@ def test_the_code_of_the_card_gives_the_logits_of_the_run(
     made_run, export, of_the_run, tmp_path, family, pooling
 ):
     run = made_run("task=rte", "isotropy=zca", f"pooling={pooling}", "metric=[]", family=family)
-    card = (export(run) / "README.md").read_text()
+    folder = export(run)
+    card = (folder / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
     known = of_the_run(run)
     content = [code, known.columns, known.output.logits.tolist()]
-    (tmp_path / "known.json").write_text(json.dumps(content))
-    printed_by("-c", WITHOUT + SNIPPET, cwd=tmp_path)
+    (folder.parent / "known.json").write_text(json.dumps(content))
+    printed_by("-c", WITHOUT + SNIPPET, cwd=folder.parent)
 
 
 @pytest.fixture
