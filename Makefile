@@ -9,7 +9,7 @@ NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objec
 	tests/conf/test_contracts.py \
 	$(addprefix tests/training/,test_golden.py monitor/test_site_measures.py test_losses.py test_module.py)
 
-.PHONY: demo test numeric campaign check bench venv clean
+.PHONY: demo test numeric campaign check bench docs venv clean
 
 demo: venv
 	$(BIN)/isotrain demo
@@ -47,6 +47,9 @@ bench: venv
 	$(BIN)/python benchmarks/bench_encode.py
 	$(BIN)/python benchmarks/bench_run.py
 
+docs: venv
+	$(BIN)/mkdocs build --strict
+
 venv: $(VENV)/installed
 
 # The stamp is written last: an interrupted installation starts again.
@@ -58,4 +61,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -22,9 +22,12 @@ class Regression(TextTask):
 
     The cross form regresses the score from one sequence; bi compares two vectors by cosine.
 
-    Args: those of `TextTask`, and
-        low, high: ends of the scale, which the loss maps to [0, 1]; None = the least and the
-            greatest score of train. A score outside a given end is an error.
+    The loss maps the scale to [0, 1]. A score outside a given end is an error.
+    Further arguments are those of `TextTask`.
+
+    Args:
+        low: lower end of the scale; None = the least score of train.
+        high: upper end of the scale; None = the greatest score of train.
         scaled_cosine: whether the bi form fits the label by eᵃ·cos + b with a and b trained
             (`ScaledCosineHead`), not by the cosine itself.
         metrics: scores; the first is monitored.

@@ -28,9 +28,8 @@ class Clip(ClusterPCA):
 
     Args:
         level: standard deviation of what is shrunk, in units of the noise floor's.
-        The others are those of `ClusterPCA`.
 
-    Ours.
+    The other arguments are those of `ClusterPCA`. Ours.
 
     >>> layer = Clip(width=2, n_components=1, rho=1.0, stats="batch")
     >>> layer(torch.tensor([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])).abs().tolist()[0]

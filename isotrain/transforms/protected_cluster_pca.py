@@ -46,9 +46,8 @@ class ProtectedClusterPCA(ClusterPCA):
         protect_labels: the between-class directions too (4 at most; scores are cut into five
             classes).
         level: standard deviation of what comes back, in units of the noise floor.
-        The others are those of `ClusterPCA`.
 
-    Ours.
+    The other arguments are those of `ClusterPCA`. Ours.
 
     >>> layer = ProtectedClusterPCA(2, 1, 0, n_leading=1, stats="batch")
     >>> layer(torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).abs().tolist()[0]

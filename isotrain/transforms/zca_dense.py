@@ -24,7 +24,8 @@ class ZCADense(RowTransform):
 
     Args:
         width: D.
-        epsilon, keep_scale: of the initial map, as in `ZCA`.
+        epsilon: of the initial map, as in `ZCA`.
+        keep_scale: of the initial map, as in `ZCA`.
 
     Raises:
         RuntimeError: training or evaluation before `fit(x)`.
