@@ -34,7 +34,7 @@ class Doctests(griffe.Extension):
 def reference() -> dict[str, str]:
     """Markdown of the reference by page: a line for mkdocstrings for each public name."""
     pages: dict[str, list[str]] = {name: [] for name in (*PAGES, "training")}
-    for name, home in isotrain._HOMES.items():
+    for name, home in vars(isotrain)["_HOMES"].items():
         room = home.split(".")[1]
         pages[room if room in PAGES else "training"].append(f"{home}.{name}")
     pages["plugins"] += HOOKS
