@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from isotrain.console import FAILED, print_error, reject, say, spinner
-from isotrain.export.source_run import RoundTripError, SourceRun, read_run
-from isotrain.runs.record import check_writable
+from isotrain.console import FAILED, install, print_error, reject, say, spinner
+from isotrain.export.source_run import read_run
 
 if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need it
-    from isotrain.export.card import Checked
-    from isotrain.export.folders import Format
+    from isotrain.export.folders import Folder
     from isotrain.export.rebuilt import Rebuilt
 
 
@@ -25,31 +22,30 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     2 if a run, target or format is rejected; nothing is written then. 1 if an export did not
     reproduce the run and was deleted, or storage failed.
     """
-    if to is None:
-        check_writable(folder)
-        to = folder / "export"
+    to = to or folder / "export"
+    if taken := [to / name for name in wanted if (to / name).exists()]:
+        return reject(f"{taken[0]} exists; delete it, or give another --to")
+    formats, reasons = [], []
     try:
         with spinner(f"looking at {folder}") as now:
             run = read_run(folder)
-            for name in wanted:
-                if (to / name).exists():
-                    raise ValueError(f"{to / name} exists; delete it, or give another --to")
-            now("importing torch and transformers")
-            from isotrain.export.card import Checked, isotropy_table, scored
-            from isotrain.export.rebuilt import agreement, rebuild
-
             now("making the model of the run")
+            from isotrain.export.folding import check_layers
+            from isotrain.export.rebuilt import agreement, merge_adapters, rebuild
+
             rebuilt = rebuild(run)
-            formats, reasons = _formats(run, rebuilt, wanted)
-            scores = scored(run, rebuilt.task.metrics().keys())
-            agreed = agreement(run, rebuilt)
-            checked = Checked(run, rebuilt, scores, isotropy_table(run), agreed)
+            agreed = agreement(rebuilt)
+            check_layers(rebuilt)
+            merge_adapters(rebuilt.model)
+            for name in wanted:
+                try:
+                    formats.append(_format(name, rebuilt))
+                except ValueError as error:
+                    reasons.append(str(error))
         if not formats:
             return reject(reasons)
         say(f"the weights and the record of the run: {agreed}")
-        kept = [_export(to / made.name, checked, made) for made in formats]
-        for reason in reasons:
-            say(f"not written: {reason}")
+        kept = [_write(to / made.name, made, agreed) for made in formats]
     except ValueError as error:
         return reject(str(error))
     except OSError as error:
@@ -57,36 +53,43 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
             "the export stopped, and nothing of it is kept", [f"{error}; give another --to"]
         )
         return FAILED
+    for reason in reasons:
+        say(f"not written: {reason}")
     return 0 if all(kept) else FAILED
 
 
-def _formats(
-    run: SourceRun, rebuilt: Rebuilt, wanted: Sequence[str]
-) -> tuple[list[Format], list[str]]:
-    """The requested formats that can be written, and why the others cannot."""
-    from isotrain.export.folders import sentences_format, transformers_format
-    from isotrain.export.folding import check_layers
-    from isotrain.export.rebuilt import merge_adapters
+def _format(name: str, rebuilt: Rebuilt) -> Folder:
+    """The folder of a format; a ValueError if it cannot hold this run."""
+    from isotrain.export.folders import POOLED, TransformersFolder
 
-    formats, reasons = [], []
-    check_layers(rebuilt)
-    merge_adapters(rebuilt.model)
-    for name in wanted:
-        try:
-            if name == "transformers":
-                formats.append(transformers_format(rebuilt))
-            else:
-                formats.append(sentences_format(rebuilt, run.cfg.isotropy))
-        except ValueError as error:
-            reasons.append(str(error))
-    return formats, reasons
+    if name == "transformers":
+        return TransformersFolder(rebuilt)
+    if len(rebuilt.texts[0]) > 1:
+        raise ValueError(
+            "format=sentence-transformers has a vector for each sentence, and form=cross reads two "
+            "as one sequence; train with task.form=bi"
+        )
+    if (pooling := type(rebuilt.model.pooling)) not in POOLED:
+        raise ValueError(
+            "format=sentence-transformers has the poolings cls, mean and last, and this run has "
+            f"{pooling.__name__}; train with one of these"
+        )
+    try:
+        from isotrain.export.sentences import SentencesFolder
+    except ImportError as error:
+        raise ValueError(
+            f"format=sentence-transformers: {error}; {install('export')}, or give --format "
+            "transformers"
+        ) from error
+    return SentencesFolder(rebuilt)
 
 
-def _export(folder: Path, checked: Checked, made: Format) -> bool:
+def _write(folder: Path, made: Folder, agreed: str) -> bool:
     """Write and verify a folder; whether it reproduces the run and was kept."""
     from transformers.utils import logging
 
-    from isotrain.export.card import write_card
+    from isotrain.export.card import card
+    from isotrain.export.folders import RoundTripError
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -95,22 +98,20 @@ def _export(folder: Path, checked: Checked, made: Format) -> bool:
             made.write(part)
             now(f"comparing {folder} with the run")
             found = made.check(part)
-            write_card(part, folder, checked, made, found)
+            card(folder, made, agreed, found).save(part / "README.md")
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
-    say(f"{folder}: {made.what}; {len(checked.rebuilt.batch.index)} dev examples, {found}")
+    say(f"{folder}: {made.what}; {len(made.rebuilt.batch.index)} dev examples, {found}")
     return True
 
 
 @contextmanager
 def filling(folder: Path) -> Iterator[Path]:
-    """A temporary sibling of `folder`, moved there at the end; deleted if the block fails."""
+    """A temporary folder, moved to `folder` at the end; deleted if the block fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
-    part.mkdir()
-    try:
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
+        part = Path(place) / folder.name
+        part.mkdir()
         yield part
         part.rename(folder)  # fails where files came into its place meanwhile
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

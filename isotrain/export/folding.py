@@ -86,8 +86,7 @@ def layer_sites(rebuilt: Rebuilt) -> list[str]:
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
     """Inputs of a layer: of dev, and training embeddings still in its queue."""
     dev_ND = rebuilt.double.site_embeddings[site].before
-    layer = rebuilt.model.transforms[site]
-    recent_MD = cast(RowTransform, layer).recent_rows()
+    recent_MD = cast(RowTransform, rebuilt.model.transforms[site]).recent_rows()
     return dev_ND if recent_MD is None else torch.cat([dev_ND, recent_MD.to(dev_ND)])
 
 
@@ -122,7 +121,7 @@ def folded(rebuilt: Rebuilt) -> Affine:
         NotAffineError: they are no such map, and why.
     """
     model = rebuilt.model
-    found = identity(rebuilt.double.hidden_states[0].shape[-1])
+    found = identity(rebuilt.encoder.width)
     for site in layer_sites(rebuilt):
         if site == "tokens" and model.rows != "all":
             raise NotAffineError(
@@ -141,10 +140,9 @@ def head_map(rebuilt: Rebuilt) -> Affine:
     Raises:
         NotAffineError: it is no such map.
     """
-    head = in_double(rebuilt.model.head)
-    pooled_BD = rebuilt.double.pooled[:, 0]
-    name = f"the head ({type(rebuilt.model.head).__name__})"
-    return affine_of(lambda x_ND: head(x_ND[:, None]), pooled_BD, name)
+    head = rebuilt.model.head
+    apply, name = in_double(head), f"the head ({type(head).__name__})"
+    return affine_of(lambda x_ND: apply(x_ND[:, None]), rebuilt.double.pooled[:, 0], name)
 
 
 def in_double(module: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -1,19 +1,21 @@
 """Rebuild the model of a run, and check that it predicts what the run recorded.
 
-B examples, P vectors per example, D width, C outputs.
+A sequences, B examples, T tokens, D width.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from isotrain.build import untrained_model
+from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.export.source_run import SourceRun
 from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
+from isotrain.runs.files import WEIGHTS_FILE
 from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.encoding import collate
@@ -22,13 +24,16 @@ from isotrain.training.revision import source_of, task_of
 from isotrain.types import Batch, ModelOutput
 
 N_ROWS = 64  # of dev, to compare
+FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
 
 
 @dataclass
 class Rebuilt:
     """The model of a run in evaluation mode, and examples of its dev split."""
 
+    run: SourceRun
     model: IsotropicModel
+    encoder: TransformerEncoder  # of the model
     task: Task
     texts: list[tuple[list[str], ...]]  # the task's tokenizer input, one entry per sequence
     max_length: int
@@ -36,33 +41,23 @@ class Rebuilt:
     single: ModelOutput  # in float32
     double: ModelOutput
     states: tuple[Tensor, Tensor]  # encoder output [A, T, D], in float32 and in float64
-    takes_segments: bool  # whether the encoder receives token_type_ids
-
-    @property
-    def network(self) -> Any:
-        """The underlying transformers model."""
-        encoder: Any = self.model.encoder
-        return encoder.model
 
 
 class _Listening:
     """A tokenizer wrapper that records its inputs."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self.texts: list[tuple[list[str], ...]] = []
-        self.options: dict[str, Any] = {}
+        self._tokenizer, self.calls = tokenizer, list[tuple[Any, dict[str, Any]]]()
 
     def __call__(self, *texts: list[str], **options: Any) -> Any:
-        named = [options[name] for name in ("text", "text_pair") if options.get(name) is not None]
-        self.texts.append((*texts, *named))
-        self.options = options
+        self.calls.append((texts, options))
         return self._tokenizer(*texts, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
 
 
+@torch.no_grad()
 def rebuild(run: SourceRun) -> Rebuilt:
     """Rebuild the model of a run with its final weights, and 64 of its dev examples.
 
@@ -71,17 +66,23 @@ def rebuild(run: SourceRun) -> Rebuilt:
     Raises:
         ValueError: weights of another model, or an encoder that is no transformers model.
     """
-    cfg = run.cfg
-    task = task_of(cfg)
-    rows = dev_rows(cfg, task)  # the head needs the number of classes
-    model = model_of(cfg, task)
-    load_weights(model, run.weights, "model.")
-    tokenizer = model.encoder.tokenizer
+    task = task_of(run.cfg)
+    rows = dev_rows(run.cfg, task)  # the head needs the number of classes
+    model = model_of(run.cfg, task)
+    load_weights(model, run.folder / WEIGHTS_FILE, "model.")
+    encoder: Any = model.encoder
+    tokenizer = encoder.tokenizer
     heard = _Listening(tokenizer)
     batch = collate(task.encode(rows, heard), tokenizer.pad_token_id)
-    longest = heard.options.get("max_length") or tokenizer.model_max_length
-    longest = min(longest, model.encoder.max_positions or longest)
-    return Rebuilt(model, task, heard.texts, longest, batch, *_tried(model, batch))
+    texts = [given for given, _ in heard.calls]
+    longest = heard.calls[0][1].get("max_length") or tokenizer.model_max_length
+    longest = min(longest, encoder.max_positions or longest)
+    single, single_ATD = model(batch), encoder(batch, {}).last
+    model.double()
+    double, double_ATD = model(batch), encoder(batch, {}).last
+    model.float()  # weights are unchanged: float64 holds them exactly
+    states = single_ATD, double_ATD
+    return Rebuilt(run, model, encoder, task, texts, longest, batch, single, double, states)
 
 
 @torch.no_grad()
@@ -90,8 +91,7 @@ def merge_adapters(model: IsotropicModel) -> None:
     for name, part in list(model.encoder.named_modules()):
         if hasattr(part, "get_base_layer") and hasattr(part, "merge"):
             part.merge()
-            owner, _, child = name.rpartition(".")
-            setattr(model.encoder.get_submodule(owner), child, part.get_base_layer())
+            model.encoder.set_submodule(name, part.get_base_layer())
 
 
 def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
@@ -101,35 +101,13 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
         ValueError: the encoder is no transformers model with a fast tokenizer.
     """
     model = untrained_model(cfg, task)
-    known = model.encoder.model is not None
-    if not known or not hasattr(model.encoder.tokenizer, "backend_tokenizer"):
+    encoder = model.encoder
+    if not isinstance(encoder, TransformerEncoder) or not encoder.tokenizer.is_fast:
         raise ValueError(
             "an export needs a model of transformers and its fast tokenizer, which "
-            f"{type(model.encoder).__name__} does not have; use an encoder such as "
-            "encoder=huggingface"
+            f"{type(encoder).__name__} does not have; use an encoder such as encoder=huggingface"
         )
     return model.eval()
-
-
-@torch.no_grad()
-def _tried(
-    model: IsotropicModel, batch: Batch
-) -> tuple[ModelOutput, ModelOutput, tuple[Tensor, Tensor], bool]:
-    """Outputs and encoder states in both precisions, and whether the encoder takes segments."""
-    network: Any = model.encoder.model
-    takes_segments = False
-
-    def hear(module: nn.Module, args: Any, given: dict[str, Any]) -> None:
-        nonlocal takes_segments
-        takes_segments |= given.get("token_type_ids") is not None
-
-    listening = network.register_forward_pre_hook(hear, with_kwargs=True)
-    single, single_ATD = model(batch), model.encoder(batch, {}).last
-    listening.remove()
-    model.double()
-    double, double_ATD = model(batch), model.encoder(batch, {}).last
-    model.float()  # weights are unchanged: float64 holds them exactly
-    return single, double, (single_ATD, double_ATD), takes_segments
 
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
@@ -139,23 +117,8 @@ def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
     return rows["dev"][:N_ROWS]
 
 
-FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
-
-
-class Agreement(NamedTuple):
-    """Number of examples whose prediction matches the record."""
-
-    n_same: int
-    n_rows: int  # 0 = the run kept no predictions of them
-
-    def __str__(self) -> str:
-        if not self.n_rows:
-            return "the run kept no predictions of these examples"
-        return f"{self.n_same} of {self.n_rows} examples are predicted as the run recorded them"
-
-
-def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
-    """Count the examples whose prediction matches `predictions/dev.csv`.
+def agreement(rebuilt: Rebuilt) -> str:
+    """How many examples are predicted as in `predictions/dev.csv`, as text.
 
     Classes must be equal, and scores within a tolerance of their size: 0.001 for a run on a CPU in
     float32, where only the order of sums differs, and all must match. For another device or
@@ -164,27 +127,21 @@ def agreement(run: SourceRun, rebuilt: Rebuilt) -> Agreement:
     Raises:
         ValueError: fewer match.
     """
+    run = rebuilt.run
     recorded = read_predictions(run.folder, "dev")
     if recorded is None:
-        return Agreement(0, 0)
+        return "the run kept no predictions of these examples"
     is_half = str(run.cfg.trainer.get("precision")) not in FLOAT32
     exact = run.result.get("device") == "cpu" and not is_half
     tolerance, least = (1e-3, 1.0) if exact else (0.1 if is_half else 0.02, 0.9)
     known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
-    own = dict(
-        zip(
-            rebuilt.batch.index.tolist(),
-            rebuilt.task.predictions(rebuilt.single.logits).tolist(),
-            strict=True,
-        )
-    )
-    same = [
-        abs(own[i] - known[i]) <= tolerance * max(1.0, abs(known[i])) for i in own if i in known
-    ]
-    found = Agreement(sum(same), len(same))
-    if found.n_same < least * found.n_rows:
+    predicted = rebuilt.task.predictions(rebuilt.single.logits).tolist()
+    own = zip(rebuilt.batch.index.tolist(), predicted, strict=True)
+    same = [abs(x - known[i]) <= tolerance * max(1.0, abs(known[i])) for i, x in own if i in known]
+    found = f"{sum(same)} of {len(same)} examples are predicted as the run recorded them"
+    if sum(same) < least * len(same):
         raise ValueError(
-            f"{run.weights} must predict what predictions/dev.csv has, and {found}; these files "
-            "are not of one run: give its command with rerun=true"
+            f"{run.folder / WEIGHTS_FILE} must predict what predictions/dev.csv has, and {found}; "
+            "these files are not of one run: give its command with rerun=true"
         )
     return found

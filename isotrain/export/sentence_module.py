@@ -5,13 +5,12 @@ A sequences, T tokens, N embeddings, D width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sentence_transformers.sentence_transformer.modules import Module
 from torch import Tensor, nn
 
@@ -30,16 +29,12 @@ def layer_class(target: str) -> type[nn.Module]:
             or is not an nn.Module class.
     """
     home, _, _ = target.rpartition(".")
-    if not (home.startswith("isotrain.transforms.") or is_allowed(target)):
+    is_allowed = home.startswith("isotrain.transforms.") or is_allowed_package(home)
+    found = load(target) if is_allowed else None
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ValueError(
-            "the layer must be one of isotrain.transforms, declared by an installed package, or of "
-            f"a package in ISOTRAIN_ALLOW, got {target}; name its package there if you trust it"
-        )
-    found = load(target)
-    if not isinstance(found, type) or not issubclass(found, nn.Module):
-        raise ValueError(
-            f"the layer must be a class of torch modules, and {target} is none; make it a subclass "
-            "of torch.nn.Module"
+            "the layer must be a torch module of isotrain.transforms, or of a package in "
+            f"ISOTRAIN_ALLOW, got {target}; name its package there if you trust it"
         )
     return found
 
@@ -101,45 +96,25 @@ class IsotropyLayer(Module):
         self.layer.eval()
         return self
 
-    def get_embedding_dimension(self) -> int:
-        """D."""
-        return self.width
-
     def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
-        """Write `config.json` and the frozen statistics, without the queue's embeddings."""
+        """Write `config.json` and, as safetensors, the frozen statistics without the queue's."""
         self.save_config(output_path)
-        kept = {k: x.contiguous() for k, x in self.layer.state_dict().items() if _is_kept(k)}
+        state = self.layer.state_dict().items()
+        kept = {name: x.contiguous() for name, x in state if not name.startswith(QUEUE)}
         save_file(kept, Path(output_path) / WEIGHTS)
 
     @classmethod
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **options: Any
     ) -> IsotropyLayer:
-        """Load the module from a folder or the hub.
-
-        Raises:
-            ValueError: statistics are missing or have other shapes.
-        """
+        """Load the module from a folder or the hub."""
         known = ("token", "cache_folder", "revision", "local_files_only")
         hub = {key: options[key] for key in known if key in options}
-        config = cls.load_file_path(model_name_or_path, "config.json", subfolder, **hub)
-        weights = cls.load_file_path(model_name_or_path, WEIGHTS, subfolder, **hub)
-        if config is None or weights is None:
-            raise ValueError(
-                f"{model_name_or_path}/{subfolder} must hold config.json and {WEIGHTS}, it does "
-                "not; export the run again"
-            )
-        module = cls(**json.loads(Path(config).read_text(encoding="utf-8")))
-        module.put(load_file(weights))
+        module = cls(**cls.load_config(model_name_or_path, subfolder, **hub))
+        module.put(cls.load_torch_weights(model_name_or_path, subfolder, **hub))
         return module
 
     def put(self, state: Mapping[str, Tensor]) -> None:
-        """Load the statistics of another instance of this layer."""
-        kept = {k: x for k, x in state.items() if _is_kept(k)}
-        missing, unexpected = self.layer.load_state_dict(kept, strict=False)
-        if absent := [k for k in missing if _is_kept(k)] + unexpected:
-            raise ValueError(f"statistics do not fit the layer: {', '.join(absent)}; export again")
-
-
-def _is_kept(name: str) -> bool:
-    return not name.startswith(QUEUE)
+        """Load the statistics of another instance of this layer; none may be missing."""
+        queue = {k: x for k, x in self.layer.state_dict().items() if k.startswith(QUEUE)}
+        self.layer.load_state_dict({**state, **queue})

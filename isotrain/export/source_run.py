@@ -5,12 +5,8 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from isotrain.config.compose import config_of, plain
-from isotrain.runs.files import WEIGHTS_FILE, trained_run
-
-
-class RoundTripError(RuntimeError):
-    """The export does not reproduce the run, and is deleted."""
+from isotrain.config.compose import config_of
+from isotrain.runs.files import trained_run
 
 
 class SourceRun(NamedTuple):
@@ -19,12 +15,6 @@ class SourceRun(NamedTuple):
     folder: Path
     result: dict[str, Any]  # its record
     cfg: DictConfig  # of its model
-    config: dict[str, Any]  # complete, as recorded
-
-    @property
-    def weights(self) -> Path:
-        """Its final weights."""
-        return self.folder / WEIGHTS_FILE
 
 
 def read_run(folder: Path) -> SourceRun:
@@ -36,8 +26,4 @@ def read_run(folder: Path) -> SourceRun:
         DamagedError: the record has been changed since it was written.
     """
     result = trained_run(folder)
-    cfg = config_of(result)
-    whole = plain(cfg)
-    cfg.init_from, cfg.logger = None, {}  # the final weights are loaded instead
-    cfg.metric, cfg.monitor.headline = {}, None  # nothing is measured
-    return SourceRun(folder, result, cfg, whole)
+    return SourceRun(folder, result, config_of(result))

@@ -2,9 +2,8 @@
 
 Each entry of `references.bib` names its parts as `keywords`: the file of `conf` by which a part is
 chosen, the module or function that it is defined in (for records without names), the `model_type`
-of an encoder, the name of an adapter, data set or analysis. Three are special, of `cluster_pca`:
-`one_cluster` has n_clusters=1, `gmm_clusters` assign.method=gmm, and `tuned_clusters` is any other
-in a run that fine-tunes.
+of an encoder, the name of an adapter, data set or analysis. Two are special: `gmm_clusters` is of
+`gmm_pca`, and `tuned_clusters` of `cluster_pca` in a run that fine-tunes.
 """
 
 import re

@@ -1,20 +1,18 @@
 """The model card: its head, its scores with intervals, isotropy around the layer, citations."""
 
 import json
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
-import yaml
-from huggingface_hub import ModelCard
+import torch
 from scipy.stats import bootstrap, spearmanr
 
 from isotrain.export.card import (
     _is_ours,
     _is_published,
     citations,
-    isotropy_table,
-    score_table,
+    isotropy_rows,
     scored,
 )
 from isotrain.export.source_run import SourceRun
@@ -22,7 +20,7 @@ from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
-from tests.processes import ROOT
+from tests.stored_texts import same_text
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def run(tmp_path):
         "n_rows": {"dev": 400, "test": 50},
         "scores": {"val/loss": 1.0, "val/own": 0.5, "val/accuracy": 0.75, "test/accuracy": 0.7},
     }
-    return SourceRun(tmp_path, result, None, {})
+    return SourceRun(tmp_path, result, None)
 
 
 def test_the_interval_of_a_score_is_that_of_its_rows(run):
@@ -58,7 +56,6 @@ def test_the_interval_of_a_score_is_that_of_its_rows(run):
     assert found["dev", "own"].interval is None
     assert found["test", "accuracy"].interval == accuracy_interval("test/accuracy", 0.7, 50)
     assert found["test", "accuracy"].n_examples == 50
-    assert "accuracy | 75.0 points | 70.5 to 79.0 | 400" in score_table([dev])
 
 
 def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
@@ -83,42 +80,39 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
-    lines = isotropy_table(run).splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
-    assert [(row[0], *row[2:]) for row in cells] == [
-        ("pooled", "layer input", "1", "3", "64"),
-        ("pooled", "output", "2", "4", "64"),
+    assert isotropy_rows(run) == [
+        ("site", "metric", "of the layer", "step 0", "kept weights (step 10)", "N"),
+        ("pooled", "lid", "layer input", "1", "3", "64"),
+        ("pooled", "lid", "output", "2", "4", "64"),
     ]
-    assert isotropy_table(run._replace(result={})) == "The run measured none."
+    assert isotropy_rows(run._replace(result={})) == []
 
 
-def test_a_card_has_a_head_that_the_hub_reads_and_says_it_all(made_run, export):
-    folder = export(made_run("task=rte", "isotropy=all_but_the_top", "isotropy.n_components=1"))
-    _, head, body = (folder / "README.md").read_text().split("---\n", 2)
-    data = yaml.safe_load(head)
-    assert data["library_name"] == "transformers"
-    assert data["pipeline_tag"] == "feature-extraction"
-    assert data["language"] == "en"
-    assert data["datasets"] == ["nyu-mll/glue"]
-    assert data["metrics"] == ["accuracy"]
-    assert {"isotrain", "isotropy", "rte"} <= set(data["tags"])
-    assert "license" not in data
-    assert "base_model" not in data  # a folder is no model of the hub
-    (result,) = data["model-index"][0]["results"]
-    assert result["metrics"][0]["value"] == 0.5
-    assert result["dataset"]["split"] == "dev", "files of one's own are no split of the hub"
-    for text in (
-        *(
-            "## Use",
-            "folder = 'transformers'",
-            "One seed",
-            "examples: 96 train, 32 dev",
-            "isotrain run",
-        ),
-        *("kept no predictions of these examples", "No isotropy was measured"),
-        *("largest difference", "mu2018allbutthetop", "devlin2019bert", "wang2019glue"),
-    ):
-        assert text in body
+CARDS = {
+    "pairs": ("task=rte", "isotropy=all_but_the_top", "isotropy.n_components=1"),
+    "sentences": (
+        *("task=stsb", "task.form=bi", "pooling=mean", "task.prefix=['one: ','two: ']"),
+        *("task.scaled_cosine=true", "training.head_lr_factor=100"),
+        *("isotropy=cluster_pca", "isotropy.n_clusters=3", "objective=simcse"),
+    ),
+}
+ROUNDING = r"[\d.]+(e-\d+)?(?= \((limit|rms))|(?<=gives: )[\d.]+"
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_whole_card(made_run, export, name):
+    run = made_run(*CARDS[name], family="tiny")
+    if name == "sentences":
+        scores = {"val/spearman": 0.5, "val/pearson": 0.25, "test/spearman": 0.4, "val/loss": 1.0}
+        more = {"scores": scores, "overrides": ["task=stsb", "task.prefix=['one: ','two: ']"]}
+        write_result(run, read_result(run) | more)
+    else:
+        lines = [{"step": s, "isotropy/mean_cosine/pooled/after": 0.5 - s / 100} for s in (0, 10)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    form = "transformers" if name == "pairs" else "sentence-transformers"
+    text = (export(run, form) / "README.md").read_text()
+    text = text.replace(str(run), "RUN").replace(torch.__version__, "VERSION")
+    same_text(f"card_{name}.md", re.sub(ROUNDING, "#", text))
 
 
 @pytest.mark.parametrize("form", ["transformers", "sentence-transformers"])

@@ -1,0 +1,127 @@
+"""The folder of a run for sentence-transformers: encoder, pooling and isotropy layers.
+
+D width.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+from torch import nn
+from torch.nn.functional import normalize
+
+from isotrain.config.parts import OF_HYDRA
+from isotrain.export.folders import POOLED, Folder, differences
+from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
+from isotrain.export.rebuilt import Rebuilt
+from isotrain.export.sentence_module import IsotropyLayer, layer_class
+
+ALL_TEXTS = "text"  # name of the prompt of every text
+
+
+class SentencesFolder(Folder):
+    """Encoder, pooling, and the layers: folded into one map, else as modules of isotrain.
+
+    Raises:
+        ValueError: a layer class that an export may not name.
+    """
+
+    name, tag = "sentence-transformers", "sentence-similarity"
+
+    def __init__(self, rebuilt: Rebuilt) -> None:
+        super().__init__(rebuilt)
+        self.affine: Affine | None = None
+        self.sites = layer_sites(rebuilt)
+        self.prompts = prompts_of(rebuilt)
+        self.what = "encoder and pooling"
+        try:
+            self.affine = folded(rebuilt)
+            self.what += ", the isotropy layer folded into Dense modules" * bool(self.sites)
+        except NotAffineError as error:
+            layer_class(str(rebuilt.run.cfg.isotropy["_target_"]))
+            self.what += f", the isotropy layer as a module of isotrain: {error}"
+        self.usage = {"needs_isotrain": self.affine is None, "prompts": self.prompts}
+
+    def write(self, folder: Path) -> None:
+        """Write all modules; the encoder is in the folder's root."""
+        super().write(folder)
+        rebuilt = self.rebuilt
+        options = {"model_kwargs": {"dtype": torch.float32, "local_files_only": True}}
+        encoder = Transformer(str(folder), max_seq_length=rebuilt.max_length, **options)
+        pooling = Pooling(rebuilt.encoder.width, POOLED[type(rebuilt.model.pooling)][0])
+        modules: list[nn.Module] = [encoder, pooling]
+        if self.affine is not None:
+            modules += _dense_modules(rebuilt, self.affine) if self.sites else []
+        else:
+            modules[1:1] = [_layer(rebuilt, "tokens")] if "tokens" in self.sites else []
+            modules += [_layer(rebuilt, "pooled")] if "pooled" in self.sites else []
+        model = SentenceTransformer(
+            modules=modules,
+            similarity_fn_name="cosine",
+            device="cpu",
+            prompts=self.prompts or None,
+            default_prompt_name=ALL_TEXTS if ALL_TEXTS in self.prompts else None,
+        )
+        model.save(str(folder), create_model_card=False)
+
+    @torch.no_grad()
+    def check(self, folder: Path) -> str:
+        """`differences` of the reloaded folder's text vectors from the run's pooled vectors."""
+        rebuilt, prompts = self.rebuilt, self.prompts
+        ours = self.affine is None  # the only class not from sentence-transformers
+        model = SentenceTransformer(
+            str(folder), device="cpu", trust_remote_code=ours, local_files_only=True
+        ).eval()
+        names = [*(prompts or [None])]
+        pairs = []
+        for output, dtype in ((rebuilt.single, torch.float32), (rebuilt.double, torch.float64)):
+            model = model.to(dtype=dtype)
+            vectors = []
+            for number, (texts, *_) in enumerate(rebuilt.texts):
+                name = names[number % len(names)]
+                bare = [text.removeprefix(prompts.get(name, "")) for text in texts]
+                vectors.append(model.encode(bare, prompt_name=name, convert_to_tensor=True))
+            pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), torch.cat(vectors)))
+        differences(*((normalize(run), normalize(own)) for run, own in pairs))  # as for cosines
+        return differences(*pairs)
+
+
+def prompts_of(rebuilt: Rebuilt) -> dict[str, str]:
+    """`task.prefix` as prompts: one for all texts, or one for each column; empty without any."""
+    prefixes = [str(prefix) for prefix in getattr(rebuilt.task, "prefix", ())]
+    if not any(prefixes):
+        return {}
+    if len(set(prefixes)) == 1:
+        return {ALL_TEXTS: prefixes[0]}
+    return dict(zip(rebuilt.task.text, prefixes, strict=True))
+
+
+@torch.no_grad()
+def _dense_modules(rebuilt: Rebuilt, affine: Affine) -> list[nn.Module]:
+    """Two maps: x − c, and (x − c) A + f(c), with c the mean of the pooled vectors of dev."""
+    # In one map, the common mean would cancel only after rounding: cosines were off by 4e-6.
+    model, batch = rebuilt.model, rebuilt.batch
+    pooled_BPD = model.pooling(model.encoder(batch, {}).last, batch)
+    centre_D = pooled_BPD.double().mean(dim=(0, 1)).float().double()
+    centring = Affine(torch.eye(len(centre_D), dtype=torch.float64), -centre_D)
+    return [_dense(centring), _dense(Affine(affine.matrix_DE, affine(centre_D[None])[0]))]
+
+
+def _dense(affine: Affine) -> nn.Module:
+    weight_ED, bias_E = affine.matrix_DE.T.contiguous().float(), affine.bias_E.float()
+    n_out, n_in = weight_ED.shape
+    return Dense(n_in, n_out, activation_function=None, init_weight=weight_ED, init_bias=bias_E)
+
+
+def _layer(rebuilt: Rebuilt, site: Any) -> nn.Module:
+    node: Any = OmegaConf.to_container(rebuilt.run.cfg.isotropy, resolve=True)
+    arguments = {key: value for key, value in node.items() if key not in OF_HYDRA}
+    special = rebuilt.encoder.tokenizer("")["input_ids"]
+    left_out = {*special} if site == "tokens" and rebuilt.model.rows == "no_special" else ()
+    width = rebuilt.encoder.width
+    made = IsotropyLayer(node["_target_"], arguments, width, site, tuple(sorted(left_out)))
+    made.put(rebuilt.model.transforms[site].state_dict())
+    return made
