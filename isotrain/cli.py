@@ -7,17 +7,140 @@ import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace, RawTextHelpFormatter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from signal import SIGINT
 from textwrap import indent
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from isotrain.console import FAILED, guarded, is_lost, nearest, reject
+from isotrain.console import FAILED, UserError, guarded, is_lost, nearest, reject
 
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
+
+
+class Command(NamedTuple):
+    """A command of `isotrain`."""
+
+    function: str  # module:name
+    does: str
+    examples: Sequence[str]
+    arguments: Sequence[tuple[str, dict[str, Any]]] = ()  # flags, and options of argparse
+
+
+CONFIG_DIR = ("--config-dir -cd", {"metavar": "DIR", "help": "more config groups, of yours"})
+JSON = ("--json", {"action": "store_true", "dest": "as_json", "help": "print the runs as JSON"})
+RUN = ("folder", {"type": Path, "metavar": "RUN", "help": "of a finished run"})
+RUNS = (
+    ("target", {"metavar": "NAME", "help": "study, search, or a folder of runs or of one run"}),
+    ("--file", {"metavar": "FILE.yaml", "help": "of a search with its storage elsewhere"}),
+    JSON,
+)
+
+
+def _overrides(text: str) -> tuple[str, dict[str, Any]]:
+    return "overrides", {"nargs": "*", "metavar": "key=value", "help": text}
+
+
+COMMANDS = {
+    "train": Command(
+        "app:main",
+        "Train one run, or with -m several: a Hydra application. All arguments are Hydra's.",
+        [
+            "task=wic isotropy=clip encoder=minilm source=demo",
+            "-m isotropy=none,clip seed=0,1,2 hydra/launcher=joblib hydra.launcher.n_jobs=2",
+            "--cfg job",
+        ],
+    ),
+    "run": Command(
+        "commands.plans:run",
+        "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
+        "Without a name: list those that there are. Other arguments are those of train.",
+        ["smoke -j 2", "mine.yaml trainer.max_epochs=1 --list"],
+        [
+            (
+                "target",
+                {"metavar": "NAME", "nargs": "?", "help": "study, search, or its yaml file"},
+            ),
+            (
+                "-j --jobs",
+                {"type": int, "default": 1, "metavar": "N", "help": "runs at a time (1)"},
+            ),
+            (
+                "--list",
+                {"action": "store_true", "dest": "only_list", "help": "show the runs, no more"},
+            ),
+            CONFIG_DIR,
+        ],
+    ),
+    "evaluate": Command(
+        "commands.evaluate:evaluate",
+        "Evaluate a finished run on dev and test with the weights in its weights.safetensors, on\n"
+        "its own data or on what key=value names.",
+        ["runs/rte/none-0123456789", "runs/rte/none-0123456789 source=demo"],
+        [RUN, _overrides("overrides"), CONFIG_DIR, JSON],
+    ),
+    "status": Command(
+        "commands.plans:status",
+        "Show how far the runs are, and the time left. Nothing is started; 1 where one failed.",
+        ["smoke", "runs/studies/smoke"],
+        RUNS,
+    ),
+    "report": Command(
+        "commands.plans:report",
+        "Draw the page of a run; write the tables of a study or search, as far as it is; tabulate\n"
+        "every finished run below another folder into runs.csv, runs.parquet and groups.md.",
+        ["smoke", "runs/rte/none-0123456789", "runs"],
+        [
+            *RUNS,
+            ("--wandb", {"metavar": "PROJECT", "help": "send a finished run to W&B as well"}),
+            (
+                "--out",
+                {"type": Path, "metavar": "DIR", "help": "of a folder's tables (FOLDER/collected)"},
+            ),
+        ],
+    ),
+    "analyze": Command(
+        "analysis.command:main",
+        "Run a published analysis of any encoder: tables, figures and a page in\n"
+        "<output_dir>/analysis/NAME/<encoder>-<hash>/. `list` shows the analyses, `keys NAME` the\n"
+        "keys of one. Others are encoder, source, from_run=RUN (its encoder before and after\n"
+        "training), rerun=true.",
+        ["list", "analysis=contextuality encoder=minilm source=demo"],
+        [_overrides("or list; or keys NAME"), CONFIG_DIR],
+    ),
+    "export": Command(
+        "export.command:export",
+        "Write a finished run as a folder for transformers (the encoder, and the head of a\n"
+        "classifier) and as one for sentence-transformers, each with a model card; by default\n"
+        "both where possible. What is written is loaded again and compared on 64 dev examples.",
+        ["runs/rte/none-0123456789"],
+        [
+            RUN,
+            (
+                "--to",
+                {"type": Path, "metavar": "DIR", "help": "of the folders written (RUN/export)"},
+            ),
+            (
+                "--format",
+                {
+                    **{"nargs": 1, "choices": FORMATS, "default": FORMATS, "dest": "wanted"},
+                    "help": "only this one",
+                },
+            ),
+        ],
+    ),
+    "doctor": Command(
+        "doctor:doctor", "Show what is in reach, and what to do about the rest.", [""]
+    ),
+    "demo": Command(
+        "commands.demo:main",
+        "Train two small runs, isotropy layer off and on, and compare them.",
+        ["seed=1"],
+        [_overrides("overrides of both runs")],
+    ),
+}
 
 
 @guarded()
@@ -37,14 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if KeyboardInterrupt in (type(end), type(end.__context__)):  # Lightning exits with 1
             return 128 + SIGINT
         raise
-    except (ValueError, OSError) as error:
-        from isotrain.config.compose import ConfigError
-        from isotrain.runs.files import DamagedError
-        from isotrain.runs.stored import PlanError
-
-        if isinstance(error, ConfigError | PlanError | DamagedError | OSError):
-            return reject(str(error))
-        raise
+    except (UserError, OSError) as error:
+        return reject(str(error))
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
@@ -71,114 +188,17 @@ def parsed(arguments: Sequence[str]) -> Namespace:
 def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     """The main parser, whose help has the usage of all commands, and the parser of each command."""
     commands: dict[str, ArgumentParser] = {}
-
-    def command(name: str, function: str, does: str, *examples: str) -> Callable[..., object]:
+    for name, command in COMMANDS.items():
         own = commands[name] = _Parser(
             prog=f"isotrain {name}",
-            description=does,
-            epilog="\n".join(["examples:", *(f"  isotrain {name} {text}" for text in examples)]),
+            description=command.does,
+            epilog="\n  ".join(["examples:", *(f"isotrain {name} {x}" for x in command.examples)]),
             formatter_class=RawTextHelpFormatter,
             allow_abbrev=False,
         )
-        own.set_defaults(function=function)
-        return own.add_argument
-
-    command(
-        "train",
-        "app:main",
-        "Train one run, or with -m several: a Hydra application. All arguments are Hydra's.",
-        "task=wic isotropy=clip encoder=minilm source=demo",
-        "-m isotropy=none,clip seed=0,1,2 hydra/launcher=joblib hydra.launcher.n_jobs=2",
-        "--cfg job",
-    )
-
-    add = command(
-        "run",
-        "commands.plans:run",
-        "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
-        "Without a name: list those that there are. Other arguments are those of train.",
-        "smoke -j 2",
-        "mine.yaml trainer.max_epochs=1 --list",
-    )
-    add("target", metavar="NAME", nargs="?", help="study, search, or its yaml file")
-    add("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
-    add("--list", action="store_true", dest="only_list", help="show what it would run, no more")
-    add("--config-dir", "-cd", metavar="DIR", help="more config groups, of yours")
-
-    add = command(
-        "evaluate",
-        "commands.evaluate:evaluate",
-        "Evaluate a finished run on dev and test with the weights in its weights.safetensors, on\n"
-        "its own data or on what key=value names.",
-        "runs/rte/none-0123456789",
-        "runs/rte/none-0123456789 source=demo",
-    )
-    add("folder", type=Path, metavar="RUN", help="of a finished run")
-    add("overrides", nargs="*", metavar="key=value", help="overrides")
-    add("--config-dir", metavar="DIR", help="more config groups, of yours")
-    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
-
-    add = command(
-        "status",
-        "commands.plans:status",
-        "Show how far the runs are, and the time left. Nothing is started; 1 where one failed.",
-        "smoke",
-        "runs/studies/smoke",
-    )
-    add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
-    add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
-    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
-
-    add = command(
-        "report",
-        "commands.plans:report",
-        "Draw the page of a run; write the tables of a study or search, as far as it is; tabulate\n"
-        "every finished run below another folder into runs.csv, runs.parquet and groups.md.",
-        "smoke",
-        "runs/rte/none-0123456789",
-        "runs",
-    )
-    add("target", metavar="NAME", help="study, search, or a folder of runs or of one run")
-    add("--file", metavar="FILE.yaml", help="of a search, if its storage is not in its folder")
-    add("--wandb", metavar="PROJECT", help="send a finished run to W&B as well")
-    add("--out", type=Path, metavar="DIR", help="for the tables of a folder (FOLDER/collected)")
-    add("--json", action="store_true", dest="as_json", help="print the runs as JSON")
-
-    add = command(
-        "analyze",
-        "analysis.command:main",
-        "Run a published analysis of any encoder: tables, figures and a page in\n"
-        "<output_dir>/analysis/NAME/<encoder>-<hash>/. `list` shows the analyses, `keys NAME` the\n"
-        "keys of one. Others are encoder, source, from_run=RUN (its encoder before and after\n"
-        "training), rerun=true.",
-        "list",
-        "analysis=contextuality encoder=minilm source=demo",
-    )
-    add("overrides", nargs="*", metavar="key=value", help="or list; or keys NAME")
-    add("--config-dir", metavar="DIR", help="more config groups, of yours")
-
-    add = command(
-        "export",
-        "export.command:export",
-        "Write a finished run as a folder for transformers (the encoder, and the head of a\n"
-        "classifier) and as one for sentence-transformers, each with a model card; by default\n"
-        "both where possible. What is written is loaded again and compared on 64 dev examples.",
-        "runs/rte/none-0123456789",
-    )
-    add("folder", type=Path, metavar="RUN", help="of a finished run")
-    add("--to", type=Path, metavar="DIR", help="gets a folder for each format (RUN/export)")
-    add("--format", nargs=1, choices=FORMATS, default=FORMATS, dest="wanted", help="only this one")
-
-    command("doctor", "doctor:doctor", "Show what is in reach, and what to do about the rest.", "")
-
-    add = command(
-        "demo",
-        "commands.demo:main",
-        "Train two small runs, isotropy layer off and on, and compare them.",
-        "seed=1",
-    )
-    add("overrides", nargs="*", metavar="key=value", help="overrides of both runs")
-
+        own.set_defaults(function=command.function)
+        for flags, options in command.arguments:
+            own.add_argument(*flags.split(), **options)
     usages = (
         f"{own.format_usage().removeprefix('usage: ')}{indent(str(own.description), '    ')}"
         for own in commands.values()

@@ -31,6 +31,10 @@ ESCAPES = {n: f"\\x{n:02x}" if n < 256 else f"\\u{n:04x}" for n in UNSEEN}
 _spinners: list[Live] = []  # those shown; output to stderr stops them
 
 
+class UserError(ValueError):
+    """What a command cannot do as it was given; its message is shown without a traceback."""
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
     """Within the block, stdout and stderr raise no errors; neither does Python's exit."""

@@ -5,13 +5,12 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from isotrain.config.environment import HUB_OFF, has_wandb_key, is_on
-from isotrain.config.shipped import names, shipped
+from isotrain.config.shipped import names, text_of
 from isotrain.console import install
 from isotrain.encoders.on_disk import MINILM, is_on_disk, packaged_folder
 from isotrain.launch.devices import cuda_devices
@@ -31,112 +30,92 @@ EXTRAS = {  # the module that each brings, and what it is for
 NO_WEIGHTS = "run once with network access, or encoder=huggingface encoder.name=<its folder>"
 
 
-class Line(NamedTuple):
-    """One item, its state, and a one-line fix if something is wrong."""
-
-    part: str  # isotrain, data, encoders, ...
-    name: str
-    found: str
-    fix: str = ""  # empty = nothing to do
-    is_known: bool = True  # False: it was not asked for
-
-    def __str__(self) -> str:
-        fix = f" -> {self.fix}" if self.fix else ""
-        mark = "!" if fix else "ok" if self.is_known else "?"
-        return f"  {mark:2} {self.name:17} {self.found}{fix}"
-
-
 def doctor() -> int:
     """Print the lines of every part; exit code 0."""
-    lines = chain(packages(), data(), encoders(), machine(), tracking())
-    for part, of_part in groupby(lines, key=lambda line: line.part):
-        print(part, *(Line(*redacted(line)) for line in of_part), sep="\n")
+    parts = {
+        **{"isotrain": packages(), "data": data(), "encoders": encoders()},
+        **{"machine": machine(), "W&B": tracking()},
+    }
+    for part, lines in parts.items():
+        print(part, *redacted(list(lines)), sep="\n")
     return 0
 
 
-def packages() -> Iterator[Line]:
+def line(name: str, found: str, fix: str = "", mark: str = "ok") -> str:
+    """One item, its state, and a one-line fix if something is wrong."""
+    return f"  {'!' if fix else mark:2} {name:17} {found}" + (f" -> {fix}" if fix else "")
+
+
+def packages() -> Iterator[str]:
     """Versions and extras of isotrain: a missing extra is a suggestion, not an error."""
-    found = f"{version('isotrain')}, Python {platform.python_version()}"
-    yield Line("isotrain", "version", found)
+    yield line("version", f"{version('isotrain')}, Python {platform.python_version()}")
     for extra, (module, use) in EXTRAS.items():
         offer = f"not installed ({install(extra)})" if find_spec(module) is None else "installed"
-        yield Line("isotrain", f"[{extra}]", f"{offer}: {use}")
+        yield line(f"[{extra}]", f"{offer}: {use}")
 
 
-def data() -> Iterator[Line]:
+def data() -> Iterator[str]:
     """The data sets of each task in the folder of `source=local`; opens no file of data."""
-    yield Line("data", "source=demo", "always there: generated, no files")
+    yield line("source=demo", "always there: generated, no files")
     root = os.environ.get(DATA_DIR)
     if not root:
         fix = f"export {DATA_DIR}=<folder>, with <folder>/rte/train.jsonl and others"
         fix += "; or use source=hub or source=demo"
-        yield Line("data", "source=local", f"{DATA_DIR} is not set", fix)
+        yield line("source=local", f"{DATA_DIR} is not set", fix)
         return
     for name in names("task"):
-        if preset_node(name).get("name", name) is None:
-            continue  # of any data set
-        fix = next(filter(None, map(LocalSource(root).missing, preset(name).data_sets)), "")
-        yield Line("data", f"task={name}", f"{'not ' if fix else ''}in {root}", fix)
+        if preset_node(name).get("name", name) is not None:  # None: of any data set
+            sets = preset(name).data_sets
+            fix = next(filter(None, map(LocalSource(root).missing, sets)), "")
+            yield line(f"task={name}", f"{'not ' if fix else ''}in {root}", fix)
 
 
-def _content(group: str, name: str) -> Any:
-    return OmegaConf.create((shipped(group) / f"{name}.yaml").read_text(encoding="utf-8"))
-
-
-def encoders() -> Iterator[Line]:
+def encoders() -> Iterator[str]:
     """Each encoder of the package with weights: on disk, or how to get it."""
-    yield Line("encoders", "tiny", "always there: random weights")
-    packaged = packaged_folder()
+    yield line("tiny", "always there: random weights")
+    packaged, is_off = packaged_folder(), is_on(*HUB_OFF)
     for option in names("encoder"):
-        content = _content("encoder", option)
-        name = content.get("name")
-        if not name or OmegaConf.is_missing(content, "name"):
+        content: Any = OmegaConf.create(text_of("encoder", option))
+        name, is_minilm = content.get("name"), content["_target_"] == MINILM
+        if not name:
             continue
-        is_minilm = content["_target_"] == MINILM
-        if packaged is not None and is_minilm:
-            yield Line("encoders", option, f"in {packaged}")
+        if is_minilm and packaged is not None:
+            yield line(option, f"in {packaged}")
         elif is_on_disk(name, content.get("revision")):
-            yield Line("encoders", option, f"{name}, in the cache of the hub")
-        elif is_on(*HUB_OFF):
-            found = f"{name} is not on disk, and the hub is switched off"
-            yield Line("encoders", option, found, install("demo") if is_minilm else NO_WEIGHTS)
+            yield line(option, f"{name}, in the cache of the hub")
+        elif is_off:
+            fix = install("demo") if is_minilm else NO_WEIGHTS
+            yield line(option, f"{name} is not on disk, and the hub is switched off", fix)
         else:
-            found = f"{name} is not on disk, and the hub was not asked for it"
-            yield Line("encoders", option, found, is_known=False)
+            yield line(option, f"{name} is not on disk, and the hub was not asked for it", mark="?")
 
 
-def machine() -> Iterator[Line]:
+def machine() -> Iterator[str]:
     """The device of runs, and the fast precision."""
     import torch
 
     from isotrain.training.speed import bf16_speedup
 
-    listed = cuda_devices()
+    listed, found, fix = cuda_devices(), "none: runs are on the CPU", ""
     if torch.cuda.is_available():
-        yield Line("machine", "accelerator", f"{torch.cuda.device_count()} CUDA devices")
+        found = f"{torch.cuda.device_count()} CUDA devices"
     elif torch.backends.mps.is_available():
-        yield Line("machine", "accelerator", "MPS")
+        found = "MPS"
     elif listed:
         found = f"{len(listed)} CUDA devices, none usable by torch {torch.__version__}"
         fix = "install a torch built for CUDA (pytorch.org), or a newer driver"
-        yield Line("machine", "accelerator", found, fix)
-    else:
-        yield Line("machine", "accelerator", "none: runs are on the CPU")
+    yield line("accelerator", found, fix)
     speedup = bf16_speedup()
     better = "bf16-mixed" if speedup > 1 else "32-true"
     found = f"matrix products {speedup:.1f} times as fast as in float32 on the CPU"
-    yield Line("machine", "bfloat16", f"{found}: trainer.precision={better}")
+    yield line("bfloat16", f"{found}: trainer.precision={better}")
 
 
-def tracking() -> Iterator[Line]:
+def tracking() -> Iterator[str]:
     """The mode of Weights & Biases with `logger=[wandb]`, and why. No key is ever shown."""
-    if find_spec("wandb") is None:
-        yield Line("W&B", "logger=[wandb]", "not installed", "pip install wandb, or leave it out")
-        return
     key, asked = has_wandb_key(), os.environ.get("WANDB_MODE")
     mode = asked or ("online" if key else "offline")
     why = "WANDB_MODE" if asked else "a key is configured" if key else "no key; wandb sync sends it"
-    fix = ""
-    if mode == "online" and not key:
-        fix = "wandb login, or unset WANDB_MODE: such runs are logged offline"
-    yield Line("W&B", "logger=[wandb]", f"{mode} ({why})", fix)
+    is_lost = mode == "online" and not key
+    fix = "wandb login, or unset WANDB_MODE: such runs are logged offline" if is_lost else ""
+    yield line("logger=[wandb]", f"{mode} ({why})", fix)

@@ -107,11 +107,16 @@ def folder_of(target: str) -> Path:
         own = str(read_yaml("studies", target)[1].get("name", own))
         kinds = [FOLDERS[kind_of(target)]]
     places = [Path("runs") / kind / own for kind in kinds]
+    shipped = [*names("studies"), *names("searches")]
     found = next((place for place in places if place.is_dir()), None)
     if found is None:
         raise PlanError(
             f"{target} is no folder, and there is no {' or '.join(map(str, places[:2]))}; give "
-            f"the folder of a study, search, sweep or run{nearest_folder(Path(target), *places)}"
+            "the folder of a study, search, sweep or run"
+            + nearest_folder(
+                *(*places, Path("runs") / target, Path(target)),
+                others={name: f"{name} (isotrain run {name} starts it)" for name in shipped},
+            )
         )
     return found
 

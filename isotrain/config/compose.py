@@ -17,6 +17,7 @@ from isotrain.config.parts import check_recorded
 from isotrain.config.schema import LOCATIONS, NAMED, NOT_CONTENT, READS, READS_DATA, RUN, RunConfig
 from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, find_typos, first_line
+from isotrain.console import UserError
 from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
 
@@ -24,7 +25,7 @@ WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
 READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """Overrides that do not compose, or a configuration that breaks a rule: a line for each."""
 
 

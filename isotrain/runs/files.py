@@ -8,16 +8,19 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import cache
 from itertools import count
 from pathlib import Path
 from reprlib import repr as shortened
 from stat import S_ISREG
+from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic_core import from_json, to_json
+
+from isotrain.console import UserError
 
 RECORD_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"  # final weights and layer statistics
@@ -28,7 +31,7 @@ MOST_BYTES = 2**28  # of a record that is read whole; isotrain writes less than 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class DamagedError(ValueError):
+class DamagedError(UserError):
     """A stored file that has been changed or damaged; `reason` says where, and why."""
 
     fix = (
@@ -247,48 +250,50 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
     """The record of a finished training run that kept its final weights.
 
     Raises:
-        ValueError: the folder has no such run; the message starts with `given`, else its path.
+        UserError: the folder has no such run; the message starts with `given`, else its path.
     """
     result, given = read_result(folder), given or str(folder)
     if "checkpoint" not in result.get("config", {}):
-        raise ValueError(
+        raise UserError(
             f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
             f"run, runs/<task>/<method>-<hash>{'' if folder.is_dir() else nearest_folder(folder)}"
         )
     if result["status"] != "finished":
-        raise ValueError(
+        raise UserError(
             f"{given}: that run is {result['status']}, not finished; give its command again until "
             "it ends"
         )
     if not (folder / WEIGHTS_FILE).is_file():
-        raise ValueError(
+        raise UserError(
             f"{given}: that run has no {WEIGHTS_FILE} (checkpoint.final=false, or it is gone); "
             "give its command with checkpoint.final=true rerun=true"
         )
     return result
 
 
-def nearest_folder(*missing: Path) -> str:
-    """A hint for paths without a folder: `; nearest: ` and the one whose name is most alike.
+def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A hint for paths without a folder: `; nearest: ` and the folder that is most alike by name.
 
-    Those in the closest folder that is there are compared; empty if it has none.
+    Those in the closest folder that is there are compared, for one path after the other, together
+    with `others`: texts by name. Empty where nothing is alike.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
     ...     made = [Path(place, "wic", name) for name in ("clip-3fda", "none-5a31")]
     ...     hint = [folder.mkdir(parents=True) for folder in made] and nearest_folder(
-    ...         Path(place, "wic", "clip-000")
+    ...         Path(place, "wic", "nne-0123")
     ...     )
-    >>> hint.endswith("wic/clip-3fda")
+    >>> hint.endswith("wic/none-5a31")
     True
     """
-    alike: list[tuple[float, Path]] = []
     for path in missing:
         parent = next(folder for folder in path.parents if folder.is_dir())
+        folders = {f.name: str(f) for f in parent.glob("[!.]*") if f.is_dir()}
+        texts = dict(others) | folders
         name = path.relative_to(parent).parts[0]
-        folders = (f for f in parent.glob("[!.]*") if f.is_dir())
-        alike += [(SequenceMatcher(None, name, f.name).ratio(), f) for f in folders]
-    return f"; nearest: {max(alike)[1]}" if alike else ""
+        if alike := get_close_matches(name, texts, n=1, cutoff=0.5):
+            return f"; nearest: {texts[alike[0]]}"
+    return ""
 
 
 class RecordFile:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.config.schema import batches_of, number_asked_for, training_steps
+from isotrain.console import UserError
 from isotrain.runs.files import (
     DamagedError,
     read_json,
@@ -14,7 +15,7 @@ from isotrain.runs.files import (
 from isotrain.runs.locks import is_locked
 
 
-class PlanError(ValueError):
+class PlanError(UserError):
     """A study, search or sweep that cannot run; the message lists every error, one per line."""
 
 
