@@ -39,12 +39,12 @@ def demo(overrides: Sequence[str]) -> None:
     for text in overrides:
         if key_of(text).partition(".")[0] == "isotropy" or key_of(text) == "trainer.devices":
             raise CannotRunError(f"{text} is fixed in the demo; use isotrain train")
-    scores, rows, folders = {}, {}, {}
+    folders = {}
     for method in METHODS:
         used = ["experiment=demo", *overrides, f"isotropy={method}"]
         cfg = compose_run(used)
         try:
-            scores[method] = run(cfg, used, show=show_run)
+            run(cfg, used, show=show_run)
         except CannotRunError as error:
             is_chosen = any(key_of(text).partition(".")[0] == "encoder" for text in overrides)
             if is_chosen or not isinstance(error.__cause__, EncoderUnavailableError):
@@ -52,15 +52,16 @@ def demo(overrides: Sequence[str]) -> None:
             say(NO_MINILM)
             return demo([*TINY, *overrides])
         folders[method] = folder_of(cfg)
-        rows[method] = read_records(folders[method] / "metrics.jsonl")
-    baseline = read_result(folders[METHODS[0]])
+    results = {method: read_result(folder) for method, folder in folders.items()}
+    baseline = results[METHODS[0]]
+    rows = {method: read_records(folder / "metrics.jsonl") for method, folder in folders.items()}
     print_layers(rows, baseline)
     say(
         f"{baseline['n_rows']['train']:,} training pairs, one seed per method: a demonstration, "
         "not a comparison of methods."
     )
-    for method in METHODS:
-        keys = baseline["monitor"], on_test(baseline["monitor"])
-        found = [f"{k} {score_text(scores[method][k])}" for k in keys if k in scores[method]]
+    keys = baseline["monitor"], on_test(baseline["monitor"])
+    for method, result in results.items():
+        found = [f"{k} {score_text(result['scores'][k])}" for k in keys if k in result["scores"]]
         drawn = next(file for name in FILES if (file := folders[method] / name).is_file())
         say(f"isotropy={method}: {', '.join(found)}; page: {drawn}")

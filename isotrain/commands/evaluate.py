@@ -1,6 +1,5 @@
 """`isotrain evaluate`: score a finished run on dev and test."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from isotrain.commands.plans import entry
+from isotrain.commands.plans import job_of, print_json
 from isotrain.commands.train import LOADING
 from isotrain.config.check import check
 from isotrain.config.compose import (
@@ -16,12 +15,10 @@ from isotrain.config.compose import (
     config_of,
     content_hash,
     key_of,
-    task_name,
 )
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import WEIGHTS_FILE, trained_run
-from isotrain.runs.files import as_json as as_json_content
 from isotrain.runs.lost_input import lost_text
 from isotrain.runs.stored import PlanError
 
@@ -36,14 +33,12 @@ def evaluate(
 ) -> int:
     """The exit code of `isotrain evaluate`."""
     scores, n_rows, lost = evaluated(folder, overrides, config_dir)
+    notes = [f"input: {lost}"] if lost else []
     if as_json:
-        result = trained_run(folder)
-        run = folder, "finished", task_name(result["config"]), result["method"], result["seed"]
-        content = {"runs": [entry(*run, scores)], "notes": [f"input: {lost}"] if lost else []}
-        print(json.dumps(as_json_content(content), indent=2))
+        print_json([(job_of(folder), "finished", scores)], notes)
         return 0
-    if lost:
-        say(f"input: {lost}")
+    for note in notes:
+        say(note)
     print_scores(str(folder), scores, n_rows)
     return 0
 
@@ -54,12 +49,9 @@ def evaluated(
     """Scores of a finished run with its weights, number of examples, and what was cut of them.
 
     Raises:
-        PlanError: it is none, its data are gone, or it cannot be evaluated with the overrides.
+        UserError: it is none, its data are gone, or it cannot be evaluated with the overrides.
     """
-    try:
-        result = trained_run(folder)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    result = trained_run(folder)
     cfg = composed_again(folder, result, overrides, config_dir)
     with spinner(LOADING):
         import pytorch_lightning as pl
@@ -119,20 +111,15 @@ def composed_again(
     of_run = [f"threads={recorded.threads}", *of_run]
     if recorded.data.revision:
         of_run.append(f"data.revision={recorded.data.revision}")
-    again = _composed(of_run, config_dir)
+    again = compose_run(of_run, config_dir)
+    check(again)
     again.source = recorded.source  # its data may have moved
     if content_hash(again) != content_hash(recorded):
         raise PlanError(
             f"the overrides that {folder} records no longer give its configuration; evaluate it "
             "with the version of isotrain and the --config-dir that it was made with"
         )
-    cfg = _composed([*of_run, *overrides, "logger=[]"], config_dir)
-    cfg.init_from, cfg.callbacks = None, {}
-    return cfg
-
-
-def _composed(overrides: Sequence[str], config_dir: str | None) -> DictConfig:
-    """A configuration whose keys keep the rules, of which a run folder may have the overrides."""
-    cfg = compose_run(overrides, config_dir)
+    cfg = compose_run([*of_run, *overrides, "logger=[]"], config_dir)
     check(cfg)
+    cfg.init_from, cfg.callbacks = None, {}
     return cfg

@@ -2,15 +2,14 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 from isotrain.config.compose import task_name, written
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, say, spinner
-from isotrain.runs.files import as_json as as_json_content
+from isotrain.runs.files import as_json as without_nan
 from isotrain.runs.files import nearest_folder, read_result
 from isotrain.runs.stored import PlanError, is_owned, stored
 from isotrain.studies.call import FOLDERS, Job
@@ -30,13 +29,10 @@ def run(
         return show_all()
     from isotrain.app import main
 
-    own = [f"{kind_of(target)}={written(target)}"]
-    if jobs > 1:
-        own += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
-    if only_list:
-        own.append("hydra.sweeper.only_list=true")
-    if config_dir is not None:
-        own += ["--config-dir", config_dir]
+    several = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"] if jobs > 1 else []
+    listed = ["hydra.sweeper.only_list=true"] if only_list else []
+    folder = ["--config-dir", config_dir] if config_dir else []
+    own = [f"{kind_of(target)}={written(target)}", *several, *listed, *folder]
     return main(["-m", *own, *arguments])
 
 
@@ -64,7 +60,7 @@ def status(target: str, file: str | None = None, as_json: bool = False) -> int:
     """Exit code of `isotrain status`: 1 if a run has failed."""
     folder = folder_of(target)
     if as_json:
-        return print_json(folder, file or target)
+        return _print_states(folder, file or target)
     found = _look(folder, file or target)
     for line in found.lines:
         say(line)
@@ -86,7 +82,7 @@ def report(
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _write(folder, file or target, is_run, out or folder / "collected")
     if as_json:
-        print_json(folder, file or target)
+        _print_states(folder, file or target)
     if wandb is not None:
         from isotrain.commands.wandb_report import send_run
 
@@ -114,7 +110,8 @@ def folder_of(target: str) -> Path:
             f"{target} is no folder, and there is no {' or '.join(map(str, places[:2]))}; give "
             "the folder of a study, search, sweep or run"
             + nearest_folder(
-                *(*places, Path("runs") / target, Path(target)),
+                *(place for place in places if place.parent.is_dir()),
+                *(Path("runs") / target, Path(target)),
                 others={name: f"{name} (isotrain run {name} starts it)" for name in shipped},
             )
         )
@@ -128,20 +125,22 @@ def _look(folder: Path, target: str) -> Status:
         from isotrain.results.search_report import status_of_search
 
         return status_of_search(folder, _storage_of(target))
+    jobs, lines = runs_below(folder)
+    if [job.folder for job in jobs] != [folder]:
+        return Status([f"{folder}: {counted(len(jobs), 'run')} finished", *lines], False)
+    own = state_of(jobs[0], folder)
+    line = ", ".join(filter(None, [f"{folder}: {own.state}", at_step(own.step, own.n_steps)]))
+    return Status(list(filter(None, [own.reason, line])), own.state == "failed")
+
+
+def runs_below(folder: Path) -> tuple[list[Job], list[str]]:
+    """The run of a folder, whatever its state, or all finished ones below; lines for the others."""
     if (folder / "result.json").is_file() or is_owned(folder):
-        return _look_at_run(folder)
+        return [job_of(folder)], []
     from isotrain.results.below import find_runs
 
     below = find_runs(folder)
-    lines = [f"{folder}: {counted(len(below.runs), 'run')} finished", *below.others]
-    return Status(lines, False)
-
-
-def _look_at_run(folder: Path) -> Status:
-    """The status of one run."""
-    own = state_of(Job("", "", 0, folder), folder)
-    line = ", ".join(filter(None, [f"{folder}: {own.state}", at_step(own.step, own.n_steps)]))
-    return Status(list(filter(None, [own.reason, line])), own.state == "failed")
+    return [job_of(one.run.folder) for one in below.runs], below.others
 
 
 def _storage_of(target: str) -> str | None:
@@ -152,46 +151,38 @@ def _storage_of(target: str) -> str | None:
     return load_search(target).storage if is_file and not Path(target).is_dir() else None
 
 
-def print_json(folder: Path, target: str) -> int:
-    """Print every run of a folder as JSON, see `entry`; 1 if one has failed."""
+def _print_states(folder: Path, target: str) -> int:
+    """Print every run of a folder as JSON; 1 if one has failed."""
     notes: list[str] = []
     if plan := read_plan(folder):
-        jobs = list(plan.jobs)
+        jobs = plan.jobs
     elif (folder / SEARCH_FILE).is_file():
         from isotrain.studies.search import runs_of
 
-        jobs = list(map(_job, runs_of(folder, _storage_of(target))))
-    elif (folder / "result.json").is_file() or is_owned(folder):
-        jobs = [_job(folder)]
+        jobs = list(map(job_of, runs_of(folder, _storage_of(target))))
     else:
-        from isotrain.results.below import find_runs
-
-        below = find_runs(folder)
-        jobs, notes = [_job(one.run.folder) for one in below.runs], below.others
+        jobs, notes = runs_below(folder)
     states = [state_of(job, folder) for job in jobs]
-    runs = [entry(s.job.folder, s.state, s.job.task, s.job.method, s.job.seed) for s in states]
-    print(json.dumps(as_json_content({"runs": runs, "notes": notes}), indent=2))
+    print_json([(s.job, s.state, None) for s in states], notes)
     return int(any(state.state == "failed" for state in states))
 
 
-def entry(
-    folder: Path,
-    status: str,
-    task: str,
-    method: str,
-    seed: int,
-    scores: Mapping[str, float] | None = None,
-) -> dict[str, Any]:
-    """A run as `--json` shows it; without `scores`, with those of its record if it is finished."""
-    if scores is None:
-        scores = read_result(folder)["scores"] if status == "finished" else {}
-    return {
-        **{"folder": str(folder), "task": task, "method": method, "seed": seed},
-        **{"status": status, "scores": dict(scores)},
-    }
+def print_json(
+    runs: Iterable[tuple[Job, str, Mapping[str, float] | None]], notes: Sequence[str]
+) -> None:
+    """Print runs as JSON: each with its state and scores; by default the scores on record."""
+    entries = [
+        {
+            **{"folder": str(job.folder), "task": job.task, "method": job.method},
+            **{"seed": job.seed, "status": state},
+            "scores": scores or (read_result(job.folder)["scores"] if state == "finished" else {}),
+        }
+        for job, state, scores in runs
+    ]
+    print(json.dumps(without_nan({"runs": entries, "notes": notes}), indent=2))
 
 
-def _job(folder: Path) -> Job:
+def job_of(folder: Path) -> Job:
     """The run of a folder, by its record."""
     result, _ = stored(folder)
     task = task_name(result["config"]) if "config" in result else folder.parent.name

@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, count, product
+from itertools import product
 from typing import Any
 
 from hydra.types import HydraContext, TaskFunction
@@ -102,7 +102,7 @@ def _search(config: DictConfig, new: NewCall, arguments: Sequence[str], only_lis
 def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bool) -> int:
     """Launch what is missing of a study, and write its table."""
     if only_list:
-        say("\n".join([f"{counted(len(jobs), 'run')} of {call.kind} {call.name}"]))
+        say(f"{counted(len(jobs), 'run')} of {call.kind} {call.name}")
         for job in jobs:
             state = "to do" if job.is_due else "finished"
             say(f"{job.name} ({state}): {' '.join(redacted(list(job.overrides)))}")
@@ -127,7 +127,7 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
     for chosen in product(*several.values()):
         values = (text.partition("=") for text in chosen)
         name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in values)
-        methods[_unused(name, methods)] = tuple(chosen)
+        methods[f"{name}.{len(methods)}" if name in methods else name] = tuple(chosen)
     own = next(iter(tasks.values()), ()), next(iter(methods.values()))
     first = call.compose([*call.overrides, *own[0], *own[1]])
     if not several:
@@ -145,9 +145,3 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
         "seeds": tuple(seeds or [int(first.seed)]),
     }
     return parsed(Study, content, "sweep")
-
-
-def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:
-    """A name, with a number behind it where it is taken."""
-    names = chain([name], (f"{name}.{k}" for k in count(2)))
-    return next(one for one in names if one not in known)

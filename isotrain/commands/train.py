@@ -3,7 +3,7 @@
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from signal import SIGINT
@@ -15,12 +15,12 @@ from omegaconf import DictConfig
 
 from isotrain.config.check import check
 from isotrain.config.compose import with_names
-from isotrain.console import FAILED, guarded, print_error, reject, score_text, spinner
+from isotrain.console import FAILED, UserError, guarded, print_error, reject, score_text, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.launch.workers import end_with_caller
 from isotrain.runs.files import read_result
-from isotrain.runs.record import CannotRunError, StorageError
+from isotrain.runs.record import StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
 from isotrain.studies.status import FAILED_LINE
@@ -57,8 +57,6 @@ def train(cfg: DictConfig) -> float | None:
 
 def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
     """Exit code of one run: 0, 1 if it failed, 2 if it cannot run, 128 + signal."""
-    if cfg.trial is not None:
-        return reject(f"trial={cfg.trial} is set by a search; leave it out")
     if name := cfg.study or cfg.search:
         return reject(f"{name} has several runs; start them with: isotrain run {name}")
     return exit_code(lambda: _run(cfg, overrides))
@@ -71,7 +69,7 @@ def exit_code(work: Callable[[], object]) -> int:
 
     try:
         work()
-    except (CannotRunError, PermissionError) as error:
+    except (UserError, PermissionError) as error:
         return reject(str(error))
     except KeyboardInterrupt:  # before training could listen, or the second one
         return 128 + SIGINT
@@ -102,12 +100,10 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
                 tell(f"stopped {name}")
                 raise
             failure = RunError(type(error).__name__, str(redacted(str(error))))
-            if failure.kind == PRUNED:
-                tell(f"pruned {name}")
-                raise failure from None
-            traceback.print_exc()
-            print(f"{FAILED_LINE}{failure}", file=sys.stderr)
-            tell(f"failed {name}: {failure}; {log}")
+            if failure.kind != PRUNED:
+                traceback.print_exc()
+                print(f"{FAILED_LINE}{failure}", file=sys.stderr)
+            tell(f"pruned {name}" if failure.kind == PRUNED else f"failed {name}: {failure}; {log}")
             raise failure from None
     tell(f"done {name}" + (f": {score_text(score)} on dev" if score is not None else ""))
     return score
@@ -124,24 +120,24 @@ def is_stop(error: BaseException) -> bool:
 
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
-    try:
-        if has_ranks := needs_ranks(cfg):
-            check(cfg)  # once, and not by each process
-    except ValueError as error:
-        raise CannotRunError(str(error)) from error
-    if has_ranks:
+    from isotrain.training.revision import task_of
+
+    if needs_ranks(cfg):
+        check(cfg)  # once, and not by each process
+        run_in_ranks(cfg, overrides)
         from isotrain.runner import folder_of
 
-        run_in_ranks(cfg, overrides)
-        return _score_of(cfg, read_result(folder_of(cfg))["scores"])
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        end_with_caller()
-        claim(cfg)  # before CUDA starts
-    with spinner(LOADING):
-        from isotrain.pages.show import show_run
-        from isotrain.runner import run
-    scores = run(cfg, overrides, show=show_run, callbacks=_pruning(cfg))
-    return _score_of(cfg, scores)
+        scores = read_result(folder_of(cfg))["scores"]
+    else:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            end_with_caller()
+            claim(cfg)  # before CUDA starts
+        with spinner(LOADING):
+            from isotrain.pages.show import show_run
+            from isotrain.runner import run
+        scores = run(cfg, overrides, show=show_run, callbacks=_pruning(cfg))
+    score: float | None = scores.get(f"val/{task_of(cfg).monitor}")
+    return score
 
 
 def _pruning(cfg: DictConfig) -> list[Any]:
@@ -150,10 +146,4 @@ def _pruning(cfg: DictConfig) -> list[Any]:
         return []
     from isotrain.studies.trials import callback_of
 
-    return [callback for callback in [callback_of(cfg)] if callback is not None]
-
-
-def _score_of(cfg: DictConfig, scores: Mapping[str, float]) -> float | None:
-    from isotrain.training.revision import task_of
-
-    return scores.get(f"val/{task_of(cfg).monitor}")
+    return list(filter(None, [callback_of(cfg)]))

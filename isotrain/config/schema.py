@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from hydra.core.config_store import ConfigStore
 
+from isotrain.console import UserError
+
 TokenRows = StrEnum("TokenRows", ["all", "no_special"])  # tokens of a token site
 Batching = StrEnum("Batching", ["length", "random"])  # how training examples are grouped
 View = StrEnum("View", ["cls", "tokens", "mean"])  # embeddings of a layer that are measured
@@ -217,7 +219,7 @@ def number_asked_for(devices: Any) -> int | None:
             return len(devices)
     elif re.fullmatch("[0-9]{1,4}", str(devices)) and 0 < int(devices) <= MOST_PROCESSES:
         return int(devices)
-    raise ValueError(
+    raise UserError(
         f"trainer.devices must be a number of processes from 1 to {MOST_PROCESSES}, a list of "
         f"different devices, or auto, got {str(devices)[:80]}"
     )
@@ -251,5 +253,5 @@ def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, int
     given = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), an_epoch)]
     limits = [n * size for n, size in given if n is not None and n >= 0]
     if not limits:
-        raise ValueError("training would never end; set trainer.max_epochs or trainer.max_steps")
+        raise UserError("training would never end; set trainer.max_epochs or trainer.max_steps")
     return an_epoch, min(limits)

@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 from isotrain.config.names import method_name, methods, part_name
 from isotrain.encoders.on_disk import MINILM
 from isotrain.export.folders import Folder
-from isotrain.export.source_run import SourceRun
 from isotrain.pages.limitations import warnings
 from isotrain.resources.references import bibtex, papers
 from isotrain.results.numbers import is_share, number, score_number
@@ -36,23 +35,23 @@ class Scored(NamedTuple):
     n_examples: int
 
 
-def scored(run: SourceRun, names: Collection[str]) -> list[Scored]:
+def scored(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[Scored]:
     """The named scores on dev and test, the monitored one first in each."""
-    monitored = str(run.result["monitor"]).rpartition("/")[2]
-    scores, found = run.result["scores"], []
+    monitored = str(result["monitor"]).rpartition("/")[2]
+    scores, found = result["scores"], []
     for key, value in scores.items():
         stage, _, name = key.partition("/")
         if stage in SPLITS and name in names:
             split = SPLITS[stage]
-            n_examples = int(scores.get(f"{stage}/n_rows", run.result["n_rows"].get(split, 0)))
-            interval = accuracy_interval(key, value, n_examples) or _interval(run, split, name)
+            n_examples = int(scores.get(f"{stage}/n_rows", result["n_rows"].get(split, 0)))
+            interval = accuracy_interval(key, value, n_examples) or _interval(folder, split, name)
             found.append(Scored(split, name, float(value), interval, n_examples))
     return sorted(found, key=lambda one: (one.split, one.name != monitored, one.name))
 
 
-def _interval(run: SourceRun, split: str, name: str) -> tuple[float, float] | None:
+def _interval(folder: Path, split: str, name: str) -> tuple[float, float] | None:
     """CI from the difference to perfect predictions, which score 1 in any resample."""
-    kept = read_predictions(run.folder, split)
+    kept = read_predictions(folder, split)
     if kept is not None and name in SCORES:
         with suppress(ValueError):  # the score is undefined in too many resamples
             found = row_interval([kept.prediction], [kept.label], kept.label, SCORES[name])
@@ -61,14 +60,14 @@ def _interval(run: SourceRun, split: str, name: str) -> tuple[float, float] | No
     return None
 
 
-def isotropy_rows(run: SourceRun) -> list[tuple[str, ...]]:
+def isotropy_rows(folder: Path, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The headline metrics at every site, first and last: a header and a row for each.
 
     The last values are of the exported weights. Empty if the run measured none.
     """
-    rows = read_records(run.folder / "metrics.jsonl")
-    every, end = isotropy_series(rows), end_of(run.result, rows)
-    wanted = run.result.get("headline") or ()
+    rows = read_records(folder / "metrics.jsonl")
+    every, end = isotropy_series(rows), end_of(result, rows)
+    wanted = result.get("headline") or ()
     curves = [c for c in every if c.metric in wanted and c.view in SIDES]
     if not curves:
         return []
@@ -93,23 +92,23 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
         agreed: how many examples are predicted as recorded.
         found: differences from the run.
     """
-    run, task = made.rebuilt.run, made.rebuilt.task
-    config, overrides = run.result["config"], run.result.get("overrides")
+    task, run, result = made.rebuilt.task, made.rebuilt.folder, made.rebuilt.result
+    config, overrides = result["config"], result.get("overrides")
     own = [f"threads={config['threads']}", *(overrides or ())]
-    scores = scored(run, task.metrics().keys())
+    scores = scored(run, result, task.metrics().keys())
     model_type = made.rebuilt.encoder.model.config.model_type
     return ModelCard.from_template(
         card_data(made, scores),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         folder=str(folder),
         made=made,
-        run=run.result,
+        run=result,
         task=task,
         scores=scores,
         score_number=score_number,
         is_share=is_share,
-        limits=warnings(run.result, read_records(run.folder / "metrics.jsonl")),
-        isotropy=isotropy_rows(run),
+        limits=warnings(result, read_records(run / "metrics.jsonl")),
+        isotropy=isotropy_rows(run, result),
         layer=part_name(config, "isotropy"),
         parts=OmegaConf.to_yaml({k: config[k] for k in ("isotropy", "site", "objective")}),
         command=shlex.join(["isotrain", "train", *own]) if overrides else "",
@@ -121,7 +120,7 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
 
 def card_data(made: Folder, scores: Sequence[Scored]) -> ModelCardData:
     """Metadata of the card. No licence: whoever publishes the folder chooses one."""
-    result, task = made.rebuilt.run.result, made.rebuilt.task
+    result, task = made.rebuilt.result, made.rebuilt.task
     config, data_sets = result["config"], task.data_sets
     known, own_hub = _is_published(config), (config.get("data") or {}).get("hub")
     of_hub = known and str(config["source"]["_target_"]).endswith(".HubSource")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from isotrain.console import FAILED, install, print_error, reject, say, spinner
-from isotrain.export.source_run import read_run
 
 if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need it
     from isotrain.export.folders import Folder
@@ -27,13 +25,11 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
         return reject(f"{taken[0]} exists; delete it, or give another --to")
     formats, reasons = [], []
     try:
-        with spinner(f"looking at {folder}") as now:
-            run = read_run(folder)
-            now("making the model of the run")
+        with spinner("making the model of the run"):
             from isotrain.export.folding import check_layers
             from isotrain.export.rebuilt import agreement, merge_adapters, rebuild
 
-            rebuilt = rebuild(run)
+            rebuilt = rebuild(folder)
             agreed = agreement(rebuilt)
             check_layers(rebuilt)
             merge_adapters(rebuilt.model)
@@ -93,25 +89,20 @@ def _write(folder: Path, made: Folder, agreed: str) -> bool:
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with spinner(f"writing {folder}") as now, filling(folder) as part:
+        with (
+            spinner(f"writing {folder}") as now,
+            TemporaryDirectory(dir=folder.parent, prefix=".") as place,
+        ):
+            part = Path(place) / folder.name
             made.write(part)
             now(f"comparing {folder} with the run")
             found = made.check(part)
             card(folder, made, agreed, found).save(part / "README.md")
+            part.rename(folder)  # fails where files came into its place meanwhile
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
     say(f"{folder}: {made.what}; {len(made.rebuilt.batch.index)} dev examples, {found}")
     return True
-
-
-@contextmanager
-def filling(folder: Path) -> Iterator[Path]:
-    """A temporary folder, moved to `folder` at the end; deleted if the block fails."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as place:
-        part = Path(place) / folder.name
-        part.mkdir()
-        yield part
-        part.rename(folder)  # fails where files came into its place meanwhile

@@ -4,6 +4,7 @@ A sequences, B examples, T tokens, D width.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,11 +12,11 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from isotrain.build import untrained_model
+from isotrain.config.compose import config_of
 from isotrain.encoders.transformer import TransformerEncoder
-from isotrain.export.source_run import SourceRun
 from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
-from isotrain.runs.files import WEIGHTS_FILE
+from isotrain.runs.files import WEIGHTS_FILE, trained_run
 from isotrain.runs.predictions import read_predictions
 from isotrain.tasks.base import Task
 from isotrain.tasks.data.encoding import collate
@@ -31,7 +32,9 @@ FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precis
 class Rebuilt:
     """The model of a run in evaluation mode, and examples of its dev split."""
 
-    run: SourceRun
+    folder: Path  # of the run
+    result: dict[str, Any]  # its record
+    cfg: DictConfig
     model: IsotropicModel
     encoder: TransformerEncoder  # of the model
     task: Task
@@ -58,18 +61,21 @@ class _Listening:
 
 
 @torch.no_grad()
-def rebuild(run: SourceRun) -> Rebuilt:
+def rebuild(folder: Path) -> Rebuilt:
     """Rebuild the model of a run with its final weights, and 64 of its dev examples.
 
     Adapters (peft) are not merged yet; `merge_adapters` does so.
 
     Raises:
-        ValueError: weights of another model, or an encoder that is no transformers model.
+        ValueError: no finished training run, a target that a record may not name, lost data or
+            weights, weights of another model, or an encoder that is no transformers model.
     """
-    task = task_of(run.cfg)
-    rows = dev_rows(run.cfg, task)  # the head needs the number of classes
-    model = model_of(run.cfg, task)
-    load_weights(model, run.folder / WEIGHTS_FILE, "model.")
+    result = trained_run(folder)
+    cfg = config_of(result)
+    task = task_of(cfg)
+    rows = dev_rows(cfg, task)  # the head needs the number of classes
+    model = model_of(cfg, task)
+    load_weights(model, folder / WEIGHTS_FILE, "model.")
     encoder: Any = model.encoder
     tokenizer = encoder.tokenizer
     heard = _Listening(tokenizer)
@@ -82,7 +88,9 @@ def rebuild(run: SourceRun) -> Rebuilt:
     double, double_ATD = model(batch), encoder(batch, {}).last
     model.float()  # weights are unchanged: float64 holds them exactly
     states = single_ATD, double_ATD
-    return Rebuilt(run, model, encoder, task, texts, longest, batch, single, double, states)
+    return Rebuilt(
+        folder, result, cfg, model, encoder, task, texts, longest, batch, single, double, states
+    )
 
 
 @torch.no_grad()
@@ -127,12 +135,11 @@ def agreement(rebuilt: Rebuilt) -> str:
     Raises:
         ValueError: fewer match.
     """
-    run = rebuilt.run
-    recorded = read_predictions(run.folder, "dev")
+    recorded = read_predictions(rebuilt.folder, "dev")
     if recorded is None:
         return "the run kept no predictions of these examples"
-    is_half = str(run.cfg.trainer.get("precision")) not in FLOAT32
-    exact = run.result.get("device") == "cpu" and not is_half
+    is_half = str(rebuilt.cfg.trainer.get("precision")) not in FLOAT32
+    exact = rebuilt.result.get("device") == "cpu" and not is_half
     tolerance, least = (1e-3, 1.0) if exact else (0.1 if is_half else 0.02, 0.9)
     known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
     predicted = rebuilt.task.predictions(rebuilt.single.logits).tolist()
@@ -141,7 +148,7 @@ def agreement(rebuilt: Rebuilt) -> str:
     found = f"{sum(same)} of {len(same)} examples are predicted as the run recorded them"
     if sum(same) < least * len(same):
         raise ValueError(
-            f"{run.folder / WEIGHTS_FILE} must predict what predictions/dev.csv has, and {found}; "
-            "these files are not of one run: give its command with rerun=true"
+            f"{rebuilt.folder / WEIGHTS_FILE} must predict what predictions/dev.csv has, and "
+            f"{found}; these files are not of one run: give its command with rerun=true"
         )
     return found

@@ -41,7 +41,7 @@ class SentencesFolder(Folder):
             self.affine = folded(rebuilt)
             self.what += ", the isotropy layer folded into Dense modules" * bool(self.sites)
         except NotAffineError as error:
-            layer_class(str(rebuilt.run.cfg.isotropy["_target_"]))
+            layer_class(str(rebuilt.cfg.isotropy["_target_"]))
             self.what += f", the isotropy layer as a module of isotrain: {error}"
         self.usage = {"needs_isotrain": self.affine is None, "prompts": self.prompts}
 
@@ -117,7 +117,7 @@ def _dense(affine: Affine) -> nn.Module:
 
 
 def _layer(rebuilt: Rebuilt, site: Any) -> nn.Module:
-    node: Any = OmegaConf.to_container(rebuilt.run.cfg.isotropy, resolve=True)
+    node: Any = OmegaConf.to_container(rebuilt.cfg.isotropy, resolve=True)
     arguments = {key: value for key, value in node.items() if key not in OF_HYDRA}
     special = rebuilt.encoder.tokenizer("")["input_ids"]
     left_out = {*special} if site == "tokens" and rebuilt.model.rows == "no_special" else ()

@@ -291,7 +291,7 @@ def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType(
         folders = {f.name: str(f) for f in parent.glob("[!.]*") if f.is_dir()}
         texts = dict(others) | folders
         name = path.relative_to(parent).parts[0]
-        if alike := get_close_matches(name, texts, n=1, cutoff=0.5):
+        if alike := get_close_matches(name, texts, n=1, cutoff=0.4):
             return f"; nearest: {texts[alike[0]]}"
     return ""
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from isotrain.console import say
+from isotrain.console import UserError, say
 from isotrain.runs.files import DamagedError
 from isotrain.runs.locks import owner, sign, take, taken_within
 
@@ -29,7 +29,7 @@ STATE = ("describe", "--always", "--dirty", "--abbrev=12")
 CHANGES = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff")
 
 
-class CannotRunError(ValueError):
+class CannotRunError(UserError):
     """Parts are incompatible, or data or weights are missing; nothing was run."""
 
 

@@ -15,7 +15,6 @@ from isotrain.export.card import (
     isotropy_rows,
     scored,
 )
-from isotrain.export.source_run import SourceRun
 from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
@@ -44,11 +43,11 @@ def run(tmp_path):
         "n_rows": {"dev": 400, "test": 50},
         "scores": {"val/loss": 1.0, "val/own": 0.5, "val/accuracy": 0.75, "test/accuracy": 0.7},
     }
-    return SourceRun(tmp_path, result, None)
+    return tmp_path, result
 
 
 def test_the_interval_of_a_score_is_that_of_its_rows(run):
-    found = {(one.split, one.name): one for one in scored(run, ("accuracy", "own"))}
+    found = {(one.split, one.name): one for one in scored(*run, ("accuracy", "own"))}
     assert [*found] == [("dev", "accuracy"), ("dev", "own"), ("test", "accuracy")]
     dev = found["dev", "accuracy"]
     assert dev.interval == accuracy_interval("val/accuracy", 0.75, 400), "as at the end of a run"
@@ -62,10 +61,10 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
     generator = np.random.default_rng(0)
     label = generator.normal(size=300)
     prediction = label + generator.normal(size=300)
-    write_predictions(run.folder, "dev", Predictions(np.arange(300), label, prediction))
+    write_predictions(run[0], "dev", Predictions(np.arange(300), label, prediction))
     value = spearmanr(label, prediction).statistic
-    run.result["scores"] = {"val/spearman": value, "test/spearman": 0.5}
-    dev, test = scored(run, ("spearman",))
+    run[1]["scores"] = {"val/spearman": value, "test/spearman": 0.5}
+    dev, test = scored(*run, ("spearman",))
     own = bootstrap(
         (label, prediction),
         lambda x, y: spearmanr(x, y).statistic,
@@ -75,17 +74,17 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
     )
     assert dev.interval == pytest.approx(own.confidence_interval, abs=0.02)
     assert test.interval is None, "its predictions are not kept"
-    write_predictions(run.folder, "dev", Predictions(np.arange(300), label, np.zeros(300)))
-    assert scored(run, ("spearman",))[0].interval is None, "constant predictions have no rank"
+    write_predictions(run[0], "dev", Predictions(np.arange(300), label, np.zeros(300)))
+    assert scored(*run, ("spearman",))[0].interval is None, "constant predictions have no rank"
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):
-    assert isotropy_rows(run) == [
+    assert isotropy_rows(*run) == [
         ("site", "metric", "of the layer", "step 0", "kept weights (step 10)", "N"),
         ("pooled", "lid", "layer input", "1", "3", "64"),
         ("pooled", "lid", "output", "2", "4", "64"),
     ]
-    assert isotropy_rows(run._replace(result={})) == []
+    assert isotropy_rows(run[0], {}) == []
 
 
 CARDS = {

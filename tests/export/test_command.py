@@ -5,7 +5,6 @@ import torch
 
 from isotrain.cli import main
 from isotrain.export import folders
-from isotrain.export.command import filling
 from isotrain.runs.files import read_result, write_result
 from tests.stopped_runs import save_weights
 
@@ -113,18 +112,18 @@ def test_a_folder_that_exists_is_never_replaced(run, capsys, tmp_path):
     assert [*files_of(theirs.parent).values()] == [b"years of work"]
 
 
-def test_what_came_into_its_place_meanwhile_stays(tmp_path):
-    folder = tmp_path / "out"
+def test_what_came_into_its_place_meanwhile_stays(run, monkeypatch, capsys):
+    folder, save = run / "export" / "transformers", folders.save_file
 
-    def write():
-        with filling(folder) as part:
-            (part / "weights").touch()
-            folder.mkdir()
-            (folder / "thesis.txt").write_text("years of work")
+    def save_slowly(tensors, path):
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("years of work")
+        save(tensors, path)
 
-    with pytest.raises(OSError, match="not empty"):
-        write()
-    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["thesis.txt"]
+    monkeypatch.setattr(folders, "save_file", save_slowly)
+    assert main(["export", str(run), *ONE]) == 1
+    assert "not empty" in capsys.readouterr().err
+    assert [p.name for p in folder.parent.rglob("*") if p.is_file()] == ["thesis.txt"]
 
 
 def test_what_differs_from_the_run_is_not_kept(run, monkeypatch, capsys):

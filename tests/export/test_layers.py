@@ -8,7 +8,6 @@ from transformers import AutoConfig, AutoTokenizer
 from isotrain.export.folders import TransformersFolder, linear_head
 from isotrain.export.folding import NotAffineError, check_layers, layer_sites
 from isotrain.export.rebuilt import rebuild
-from isotrain.export.source_run import read_run
 from tests.export.conftest import same_logits
 
 AFFINE = {
@@ -35,7 +34,7 @@ def options(name):
 @pytest.mark.parametrize("name", sorted(AFFINE))
 def test_an_affine_layer_is_folded_into_the_head(made_run, of_the_run, loaded, tmp_path, name):
     run = made_run("task=rte", *options(name))
-    known, rebuilt = of_the_run(run), rebuild(read_run(run))
+    known, rebuilt = of_the_run(run), rebuild(run)
     check_layers(rebuilt)
     if name not in ("iso_grad", "none"):  # it does something, or nothing would be tested
         assert layer_sites(rebuilt) == ["pooled"]
@@ -65,7 +64,7 @@ def test_the_bare_encoder_with_an_amplifiers_head_predicts_what_the_run_does(
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))
 def test_a_layer_of_clusters_is_not_folded_and_the_reason_is_reported(made_run, name):
-    rebuilt = rebuild(read_run(made_run("task=rte", *options(name))))
+    rebuilt = rebuild(made_run("task=rte", *options(name)))
     check_layers(rebuilt)
     why = r"\(\w+\) is no affine map: .* embeddings of this run .* isotropy=all_but_the_top"
     with pytest.raises(NotAffineError, match=why):
@@ -77,7 +76,7 @@ def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_cli
     for option in (zeroed, clipped, unclipped):
         more = ("isotropy.dims=[1,3]", f"isotropy.{option}")
         run = made_run("task=rte", *options("cut_tails"), *more, name=option.replace("=", "_"))
-        rebuilt = rebuild(read_run(run))
+        rebuilt = rebuild(run)
         rows = rebuilt.double.site_embeddings["pooled"]
         assert torch.equal(rows.before, rows.after) == (option == unclipped)
         if option == zeroed:
@@ -91,7 +90,7 @@ def test_tails_are_folded_where_they_are_zeroed_and_not_where_any_row_may_be_cli
 
 
 def test_a_layer_of_the_batch_is_rejected(made_run):
-    rebuilt = rebuild(read_run(made_run("task=rte", *options("published"), "data.batch_size=16")))
+    rebuilt = rebuild(made_run("task=rte", *options("published"), "data.batch_size=16"))
     with pytest.raises(ValueError, match="must not depend on its batch-mates"):
         check_layers(rebuilt)
 
@@ -99,7 +98,7 @@ def test_a_layer_of_the_batch_is_rejected(made_run):
 def test_a_layer_inside_of_the_encoder_is_rejected(made_run):
     run = made_run("task=rte", "isotropy=mean", "site=[layer_1]", "metric=[]")
     with pytest.raises(ValueError, match="site=layer_1 is inside of it"):
-        check_layers(rebuild(read_run(run)))
+        check_layers(rebuild(run))
 
 
 POOLING = {"gpt2": "last", "roberta": "mean"}  # and of all others the first token

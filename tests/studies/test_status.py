@@ -187,6 +187,29 @@ def test_a_study_is_named_from_its_working_folder(fake, capsys, monkeypatch):
     assert "; nearest: runs/studies/few\n" in said
 
 
+@pytest.mark.parametrize(
+    ("target", "nearest"),
+    [
+        ("runs/wic/nne-0123", "runs/wic/none-5a31"),
+        ("wic/nne-0123", "runs/wic/none-5a31"),
+        ("runs/wci/none-5a31", "runs/wic"),
+        ("smok", "smoke (isotrain run smoke starts it)"),
+        ("smoke", "smoke (isotrain run smoke starts it)"),
+        ("few.yml", "runs/studies/fewer"),
+    ],
+)
+def test_what_is_not_there_is_told_with_the_nearest_that_is(
+    tmp_path, monkeypatch, capsys, target, nearest
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("wic/none-5a31", "wic/clip-3fda", "studies/fewer"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert main(["status", target]) == 2
+    assert f"; nearest: {nearest}\n" in capsys.readouterr().err
+    assert main(["status", "xyzzy"]) == 2
+    assert "nearest" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["status", "report", "evaluate", "export"])
 def test_a_run_that_is_not_there_is_told_with_the_nearest_one(
     tmp_path, monkeypatch, capsys, command
