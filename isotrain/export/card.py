@@ -1,5 +1,6 @@
 """Model card of an export, `README.md`, from the template `card.md.j2`."""
 
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -94,15 +95,18 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
     """
     task, run, result = made.rebuilt.task, made.rebuilt.folder, made.rebuilt.result
     config, overrides = result["config"], result.get("overrides")
-    own = [f"threads={config['threads']}", *(overrides or ())]
+    own = [f"threads={config['threads']}", *map(without_folders, overrides or ())]
     scores = scored(run, result, task.metrics().keys())
     model_type = made.rebuilt.encoder.model.config.model_type
+    parts = {key: config[key] for key in ("isotropy", "site", "objective")}
     return ModelCard.from_template(
         card_data(made, scores),
         template_path=str(Path(__file__).with_name("card.md.j2")),
-        folder=str(folder),
+        folder=folder.name,
         made=made,
         run=result,
+        encoder=without_folders(str(result.get("encoder"))),
+        data=without_folders(result["data"]),
         task=task,
         scores=scores,
         score_number=score_number,
@@ -110,7 +114,7 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
         limits=warnings(result, read_records(run / "metrics.jsonl")),
         isotropy=isotropy_rows(run, result),
         layer=part_name(config, "isotropy"),
-        parts=OmegaConf.to_yaml({k: config[k] for k in ("isotropy", "site", "objective")}),
+        parts=without_folders(OmegaConf.to_yaml(parts)),
         command=shlex.join(["isotrain", "train", *own]) if overrides else "",
         found=found,
         agreed=agreed,
@@ -184,3 +188,12 @@ def _is_published(config: Mapping[str, Any]) -> bool:
     """Whether the data are the published ones of an isotrain task, not generated or a user's."""
     generated = str(config["source"]["_target_"]).endswith(".DemoSource")
     return _is_ours(config) and not generated
+
+
+def without_folders(text: str) -> str:
+    """The text with the last part alone of each absolute path.
+
+    >>> without_folders("encoder.name=/home/ann/models/minilm")
+    'encoder.name=minilm'
+    """
+    return re.sub(r"(?<![\w./:-])/(?:[^/,'\"\]]+/)*(?=[^/\s])", "", text)

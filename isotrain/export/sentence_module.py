@@ -29,12 +29,13 @@ def layer_class(target: str) -> type[nn.Module]:
             or is not an nn.Module class.
     """
     home, _, _ = target.rpartition(".")
-    is_allowed = home.startswith("isotrain.transforms.") or is_allowed_package(home)
-    found = load(target) if is_allowed else None
+    may_load = home.startswith("isotrain.transforms.") or is_allowed(target)
+    found = load(target) if may_load else None
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ValueError(
-            "the layer must be a torch module of isotrain.transforms, or of a package in "
-            f"ISOTRAIN_ALLOW, got {target}; name its package there if you trust it"
+            "the layer must be a torch module of isotrain.transforms, declared by an installed "
+            f"package, or of a package in ISOTRAIN_ALLOW, got {target}; name its package there if "
+            "you trust it"
         )
     return found
 

@@ -2,10 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from scipy.stats import bootstrap, spearmanr
 
 from isotrain.export.card import (
@@ -19,6 +21,7 @@ from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.tasks.text import Text
+from tests.processes import ROOT
 from tests.stored_texts import same_text
 
 
@@ -140,8 +143,8 @@ def test_a_folder_is_one_of_the_hub_without_a_path_of_the_machine(
         content = file.read_bytes()
         for path in (name, tmp_path, folder, ROOT, Path.home(), "/mine"):
             assert str(path).encode() not in content, file
-    given = f"train task=stsb encoder.name={Path(name).name} --config-dir=mine"
-    assert ("isotrain run result.json" if is_from_python else given) in card.text
+    given = f"task=stsb encoder.name={Path(name).name} --config-dir=mine"
+    assert ("started from Python" if is_from_python else given) in card.text
 
 
 def test_parts_and_data_are_cited():
