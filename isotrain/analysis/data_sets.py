@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from isotrain.tasks import text, wic
 from isotrain.tasks.contrastive import STSB
@@ -119,7 +120,7 @@ def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str
         lines = (line for line in found if line.strip() and not is_heading(line))
         cut = (sentence for line in lines for sentence in split_sentences(line))
         found = [as_written(sentence).replace(UNKNOWN, unknown) for sentence in cut]
-    return list(dict.fromkeys(one for line in found if (one := line.strip())))
+    return list(dict.fromkeys(filter(None, map(str.strip, found))))
 
 
 class Pairs(NamedTuple):
@@ -141,11 +142,10 @@ class Present(NamedTuple):
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
     """Requested data sets of `known` that the source has; reads none."""
-    wanted = list(known) if isinstance(asked, str) else list(dict.fromkeys(asked))
+    wanted = known if isinstance(asked, str) else dict.fromkeys(asked)
     absent = {name: why for name in wanted if (why := source.missing(known[name].data_set))}
     names = [name for name in wanted if name not in absent]
-    may_lack = isinstance(asked, str) and names
-    return Present(names, absent, [] if may_lack else list(absent.values()))
+    return Present(names, absent, [] if isinstance(asked, str) and names else [*absent.values()])
 
 
 def readable_sets(
@@ -161,8 +161,8 @@ def readable_sets(
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
     """The labelled pairs of a split; a split may have none."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
-    sides = [[row[field].strip() for row in rows] for field in PAIR]
-    number = {text: i for i, text in enumerate(dict.fromkeys(sides[0] + sides[1]))}
-    first_P, second_P = (np.array([number[text] for text in side]) for side in sides)
+    sides = [row[field].strip() for field in PAIR for row in rows]
+    number, sentences = pd.factorize(np.array(sides, object))
     gold_P = np.array([row["score"] for row in rows])
-    return Pairs(list(number), first_P, second_P, gold_P)
+    first_P, second_P = np.split(number, 2)
+    return Pairs([*sentences], first_P, second_P, gold_P)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
+from torch.nn.utils.rnn import pad_sequence
 
 from isotrain.analysis.data_sets import PAIR
 from isotrain.analysis.types import Subject
@@ -36,11 +36,6 @@ class Tokens(NamedTuple):
     segments: list[list[int]]  # token type ids, as in fine-tuning
     offsets: list[np.ndarray]  # [T, 2] characters of each token, the end excluded
     is_cut: list[bool]  # whether it was longer than `max_length`
-
-    @classmethod
-    def none(cls) -> Tokens:
-        """No sentence yet."""
-        return cls([], [], [], [], [])
 
     @property
     def n_cut(self) -> int:
@@ -67,7 +62,7 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
     >>> tokens.special
     [[1, 0, 0, 0, 1]]
     """
-    found = Tokens.none()
+    found = Tokens([], [], [], [], [])
     for start in range(0, len(sentences), CHUNK):
         encoded = tokenizer(
             list(sentences[start : start + CHUNK]),
@@ -154,16 +149,15 @@ def padded(
     ids: Sequence[Sequence[int]], pad: int, segments: Sequence[Sequence[int]] | None = None
 ) -> Batch:
     """A batch of sentences without labels; segments are 0 if None."""
-    length = max(map(len, ids))
-    input_AT = torch.full((len(ids), length), pad, dtype=torch.long)
-    mask_AT, segment_AT = torch.zeros_like(input_AT), torch.zeros_like(input_AT)
-    for a, own in enumerate(ids):
-        input_AT[a, : len(own)] = torch.tensor(own)
-        mask_AT[a, : len(own)] = 1
-        if segments is not None:
-            segment_AT[a, : len(own)] = torch.tensor(segments[a])
+    mask_AT = _pad([[1] * len(own) for own in ids])
+    segment_AT = torch.zeros_like(mask_AT) if segments is None else _pad(segments)
     none = torch.zeros(len(ids), dtype=torch.long)
-    return Batch(input_AT, mask_AT, segment_AT, torch.zeros_like(input_AT), none, none)
+    return Batch(_pad(ids, pad), mask_AT, segment_AT, torch.zeros_like(mask_AT), none, none)
+
+
+def _pad(values: Sequence[Sequence[int]], pad: int = 0) -> Tensor:
+    """Values of sentences `[A, T]`, with `pad` behind the shorter ones."""
+    return pad_sequence([torch.tensor(own) for own in values], True, pad)
 
 
 def span_means(
@@ -179,19 +173,12 @@ def span_means(
     n_tokens_N = stop_N - start_N
     if (n_tokens_N < 1).any():
         raise ValueError("a span must have a token: start below stop")
-    n, (_, length, width) = len(at_N), states_ATD.shape
-    first_N = at_N * length + start_N
-    row_M = np.repeat(np.arange(n), n_tokens_N)
-    within_M = np.arange(len(row_M)) - np.repeat(np.cumsum(n_tokens_N) - n_tokens_N, n_tokens_N)
-    token_M = torch.from_numpy(np.repeat(first_N, n_tokens_N) + within_M)
-    flat = states_ATD.reshape(-1, width)
-    token_MD = flat[token_M.to(flat.device)]
-    if len(row_M) == n:
-        return token_MD
-    sums_ND = torch.zeros(n, width, dtype=flat.dtype, device=flat.device)
-    sums_ND.index_add_(0, torch.from_numpy(row_M).to(flat.device), token_MD)
-    counts_N1 = torch.from_numpy(n_tokens_N).to(flat.device, flat.dtype)[:, None]
-    return sums_ND / counts_N1
+    _, length, width = states_ATD.shape
+    first_N = np.cumsum(n_tokens_N) - n_tokens_N  # of all tokens of spans
+    skipped_N = at_N * length + start_N - first_N
+    token_M = torch.from_numpy(np.arange(n_tokens_N.sum()) + np.repeat(skipped_N, n_tokens_N))
+    flat, first = states_ATD.reshape(-1, width), torch.from_numpy(first_N)
+    return embedding_bag(token_M.to(flat.device), flat, first.to(flat.device), mode="mean")
 
 
 T = TypeVar("T")
@@ -255,9 +242,9 @@ def draw_sentences(
     Sentences are added until the next one would exceed `max_rows` words (before the first, ones
     that are too long are skipped). Of sentences with equal tokens, the first one drawn counts.
     """
-    kept = Tokens.none()
+    kept = Tokens([], [], [], [], [])
     places: list[tuple[int, int]] = []  # sentence and position
-    for tokens, i, text in _tokenised(_in_order(sentences, seed), words.tokenizer, max_length):
+    for tokens, i, text in _shuffled(sentences, words.tokenizer, max_length, seed):
         own = words.of(tokens, i, text)
         if len(places) + len(own) > max_rows:
             if places:
@@ -282,24 +269,17 @@ def draw_occurrences(
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
     """Up to `most` positions of each word, in sentences drawn as by `draw_sentences`."""
-    kept = Tokens.none()
+    kept = Tokens([], [], [], [], [])
     places: dict[str, list[tuple[int, int]]] = {word: [] for word in ids_of}
-    wanted = {word: _plain(word) for word in ids_of}
-
-    def may_have_one(text: str) -> bool:
-        plain = _plain(text) if wanted else ""
-        return any(word in plain for word in wanted.values())
-
-    candidates = filter(may_have_one, _in_order(sentences, seed))
-    for tokens, i, text in _tokenised(candidates, words.tokenizer, max_length):
+    wanted = set(ids_of)
+    for tokens, i, text in _shuffled(sentences, words.tokenizer, max_length, seed):
         own = words.of(tokens, i, text)
-        at = {word: [t for t in own if tokens.ids[i][t] in ids_of[word]] for word in wanted}
-        if any(at.values()):
+        at = {word: [t for t in own if tokens.ids[i][t] in ids_of[word]] for word in ids_of}
+        if any(at[word] for word in wanted):
             _add(kept, tokens, i)
-            for word, positions in at.items():
-                places[word] += [(len(kept.ids) - 1, t) for t in positions]
-                if len(places[word]) >= most:
-                    del wanted[word]
+            for word in wanted:
+                places[word] += [(len(kept.ids) - 1, t) for t in at[word]]
+            wanted = {word for word in wanted if len(places[word]) < most}
         if not wanted:
             break
     return kept, {word: _single_tokens(found[:most]) for word, found in places.items()}
@@ -332,18 +312,15 @@ def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Target
     ([0, 1], [2, 2], 0)
     """
     tokens = tokenise(tokenizer, [str(row[side]) for row in rows for side in PAIR], max_length)
-    kept, found = [], []
-    for k, row in enumerate(rows):
-        both = []
-        for side in (0, 1):
-            i, begin, end = 2 * k + side, int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"])
-            span = overlapping(tokens, i, begin, end)
-            both += [span] if span else []
-        if len(both) == 2:
-            kept.append(k)
-            found += both
-    spans = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
-    return Targets(tokens, spans, np.array(kept, dtype=np.int64), len(rows) - len(kept))
+    spans = [
+        overlapping(tokens, 2 * k + side, int(row[f"start{side + 1}"]), int(row[f"end{side + 1}"]))
+        for k, row in enumerate(rows)
+        for side in (0, 1)
+    ]
+    kept = [k for k in range(len(rows)) if spans[2 * k] and spans[2 * k + 1]]
+    found = [spans[2 * k + side] for k in kept for side in (0, 1)]
+    both = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+    return Targets(tokens, both, np.array(kept, dtype=np.int64), len(rows) - len(kept))
 
 
 def overlapping(tokens: Tokens, i: int, begin: int, end: int) -> tuple[int, int, int] | None:
@@ -356,18 +333,14 @@ def overlapping(tokens: Tokens, i: int, begin: int, end: int) -> tuple[int, int,
     return (i, inside[0], inside[-1] + 1) if inside else None
 
 
-def _in_order(sentences: Sequence[str], seed: int) -> Iterator[str]:
-    """The sentences, shuffled by the seed."""
-    return (sentences[i] for i in hashed_order(len(sentences), seed).tolist())
-
-
-def _tokenised(
-    texts: Iterable[str], tokenizer: Any, max_length: int
+def _shuffled(
+    sentences: Sequence[str], tokenizer: Any, max_length: int, seed: int
 ) -> Iterator[tuple[Tokens, int, str]]:
-    """Distinct sentences, tokenised, in order; a few are held at a time."""
+    """Sentences of distinct tokens, shuffled by the seed; a few are held at a time."""
     seen: set[bytes] = set()
-    rest = iter(texts)
-    while some := list(islice(rest, CHUNK)):
+    order = hashed_order(len(sentences), seed).tolist()
+    for start in range(0, len(order), CHUNK):
+        some = [sentences[k] for k in order[start : start + CHUNK]]
         tokens = tokenise(tokenizer, some, max_length)
         for i, text in enumerate(some):
             key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
@@ -387,9 +360,3 @@ def _single_tokens(places: Sequence[tuple[int, int]]) -> Spans:
     """A span for each sentence and position."""
     sentence_N, start_N = np.array(places, dtype=np.int64).reshape(-1, 2).T
     return Spans(sentence_N, start_N, start_N + 1)
-
-
-def _plain(text: str) -> str:
-    """A text without case and accents: no tokenizer merges more spellings than this."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()

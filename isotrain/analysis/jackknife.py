@@ -107,11 +107,9 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     >>> round(occurrences(x, torch.tensor([5, 6, 7])).value.item(), 6)  # 1 of 3 pairs
     0.333333
     """
-    one_word_N = torch.zeros_like(sentences_N)
-    found = self_similarity(x_ND, one_word_N, sentences_N, 2)
-    if len(found.without_G) < 3:
-        return found._replace(without_G=torch.full_like(found.without_G, torch.nan))
-    return found
+    found = self_similarity(x_ND, torch.zeros_like(sentences_N), sentences_N, 2)
+    is_few = len(found.without_G) < 3
+    return found._replace(without_G=found.without_G * torch.nan) if is_few else found
 
 
 def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int) -> Estimate:

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 from typing import Any
 
 import yaml
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from isotrain.analysis.published import Beside, published_table
-from isotrain.analysis.show import Cell, Picture, Table, texts
+from isotrain.analysis.show import Picture, Table, texts
 from isotrain.analysis.types import Analysis, Outcome
 from isotrain.console import counted, say
 from isotrain.pages import run_tables
@@ -42,10 +42,9 @@ def write_outputs(
     for table in tables:
         found = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
         replace_text(folder / f"{table.name}.csv", _csv(found))
-    facts = [f"weights: {record['weights']}", f"data: {record['data']}"]
-    facts.append(f"seed {record['config']['seed']}")
-    if record["config"]["from_run"]:
-        facts.append(f"before and after {record['config']['from_run']}")
+    config = record["config"]
+    facts = [f"weights: {record['weights']}", f"data: {record['data']}", f"seed {config['seed']}"]
+    facts += [f"before and after {config['from_run']}"] * bool(config["from_run"])
     path = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
     for table in tables:
         _print(table)
@@ -57,23 +56,15 @@ def _csv(found: DataFrame) -> str:
     return csv_text(found.where(~found.isin([math.inf, -math.inf])))
 
 
-def _lines(table: Table, rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """The table in Markdown; a line break within a cell would end it."""
-    cells = [
-        [" ".join(cell.split()) for cell in row] for row in [list(table.columns), *texts(rows)]
-    ]
-    return aligned(cells)
-
-
 def _print(table: Table) -> None:
     say(f"\n{table.title}")
-    for line in _lines(table, table.rows[:MOST_PRINTED]):
+    rows = [list(table.columns), *texts(table.rows[:MOST_PRINTED])]
+    for line in aligned([[" ".join(cell.split()) for cell in row] for row in rows]):
         say(line)
     if len(table.rows) > MOST_PRINTED:
         say(f"... {len(table.rows) - MOST_PRINTED} more rows in {table.name}.csv")
     for note in table.notes:
-        for line in wrap(note, WIDTH, initial_indent="  ", subsequent_indent="    "):
-            say(line)
+        say(fill(note, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
 def write_page(
@@ -97,8 +88,7 @@ def write_page(
     figures = Markup('<div class="grid large">{}</div>').format(Markup().join(panels))
     sections = [Section("Figures", figures)] if panels else []
     sections += [Section(table.title, _table(table)) for table in tables]
-    command = shlex.join(["isotrain", "analyze", *record["overrides"]])
-    repeat = piece("code", text=command)
+    repeat = piece("code", text=shlex.join(["isotrain", "analyze", *record["overrides"]]))
     keys = yaml.safe_dump(dict(record["config"]), sort_keys=False, allow_unicode=True)
     repeat += piece("folded", title="Configuration", body=piece("code", text=keys))
     sections.append(Section("Repeat this analysis", repeat))

@@ -38,10 +38,8 @@ class Chosen(NamedTuple):
 
 def not_installed() -> list[str]:
     """Why no probe can be fitted, and the fix; empty if scikit-learn is installed."""
-    if find_spec("sklearn") is not None:
-        return []
     missing = "this analysis fits its heads by scikit-learn, which is not installed: "
-    return [missing + install("analysis")]
+    return [] if find_spec("sklearn") else [missing + install("analysis")]
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
@@ -91,13 +89,12 @@ def choose_penalty(
     >>> found.penalty, found.probe.predict([[3.0], [15.0]]).tolist()
     (0.01, [False, True])
     """
-    order_N = hashed_order(len(x_NF), seed).numpy()
     n_out = round(held_out * len(x_NF))
     if min(n_out, len(x_NF) - n_out) < 2:
         raise ValueError(
             f"a penalty is chosen on rows held out of {len(x_NF)}; give more training rows"
         )
-    out_N, in_N = order_N[:n_out], order_N[n_out:]
+    out_N, in_N = np.split(hashed_order(len(x_NF), seed).numpy(), [n_out])
     parts = x_NF[in_N], label_N[in_N], x_NF[out_N], label_N[out_N]
     chosen = best_penalty(*parts, penalties, n_classes)
     probe = linear_probe(n_classes, chosen.penalty, len(x_NF))
@@ -117,10 +114,9 @@ def best_penalty(
     Penalties are tried from the largest down, each fit started at the last one, until three in a
     row have a larger loss than that before them: the path may have bumps.
     """
-    falling = sorted(penalties, reverse=True)
-    probe = linear_probe(n_classes, falling[0], len(x_nF))
+    probe = linear_probe(n_classes, max(penalties), len(x_nF))
     found: list[Chosen] = []
-    for penalty in falling:
+    for penalty in sorted(penalties, reverse=True):
         fresh = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
         probe.steps[-1][1].set_params(**fresh)
         own = _fitted(probe, x_nF, label_n, n_classes)
@@ -170,13 +166,12 @@ def spearman(predicted_N: ArrayLike, label_N: ArrayLike) -> Correlation:
     [0.94, 0.38, 1.0]
     """
     label, predicted = (np.asarray(given, np.float64) for given in (label_N, predicted_N))
-    n, value = len(label), math.nan
-    if n > 1:
-        value = float(spearman_of(label, predicted[None], np.ones((1, n)))[0, 0])
+    n = len(label)
+    value = float(spearman_of(label, predicted[None], np.ones((1, n)))[0, 0]) if n > 1 else math.nan
     if not math.isfinite(value):
         return Correlation(None, None, None)
     if n < 4 or abs(value) > 1.0 - ROUNDING:
         return Correlation(value, None, None)
     half = Z * math.sqrt((1 + value**2 / 2) / (n - 3))
-    middle = math.atanh(value)
-    return Correlation(value, math.tanh(middle - half), math.tanh(middle + half))
+    ends = (math.tanh(math.atanh(value) + side * half) for side in (-1, 1))
+    return Correlation(value, *ends)

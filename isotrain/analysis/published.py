@@ -19,33 +19,13 @@ class Published(NamedTuple):
     tolerance: float | None  # largest accepted deviation; None = shown, not checked
     source: str
 
-    @property
-    def described(self) -> str:
-        """Column and record, in words."""
-        where = ", ".join(f"{key} {value}" for key, value in self.where.items())
-        return f"{self.column} ({where})" if where else self.column
-
 
 class Beside(NamedTuple):
     """A published figure and the value measured here; None if it was not measured."""
 
     published: Published
     here: float | None
-    of_this_encoder: bool
-
-    @property
-    def verdict(self) -> str | None:
-        """Whether the two agree: where the encoder is the same, and a tolerance is given."""
-        tolerance = self.published.tolerance
-        if not self.of_this_encoder:
-            return None
-        if self.here is None:
-            return "not measured"
-        if tolerance is None:
-            return None
-        off = abs(self.here - self.published.value)
-        is_near = off <= tolerance or isclose(off, tolerance)  # 54.1 − 54.0 is more than 0.1
-        return "agrees" if is_near else "differs"
+    verdict: str | None  # if the encoder is the same, and a tolerance is given
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
@@ -65,42 +45,43 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
     >>> beside([figure], [measured], "bert")[0].verdict
     'agrees'
     """
+    start = [r for r in records if r.get("weights") != "after"]
+    compared = []
+    for figure in published:
+        wanted = figure.where.items()
+        own = (r.get(figure.column) for r in start if wanted <= r.items())
+        here = next((float(value) for value in own if isinstance(value, int | float)), None)
+        known = figure.encoder == encoder
+        compared.append(Beside(figure, here, _verdict(figure, here) if known else None))
+    return compared
 
-    def here(figure: Published) -> float | None:
-        for record in records:
-            is_start = record.get("weights") in (None, "as given", "before")
-            value = record.get(figure.column)
-            fits = all(record.get(key) == wanted for key, wanted in figure.where.items())
-            if is_start and fits and isinstance(value, int | float):
-                return float(value)
+
+def _verdict(figure: Published, here: float | None) -> str | None:
+    if here is None:
+        return "not measured"
+    if figure.tolerance is None:
         return None
-
-    return [Beside(one, here(one), one.encoder == encoder) for one in published]
+    off = abs(here - figure.value)  # 54.1 − 54.0 is more than 0.1
+    return "agrees" if off < figure.tolerance or isclose(off, figure.tolerance) else "differs"
 
 
 def published_table(compared: Sequence[Beside], encoder: str) -> Table:
     """Table of published and measured figures; sources are in the notes."""
     rows: list[list[Cell]] = []
-    sources: dict[tuple[str, str], str] = {}  # encoder and source: its number
-    for one in compared:
-        figure = one.published
-        source = sources.setdefault((figure.encoder, figure.source), f"[{len(sources) + 1}]")
+    sources: dict[str, str] = {}  # encoder and source: its number
+    for figure, here, verdict in compared:
+        where = ", ".join(f"{key} {value}" for key, value in figure.where.items())
+        name = f"{figure.column} ({where})" if where else figure.column
+        by = sources.setdefault(f"{figure.encoder}, {figure.source}", f"[{len(sources) + 1}]")
         tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
-        cells = (
-            f"{figure.value:g}",
-            source,
-            one.here,
-            tolerance,
-            one.verdict,
-        )  # digits as published
-        rows.append([figure.described, *cells])
+        rows.append([name, f"{figure.value:g}", by, here, tolerance, verdict])
     return Table(
         "published",
         "Published figures beside those measured here",
         ("figure", "published", "by", "here", "tolerance", "verdict"),
         rows,
         (
-            *(f"{number} {name}, {source}" for (name, source), number in sources.items()),
+            *(f"{number} {source}" for source, number in sources.items()),
             f"Here: {encoder}. A verdict is given where the published figure is of the same "
             "encoder and has a tolerance.",
         ),

@@ -24,8 +24,8 @@ from isotrain.pages.panels import COLOURS
 from isotrain.results.numbers import number
 
 Cell = str | float | int | None
-Record = Mapping[str, Cell]
-"""One measurement: flat, so that it is a line of a CSV file and a row of a table."""
+Record = Mapping[str, Any]
+"""One measurement, of cells: flat, so that it is a line of a CSV file and a row of a table."""
 
 DIGITS = 4  # of a number in a table to read; CSV files have them all
 Z = 1.959963984540054  # half a 95 % CI in standard errors
@@ -192,22 +192,20 @@ def _columns_and_rows(
     spec: TableSpec, own: pd.DataFrame, several: bool
 ) -> tuple[list[str], list[list[Cell]]]:
     keys = [*spec.index, *["weights"] * several]
-    headings = [spec.index.get(key, key) for key in keys]
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
     columns: dict[str, None] = {}
-    first_of: dict[tuple[Cell, ...], int] = {}  # where each beginning of an index first occurs
     for record in own.to_dict("records"):
         side = "" if spec.across is None else f"{record[spec.across]} "
         cells = {(side + name).strip(): cell for name, cell in _cells(spec, own, record)}
-        place = tuple(record[key] for key in keys)
-        lines.setdefault(place, {}).update(cells)
+        lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
         columns |= dict.fromkeys(cells)
-        for depth in range(1, len(spec.index) + 1):
-            first_of.setdefault(place[:depth], len(first_of))
-    depths = range(1, len(spec.index) + 1)
-    ordered = sorted(lines, key=lambda place: [first_of[place[:depth]] for depth in depths])
-    rows = [[*place, *(lines[place].get(column) for column in columns)] for place in ordered]
-    return [*headings, *columns], rows
+
+    def order(place: tuple[Cell, ...]) -> list[int]:  # where each beginning first occurs
+        ends = range(1, len(spec.index) + 1)
+        return [next(i for i, one in enumerate(lines) if one[:n] == place[:n]) for n in ends]
+
+    rows = [[*place, *map(lines[place].get, columns)] for place in sorted(lines, key=order)]
+    return [*(spec.index.get(key, key) for key in keys), *columns], rows
 
 
 def _cells(

@@ -170,6 +170,30 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
     return found_RP
 
 
+def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
+    """Correlations `[R, P]` of predicted and true classes, in [−1, 1]: 0 is chance.
+
+    R_K = (c·N − Σ_k p_k·t_k)/√((N² − Σ p_k²)(N² − Σ t_k²)), with c right of N rows, and of class k
+    p_k predicted and t_k true, where row n counts count_RN[r, n] times; 0 where either side has
+    one class only. Gorodkin 2004, equation 8; the score of the diagnostic set (R₃).
+
+    >>> matthews(np.array([0, 1, 2, 2]), np.array([[0, 1, 2, 2]]), np.ones((1, 4))).tolist()
+    [[1.0]]
+    """
+    n_R1 = count_RN.sum(axis=1, keepdims=True)
+    covariance_RP = n_R1 * (count_RN @ (class_PN == label_N).T)
+    true_R1, predicted_RP = n_R1**2, n_R1**2 + np.zeros_like(covariance_RP)
+    for k in np.unique([*label_N, *class_PN.flat]):
+        t_R1, p_RP = count_RN @ (label_N == k)[:, None], count_RN @ (class_PN == k).T
+        covariance_RP -= t_R1 * p_RP
+        true_R1 = true_R1 - t_R1**2
+        predicted_RP -= p_RP**2
+    spread_RP = np.sqrt(true_R1 * predicted_RP)
+    found_RP: Floats = np.zeros_like(spread_RP)
+    np.divide(covariance_RP, spread_RP, found_RP, where=spread_RP > 0)
+    return found_RP
+
+
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
     """Centred mean ranks, and their Euclidean norm."""
     sorted_N, group_N = np.unique(value_N, return_inverse=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,10 +20,10 @@ from torch import Tensor
 
 from isotrain.analysis.clusters.show import PLOTS, TABLES
 from isotrain.analysis.data_sets import RUNNING, Split
-from isotrain.analysis.encode import CHUNK, Spans, Tokens, encode_rows
+from isotrain.analysis.encode import Spans, Tokens, encode_rows
 from isotrain.analysis.jackknife import anisotropy
 from isotrain.analysis.show import principal_map
-from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
@@ -40,8 +41,6 @@ class Texts(NamedTuple):
     """Sampled chunks as token ids."""
 
     ids: np.ndarray  # [C, T]
-    n_of: int  # chunks that they were drawn from
-    n_left: int  # tokens after the last whole chunk
     count_V: np.ndarray  # occurrences of each token id in all of the corpus
 
 
@@ -52,7 +51,6 @@ class Sample(NamedTuple):
     type_N: Tensor  # number of the type (token id) of each row
     token_of: Mapping[int, str]  # how each type reads
     frequency_of: Mapping[int, int]  # occurrences of each type in all of the text
-    facts: Mapping[str, Cell]  # what it was drawn from, for the record
 
 
 def read_texts(
@@ -63,37 +61,31 @@ def read_texts(
     found = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
     stripped = (str(row["text"]).strip() for row in found)
     lines = [line.replace(UNKNOWN, tokenizer.unk_token or UNKNOWN) for line in stripped if line]
-    chunks_CT, n_left, count_V = cut_chunks(tokenizer, lines, chunk)
+    chunks_CT, count_V = cut_chunks(tokenizer, lines, chunk)
     at = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
-    return Texts(chunks_CT[at], len(chunks_CT), n_left, count_V)
+    return Texts(chunks_CT[at], count_V)
 
 
-def cut_chunks(
-    tokenizer: Any, lines: Sequence[str], chunk: int
-) -> tuple[np.ndarray, int, np.ndarray]:
-    """Chunks `[C, T]` of the joined tokens of lines, the tokens left over, and counts `[V]`.
+def cut_chunks(tokenizer: Any, lines: Sequence[str], chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    """Chunks `[C, T]` of the joined tokens of lines, the rest left out, and counts `[V]`.
 
     Each line is tokenised as if after a space, so that its first word has its usual type. Cai et
     al. 2021, as in their released code.
 
     >>> from isotrain.encoders.tiny import build_tiny
-    >>> chunks, n_left, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
-    >>> chunks.shape, n_left, count.sum()
-    ((2, 2), 1, np.int64(5))
+    >>> chunks, count = cut_chunks(build_tiny(8, 1, 1).tokenizer, ["a dog", "a b ."], 2)
+    >>> chunks.shape, count.sum()
+    ((2, 2), np.int64(5))
     """
-    parts = [np.zeros(0, dtype=np.int64)]
-    for start in range(0, len(lines), CHUNK):
-        some = [f" {line}" for line in lines[start : start + CHUNK]]
-        found = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
-        parts.append(np.array([token for ids in found for token in ids], dtype=np.int64))
-    stream = np.concatenate(parts)
-    n_chunks, n_left = divmod(len(stream), chunk)
-    if n_chunks == 0:
+    spaced = [f" {line}" for line in lines]
+    ids = tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
+    stream = np.array([*chain(*ids)], dtype=np.int64)
+    if len(stream) < chunk:
         raise ValueError(
             f"analysis.chunk={chunk} is more than the {len(stream)} tokens of the text"
         )
-    chunks_CT = stream[: n_chunks * chunk].reshape(n_chunks, chunk)
-    return chunks_CT, n_left, np.bincount(stream, minlength=len(tokenizer))
+    chunks_CT = stream[: len(stream) // chunk * chunk].reshape(-1, chunk)
+    return chunks_CT, np.bincount(stream, minlength=len(tokenizer))
 
 
 def draw_sample(subject: Subject, texts: Texts, max_rows: int) -> Sample:
@@ -102,32 +94,20 @@ def draw_sample(subject: Subject, texts: Texts, max_rows: int) -> Sample:
     Without the unknown token. An encoder without blocks gives a type the same embedding
     everywhere, so there each type is drawn once.
     """
-    encoder, tokenizer = subject.encoder, subject.encoder.tokenizer
-    token = texts.ids.ravel()
+    encoder, tokenizer, token = subject.encoder, subject.encoder.tokenizer, texts.ids.ravel()
     order = hashed_order(len(token), ~subject.seed).numpy()
-    if tokenizer.unk_token_id is not None:
-        order = order[token[order] != tokenizer.unk_token_id]
+    order = order[token[order] != (-1 if (i := tokenizer.unk_token_id) is None else i)]
     if encoder.n_blocks == 0:
         order = order[np.sort(np.unique(token[order], return_index=True)[1])]
     place, position = np.divmod(order[:max_rows], texts.ids.shape[1])
-    token = texts.ids[place, position]
-    ids, segments = texts.ids.tolist(), np.zeros_like(texts.ids).tolist()
-    tokens = Tokens.none()._replace(ids=ids, segments=segments)
-    spans = Spans(place, position, position + 1)
-    types = np.unique(token).tolist()
+    tokens = Tokens(texts.ids.tolist(), [], np.zeros_like(texts.ids).tolist(), [], [])
+    type_N = token[order[:max_rows]]
+    types = np.unique(type_N).tolist()
     return Sample(
-        encode_rows(subject, tokens, spans),
-        torch.from_numpy(token),
+        encode_rows(subject, tokens, Spans(place, position, position + 1)),
+        torch.from_numpy(type_N),
         {v: text_of(tokenizer, v) for v in types},
         {v: int(texts.count_V[v]) for v in types},
-        {
-            "n_texts": len(np.unique(place)),
-            "n_texts_of": texts.n_of,
-            "n_tokens": int(texts.count_V.sum()),
-            "n_left": texts.n_left,
-            "n_rows": len(token),
-            "n_types": len(types),
-        },
     )
 
 
@@ -178,38 +158,55 @@ def measure_layer(
     """
     x_ND, type_N = _distinct(sample, layer)
     found = clusters_by_silhouette(x_ND, *rule, seed)
-    x_ND = x_ND.double()
-    forms = {
-        "": [(x_ND, type_N)],
-        "_centred": centred_parts(x_ND, type_N, torch.zeros_like(found.assignment_N)),
-        "_clustered": centred_parts(x_ND, type_N, found.assignment_N),
-    }
+    x_ND, types = x_ND.double(), type_N.tolist()
     record: dict[str, Any] = {
         "kind": "layer",
         "layer": layer,
         "n_rows": len(x_ND),
         "n_repeated": len(sample.type_N) - len(x_ND),
-        "n_types": len(set(type_N.tolist())),
+        "n_types": len({*types}),
         "k": found.k,
         "best_k": found.best_k,
         "silhouette": found.silhouette,
     }
+    forms = {
+        "": [(x_ND, type_N)],
+        "_centred": centred_parts(x_ND, type_N, torch.zeros_like(found.assignment_N)),
+        "_clustered": centred_parts(x_ND, type_N, found.assignment_N),
+    }
     for form, parts in forms.items():
-        for name, over in zip(("s_inter", "s_intra"), cosines(parts, seed), strict=True):
-            record |= {f"{name}{form}": over.value, f"{name}{form}_error": over.error}
+        inter, intra = cosines(parts, seed)
+        record |= {f"s_inter{form}": inter.value, f"s_inter{form}_error": inter.error}
+        record |= {f"s_intra{form}": intra.value, f"s_intra{form}_error": intra.error}
     arrays = {}
     if n_map:
         map_N2, share_2 = principal_map(x_ND)
         record["map_variance"] = float(share_2.sum())
-        types = type_N[:n_map].tolist()
+        shown = types[:n_map]
         arrays = {
             f"layer-{layer}/map": map_N2[:n_map].float().numpy(),
             f"layer-{layer}/cluster": found.assignment_N[:n_map].short().numpy(),
-            f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in types]),
-            f"layer-{layer}/symbol": np.array([is_symbol(sample.token_of[t]) for t in types]),
+            f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in shown]),
+            f"layer-{layer}/symbol": np.array(
+                [is_symbol(sample.token_of[t]) for t in types[:n_map]]
+            ),
         }
-    clusters = [_cluster(k, found, type_N, sample, layer) for k in range(found.k) if found.k > 1]
-    return Found([record, *clusters], arrays)
+    of_clusters = [type_N[found.assignment_N == k].tolist() for k in range(found.k)]
+    clusters = [
+        {
+            "kind": "cluster",
+            "layer": layer,
+            "cluster": k,
+            "n": len(own),
+            "share": len(own) / len(types),
+            "symbols": sum(is_symbol(sample.token_of[t]) for t in own) / len(own),
+            "n_types": len({*own}),
+            "median_frequency": float(np.median([sample.frequency_of[t] for t in own])),
+            "tokens": " ".join(sample.token_of[t] for t, _ in Counter(own).most_common(N_NAMED)),
+        }
+        for k, own in enumerate(of_clusters)
+    ]
+    return Found([record, *(clusters if found.k > 1 else [])], arrays)
 
 
 def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:
@@ -217,46 +214,23 @@ def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed:
 
     The error of the mean is the mean of the errors, an upper bound: errors of layers correlate.
     """
-    records: list[dict[str, Any]] = []
-    for layer in range(len(sample.rows_LND)):
-        own = dimensions(_distinct(sample, layer)[0], n_neighbors, max_queries, seed)
-        records.append({"kind": "lid", "layer": layer, **own})
-    above = records[1:] or records
-    ends = dict.fromkeys((above[0]["layer"], above[-1]["layer"]))
-    mean: dict[str, Any] = {
-        "kind": "lid mean",
-        "n_layers": len(above),
-        "of_layers": " to ".join(map(str, ends)),
-    }
-    for name in ("lid", "lid_cosine_squared"):
-        for key in (name, f"{name}_error"):
-            values = [record[key] for record in above]
-            mean[key] = None if None in values else sum(values) / len(values)
-    return Found([*records, mean])
+    rule, layers = (n_neighbors, max_queries, seed), range(len(sample.rows_LND))
+    found = [dimensions(_distinct(sample, layer)[0], *rule) for layer in layers]
+    above = found[1:] or found
+    first = len(found) - len(above)
+    of_layers = " to ".join(dict.fromkeys([str(first), str(len(found) - 1)]))
+    keys = [f"{name}{end}" for name in ("lid", "lid_cosine_squared") for end in ("", "_error")]
+    values = {key: [own[key] for own in above] for key in keys}
+    mean = {key: None if None in v else sum(v) / len(v) for key, v in values.items()}  # type: ignore[arg-type]
+    records = [{"kind": "lid", "layer": layer, **own} for layer, own in enumerate(found)]
+    counts = {"n_layers": len(above), "of_layers": of_layers}
+    return Found([*records, {"kind": "lid mean", **counts, **mean}])
 
 
 def _distinct(sample: Sample, layer: int) -> tuple[Tensor, Tensor]:
     x_ND = torch.from_numpy(np.array(sample.rows_LND[layer]))
     at_N = distinct_rows(x_ND, sample.type_N)
     return x_ND[at_N], sample.type_N[at_N]
-
-
-def _cluster(cluster: int, found: Clustering, type_N: Tensor, sample: Sample, layer: int) -> Record:
-    """Size and content of a cluster."""
-    types = type_N[found.assignment_N == cluster].tolist()
-    symbols = sum(is_symbol(sample.token_of[t]) for t in types)
-    frequent: Mapping[int, int] = dict(Counter(types).most_common(N_NAMED))
-    return {
-        "kind": "cluster",
-        "layer": layer,
-        "cluster": cluster,
-        "n": len(types),
-        "share": len(types) / len(type_N),
-        "symbols": symbols / len(types),
-        "n_types": len(set(types)),
-        "median_frequency": float(np.median([sample.frequency_of[t] for t in types])),
-        "tokens": " ".join(sample.token_of[t] for t in frequent),
-    }
 
 
 class Clustering(NamedTuple):
@@ -295,9 +269,8 @@ def clusters_by_silhouette(
     if silhouette < cut:
         return Clustering(everything, 1, found.n_clusters, silhouette)
     by_size_K = found.assignment_N.bincount().argsort(descending=True, stable=True)
-    rank_K = by_size_K.argsort()
-    k = found.n_clusters
-    return Clustering(rank_K[found.assignment_N], k, k, silhouette)
+    assignment_N = by_size_K.argsort()[found.assignment_N]
+    return Clustering(assignment_N, found.n_clusters, found.n_clusters, silhouette)
 
 
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> tuple[OverParts, OverParts]:
@@ -345,17 +318,16 @@ def dimensions(
     half. None unless there are more embeddings than neighbours.
     """
     found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
-    distances: tuple[tuple[str, Literal["euclidean", "cosine"], int], ...] = (
+    distances: Sequence[tuple[str, Literal["euclidean", "cosine"], int]] = (
         ("lid", "euclidean", 1),
         ("lid_cosine_squared", "cosine", 2),
     )
     for name, distance, power in distances:
-        value = error = None
+        found |= {name: None, f"{name}_error": None}
         if len(x_ND) > n_neighbors:
             own = lid_estimate(x_ND, n_neighbors, distance, max_queries=max_queries, seed=seed)
-            value, error = float(own["value"]) / power, float(own["standard_error"]) / power
-            found["n_queries"] = int(own["n_queries"])
-        found |= {name: value, f"{name}_error": error}
+            found |= {name: float(own["value"]) / power, "n_queries": int(own["n_queries"])}
+            found[f"{name}_error"] = float(own["standard_error"]) / power
     return found
 
 
@@ -364,9 +336,8 @@ def _over_parts(found: Sequence[tuple[float, float]]) -> OverParts:
         return OverParts(None, None)
     share = 1 / len(found)
     known = [share * error for _, error in found if math.isfinite(error)]
-    return OverParts(
-        sum(share * value for value, _ in found), math.hypot(*known) if known else None
-    )
+    mean = sum(share * value for value, _ in found)
+    return OverParts(mean, math.hypot(*known) if known else None)
 
 
 @analysis
@@ -407,34 +378,33 @@ class Clusters(Analysis):
                 f"analysis.chunk must be at most {most}, the positions of this encoder, got "
                 f"{self.chunk}; set analysis.chunk={most}"
             )
-        sample = cache(lambda: self._sample(subject))  # encoded once, if it is needed at all
         layers = range(subject.encoder.n_blocks + 1)
         drawn = layers[0], layers[len(layers) // 2], layers[-1]
-        yield Part("sample", lambda: Found([self._facts(sample())]))
+        rule, seed = (self.k_max, self.cut, self.silhouette_rows), subject.seed
+        drawn_from = subject, self.corpus, self.splits, self.chunk, self.max_tokens
+        texts = cache(lambda: read_texts(*drawn_from))
+        sample = cache(lambda: draw_sample(subject, texts(), self.max_rows))  # encoded once
+
+        def measured(layer: int) -> Found:
+            n_map = self.map_rows if layer in drawn else 0
+            return measure_layer(sample(), layer, n_map, rule, seed)
+
+        yield Part("sample", lambda: Found([self._facts(texts(), sample())]))
         for layer in layers:
-            yield Part(f"layer-{layer}", partial(self._layer, subject, sample, layer, drawn))
-        lid = self.n_neighbors, self.lid_queries, subject.seed
+            yield Part(f"layer-{layer}", partial(measured, layer))
+        lid = self.n_neighbors, self.lid_queries, seed
         yield Part("lid", lambda: measure_lid(sample(), *lid))
 
-    def _sample(self, subject: Subject) -> Sample:
-        texts = read_texts(subject, self.corpus, self.splits, self.chunk, self.max_tokens)
-        return draw_sample(subject, texts, self.max_rows)
-
-    def _facts(self, sample: Sample) -> Record:
+    def _facts(self, texts: Texts, sample: Sample) -> Record:
         return {
             "kind": "sample",
             "corpus": f"{self.corpus} ({', '.join(self.splits)})",
             "text": f"chunks of {self.chunk} tokens",
-            **sample.facts,
+            "n_tokens": int(texts.count_V.sum()),
+            "n_rows": len(sample.type_N),
+            "n_types": len(sample.token_of),
             "n_neighbors": self.n_neighbors,
             "k_max": self.k_max,
             "cut": self.cut,
             "silhouette_rows": self.silhouette_rows,
         }
-
-    def _layer(
-        self, subject: Subject, sample: Callable[[], Sample], layer: int, drawn: Sequence[int]
-    ) -> Found:
-        rule = self.k_max, self.cut, self.silhouette_rows
-        n_map = self.map_rows if layer in drawn else 0
-        return measure_layer(sample(), layer, n_map, rule, subject.seed)

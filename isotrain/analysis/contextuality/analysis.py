@@ -32,6 +32,7 @@ from isotrain.analysis.jackknife import (
     self_similarity,
 )
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import (
     check_groups,
     first_direction_share,
@@ -164,6 +165,20 @@ class _Drawn(NamedTuple):
     about: Mapping[str, Any]  # of both, for every record
 
 
+def cls_measures(x_GD: Tensor) -> Measures:
+    """Whether the CLS embeddings of G sentences are zero-mean: 0, up to 1/G, if they are.
+
+    `cls_mean_share` = ‖m‖²/mean ‖x‖², m the mean embedding: 1 if all are equal. The mean cosine of
+    two of them is near it unless norms differ.
+
+    >>> cls_measures(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))["cls_mean_share"]
+    0.5
+    """
+    share = x_GD.mean(dim=0).square().sum() / x_GD.square().sum(dim=1).mean()
+    cosine = float(mean_pairwise_cosine(x_GD))
+    return {"n_cls": len(x_GD), "cls_mean_share": float(share), "cls_mean_cosine": cosine}
+
+
 @analysis
 class Contextuality(Analysis):
     """Anisotropy, self-similarity, intra-sentence similarity and explained variance by layer.
@@ -200,16 +215,18 @@ class Contextuality(Analysis):
         yield Part("layers", lambda: self._layers(subject, drawn(), base))
         if self.words:
             yield Part("words", lambda: self._words(subject, drawn(), base))
+        if subject.encoder.tokenizer.cls_token_id is not None:
+            yield Part("cls", lambda: self._cls(subject, drawn()))
 
     def _layers(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
-        sample = drawn.sample
-        records = []
-        for layer, rows_ND in enumerate(drawn.rows_LND):
-            groups = sample.word_N, sample.sentence_N
-            x_ND = _float64(rows_ND)
-            found = layer_measures(x_ND, *groups, self.min_count, subject.seed, base(layer))
-            records.append({"kind": "layer", **drawn.about, "layer": layer, **found})
-        return Found(records)
+        groups = drawn.sample.word_N, drawn.sample.sentence_N, self.min_count, subject.seed
+        return Found(
+            [
+                {"kind": "layer", **drawn.about, "layer": layer}
+                | layer_measures(_float64(rows_ND), *groups, base(layer))
+                for layer, rows_ND in enumerate(drawn.rows_LND)
+            ]
+        )
 
     def _words(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
         sentences, sample, _, about = drawn
@@ -224,16 +241,24 @@ class Contextuality(Analysis):
         number = {tuple(ids): i for i, ids in enumerate(sample.tokens.ids)}
         number_of = torch.tensor([number.setdefault(tuple(i), len(number)) for i in tokens.ids])
         every = Spans(*(np.concatenate(part) for part in zip(*places.values(), strict=True)))
-        rows_LND = encode_rows(subject, tokens, every)
-        for layer, rows_ND in enumerate(rows_LND):
-            start = 0
-            for word, spans in places.items():
-                own_nD = _float64(rows_ND[start : start + len(spans)])
-                start += len(spans)
-                sentence_n = number_of[torch.from_numpy(spans.sentence_N)]
-                found = word_measures(own_nD, sentence_n, self.min_count, subject.seed, base(layer))
+        sizes = [len(spans) for spans in places.values()]
+        sentence_N = torch.split(number_of[torch.from_numpy(every.sentence_N)], sizes)
+        for layer, rows_ND in enumerate(encode_rows(subject, tokens, every)):
+            own = zip(places, torch.split(_float64(rows_ND), sizes), sentence_N, strict=True)
+            for word, x_nD, sentence_n in own:
+                found = word_measures(x_nD, sentence_n, self.min_count, subject.seed, base(layer))
                 records.append({"kind": "word", **about, "layer": layer, "word": word, **found})
         return Found(records)
+
+    def _cls(self, subject: Subject, drawn: _Drawn) -> Found:
+        tokens = drawn.sample.tokens
+        place_G = np.array(
+            [ids.index(subject.encoder.tokenizer.cls_token_id) for ids in tokens.ids]
+        )
+        spans = Spans(np.arange(len(place_G)), place_G, place_G + 1)
+        rows = enumerate(encode_rows(subject, tokens, spans))
+        at = {"kind": "cls", "corpus": drawn.about["corpus"]}
+        return Found([{**at, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows])
 
     def _drawn(self, subject: Subject) -> _Drawn:
         tokenizer = subject.encoder.tokenizer
@@ -249,8 +274,7 @@ class Contextuality(Analysis):
             "n_corpus": len(sentences),
             "n_cut": sample.tokens.n_cut,
         }
-        rows_LND = encode_rows(subject, sample.tokens, sample.spans)
-        return _Drawn(sentences, sample, rows_LND, about)
+        return _Drawn(sentences, sample, encode_rows(subject, sample.tokens, sample.spans), about)
 
     def _occurrences(
         self, subject: Subject, sentences: Sequence[str]
@@ -260,14 +284,11 @@ class Contextuality(Analysis):
         ids_of = {word: words.ids_of(word) for word in self.words}
         left_out = {word: reason for word, (_, reason) in ids_of.items() if reason}
         known = {word: ids for word, (ids, reason) in ids_of.items() if not reason}
-        tokens, places = draw_occurrences(
-            sentences, words, subject.max_length, subject.seed, known, self.max_occurrences
-        )
-        for word, spans in places.items():
-            if len(spans) < self.min_count:
-                left_out[word] = f"occurs {len(spans)} times, not {self.min_count}"
-        kept = {word: spans for word, spans in places.items() if word not in left_out}
-        return tokens, kept, left_out
+        draw = subject.max_length, subject.seed, known, self.max_occurrences
+        tokens, places = draw_occurrences(sentences, words, *draw)
+        rare = {word: len(spans) for word, spans in places.items() if len(spans) < self.min_count}
+        left_out |= {w: f"occurs {n} times, not {self.min_count}" for w, n in rare.items()}
+        return tokens, {w: spans for w, spans in places.items() if w not in rare}, left_out
 
 
 def _float64(rows_ND: np.ndarray) -> Tensor:

@@ -76,6 +76,18 @@ TABLES = (
             ("max_explainable_variance", "Explained variance", "its baseline"),
         )
     ),
+    TableSpec(
+        "cls",
+        "Whether CLS is zero-mean",
+        of="cls",
+        index={"layer": "layer"},
+        values={"cls_mean_share": "share of the mean", "cls_mean_cosine": "mean cosine"},
+        notes=(
+            "CLS of {n_cls:,} sentences of {corpus}. Share of the mean: squared norm of the mean "
+            "embedding over the mean squared norm, from about 1/{n_cls:,} (zero-mean) to 1 (all "
+            "equal). Mean cosine: of two sentences, 0 if zero-mean.",
+        ),
+    ),
 )
 PLOTS = (
     LinePlot(

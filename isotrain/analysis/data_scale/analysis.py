@@ -5,18 +5,20 @@ E examples, N rows (of a tagged sentence: its words).
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from pydantic import Field
 
 from isotrain.analysis.data_scale.measures import (
     Encoded,
     Examples,
     encoded,
-    majority,
     measured,
     read_diagnostic,
+    scored_labels,
     sentence_examples,
     sizes,
     tagged_examples,
@@ -67,9 +69,9 @@ class DataScale(Analysis):
 
     def missing(self, source: Source) -> Sequence[str]:
         """Missing data sets, and scikit-learn."""
-        problems = present(source, self.tasks, TASKS).problems
         is_enough = self.conll and self.tasks == AVAILABLE
-        return [*([] if is_enough else problems), *not_installed()]
+        problems = [] if is_enough else present(source, self.tasks, TASKS).problems
+        return [*problems, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Data sets of the tasks; given files count by content."""
@@ -77,65 +79,54 @@ class DataScale(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """Each task with each kind of features, fast ones first."""
-        others = (*[STATIC] * bool(self.static), RANDOM)
-        if subject.weights == AFTER:  # what training leaves as it was
-            others = ()
+        kinds = [*[STATIC] * bool(self.static), RANDOM, ENCODER]
+        kinds = kinds[-1:] if subject.weights == AFTER else kinds  # training left the others as is
         tasks = present(subject.source, self.tasks, TASKS).names
-        for task in [*tasks, *[CONLL] * bool(self.conll)]:
-            for features in (*others, ENCODER):
-                yield Part(f"{task}-{features}", partial(self._part, subject, task, features))
+        for task, features in product([*tasks, *[CONLL] * bool(self.conll)], kinds):
+            yield Part(f"{task}-{features}", partial(self._part, subject, task, features))
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         file = self.diagnostic if task == "snli" else None
-        diagnostic = None if file is None else read_diagnostic(_path(file))
+        diagnostic = read_diagnostic(Path(file).expanduser()) if file else None
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
         seeds = [subject.seed * (MOST_SEEDS + 1) + k for k in range(1, self.seeds + 1)]
         encoder = self._encoder(subject, features, seeds[0])
 
         @lru_cache(maxsize=1)
-        def read(number: int) -> Encoded:
-            own = encoder if number == 0 else self._encoder(subject, features, seeds[number])
+        def read(number: int) -> Encoded:  # only random vectors differ by seed
+            own = self._encoder(subject, features, seeds[number]) if number else encoder
             return encoded(subject._replace(encoder=own), examples)
 
-        found = read(0)
         facts = {"task": task, "features": features}
+        largest = int(np.unique(scored_labels(examples), return_counts=True)[1].max())
         about: Record = {
             "kind": "features",
             **facts,
             "layer": encoder.n_blocks,
             "width": encoder.width,
-            "inputs": found.features([0]).shape[1],
-            **found.facts,
+            "inputs": read(0).features([0]).shape[1],
+            **read(0).facts,
             "n_texts": len(examples.texts),
             "n_train": examples.n_train,
             "n_scored": examples.n_scored,
-            "majority": majority(examples),
+            "majority": None if examples.gold else largest / examples.n_scored,
             "source": encoder.source_id,
         }
-        scores = measured(
-            lambda number: read(number if features == RANDOM else 0),
-            examples,
-            sizes(examples.n_train, self.smallest, self.factor),
-            seeds,
-            diagnostic,
-        )
-        return Found([about, *({**facts, **score} for score in scores)])
+        vectors = read if features == RANDOM else lambda number: read(0)
+        grid = sizes(examples.n_train, self.smallest, self.factor)
+        own = measured(vectors, examples, grid, seeds, diagnostic)
+        return Found([about, *({**facts, **score} for score in own)])
 
     def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
-        most = (self.max_rows, self.max_evaluated)
-        seed = subject.seed * (MOST_SEEDS + 1)
+        most = (self.max_rows, self.max_evaluated, subject.seed * (MOST_SEEDS + 1))
         if task == CONLL:
-            return tagged_examples(_path(str(self.conll)), self.window, *most, seed)
-        return sentence_examples(subject.source, task, *most, seed, more)
+            return tagged_examples(Path(str(self.conll)).expanduser(), self.window, *most)
+        return sentence_examples(subject.source, task, *most, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
+        given = subject.encoder
         if features == STATIC:
-            return read_vectors(str(_path(str(self.static))), self.lowercase)
+            return read_vectors(str(Path(str(self.static)).expanduser()), self.lowercase)
         if features == RANDOM:
-            given = subject.encoder
             return random_vectors(given.tokenizer, given.width, seed, given.source_id)
-        return subject.encoder
-
-
-def _path(given: str) -> Path:
-    return Path(given).expanduser()
+        return given

@@ -5,8 +5,8 @@ C classes, S seeds, R resamples, P vectors of predictions.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain, islice, pairwise, repeat, takewhile
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from isotrain.analysis.probe import best_penalty, features
 from isotrain.analysis.types import Record, Subject
 from isotrain.encoders.static import TableEncoder
 from isotrain.geometry.groups import hashed_order
-from isotrain.results.row_bootstrap import Floats, Score, row_interval
+from isotrain.results.row_bootstrap import Floats, Score, matthews, row_interval
 from isotrain.tasks.data.sources import HIDDEN, STEMS, Source, load_split
 from isotrain.tasks.nli_pairs import DATA as SNLI
 from isotrain.types import Row
@@ -44,12 +44,6 @@ class Tagged(NamedTuple):
     tags: list[str]
 
 
-def conll_file(folder: Path, split: str) -> Path:
-    """The file of a split: the first of train, or dev, val, valid, or test, as .txt or .conll."""
-    names = (folder / (stem + ending) for stem in STEMS[split] for ending in (".txt", ".conll"))
-    return next(filter(Path.is_file, names), folder / f"{split}.txt")
-
-
 def read_conll(file: Path) -> list[Tagged]:
     """The sentences of a file.
 
@@ -57,18 +51,18 @@ def read_conll(file: Path) -> list[Tagged]:
     ends a sentence, and lines of `-DOCSTART-` are skipped. A ValueError names the first bad line.
     """
     sentences = [Tagged([], [])]
-    for number, line in enumerate(file.read_bytes().decode("utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(file.read_text("utf-8-sig").split("\n"), start=1):
         columns = line.split()
         if not columns or columns[0] == "-DOCSTART-":
             sentences.append(Tagged([], []))
-            continue
-        if len(columns) == 1 or not TAG.fullmatch(columns[-1]):
+        elif len(columns) == 1 or not TAG.fullmatch(columns[-1]):
             raise ValueError(
                 f"{file}:{number}: a line must end with a tag O, B-kind or I-kind, got "
                 f"{line.strip()[:40]!r}; write other schemes as BIO"
             )
-        sentences[-1].words.append(columns[0])
-        sentences[-1].tags.append(columns[-1])
+        else:
+            sentences[-1].words.append(columns[0])
+            sentences[-1].tags.append(columns[-1])
     return [sentence for sentence in sentences if sentence.words]
 
 
@@ -82,16 +76,11 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     >>> sorted(entities(["I-PER", "I-PER", "B-PER", "O", "I-LOC"]))
     [('LOC', 4, 5), ('PER', 0, 2), ('PER', 2, 3)]
     """
-    found = set()
-    start, kind = 0, ""
-    for place, tag in enumerate([*tags, "O"]):
-        mark, _, own = tag.partition("-")
-        if kind and (mark != "I" or own != kind):
-            found.add((kind, start, place))
-            kind = ""
-        if own and not kind:
-            start, kind = place, own
-    return found
+    marks = [tag.partition("-")[::2] for tag in ["O", *tags, "O"]]
+    pairs = enumerate(pairwise(marks))
+    cuts = [k for k, (last, (mark, kind)) in pairs if mark != "I" or kind != last[1]]
+    spans = ((marks[start + 1][1], start, stop) for start, stop in pairwise(cuts))
+    return {(kind, start, stop) for kind, start, stop in spans if kind}
 
 
 class Diagnostic(NamedTuple):
@@ -159,16 +148,11 @@ def sentence_examples(
         rows = [r for r in load_split(source, data_set, split) if r["label"] != HIDDEN]
         order = nested_order(np.array([r["label"] for r in rows]), seed)
         kept.append([rows[i] for i in order[:most]])
-    train, evaluated = kept
-    every = [*train, *evaluated, *more]
-    number_of: dict[str, int] = {}
-    vector_NJ = np.array(
-        [[number_of.setdefault(row[f], len(number_of)) for f in fields] for row in every]
-    )
-    texts = list(number_of)
-    label_N = np.array([row["label"] for row in every])
+    every = [*kept[0], *kept[1], *more]
+    number, texts = pd.factorize(np.array([row[f] for row in every for f in fields], object))
+    vector_NJ, label_N = number.reshape(-1, len(fields)), np.array([row["label"] for row in every])
     return Examples(
-        texts=texts,
+        texts=texts.tolist(),
         span_V=[(i, 0, len(text)) for i, text in enumerate(texts)],
         vector_NJ=vector_NJ,
         label_N=label_N,
@@ -177,8 +161,8 @@ def sentence_examples(
         group_E=vector_NJ[:, 0],
         words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in every],
         classes=tuple(data_set.classes),
-        n_train=len(train),
-        n_scored=len(evaluated),
+        n_train=len(kept[0]),
+        n_scored=len(kept[1]),
         gold=None,
     )
 
@@ -188,20 +172,19 @@ def tagged_examples(
 ) -> Examples:
     """Sentences of a folder in CoNLL's columns, at most so many, by `nested_order`.
 
-    Words are classified, with the vectors of `window` words on either side. A sentence is drawn by
+    The files are the first of train, or dev, val, valid, as .txt or .conll. Words are classified,
+    with the vectors of `window` words on either side. A sentence is drawn by
     the kind of its first entity.
     """
     kept: list[list[Tagged]] = []
-    kinds: list[str] = []
     for split, most in (("train", max_train), ("dev", max_evaluated)):
-        found = read_conll(conll_file(folder, split))
-        first = [_first_kind(sentence.tags) for sentence in found]
-        order = nested_order(np.unique(first, return_inverse=True)[1], seed)[:most]
+        names = (folder / (stem + end) for stem in STEMS[split] for end in (".txt", ".conll"))
+        found = read_conll(next(filter(Path.is_file, names), folder / f"{split}.txt"))
+        kinds = [_first_kind(sentence.tags) for sentence in found]
+        order = nested_order(np.unique(kinds, return_inverse=True)[1], seed)[:most]
         kept.append([found[i] for i in order])
-        kinds += [first[i] for i in order]
     train, evaluated = kept
     classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
-    number_of: Mapping[str, int] = {tag: number for number, tag in enumerate(classes)}
     sentences = [*train, *evaluated]
     texts = [" ".join(sentence.words) for sentence in sentences]
     words = ((e, word) for e, text in enumerate(texts) for word in re.finditer(r"\S+", text))
@@ -214,9 +197,9 @@ def tagged_examples(
         texts=texts,
         span_V=span_V,
         vector_NJ=np.where(text_NJ == text_V[:, None], vector_NJ, NOWHERE),
-        label_N=np.array([number_of.get(tag, -1) for s in sentences for tag in s.tags]),
+        label_N=pd.Index(classes).get_indexer([tag for s in sentences for tag in s.tags]),
         rows_E=np.split(np.arange(len(text_V)), np.flatnonzero(np.diff(text_V)) + 1),
-        stratum_E=np.unique(kinds, return_inverse=True)[1],
+        stratum_E=np.unique([_first_kind(s.tags) for s in sentences], return_inverse=True)[1],
         group_E=np.arange(len(sentences)),
         words_E=[[word.lower() for word in sentence.words] for sentence in sentences],
         classes=classes,
@@ -234,15 +217,11 @@ def unseen_shares(
     Training has the first n examples of an order, for each n of `sizes`.
     """
     place_of: dict[str, int] = {}  # of the first example that has a word
-    for place, e in enumerate(order_E):
-        for word in examples.words_E[e]:
-            place_of.setdefault(word, place)
-    found = np.zeros((len(sizes), examples.n_scored))
-    for column, words in enumerate(examples.words_E[examples.n_train :][: examples.n_scored]):
-        if words:
-            places = np.array([place_of.get(word, len(order_E)) for word in words])
-            found[:, column] = [(places >= n).mean() for n in sizes]
-    return found
+    for place, e in reversed([*enumerate(order_E)]):
+        place_of |= dict.fromkeys(examples.words_E[e], place)
+    scored = examples.words_E[examples.n_train :][: examples.n_scored]
+    places = [np.array([place_of.get(w, len(order_E)) for w in words]) for words in scored]
+    return np.array([[(own >= n).mean() if len(own) else 0.0 for own in places] for n in sizes])
 
 
 def _first_kind(tags: Sequence[str]) -> str:
@@ -260,11 +239,9 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
     >>> classes[nested_order(classes, seed=0)].tolist()
     [0, 1, 0, 0, 1, 0]
     """
-    drawn_N = hashed_order(len(class_N), seed).numpy()
-    place_N = np.empty(len(class_N))
-    for one in np.unique(class_N):
-        own_n = drawn_N[class_N[drawn_N] == one]
-        place_N[own_n] = (np.arange(len(own_n)) + 0.5) / len(own_n)
+    drawn_N, place_N = hashed_order(len(class_N), seed).numpy(), np.empty(len(class_N))
+    own = pd.Series(drawn_N).groupby(class_N[drawn_N])
+    place_N[drawn_N] = (own.cumcount() + 0.5) / own.transform("size")
     return np.lexsort((class_N, place_N))
 
 
@@ -282,12 +259,9 @@ def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
     first_g = np.sort(np.unique(group_n, return_index=True)[1])
     if len(first_g) == 1:
         group_n = first_g = np.arange(len(class_n))
-    held_g = np.zeros(len(first_g), dtype=bool)
-    for one in np.unique(class_n[first_g]):
-        (own,) = np.nonzero(class_n[first_g] == one)
-        held_g[own[HELD_EVERY // 2 :: HELD_EVERY]] = True
-    if not held_g.any():
-        held_g[-1] = True
+    number_g = pd.Series(first_g).groupby(class_n[first_g]).cumcount()
+    held_g = (number_g % HELD_EVERY == HELD_EVERY // 2).to_numpy(copy=True)
+    held_g[-1] |= not held_g.any()
     return np.isin(group_n, group_n[first_g[held_g]])
 
 
@@ -299,10 +273,8 @@ def sizes(n: int, smallest: int, factor: float) -> list[int]:
     >>> sizes(100, 16, 2), sizes(80, 16, 2), sizes(10, 16, 2)
     ([16, 32, 64, 100], [16, 32, 80], [10])
     """
-    found, size = [], float(smallest)
-    while round(size) <= n / factor**0.5:
-        found.append(round(size))
-        size *= factor
+    grid = accumulate(repeat(factor), initial=float(smallest), func=lambda size, by: size * by)
+    found = takewhile(lambda size: size <= n / factor**0.5, map(round, grid))
     return [*dict.fromkeys(found), n]
 
 
@@ -327,24 +299,30 @@ def encoded(subject: Subject, examples: Examples) -> Encoded:
     `n_absent`: vectors without such a token, which are 0; `unknown_share`: of the tokens that are
     not special; `n_cut`: texts longer than `max_length`.
     """
-    encoder = subject.encoder
+    encoder, unknown = subject.encoder, subject.encoder.tokenizer.unk_token_id
     tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
     spans, place_V = spans_of(tokens, examples)
     n_absent = len(examples.span_V) - len(spans)
     if isinstance(encoder, TableEncoder):
-        mean_MD, n_unknown = _of_table(encoder, tokens, spans)
-        n_absent += n_unknown
+        of_spans = [tokens.ids[i][start:stop] for i, start, stop in zip(*spans, strict=True)]
+        first_N = torch.tensor([0, *map(len, of_spans)])[:-1].cumsum(dim=0)
+        flat, table_VD = (
+            torch.tensor([*chain(*of_spans)]),
+            encoder.embeddings.get_parameter("weight"),
+        )
+        bags = {"mode": "mean", "padding_idx": unknown}
+        mean_MD = embedding_bag(flat.long(), table_VD.cpu(), first_N, **bags)
+        n_absent += sum({*ids} == {unknown} for ids in of_spans)
     else:
         mean_MD = torch.from_numpy(encode_rows(subject, tokens, spans, [encoder.n_blocks])[0])
-    vector_VD = torch.cat([mean_MD, torch.zeros(1, encoder.width)])
-    ids, marks = (np.concatenate([*map(np.asarray, own)]) for own in (tokens.ids, tokens.special))
-    ordinary, id_of_unknown = ids[marks == 0], encoder.tokenizer.unk_token_id
-    n_unknown = 0 if id_of_unknown is None else int((ordinary == id_of_unknown).sum())
+    pairs = (zip(*both, strict=True) for both in zip(tokens.ids, tokens.special, strict=True))
+    ordinary = [token for pair in pairs for token, is_special in pair if not is_special]
     facts: Record = {
-        "unknown_share": n_unknown / max(1, len(ordinary)),
+        "unknown_share": sum(token == unknown for token in ordinary) / max(1, len(ordinary)),
         "n_absent": n_absent,
         "n_cut": tokens.n_cut,
     }
+    vector_VD = torch.cat([mean_MD, torch.zeros(1, encoder.width)])
     return Encoded(vector_VD, torch.from_numpy(place_V[examples.vector_NJ]), facts)
 
 
@@ -353,25 +331,10 @@ def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
 
     The last place is that of `NOWHERE`.
     """
-    found: list[tuple[int, int, int]] = []
-    place_V = np.full(len(examples.span_V) + 1, NOWHERE)
-    for number, characters in enumerate(examples.span_V):
-        if span := overlapping(tokens, *characters):
-            place_V[number] = len(found)
-            found.append(span)
-    return Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T), place_V
-
-
-def _of_table(encoder: TableEncoder, tokens: Tokens, spans: Spans) -> tuple[Tensor, int]:
-    """The mean vector of the known tokens of each span, and how many spans have none (0)."""
-    unknown = encoder.tokenizer.unk_token_id
-    at = zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
-    ids = [tokens.ids[i][start:stop] for i, start, stop in at]
-    first_N = torch.tensor([0, *map(len, ids)])[:-1].cumsum(dim=0)
-    table_VD = encoder.embeddings.get_parameter("weight").cpu()
-    flat = torch.tensor([token for own in ids for token in own], dtype=torch.long)
-    mean_ND = embedding_bag(flat, table_VD, first_N, mode="mean", padding_idx=unknown)
-    return mean_ND, sum(set(own) == {unknown} for own in ids)
+    found = [overlapping(tokens, *characters) for characters in examples.span_V]
+    has_one = np.array([span is not None for span in [*found, None]])
+    place_V = np.where(has_one, has_one.cumsum() - 1, NOWHERE)
+    return Spans(*np.array([*filter(None, found)], dtype=np.int64).reshape(-1, 3).T), place_V
 
 
 class Tally(NamedTuple):
@@ -382,9 +345,8 @@ class Tally(NamedTuple):
 
     def score(self, kept_E: np.ndarray) -> float | None:
         """The score of some examples; None without any."""
-        if not kept_E.any():
-            return None
-        return float(self.gain_E[kept_E].sum() / max(1.0, self.weight_E[kept_E].sum()))
+        score = self.gain_E[kept_E].sum() / max(1.0, self.weight_E[kept_E].sum())
+        return float(score) if kept_E.any() else None
 
 
 def measured(
@@ -399,30 +361,26 @@ def measured(
     Then the means over seeds with their intervals. `encoded_by` gives the vectors of a seed's
     number.
     """
-    label_N = examples.label_N
-    first = examples.rows_E[examples.n_train][0]  # first row after training
+    label_N, n_classes = examples.label_N, len(examples.classes)
+    after = np.arange(examples.rows_E[examples.n_train][0], len(label_N))  # rows after training
     tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
-    of_more: list[np.ndarray] = []
+    of_more: list[np.ndarray] = []  # predictions beyond the scored examples, by the last heads
     for number, seed in enumerate(seeds):
         own = encoded_by(number)
         order = nested_order(examples.stratum_E[: examples.n_train], seed)
         unseen = unseen_shares(examples, order, sizes)
         for size, unseen_E in zip(sizes, unseen, strict=True):
-            chosen_E = order[:size]
-            held_n = held_out(examples.stratum_E[chosen_E], examples.group_E[chosen_E])
-            fit, held = (examples.rows_of(chosen_E[part]) for part in (~held_n, held_n))
-            parts = own.features(fit), label_N[fit], own.features(held), label_N[held]
-            head = best_penalty(*parts, PENALTIES, len(examples.classes))
-            class_n = head.probe.predict(own.features(np.arange(first, len(label_N))))
+            held_n = held_out(examples.stratum_E[order[:size]], examples.group_E[order[:size]])
+            fit, held = (examples.rows_of(order[:size][part]) for part in (~held_n, held_n))
+            fitted, chosen = (own.features(fit), label_N[fit]), (own.features(held), label_N[held])
+            head = best_penalty(*fitted, *chosen, PENALTIES, n_classes)
+            class_n = head.probe.predict(own.features(after))
             tallies[size].append(tally(examples, class_n))
-            scores = by_unseen(tallies[size][-1], unseen_E)
-            facts: Record = {"kind": "score", "size": size, "seed": number}
-            yield {**facts, **scores, "penalty": head.penalty}
-        if diagnostic is not None:
-            of_more.append(class_n[examples.n_scored :])
+            scores = {**by_unseen(tallies[size][-1], unseen_E), "penalty": head.penalty}
+            yield {"kind": "score", "size": size, "seed": number, **scores}
+        of_more.append(class_n[examples.n_scored :])
     for size, found in tallies.items():
-        gain_SE, weight_SE = (np.stack(one) for one in zip(*found, strict=True))
-        yield {"kind": "mean", "size": size, **mean_ratio(gain_SE, weight_SE)}
+        yield {"kind": "mean", "size": size, **mean_ratio(*map(np.stack, zip(*found, strict=True)))}
     if diagnostic is not None:
         yield from _categories(diagnostic, np.stack(of_more), sizes[-1])
 
@@ -432,10 +390,9 @@ def tally(examples: Examples, class_n: np.ndarray) -> Tally:
     if examples.gold is None:
         right_E = (class_n[: examples.n_scored] == scored_labels(examples)).astype(float)
         return Tally(right_E, np.ones_like(right_E))
-    found, tags = [], iter([examples.classes[c] for c in class_n])
-    for gold_tags in examples.gold:
-        gold, own = entities(gold_tags), entities([*islice(tags, len(gold_tags))])
-        found.append((2.0 * len(gold & own), float(len(gold) + len(own))))
+    tags = iter([examples.classes[c] for c in class_n])
+    pairs = [(entities(g), entities([*islice(tags, len(g))])) for g in examples.gold]
+    found = [(2.0 * len(gold & own), float(len(gold) + len(own))) for gold, own in pairs]
     return Tally(*np.array(found).T)
 
 
@@ -458,37 +415,6 @@ def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
     }
 
 
-def majority(examples: Examples) -> float | None:
-    """The share of the largest class among the scored examples; None for tags."""
-    if examples.gold is not None:
-        return None
-    return float(np.bincount(scored_labels(examples)).max() / examples.n_scored)
-
-
-def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
-    """Correlations `[R, P]` of predicted and true classes, in [−1, 1]: 0 is chance.
-
-    R_K = (c·N − Σ_k p_k·t_k)/√((N² − Σ p_k²)(N² − Σ t_k²)), with c right of N rows, and of class k
-    p_k predicted and t_k true, where row n counts count_RN[r, n] times; 0 where either side has
-    one class only. Gorodkin 2004, equation 8; the score of the diagnostic set (R₃).
-
-    >>> matthews(np.array([0, 1, 2, 2]), np.array([[0, 1, 2, 2]]), np.ones((1, 4))).tolist()
-    [[1.0]]
-    """
-    n_R1 = count_RN.sum(axis=1, keepdims=True)
-    covariance_RP = n_R1 * (count_RN @ (class_PN == label_N).T)
-    true_R1, predicted_RP = n_R1**2, n_R1**2 + np.zeros_like(covariance_RP)
-    for k in np.unique([*label_N, *class_PN.flat]):
-        t_R1, p_RP = count_RN @ (label_N == k)[:, None], count_RN @ (class_PN == k).T
-        covariance_RP -= t_R1 * p_RP
-        true_R1 = true_R1 - t_R1**2
-        predicted_RP -= p_RP**2
-    spread_RP = np.sqrt(true_R1 * predicted_RP)
-    found_RP: Floats = np.zeros_like(spread_RP)
-    np.divide(covariance_RP, spread_RP, found_RP, where=spread_RP > 0)
-    return found_RP
-
-
 def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iterator[Record]:
     """Correlation of each category: per seed, then the mean."""
     gold_N = np.array([row["label"] for row in diagnostic.rows], dtype=float)
@@ -500,9 +426,8 @@ def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iter
         scores = matthews(gold, own, every)[0].tolist() if len(gold) else [None] * len(own)
         for number, score in enumerate(scores):
             yield {"kind": "diagnostic", **facts, "seed": number, "correlation": score}
-        if len(gold):
-            nothing = np.zeros_like(own)  # one class, whose correlation is 0
-            mean = mean_score(own, nothing, gold, matthews, lowest=-1.0)
+        if len(gold):  # against predictions of one class, whose correlation is 0
+            mean = mean_score(own, np.zeros_like(own), gold, matthews, lowest=-1.0)
             means.append({"kind": "category", **facts, **mean})
     yield from means
 
@@ -537,9 +462,7 @@ def mean_ratio(gain_SN: Floats, weight_SN: Floats) -> Record:
     >>> found["mean"], found["high"]
     (0.75, 1.0)
     """
-    nothing = np.zeros_like(gain_SN[:1])
-    gain_HN = np.concatenate([gain_SN, nothing])
-    weight_HN = np.concatenate([weight_SN, nothing])
+    gain_HN, weight_HN = (np.pad(x_SN, ((0, 1), (0, 0))) for x_SN in (gain_SN, weight_SN))
 
     def ratio(label_N: Floats, head_PN: Floats, count_RN: Floats) -> Floats:
         head_P = head_PN[:, 0].astype(int)  # what is predicted is known by the head's number
@@ -547,6 +470,6 @@ def mean_ratio(gain_SN: Floats, weight_SN: Floats) -> Record:
         found: Floats = gain_RP / np.maximum(count_RN @ weight_HN[head_P].T, 1.0)
         return found
 
-    number_SN = np.ones_like(gain_SN) * np.arange(len(gain_SN))[:, None]
-    last_SN = np.full_like(gain_SN, len(gain_SN))
-    return mean_score(number_SN, last_SN, np.zeros(gain_SN.shape[1]), ratio)
+    n_seeds, n = gain_SN.shape
+    number_SN = np.tile(np.arange(float(n_seeds))[:, None], n)
+    return mean_score(number_SN, np.full((n_seeds, n), float(n_seeds)), np.zeros(n), ratio)

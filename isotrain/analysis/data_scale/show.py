@@ -1,7 +1,7 @@
 """Tables and plots of data scale: mean scores, and relative data needs of other features."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
@@ -27,31 +27,24 @@ class Point(NamedTuple):
 Curve = Mapping[int, Point]  # by size, rising
 
 
-def named(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
-    """Records with the name of their curve: its features, and of several weights the encoder's."""
-    weights = list(dict.fromkeys(str(r["weights"]) for r in records))
-    for feature in FEATURES:
-        for one in weights if feature == ENCODER else weights[:1]:
-            name = f"{feature} {one}" if len(weights) > 1 and feature == ENCODER else feature
-            own = (r for r in records if r["features"] == feature and r["weights"] == one)
-            yield from ((name, r) for r in own)
+def _named(frames: Frames, kind: str) -> pd.DataFrame:
+    """Records of a kind by `name` of their curve: its features, and of several weights which."""
+    found = frames.of(kind)
+    is_encoder, before = found["features"] == ENCODER, frames.weights[0]
+    found["name"] = found["features"].where(
+        ~is_encoder | (len(frames.weights) == 1), ENCODER + " " + found["weights"]
+    )
+    found = found[is_encoder | (found["weights"] == before)]
+    return found.sort_values("features", key=lambda f: f.map(FEATURES.index), kind="stable")
 
 
 def curves(records: Sequence[Record]) -> dict[str, dict[str, dict[int, Point]]]:
     """The curves of each task, by name."""
-    own = sorted((r for r in records if r["kind"] == "mean"), key=lambda r: int(r["size"] or 0))
-    found: dict[str, dict[str, dict[int, Point]]] = {
-        str(r["task"]): {} for r in records if r["kind"] == "mean"
-    }
-    for name, r in named(own):
-        point = Point(r["mean"], r["low"], r["high"])  # type: ignore[arg-type]
-        found[str(r["task"])].setdefault(name, {})[int(r["size"] or 0)] = point
+    found: dict[str, dict[str, dict[int, Point]]] = {}
+    for r in _named(Frames(records), "mean").to_dict("records"):
+        curve = found.setdefault(r["task"], {}).setdefault(r["name"], {})
+        curve[r["size"]] = Point(r["mean"], r["low"], r["high"])
     return found
-
-
-def _about(records: Sequence[Record], task: str) -> Record:
-    """Facts about a task, from its first measured features."""
-    return next(r for r in records if r["kind"] == "features" and r["task"] == task)
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
@@ -62,16 +55,13 @@ def size_to_reach(means: Mapping[int, float], score: float) -> float:
     >>> size_to_reach({32: 0.5, 128: 0.7}, 0.6)
     64.0
     """
-    points = sorted(means.items())
-    before = points[0]
-    for size, mean in points:
-        if mean >= score:
-            if size == before[0]:
-                return float(size)
-            share = (score - before[1]) / (mean - before[1])
-            return round(math.exp(math.log(before[0]) + share * math.log(size / before[0])), 6)
-        before = size, mean
-    return math.inf
+    sizes = sorted(means)
+    at = next((k for k, size in enumerate(sizes) if means[size] >= score), None)
+    if not at:
+        return math.inf if at is None else float(sizes[0])
+    last, size = sizes[at - 1 : at + 1]
+    share = (score - means[last]) / (means[size] - means[last])
+    return round(math.exp(math.log(last) + share * math.log(size / last)), 6)
 
 
 def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, ...]:
@@ -93,14 +83,15 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
 
     def text_of(end: str, goal_end: str) -> str | None:
         factor = size_to_reach(rising(curve, end), rising(reference, goal_end)[size]) / size
-        if math.isinf(factor):
-            largest = max(curve) / size
-            return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
-        return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
+        if factor < math.inf:
+            return f"{'≤ ' * (factor == min(curve) / size)}{factor:.3g}"
+        largest = max(curve) / size
+        return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
 
-    if all(point.low is None for point in (*curve.values(), reference[size])):
-        return text_of("mean", "mean"), None, None
-    return text_of("mean", "mean"), text_of("high", "low"), text_of("low", "high")
+    varies = any(point.low is not None for point in (*curve.values(), reference[size]))
+    ends = (("high", "low"), ("low", "high")) if varies else ()
+    least, most = [text_of(*pair) for pair in ends] or (None, None)
+    return text_of("mean", "mean"), least, most
 
 
 INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
@@ -119,52 +110,41 @@ def _scores_and_chance(frames: Frames) -> pd.DataFrame:
 def _factors(frames: Frames) -> pd.DataFrame:
     """Factor of data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
+    chances = frames.of("features").drop_duplicates("task").set_index("task")["majority"]
     for task, own in curves(frames.records).items():
-        chance = _about(frames.records, task)["majority"]
         others = [name for name in own if not name.startswith(ENCODER)]
         for reference in (name for name in own if name.startswith(ENCODER)):
             for size, point in own[reference].items():
-                place = {"task": task, "of": reference, "size": size, "score": point.mean}
                 low = point.mean if point.low is None else point.low
-                is_above = not isinstance(chance, float) or low > chance
+                is_above = chances[task] is None or low > chances[task]
+                place = {"task": task, "of": reference, "size": size, "score": point.mean}
                 for name in others:
                     found = data_factor(own[name], own[reference], size) if is_above else ()
-                    factor = dict(zip_longest(("value", "least", "most"), found))
-                    rows.append({**place, "name": name, **factor})
+                    factor = zip_longest(("value", "least", "most"), found)
+                    rows.append({**place, "name": name, **dict(factor)})
     return pd.DataFrame(rows, dtype=object)
 
 
 def _unseen(frames: Frames) -> pd.DataFrame:
     """Scores on examples with few and with many words unseen in training."""
-    found = pd.DataFrame(
-        [{**r, "name": name} for name, r in named([*frames.of("score").to_dict("records")])]
-    )
-    share = ["unseen_share", "n_few_unseen", "n_many_unseen"]
+    halves, counts = ["score_few_unseen", "score_many_unseen"], ["n_few_unseen", "n_many_unseen"]
+    found = _named(frames, "score").astype(dict.fromkeys(["unseen_share", *halves, *counts], float))
     place = found.groupby(["task", "size"], sort=False)
-    for key in share:
-        mean = place[key].transform("mean")
-        found[key] = mean if key == share[0] else mean.round().astype(int)
-    halves = ["score_few_unseen", "score_many_unseen"]
-    found[halves] = found[halves].astype(float)
-    means = found.groupby(["task", "size", *share, "name"], sort=False)[halves].mean()
-    return means.reset_index()
-
-
-def _sources(frames: Frames) -> Iterator[str]:
-    own = frames.of("features")
-    pairs = zip(own["features"], own["source"], strict=True)
-    yield from dict.fromkeys(f"{features}: {source}" for features, source in pairs)
+    found["unseen_share"] = place["unseen_share"].transform("mean")
+    found[counts] = place[counts].transform("mean").round().astype(int)
+    at = ["task", "size", "unseen_share", *counts, "name"]
+    return found.groupby(at, sort=False)[halves].mean().reset_index()
 
 
 def _points(frames: Frames, kind: str) -> pd.DataFrame:
     """Records of a kind with the name of their curve, facts of their task, and a CI."""
-    rows: list[Record] = []
-    for name, r in named([r for r in frames.records if r["kind"] == kind]):
-        task = str(r["task"])
-        measure = "F1 of entities" if task == "conll" else "accuracy"
-        ends = {"mean_low": r["low"], "mean_high": r["high"]}
-        rows.append({**_about(frames.records, task), **r, **ends, "name": name, "measure": measure})
-    return pd.DataFrame(rows, dtype=object).drop(columns="weights", errors="ignore")
+    if frames.of(kind).empty:
+        return frames.of(kind)
+    found = _named(frames, kind).drop(columns="weights")
+    measure = found["task"].map(lambda task: "F1 of entities" if task == "conll" else "accuracy")
+    found = found.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
+    about = frames.of("features").drop(columns="weights").drop_duplicates("task")
+    return found.merge(about, on="task", how="left", suffixes=("", "_of_task"))
 
 
 TABLES = (
@@ -245,7 +225,9 @@ TABLES = (
             "inputs: of a head; n_absent: sentences or words without a token (of word vectors: "
             "without a known one), whose vector is 0; n_cut: texts longer than max_length. Means "
             "of static and random vectors leave [UNK] out.",
-            _sources,
+            lambda frames: dict.fromkeys(
+                frames.of("features")["features"] + ": " + frames.of("features")["source"]
+            ),
         ),
     ),
 )

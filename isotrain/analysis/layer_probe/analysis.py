@@ -26,7 +26,7 @@ from isotrain.analysis.encode import (
 )
 from isotrain.analysis.probe import choose_penalty, features, not_installed, spearman
 from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out, run_saw
-from isotrain.analysis.types import Analysis, Cell, Found, Part, Subject, analysis
+from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
@@ -34,6 +34,7 @@ from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import partition_null
 from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import HIDDEN, Source, load_split
+from isotrain.types import Row
 
 Task = Literal["rte", "wic", "stsb", "snli", "sst2"]
 TASKS = {name: TEXTS[name] for name in get_args(Task)}
@@ -60,15 +61,14 @@ def read_examples(
     target words.
     """
     data_set, fields = TASKS[task]
-    rows = {}
+    rows: dict[str, list[Row]] = {}
     for split, most in (("train", max_train), ("dev", max_eval), ("test", max_eval)):
         if task == "wic":
             own = wic_pairs(subject.source, split, most, subject.seed)
         else:
             own = load_split(subject.source, data_set, split)
             own = drawn([r for r in own if r[data_set.target] != HIDDEN], most, subject.seed)
-        if own:
-            rows[split] = own
+        rows |= {split: own} if own else {}
     given = [row for own in rows.values() for row in own]
     split_N = np.repeat(list(rows), [len(own) for own in rows.values()])
     tokenizer, length, n_left_out = subject.encoder.tokenizer, subject.max_length, 0
@@ -77,11 +77,8 @@ def read_examples(
         place_NP = np.arange(2 * len(kept_N)).reshape(-1, 2)
         given, split_N = [given[k] for k in kept_N], split_N[kept_N]
     else:
-        texts: dict[str, int] = {}
-        place_NP = np.array(
-            [[texts.setdefault(str(row[field]), len(texts)) for field in fields] for row in given]
-        )
-        tokens = tokenise(tokenizer, list(texts), length)
+        number, texts = pd.factorize(np.array([str(r[f]) for r in given for f in fields], object))
+        place_NP, tokens = number.reshape(-1, len(fields)), tokenise(tokenizer, [*texts], length)
         spans = whole_sentences(tokens)
     label_N = np.array([row[data_set.target] for row in given])
     place, label = (
@@ -96,8 +93,8 @@ def distinct_rows(examples: Examples) -> Tensor:
     tokens, spans = examples.tokens, examples.spans
     found: dict[tuple[tuple[int, ...], int, int], int] = {}
     for row in torch.unique(examples.place["train"]).tolist():
-        ids = tuple(tokens.ids[spans.sentence_N[row]])
-        found.setdefault((ids, int(spans.start_N[row]), int(spans.stop_N[row])), row)
+        i, start, stop = (int(part[row]) for part in spans)
+        found.setdefault((tuple(tokens.ids[i]), start, stop), row)
     return torch.tensor([*found.values()])
 
 
@@ -218,26 +215,29 @@ class LayerProbe(Analysis):
 
     def _probed(self, subject: Subject, task: str) -> Found:
         examples = read_examples(subject, task, self.max_train, self.max_eval)
-        rows_LMD = encode_rows(subject, examples.tokens, examples.spans)
         own = distinct_rows(examples)
-        records: list[dict[str, Cell]] = []
-        for layer, x_MD in enumerate(rows_LMD):
+        records: list[dict[str, Any]] = []
+        for layer, x_MD in enumerate(encode_rows(subject, examples.tokens, examples.spans)):
             x = torch.from_numpy(x_MD)
-            record: dict[str, Cell] = {"kind": "probe", "task": task, "layer": layer}
             scored = self._layer(x, examples, task, subject.seed)
-            records.append(record | scored | _isotropy(x[own]))
-        best = min(records, key=lambda r: float(r["held_out_loss"] or 0))
+            records.append({"kind": "probe", "task": task, "layer": layer} | scored)
+            cloud = Cloud(x[own])  # shared computations are done once
+            records[-1] |= {
+                "n_rows": cloud.n,
+                "isoscore_corrected": float(isoscore_corrected(cloud)),
+                "mean_cosine": float(mean_cosine(cloud)),
+                "ln_partition": float(partition(cloud, precision="mixed")),
+                "ln_partition_null": float(partition_null(cloud)["median"]),
+            }
+        best = min(records, key=lambda r: r["held_out_loss"])
         return Found([r | {"is_chosen": int(r is best)} for r in records])
 
-    def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Cell]:
+    def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Any]:
         """Fit on train; score on dev and test."""
-        label_N = examples.label["train"]
-        n_classes = len(TASKS[task].data_set.classes)
+        label_N, n_classes = examples.label["train"].numpy(), len(TASKS[task].data_set.classes)
         train = features(x_MD, examples.place["train"]).double().numpy()
-        found = choose_penalty(
-            train, label_N.numpy(), self.penalties, self.held_out, seed, n_classes
-        )
-        record: dict[str, Cell] = {
+        found = choose_penalty(train, label_N, self.penalties, self.held_out, seed, n_classes)
+        record: dict[str, Any] = {
             "measure": "accuracy" if n_classes else "spearman",
             "n_train": len(label_N),
             "n_held_out": found.n_held_out,
@@ -248,35 +248,14 @@ class LayerProbe(Analysis):
             "chance": 1 / n_classes if n_classes else 0.0,
         }
         for split in (s for s in EVALUATED if s in examples.place):
-            own = features(x_MD, examples.place[split])
-            score = _score(found.probe, own, examples.label[split], n_classes)
-            record |= {f"n_{split}": len(own)}
-            record |= dict(zip((split, f"{split}_low", f"{split}_high"), score, strict=True))
+            own, gold_N = features(x_MD, examples.place[split]), examples.label[split].numpy()
+            predicted_N = found.probe.predict(own.double().numpy())
+            share = float(np.mean(predicted_N == gold_N))
+            ends = wilson(share, len(gold_N)) if n_classes else ()
+            score = (share, *ends) if n_classes else spearman(predicted_N, gold_N)
+            record[f"n_{split}"] = len(own)
+            record |= zip((split, f"{split}_low", f"{split}_high"), score, strict=True)
             if n_classes:
-                most = torch.bincount(label_N, minlength=n_classes).argmax()
-                share = (examples.label[split] == most).double().mean()
-                record[f"majority_{split}"] = float(share)
+                most = np.bincount(label_N, minlength=n_classes).argmax()
+                record[f"majority_{split}"] = float((gold_N == most).mean())
         return record
-
-
-def _score(
-    probe: Any, x_NF: Tensor, label_N: Tensor, n_classes: int
-) -> tuple[float | None, float | None, float | None]:
-    """Accuracy or Spearman of a probe, with its 95 % CI."""
-    predicted_N = probe.predict(x_NF.double().numpy())
-    if not n_classes:
-        return spearman(predicted_N, label_N.numpy())
-    share = float(np.mean(predicted_N == label_N.numpy()))
-    return share, *wilson(share, len(label_N))
-
-
-def _isotropy(x_MD: Tensor) -> dict[str, Cell]:
-    """Isotropy of embeddings, and of a Gaussian cloud of equal N, D and scale."""
-    cloud = Cloud(x_MD)  # shared computations are done once
-    return {
-        "n_rows": cloud.n,
-        "isoscore_corrected": float(isoscore_corrected(cloud)),
-        "mean_cosine": float(mean_cosine(cloud)),
-        "ln_partition": float(partition(cloud, precision="mixed")),
-        "ln_partition_null": float(partition_null(cloud)["median"]),
-    }

@@ -15,6 +15,7 @@ from functools import cache, partial
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
@@ -58,8 +59,7 @@ from isotrain.tasks.data.sources import Source, load_split
 Floats = NDArray[np.float64]
 BLOCK = 8192  # tokens that are transformed at a time
 
-Transform = Callable[[Tensor], Tensor]
-"""Rows `[M, D]` to rows `[M, D]`, each by itself."""
+Transform = Callable[[Tensor], Tensor]  # [M, D] to [M, D], each row by itself
 
 
 class TokenCloud(NamedTuple):
@@ -72,8 +72,7 @@ class TokenCloud(NamedTuple):
     n_cut: int  # sentences that were longer than `max_length`
 
 
-Clouds = Callable[[], Mapping[int, TokenCloud]]
-"""The cloud of each layer; the sentences are encoded at the first call."""
+Clouds = Callable[[], Mapping[int, TokenCloud]]  # of each layer, encoded at the first call
 
 
 class Sample(NamedTuple):
@@ -91,20 +90,17 @@ def token_clouds(
 ) -> dict[int, TokenCloud]:
     """The tokens of sentences at each layer; of sampled sentences with up to `most` tokens."""
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
+    n_special_U = np.array([sum(own) for own in tokens.special])
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     chosen_U = np.arange(len(sentences))
     if most is not None:
-        n_ordinary_U = n_tokens_U - np.array([sum(own) for own in tokens.special])
-        chosen_U = drawn(n_ordinary_U, most, subject.seed)
+        chosen_U = drawn(n_tokens_U - n_special_U, most, subject.seed)
     sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
     start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
-    spans = Spans(sentence_N, start_N, start_N + 1)
-    rows_LND = encode_rows(subject, tokens, spans, layers)
+    rows_LND = encode_rows(subject, tokens, Spans(sentence_N, start_N, start_N + 1), layers)
     special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
-    return {
-        layer: TokenCloud(rows_ND, sentence_N, special_N, len(sentences), tokens.n_cut)
-        for layer, rows_ND in zip(layers, rows_LND, strict=True)
-    }
+    facts = sentence_N, special_N, len(sentences), tokens.n_cut
+    return {n: TokenCloud(x_ND, *facts) for n, x_ND in zip(layers, rows_LND, strict=True)}
 
 
 def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -138,15 +134,12 @@ def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = Fals
     sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
     count_U1 = torch.zeros(cloud.n_sentences, 1)
     for start in range(0, len(cloud.rows_ND), BLOCK):
-        kept_B = np.flatnonzero(specials | ~cloud.special_N[start : start + BLOCK])
-        if not len(kept_B):
-            continue
-        y_BD = torch.from_numpy(np.array(cloud.rows_ND[start : start + BLOCK][kept_B]))
-        if transform is not None:
-            y_BD = transform(y_BD)
-        at_B = torch.from_numpy(cloud.sentence_N[start : start + BLOCK][kept_B])
-        sum_UD.index_add_(0, at_B, y_BD)
-        count_U1.index_add_(0, at_B, torch.ones(len(at_B), 1))
+        kept_B = start + np.flatnonzero(specials | ~cloud.special_N[start : start + BLOCK])
+        if len(kept_B):
+            y_BD = torch.from_numpy(cloud.rows_ND[kept_B])
+            at_B = torch.from_numpy(cloud.sentence_N[kept_B])
+            sum_UD.index_add_(0, at_B, y_BD if transform is None else transform(y_BD))
+            count_U1.index_add_(0, at_B, torch.ones(len(at_B), 1))
     return sum_UD / count_U1.clamp_min(1.0)
 
 
@@ -185,11 +178,7 @@ class Fitted:
         return apply_cluster_pca(x_MD, self.stats, self.nearest(x_MD))
 
 
-def fit_transforms(
-    x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str
-) -> dict[str, Fitted | None]:
-    """Each transform fitted on the tokens of a split; None for the identity."""
-    return {name: fit_transform(x_MD, name, options, seed, split) for name in options.transforms}
+Fits = dict[str, Fitted | None]  # by setting; None for the identity
 
 
 def fit_transform(
@@ -201,8 +190,7 @@ def fit_transform(
     >>> fit_transform(x, "mean", OfflineIsotropy(), seed=0)(torch.tensor([[9.0, 0.0]])).tolist()
     [[7.0, 0.0]]
     """
-    recipe = RECIPES[name]
-    if recipe is None:
+    if (recipe := RECIPES[name]) is None:
         return None
     assign, removes = recipe
     n_clusters = options.n_clusters if assign else 1
@@ -213,31 +201,29 @@ def fit_transform(
     if assign == "gmm":
         nearest = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
         found = found._replace(assignment_N=nearest(x_MD))
-    clusters = center_clusters(x_MD, found)
-    stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
-    count_K = torch.bincount(found.assignment_N, minlength=n_clusters)
+    stats = fit_cluster_pca(center_clusters(x_MD, found), n_removed, options.rho, exact=True)
     facts: dict[str, Cell] = {
         "fitted_on": split,
         "n_fitted": len(x_MD),
         "n_clusters": n_clusters,
         "n_directions": n_removed,  # of a cluster, where it is not small
-        "smallest_cluster": int(count_K.min()),
+        "smallest_cluster": int(torch.bincount(found.assignment_N, minlength=n_clusters).min()),
         "directions_removed": int(stats.counters["directions_removed"]),
         "rows_borrowed": int(stats.counters["rows_borrowed"]),
     }
     return Fitted(replace(stats, assignment_N=None), nearest, facts)
 
 
-def shapes(
-    rows: Sample, fits: Mapping[str, Fitted | None], facts: Mapping[str, Cell]
-) -> Iterator[dict[str, Cell]]:
+def shapes(rows: Sample, fits: Fits, facts: Mapping[str, Cell]) -> list[Record]:
     """One record per transform: isotropy of its output, and facts about its fit."""
-    n = {"n_sentences": rows.n_sentences}
-    for setting, fitted in fits.items():
+    counts = {"n_sentences": rows.n_sentences}
+    records: list[Record] = []
+    for setting, fit in fits.items():
         if setting != OWN_POOLING:  # the embeddings of `none`
-            y_MD = rows.x_MD if fitted is None else fitted(rows.x_MD)
-            known = {} if fitted is None else fitted.facts
-            yield {"kind": "cloud", **facts, "setting": setting, **known, **shape_of(y_MD), **n}
+            known, y_MD = ({}, rows.x_MD) if fit is None else (fit.facts, fit(rows.x_MD))
+            at = {"kind": "cloud", **facts, "setting": setting}
+            records.append({**at, **known, **shape_of(y_MD), **counts})
+    return records
 
 
 def shape_of(x_MD: Tensor) -> dict[str, Cell]:
@@ -250,19 +236,20 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())
     cloud = Cloud(x_MD)  # what the measures have in common is computed once
     log_value = float(partition(cloud, precision="mixed"))
-    found: dict[str, Cell] = {
+    try:
+        band = gaussian_null(n, d, rms)
+        chance: tuple[float | None, ...] = band.low, band.median, band.high
+    except ValueError:  # beyond the stored grid
+        chance = None, None, None
+    return {
         "n_rows": n,
         "rms_norm": rms,
         "mean_cosine": float(mean_cosine(cloud)),
         "isoscore": float(isoscore(cloud, precision="mixed")),
         "partition": math.exp(log_value),
         "ln_partition": log_value,
+        **dict(zip(("chance_low", "chance", "chance_high"), chance, strict=True)),
     }
-    try:
-        band = gaussian_null(n, d, rms)
-    except ValueError:  # beyond the stored grid
-        return found | {"chance_low": None, "chance": None, "chance_high": None}
-    return found | {"chance_low": band.low, "chance": band.median, "chance_high": band.high}
 
 
 RESAMPLED = 2**20  # numbers in one array of resamples
@@ -286,22 +273,15 @@ def measure_pairs(
     if train_clouds is not None:
         fit_MD = sample(train_clouds()[layer], options.max_rows, seed).x_MD
         fitted_on = f"{TRAIN} train"
-    fits = fit_transforms(fit_MD, options, seed, fitted_on)
+    names = options.transforms
+    fits: Fits = {one: fit_transform(fit_MD, one, options, seed, fitted_on) for one in names}
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
-    records: list[Record] = [*shapes(rows, fits, facts)]
     pooled_SUD = (pooled(cloud, fit, setting == OWN_POOLING) for setting, fit in fits.items())
     cosine_SP = np.stack([cosines(x_UD, pairs.first_P, pairs.second_P) for x_UD in pooled_SUD])
-    facts |= {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
-    known = {setting: fitted.facts for setting, fitted in fits.items() if fitted}
-    found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts)
-    return Found([*records, *({**r, **known.get(str(r["setting"]), {})} for r in found)])
-
-
-def train_sentences(source: Source, pairs: Pairs) -> list[str]:
-    """The sentences of STS-B's train split, without those that are scored (some of STS12 to 17)."""
-    scored = set(pairs.sentences)
-    train = sts_pairs(source, PLACES[TRAIN].data_set, "train").sentences
-    return [text for text in train if text not in scored]
+    counts = {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
+    found = scores(pairs, cosine_SP, names, options.n_resamples, seed, facts | counts)
+    known = {one: {} if fit is None else fit.facts for one, fit in fits.items()}
+    return Found([*shapes(rows, fits, facts), *({**r, **known[r["setting"]]} for r in found)])
 
 
 def scores(
@@ -313,19 +293,13 @@ def scores(
     facts: Mapping[str, Cell],
 ) -> Iterator[Record]:
     """A record for each setting: both correlations times 100, gains over none, standard errors."""
-    gold_P, none = pairs.gold_P, settings.index(NONE)
-    found = {
-        score: agreement(score, gold_P, cosine_SP, none, n_resamples, seed)
-        for score in ("spearman", "pearson")
-    }
+    rule = settings.index(NONE), n_resamples, seed
+    found = {k: agreement(k, pairs.gold_P, cosine_SP, *rule) for k in ("spearman", "pearson")}
     for s, setting in enumerate(settings):
-        record: dict[str, Cell] = {"kind": "similarity", **facts, "setting": setting}
-        record["n_pairs"] = len(gold_P)
+        record = {"kind": "similarity", **facts, "setting": setting, "n_pairs": len(pairs.gold_P)}
         for score, one in found.items():
-            record[score] = float(one.value_S[s])
-            record[f"{score}_error"] = float(one.error_S[s])
-            record[f"{score}_gain"] = float(one.gain_S[s])
-            record[f"{score}_gain_error"] = float(one.gain_error_S[s])
+            names = (f"{score}{end}" for end in ("", "_error", "_gain", "_gain_error"))
+            record |= {name: float(x_S[s]) for name, x_S in zip(names, one, strict=True)}
         yield record
 
 
@@ -342,12 +316,12 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
     splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
     order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
     splits["train"] = [splits["train"][i] for i in order]
-    texts = {split: [row["sentence"].strip() for row in own] for split, own in splits.items()}
-    sentences = list(dict.fromkeys(text for own in texts.values() for text in own))
-    number = {text: i for i, text in enumerate(sentences)}
-    at = {split: torch.tensor([number[text] for text in own]) for split, own in texts.items()}
-    label = {s: torch.tensor([row["label"] for row in own]) for s, own in splits.items()}
-    return Examples(sentences, at, label)
+    rows = [row for own in splits.values() for row in own]
+    number, texts = pd.factorize(np.array([row["sentence"].strip() for row in rows], object))
+    sizes = [len(own) for own in splits.values()]
+    both = torch.from_numpy(number), torch.tensor([row["label"] for row in rows])
+    at, label = (dict(zip(splits, torch.split(one, sizes), strict=True)) for one in both)
+    return Examples([*texts], at, label)
 
 
 def measure_sst2(
@@ -359,20 +333,18 @@ def measure_sst2(
     """
     _, at, label = examples
     cloud = clouds()[layer]
-    train_U = np.unique(at["train"].numpy())
-    rows = sample(cloud, options.max_rows, seed, among_U=train_U)
-    fits = fit_transforms(rows.x_MD, options, seed, f"{SST2} train")
+    rows = sample(cloud, options.max_rows, seed, among_U=np.unique(at["train"].numpy()))
+    names, split = options.transforms, f"{SST2} train"
+    fits: Fits = {name: fit_transform(rows.x_MD, name, options, seed, split) for name in names}
     facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
-    records: list[Record] = [*shapes(rows, fits, facts)]
+    records = shapes(rows, fits, facts)
+    has_gold = [s for s in ("dev", "test") if len(label[s]) and bool((label[s] >= 0).all())]
     for setting, transform in fits.items():
         x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
         head = fit_head(x_UD[at["train"]], label["train"], options.l2)
-        for split in ("dev", "test"):
-            if not len(label[split]) or bool((label[split] < 0).any()):  # no gold
-                continue
+        for split in has_gold:
             right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
-            share = float(right.mean())
-            low, high = wilson(share, n := len(label[split]))
+            low, high = wilson(share := float(right.mean()), n := len(right))
             place = {"kind": "head", **facts, "split": split, "setting": setting}
             counts = {"n_train": len(label["train"]), "n_rows": n}
             ends = {"accuracy_low": low, "accuracy_high": high}
@@ -489,28 +461,27 @@ class OfflineIsotropy(Analysis):
         every = range(subject.encoder.n_blocks + 1)
         layers: Sequence[int] = every if self.layers == "all" else self.layers
         pairs, absent = readable_sets(subject.source, self.sets)
-        left_out = [
-            {"kind": "set left out", "set": name, "reason": why} for name, why in absent.items()
-        ]
+        left_out = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
         yield Part("sets", lambda: Found(left_out))
         for name in present(subject.source, self.sets, PLACES).names:
-            if name in absent:
-                continue
-            measure = self._measure(subject, layers, name, pairs.get(name))
-            for layer in layers:
-                yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
+            if name not in absent:
+                measure = self._measure(subject, layers, name, pairs.get(name))
+                for layer in layers:
+                    yield Part(f"{name}-layer_{layer:02d}", partial(measure, layer))
 
     def _measure(
         self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs | None
     ) -> Callable[[int], Found]:
         """What measures a layer of a set; SST-2 has no pairs."""
-        encoded = partial(token_clouds, subject, layers=layers)
+        encoded, train_clouds = partial(token_clouds, subject, layers=layers), None
         if pairs is None:
             examples = read_examples(subject.source, self.max_train, subject.seed)
             clouds = cache(partial(encoded, examples.sentences))
             return partial(measure_sst2, self, subject.seed, examples, clouds)
-        clouds, train_clouds = cache(partial(encoded, pairs.sentences)), None
-        if self.fit_on == "train":
-            left = train_sentences(subject.source, pairs)
-            train_clouds = cache(partial(encoded, left, most=self.max_rows))
+        if self.fit_on == "train":  # without sentences that are scored: some are of STS12 to 17
+            scored = {*pairs.sentences}
+            train = sts_pairs(subject.source, PLACES[TRAIN].data_set, "train").sentences
+            others = [text for text in train if text not in scored]
+            train_clouds = cache(partial(encoded, others, most=self.max_rows))
+        clouds = cache(partial(encoded, pairs.sentences))
         return partial(measure_pairs, self, subject.seed, name, pairs, clouds, train_clouds)

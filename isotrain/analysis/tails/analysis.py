@@ -21,7 +21,6 @@ from isotrain.analysis.data_sets import (
     TEST_SETS,
     TEXTS,
     Corpus,
-    Split,
     read_corpus,
     sts_pairs,
 )
@@ -29,6 +28,7 @@ from isotrain.analysis.encode import (
     Sample,
     Words,
     draw_sentences,
+    drawn,
     encode_rows,
     find_targets,
     tokenise,
@@ -40,7 +40,6 @@ from isotrain.analysis.probe import spearman
 from isotrain.analysis.tails.show import PLOTS, TABLES
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
-from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import paired_cosines
 from isotrain.geometry.groups import check_groups, group_sums, hashed_order, large_groups
 from isotrain.geometry.whitening import apply_whitening
@@ -48,7 +47,6 @@ from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.results.statistics import wilson
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
-from isotrain.transforms.cut_tails import CutTails
 from isotrain.transforms.whitening import Whitening
 
 
@@ -62,12 +60,9 @@ def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     >>> low.tolist(), high.tolist()
     ([1.0, 0.0, 0.0], [0.0, 0.5, 0.5])
     """
-    x_ND = Cloud(x_ND, min_rows=1).rows
     n, d = x_ND.shape
-    low_D, high_D = (
-        torch.bincount(at_N, minlength=d).double() / n
-        for at_N in (x_ND.argmin(dim=1), x_ND.argmax(dim=1))
-    )
+    at_2N = x_ND.argmin(dim=1), x_ND.argmax(dim=1)
+    low_D, high_D = (torch.bincount(at_N, minlength=d).double() / n for at_N in at_2N)
     return low_D, high_D
 
 
@@ -156,75 +151,55 @@ def search_records(tails: Search) -> list[Record]:
     """One record per layer; over the layers above the embeddings, one per outlier.
 
     `layer` names the dimensions that most often hold a token's smallest and largest entry, the one
-    with the most extreme mean, and the one that contributes most to the mean cosine.
+    with the most extreme mean, and the one that contributes most to the mean cosine. Errors of
+    shares are over sentences, each with all its layers.
     """
+    sentence_N = tails.sample.sentence_N
+    x_LND = [torch.from_numpy(x_ND) for x_ND in tails.rows_LND]
+    share_2LD = torch.stack([torch.stack(extreme_shares(x_ND)) for x_ND in x_LND], dim=1)
+    at_2LN = torch.stack([torch.stack([x.argmin(dim=1), x.argmax(dim=1)]) for x in x_LND], dim=1)
+
+    def share(name: str, share_D: Tensor, at_LN: Tensor, i: int) -> dict[str, Cell]:
+        error = share_error((at_LN == i).double().mean(dim=0), sentence_N)
+        return {f"{name}_share": float(share_D[i]), f"{name}_share_error": error}
+
     records: list[Record] = []
-    ends = []
-    for layer, x_ND in enumerate(tails.rows_LND):
-        x, sentence_N = torch.from_numpy(x_ND), tails.sample.sentence_N
-        low_D, high_D = extreme_shares(x)
-        low = _End(low_D, x.argmin(dim=1)[None], sentence_N)
-        high = _End(high_D, x.argmax(dim=1)[None], sentence_N)
-        ends.append((low, high))
-        records.append(_layer(tails, x, layer, low, high))
-    low, high = (_End.over(of_layers) for of_layers in zip(*ends, strict=True))
-    score_LD = above(tails.score_LD)
-    for rank, i in enumerate(tails.dims, start=1):
+    for layer, (x_ND, score_D) in enumerate(zip(x_LND, tails.score_LD, strict=True)):
+        least, most = (int(share_D.argmax()) for share_D in share_2LD[:, layer])
+        far, cosine = int(score_D.abs().argmax()), outlier_dims(x_ND, n_top=1)
         records.append(
             {
-                "kind": "outlier",
-                "rank": rank,
-                "dimension": i,
-                "layers_beyond": int((score_LD[:, i].abs() > tails.threshold).sum()),
-                "n_layers": len(score_LD),
-                "mean_score": float(score_LD[:, i].mean()),
-                **low.share_of("minimum", i),
-                **high.share_of("maximum", i),
+                "kind": "layer",
+                "layer": layer,
+                "n_rows": len(x_ND),
+                "n_sentences": len(torch.unique(sentence_N)),
+                "minimum_dimension": least,
+                **share("minimum", share_2LD[0, layer], at_2LN[0, layer, None], least),
+                "maximum_dimension": most,
+                **share("maximum", share_2LD[1, layer], at_2LN[1, layer, None], most),
+                "mean_dimension": far,
+                "mean_score": float(score_D[far]),
+                "n_beyond": int((score_D.abs() > tails.threshold).sum()),
+                "cosine_dimension": int(cosine["index_1"]),
+                "cosine_share": float(cosine["share_1"]),
             }
         )
-    return records
-
-
-class _End(NamedTuple):
-    """The smallest (or largest) entry of each token, for one or more layers."""
-
-    share_D: Tensor  # of tokens with their extreme in a dimension
-    at_LN: Tensor  # dimension of the extreme
-    sentence_N: Tensor
-
-    @classmethod
-    def over(cls, layers: Sequence[_End]) -> _End:
-        """Pool the layers above the embeddings."""
-        share_D = above(torch.stack([one.share_D for one in layers])).mean(dim=0)
-        at_LN = above(torch.cat([one.at_LN for one in layers]))
-        return cls(share_D, at_LN, layers[0].sentence_N)
-
-    def share_of(self, end: str, i: int) -> dict[str, Cell]:
-        """The share of a dimension; its error is over sentences, each with all its layers."""
-        hit_N = (self.at_LN == i).double().mean(dim=0)
-        error = share_error(hit_N, self.sentence_N)
-        return {f"{end}_share": float(self.share_D[i]), f"{end}_share_error": error}
-
-
-def _layer(tails: Search, x_ND: Tensor, layer: int, low: _End, high: _End) -> Record:
-    score_D = tails.score_LD[layer]
-    least, most, far = (int(x_D.argmax()) for x_D in (low.share_D, high.share_D, score_D.abs()))
-    cosine = outlier_dims(x_ND, n_top=1)
-    return {
-        "kind": "layer",
-        "layer": layer,
-        "n_rows": len(x_ND),
-        "n_sentences": len(torch.unique(tails.sample.sentence_N)),
-        "minimum_dimension": least,
-        **low.share_of("minimum", least),
-        "maximum_dimension": most,
-        **high.share_of("maximum", most),
-        "mean_dimension": far,
-        "mean_score": float(score_D[far]),
-        "n_beyond": int((score_D.abs() > tails.threshold).sum()),
-        "cosine_dimension": int(cosine["index_1"]),
-        "cosine_share": float(cosine["share_1"]),
-    }
+    score_LD = above(tails.score_LD)
+    low, high = ((above(s).mean(dim=0), above(at)) for s, at in zip(share_2LD, at_2LN, strict=True))
+    outliers = [
+        {
+            "kind": "outlier",
+            "rank": rank,
+            "dimension": i,
+            "layers_beyond": int((score_LD[:, i].abs() > tails.threshold).sum()),
+            "n_layers": len(score_LD),
+            "mean_score": float(score_LD[:, i].mean()),
+            **share("minimum", *low, i),
+            **share("maximum", *high, i),
+        }
+        for rank, i in enumerate(tails.dims, start=1)
+    ]
+    return [*records, *outliers]
 
 
 NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
@@ -238,15 +213,15 @@ def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """
     records: list[Record] = []
     for place, layer, name, norm in _norms(encoder):
+        parts = {"gain": norm.weight, "bias": getattr(norm, "bias", None)}
         for i in dims:
-            found: dict[str, str | float | int | None] = {"kind": "norm", "layer": layer}
-            found |= {"norm": name, "place": place, "dimension": i}
-            for part, key in (("weight", "gain"), ("bias", "bias")):
-                value_D = getattr(norm, part, None)
+            own: dict[str, Cell] = {}
+            for key, value_D in parts.items():
                 if value_D is not None:
-                    found[key] = float(value_D.detach()[i])
-                    found[f"{key}_score"] = against_others(value_D, i, dims)
-            records.append(found)
+                    score = against_others(value_D.detach(), i, dims)
+                    own |= {key: float(value_D.detach()[i]), f"{key}_score": score}
+            at = {"layer": layer, "norm": name, "place": place, "dimension": i}
+            records.append({"kind": "norm", **at, **own})
     return records
 
 
@@ -258,28 +233,24 @@ def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     """
     records: list[Record] = []
     for path, table in encoder.named_modules():
-        if not isinstance(table, nn.Embedding) or table.embedding_dim != encoder.width:
-            continue
-        rows = torch.ones(table.num_embeddings, dtype=torch.bool)
-        if table.padding_idx is not None:
-            rows[table.padding_idx] = False
-        size_D = table.weight.detach()[rows.to(table.weight.device)].double().abs().mean(dim=0)
-        for i in dims:
-            records.append(
+        if isinstance(table, nn.Embedding) and table.embedding_dim == encoder.width:
+            kept = [v for v in range(table.num_embeddings) if v != table.padding_idx]
+            size_D = table.weight.detach()[kept].double().abs().mean(dim=0)
+            records += [
                 {
                     "kind": "table",
                     "table": path.rpartition(".")[2],
-                    "n_rows": int(rows.sum()),
+                    "n_rows": len(kept),
                     "dimension": i,
                     "size": float(size_D[i]),
-                    "others": float(size_D[_others(len(size_D), dims)].mean()),
+                    "others": float(_others(size_D, dims).mean()),
                     "score": against_others(size_D, i, dims),
                 }
-            )
+                for i in dims
+            ]
     return records
 
 
-@torch.no_grad()
 def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None:
     """(v_i − mean)/sd (divisor n − 1) over the dimensions that are neither i nor in `dims`.
 
@@ -288,38 +259,34 @@ def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None
     >>> against_others(torch.tensor([1.0, 2.0, 3.0, 9.0, 70.0]), 3, [4])
     7.0
     """
-    value_D = value_D.detach().double()
-    others = value_D[_others(len(value_D), [*dims, i])]
+    value_D = value_D.double()
+    others = _others(value_D, [*dims, i])
     if len(others) < 2 or not bool((spread := others.std()) > 0):
         return None
     return float((value_D[i] - others.mean()) / spread)
 
 
-def _others(width: int, dims: Sequence[int]) -> Tensor:
-    kept_D = torch.ones(width, dtype=torch.bool)
-    kept_D[torch.tensor(list(dims), dtype=torch.long)] = False
-    return kept_D
+def _others(value_D: Tensor, dims: Sequence[int]) -> Tensor:
+    return value_D[[i for i in range(len(value_D)) if i not in {*dims}]]
 
 
-def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, nn.Module]]:
-    """Place, layer, name and norm, in the order of places."""
-    seen: set[int] = set()
-    parts = [(0, encoder.embeddings), *enumerate(encoder.blocks, start=1)]
-    for layer, part in parts:
-        own = [(name, m) for name, m in part.named_modules() if _is_norm(m, encoder.width)]
-        seen |= {id(m) for _, m in own}
-        for k, (name, norm) in enumerate(own, start=1):
-            place = max(0.0, layer - 1 + k / len(own))
-            yield place, layer, name or type(norm).__name__, norm
-    for path, m in encoder.named_modules():
-        if _is_norm(m, encoder.width) and id(m) not in seen:
-            yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], m
+def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, Any]]:
+    """Place, layer, name and norm, in the order of places; last those behind all blocks."""
 
+    def norms_of(part: nn.Module) -> dict[str, nn.Module]:
+        named = {n: m for n, m in part.named_modules() if type(m).__name__.endswith(NORMS)}
+        width = (encoder.width,)
+        return {n: m for n, m in named.items() if getattr(m.weight, "shape", None) == width}
 
-def _is_norm(module: nn.Module, width: int) -> bool:
-    weight = getattr(module, "weight", None)
-    is_gain = isinstance(weight, Tensor) and weight.shape == (width,)
-    return is_gain and type(module).__name__.endswith(NORMS)
+    seen: list[nn.Module] = []
+    for layer, part in enumerate([encoder.embeddings, *encoder.blocks]):
+        own = norms_of(part)
+        seen += own.values()
+        for k, (name, norm) in enumerate(own.items(), start=1):
+            yield max(0.0, layer - 1 + k / len(own)), layer, name or type(norm).__name__, norm
+    for path, norm in norms_of(encoder).items():
+        if not any(norm is one for one in seen):
+            yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], norm
 
 
 NONE, CUT, WHITENED = "none", "cut", "whitened"
@@ -339,14 +306,11 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
     >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
     [[3.0, 0.0]]
     """
-    fit_ND = fit_ND.double()
-    width = fit_ND.shape[1]
-    tails = CutTails(width, dims=list(dims), clip_sd=0.0)
-    cut = tails.estimate(fit_ND)
-    whitening = Whitening(width, epsilon, keep_scale=False).estimate(fit_ND)
+    whitening = Whitening(fit_ND.shape[1], epsilon, keep_scale=False).estimate(fit_ND.double())
+    cut = torch.tensor(list(dims), dtype=torch.long)
     return {
         NONE: lambda x_ND: x_ND.double(),
-        CUT: lambda x_ND: tails.transform(x_ND.double(), cut, are_last=False),
+        CUT: lambda x_ND: x_ND.double().index_fill(1, cut, 0.0),
         WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
     }
 
@@ -358,8 +322,6 @@ def pair_cosines(u_ND: Tensor, v_ND: Tensor) -> Tensor:
 
 FIT = "fit"  # the half of train used to fit whitening
 EVALUATED = ("dev", "test")
-Answers = Mapping[str, tuple[Tensor, Tensor]]
-"""By split: cosines `[N]`, and whether the sense is the same `[N]`."""
 
 
 class Threshold(NamedTuple):
@@ -378,20 +340,13 @@ def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
     >>> best_threshold(torch.tensor([0.75, 0.25, 1.0, 0.0]), torch.tensor([1, 0, 1, 0]))
     Threshold(value=0.5, accuracy=1.0)
     """
-    order_N = cosine_N.argsort()
-    cosine_N, same_N = cosine_N.double()[order_N], same_N.long()[order_N]
-    n = len(cosine_N)
-    none_below, ones = same_N.new_zeros(1), int(same_N.sum())
-    same_below = torch.cat([none_below, same_N.cumsum(0)])  # [N + 1]: count in the k smallest
-    right = torch.arange(n + 1) - same_below + (ones - same_below)
-    middle = (cosine_N[1:] + cosine_N[:-1]) / 2
-    value = torch.cat(
-        [middle.new_tensor([-1.0]), middle, middle.new_tensor([math.nextafter(1.0, 2.0)])]
-    )
-    apart = torch.ones(n + 1, dtype=torch.bool)
-    apart[1:-1] = cosine_N[1:] > cosine_N[:-1]  # no threshold between equal cosines
-    k = int(torch.where(apart, right, -1).argmax())
-    return Threshold(float(value[k]), int(right[k]) / n)
+    cosine_N, same_N = cosine_N.double(), same_N.bool()
+    sorted_N = cosine_N.sort().values
+    ends = sorted_N.new_tensor([-1.0]), sorted_N.new_tensor([math.nextafter(1.0, 2.0)])
+    value_K = torch.cat([ends[0], (sorted_N[1:] + sorted_N[:-1]) / 2, ends[1]])
+    right_K = ((cosine_N >= value_K[:, None]) == same_N).sum(dim=1)
+    k = int(right_K.argmax())
+    return Threshold(float(value_K[k]), int(right_K[k]) / len(cosine_N))
 
 
 def accuracy(cosine_N: Tensor, same_N: Tensor, threshold: float) -> float:
@@ -411,7 +366,7 @@ def wic_records(
     rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     given = [row for split in SPLITS for row in rows[split]]
     found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
-    split_N = np.repeat(SPLITS, [len(rows[split]) for split in SPLITS])[found.kept_N]
+    split_N = np.repeat(SPLITS, [len(own) for own in rows.values()]).astype(object)[found.kept_N]
     same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
     train = np.flatnonzero(split_N == "train")
     if len(train) < 2:
@@ -420,17 +375,45 @@ def wic_records(
             f"{subject.max_length} tokens, and two are needed; raise max_length"
         )
     is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
-    split_N = split_N.astype(object)
     split_N[train[is_fit]] = FIT
-    target = encode_rows(subject, found.tokens, found.spans)
-    cells: dict[str, dict[int, Answers]] = {name: {} for name in TREATMENTS}
-    at = {split: torch.from_numpy(split_N == split) for split in SPLITS if split in split_N}
-    for layer, x_ND in enumerate(target):
+    target_LND = encode_rows(subject, found.tokens, found.spans)
+    at = {split: torch.from_numpy(split_N == split) for split in (FIT, *SPLITS)}
+    cells: dict[str, list[Tensor]] = {name: [] for name in TREATMENTS}  # cosines of each layer
+    for x_ND in target_LND:
         pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
-        for name, cosine_N in _cosines(pair_N2D, split_N, dims, epsilon).items():
-            cells[name][layer] = {s: (cosine_N[at_N], same_N[at_N]) for s, at_N in at.items()}
+        maps = treatments(pair_N2D[at[FIT]].flatten(0, 1), dims, epsilon)
+        for name, treat in maps.items():
+            cells[name].append(pair_cosines(treat(pair_N2D[:, 0]), treat(pair_N2D[:, 1])))
     counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
-    return [record for name in TREATMENTS for record in _scored(name, cells[name], counts)]
+    records: list[Record] = []
+    for name, cosine_LN in cells.items():
+        own = [_scored(name, n, x_N, same_N, at, counts) for n, x_N in enumerate(cosine_LN)]
+        chosen = max(own, key=lambda r: (r["train"], -int(r["layer"] or 0)))
+        best = {key: max(float(r[key] or 0) for r in own) for key in chosen if "optimistic" in key}
+        records += [*own, {**chosen, **best, "kind": "wic chosen"}]
+    return records
+
+
+def _scored(
+    name: str,
+    layer: int,
+    cosine_N: Tensor,
+    same_N: Tensor,
+    at: Mapping[str, Tensor],
+    counts: Mapping[str, int],
+) -> dict[str, Cell]:
+    """The record of a treatment at a layer."""
+    own = {split: (cosine_N[at_N], same_N[at_N]) for split, at_N in at.items() if at_N.any()}
+    threshold, train = best_threshold(*own["train"])
+    where: Record = {"kind": "wic", "treatment": name, "layer": layer, "threshold": threshold}
+    record: dict[str, Cell] = {**where, "train": train, "n_train": len(own["train"][1]), **counts}
+    for split in (s for s in EVALUATED if s in own):
+        share, n = accuracy(*own[split], threshold), len(own[split][1])
+        low, high = wilson(share, n)
+        record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
+        record[f"constant_true_{split}"] = float(own[split][1].double().mean())
+        record[f"optimistic_{split}"] = best_threshold(*own[split]).accuracy
+    return {**record, "n_dev": record.get("n_dev", 0)}  # the table reports it, with no pair left
 
 
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
@@ -448,42 +431,6 @@ def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
     mask_N = np.zeros(len(words), dtype=bool)
     mask_N[np.lexsort((rank_N, rank_W[word_N]))[: len(words) // 2]] = True
     return mask_N
-
-
-def _cosines(
-    pair_N2D: Tensor, split_N: np.ndarray, dims: Sequence[int], epsilon: float
-) -> dict[str, Tensor]:
-    """The cosine `[N]` of each pair by treatment; whitening is fitted on the pairs of FIT alone."""
-    is_fit_N = torch.from_numpy(split_N == FIT)
-    maps = treatments(pair_N2D[is_fit_N].flatten(0, 1), dims, epsilon)
-    return {t: pair_cosines(maps[t](pair_N2D[:, 0]), maps[t](pair_N2D[:, 1])) for t in TREATMENTS}
-
-
-def _scored(name: str, cells: Mapping[int, Answers], counts: Mapping[str, int]) -> list[Record]:
-    """The records of a treatment, from the cosines of each layer."""
-    records: list[Record] = []
-    for layer, answers in cells.items():
-        threshold = best_threshold(*answers["train"])
-        record: dict[str, Cell] = {
-            "kind": "wic",
-            "treatment": name,
-            "layer": layer,
-            "threshold": threshold.value,
-            "train": threshold.accuracy,
-            "n_train": len(answers["train"][1]),
-            **counts,
-        }
-        for split in (s for s in EVALUATED if s in answers):
-            share, n = accuracy(*answers[split], threshold.value), len(answers[split][1])
-            low, high = wilson(share, n)
-            record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
-            record[f"constant_true_{split}"] = float(answers[split][1].double().mean())
-            record[f"optimistic_{split}"] = best_threshold(*answers[split]).accuracy
-        record.setdefault("n_dev", 0)  # the table reports it even if no pair is left
-        records.append(record)
-    chosen = max(records, key=lambda r: (r["train"], -int(r["layer"] or 0)))
-    best = {key: max(float(r[key] or 0) for r in records) for key in chosen if "optimistic" in key}
-    return [*records, {**chosen, **best, "kind": "wic chosen"}]
 
 
 STS_FIT = "stsb"  # whitening is fitted on its train split
@@ -508,32 +455,29 @@ def sts_records(
     Sentences are means of all their tokens; `most` pairs of a test split are sampled. Whitening is
     fitted on the sentences of STS-B's train split that occur in no set.
     """
-    records: list[Record] = []
+    read = {name: sts_pairs(subject.source, PLACES[name].data_set, "test") for name in sets}
+    records: list[Record] = [
+        {"kind": "sts left out", "set": name, "why": NO_GOLD}
+        for name, found in read.items()
+        if not len(found.gold_P)
+    ]
     texts: dict[str, int] = {}
     pairs = {}
-    for name in sets:
-        found = sts_pairs(subject.source, PLACES[name].data_set, "test")
-        if not (n := len(found.gold_P)):
-            records.append({"kind": "sts left out", "set": name, "why": NO_GOLD})
-            continue
-        own = np.arange(n) if most is None else np.sort(hashed_order(n, subject.seed)[:most])
-        sides = [
-            [texts.setdefault(found.sentences[i], len(texts)) for i in side_P[own]]
-            for side_P in (found.first_P, found.second_P)
-        ]
-        pairs[name] = (torch.tensor(sides), found.gold_P[own])
+    for name, (sentences, *sides, gold_P) in read.items():
+        if n := len(gold_P):
+            own = np.array(drawn(range(n), most, subject.seed))
+            number = [[texts.setdefault(sentences[i], len(texts)) for i in s[own]] for s in sides]
+            pairs[name] = torch.tensor(number), gold_P[own]
     train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
     order = hashed_order(len(train), subject.seed).tolist()
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
     tokens = tokenise(subject.encoder.tokenizer, [*texts, *fit], subject.max_length)
-    rows = encode_rows(subject, tokens, whole_sentences(tokens))
-    for layer, x_ND in enumerate(rows):
-        x = torch.from_numpy(x_ND)
-        maps = treatments(x[len(texts) :], dims, epsilon)
-        for treatment in TREATMENTS:
-            treated_ND = maps[treatment](x[: len(texts)])
-            for name, (at_2P, gold_P) in pairs.items():
-                cosine_P = pair_cosines(treated_ND[at_2P[0]], treated_ND[at_2P[1]])
+    for layer, x_ND in enumerate(encode_rows(subject, tokens, whole_sentences(tokens))):
+        scored_ND, fit_ND = torch.from_numpy(x_ND).tensor_split([len(texts)])
+        for treatment, treat in treatments(fit_ND, dims, epsilon).items():
+            treated_ND = treat(scored_ND)
+            for name, ((first_P, second_P), gold_P) in pairs.items():
+                cosine_P = pair_cosines(treated_ND[first_P], treated_ND[second_P])
                 score = spearman(cosine_P.numpy(), gold_P)
                 percent = (None if part is None else 100 * part for part in score)
                 at: Record = {"set": name, "treatment": treatment, "layer": layer}
@@ -549,11 +493,11 @@ class Tails(Analysis):
 
     A dimension is an outlier where its entry of the mean vector lies more than `threshold`
     standard deviations (over the D entries) from their mean, in at least `layers_share` of the
-    layers above the embeddings. Outliers are found, and whitening is fitted, on tokens of
-    `fit_split`; tokens of `split`, of other sentences, are measured: as they are, with outliers
-    set to zero in every layer (the encoder is not run again), and whitened. So are the target
-    words of WiC and the mean-pooled sentences of the STS sets that the source has. The arguments
-    are the keys of `conf/analysis/tails.yaml`.
+    layers above the embeddings. Outliers are found, and whitening is fitted, on tokens of the
+    train split. Tokens of dev, of other sentences, are measured: as they are, with outliers set to
+    zero in every layer (the encoder is not run again), and whitened. So are the target words of
+    WiC and the mean-pooled sentences of the STS sets that the source has. The arguments are the
+    keys of `conf/analysis/tails.yaml`.
     """
 
     name = "tails"
@@ -562,22 +506,12 @@ class Tails(Analysis):
     TABLES, PLOTS = TABLES, PLOTS
 
     corpus: Corpus = "wikitext-2"
-    fit_split: Split = "train"
-    split: Split = "dev"
     max_rows: Annotated[int, Field(ge=100)] = 20_000
     threshold: Annotated[float, Field(gt=0)] = 3.0
     layers_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     min_count: Annotated[int, Field(ge=2)] = 5
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
     max_pairs: Annotated[int | None, Field(ge=10)] = None
-
-    def __post_init__(self) -> None:
-        """Check the splits."""
-        if self.fit_split == self.split:
-            raise ValueError(
-                f"split must differ from fit_split, got {self.split} for both: whitening looks too "
-                "good on the rows it was fitted on; take fit_split=train split=dev"
-            )
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The corpus, and the available ones of WiC and the STS sets."""
@@ -586,62 +520,49 @@ class Tails(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, the origin of outliers, and WiC and STS if the source has them."""
-        source, epsilon, most = subject.source, self.epsilon, self.max_pairs
+        source, encoder, given = subject.source, subject.encoder, (self.epsilon, self.max_pairs)
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
-        at = subject.encoder
-        yield Part(
-            "origin",
-            lambda: Found([*norm_records(at, search().dims), *table_records(at, search().dims)]),
-        )
+        origins = (norm_records, table_records)
+        yield Part("origin", lambda: Found([r for o in origins for r in o(encoder, search().dims)]))
         if not source.missing(wic.DATA):
-            yield Part("wic", lambda: Found(wic_records(subject, search().dims, epsilon, most)))
+            yield Part("wic", lambda: Found(wic_records(subject, search().dims, *given)))
         if sets := sts_sets(source):
-            yield Part(
-                "sts", lambda: Found(sts_records(subject, sets, search().dims, epsilon, most))
-            )
+            yield Part("sts", lambda: Found(sts_records(subject, sets, search().dims, *given)))
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
         return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:
-        sentences = self._sentences(subject, self.fit_split)
+        sentences = self._sentences(subject, "train")
         return find_tails(subject, sentences, self.max_rows, self.threshold, self.layers_share)
 
     def _layers(self, subject: Subject, tails: Search) -> Found:
         records = search_records(tails)
-        fitted = {*self._sentences(subject, self.fit_split)}
-        others = [s for s in self._sentences(subject, self.split) if s not in fitted]
+        fitted = {*self._sentences(subject, "train")}
+        others = [s for s in self._sentences(subject, "dev") if s not in fitted]
         sample = draw_tokens(subject, others, self.max_rows)
-        measured = encode_rows(subject, sample.tokens, sample.spans)
         falls: list[Estimate] = []
-        for layer, (fit_ND, x_ND) in enumerate(zip(tails.rows_LND, measured, strict=True)):
-            maps = treatments(torch.from_numpy(fit_ND), tails.dims, self.epsilon)
+        for layer, x_ND in enumerate(encode_rows(subject, sample.tokens, sample.spans)):
+            maps = treatments(torch.from_numpy(tails.rows_LND[layer]), tails.dims, self.epsilon)
             cones: dict[str, Estimate] = {}
-            for name in TREATMENTS:
-                own_ND = maps[name](torch.from_numpy(x_ND))
+            for name, treat in maps.items():
+                own_ND = treat(torch.from_numpy(x_ND))
                 cones[name] = anisotropy(own_ND, sample.sentence_N)
-                records.append(self._treated(own_ND, cones[name], sample, layer, name))
+                at = {"kind": "treated", "treatment": name, "layer": layer}
+                records.append({**at, **self._measures(own_ND, cones[name], sample)})
             falls.append(cones[NONE].less(cones[CUT]))
-        fall = mean_of(falls[1:] or falls)
-        cut: Record = {
-            "kind": "cut",
-            "n_layers": len(falls[1:] or falls),
-            "n_dimensions": len(tails.dims),
-            **fall.figures("anisotropy_fall"),
-        }
-        return Found([*records, cut], {"scores": tails.score_LD.float().numpy()})
+        falls = falls[1:] or falls
+        counts = {"n_layers": len(falls), "n_dimensions": len(tails.dims)}
+        fall = mean_of(falls).figures("anisotropy_fall")
+        scores = {"scores": tails.score_LD.float().numpy()}
+        return Found([*records, {"kind": "cut", **counts, **fall}], scores)
 
-    def _treated(
-        self, x_ND: Tensor, cone: Estimate, sample: Sample, layer: int, name: str
-    ) -> Record:
+    def _measures(self, x_ND: Tensor, cone: Estimate, sample: Sample) -> Record:
         own = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)
         frequent_G = large_groups(check_groups(x_ND, sample.word_N), self.min_count)
         return {
-            "kind": "treated",
-            "treatment": name,
-            "layer": layer,
             "n_rows": len(x_ND),
             "n_sentences": len(torch.unique(sample.sentence_N)),
             **cone.figures("anisotropy"),

@@ -142,7 +142,7 @@ TABLES = (
         notes=(
             "An outlier has |score| > {analysis.threshold:g} in at least "
             "{analysis.layers_share:.0%} of the layers above the embeddings; score: how far its "
-            "entry of the mean vector, over {analysis.corpus} ({analysis.fit_split}), lies from "
+            "entry of the mean vector, over {analysis.corpus} (train), lies from "
             "the mean of all entries, in their standard deviation; here the mean over those "
             "layers. Shares: of the embeddings of those layers whose smallest, or largest, entry "
             "is there; ± 95 % CI over sentences.",

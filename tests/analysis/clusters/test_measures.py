@@ -68,7 +68,7 @@ def test_a_layer_is_measured_raw_centred_and_inside_clusters():
     x, _ = planted(60)
     types = torch.arange(60) % 7
     x = x.float() + 2
-    sample = Sample(x[None].numpy(), types, dict.fromkeys(range(7), "a"), {}, {})
+    sample = Sample(x[None].numpy(), types, dict.fromkeys(range(7), "a"), {})
     cluster = 6, 0.1, 60
     (record, *inside), arrays = measure_layer(
         sample._replace(frequency_of=dict.fromkeys(range(7), 3)), 0, 0, cluster, 0

@@ -25,7 +25,7 @@ def test_chunks_are_the_plain_stream_without_its_remainder():
     texts = texts_of(BERT())
     chunks = [stream[at : at + 8] for at in range(0, len(stream) // 8 * 8, 8)]
     assert [[*ids] for ids in texts.ids] == [chunks[i] for i in hashed_order(len(chunks), 0)]
-    assert texts.n_left == len(stream) % 8 > 0
+    assert len(stream) % 8 > 0
     assert not {tokenizer.cls_token_id, tokenizer.sep_token_id} & {*np.ravel(texts.ids).tolist()}
     assert texts.count_V.tolist() == np.bincount(stream, minlength=len(tokenizer)).tolist()
 
@@ -74,7 +74,6 @@ def test_draws_follow_the_seed_and_the_limits(tmp_path):
     assert drawn(0).type_N.tolist() == drawn(0).type_N.tolist() != drawn(1).type_N.tolist()
     assert len(drawn(0).type_N) == 50
     assert texts(0).ids.shape == (25, 8)
-    assert drawn(0).facts["n_texts"] <= 25 < drawn(0).facts["n_texts_of"]
     assert len(texts(0, 1).ids) == 1
     assert texts(0, 16).count_V.tolist() == texts(1).count_V.tolist()  # of all of the corpus
 

@@ -181,6 +181,24 @@ def test_neither_cls_nor_sep_is_measured(measured):
     assert same(plain["layer"][:1], moved["layer"][:1])  # layer 0: no other token sees them
 
 
+def test_cls_is_read_where_it_stands_and_its_mean_has_a_share(measured, encoder):
+    for record in measured()["cls"]:
+        states = []
+        for one in TEXTS:
+            ids = torch.tensor([encoder.tokenizer(one)["input_ids"]])
+            with torch.no_grad():
+                output = encoder.model(input_ids=ids, output_hidden_states=True)
+            states.append(output.hidden_states[record["layer"]][0, 0].double())
+        share = (
+            torch.stack(states).mean(dim=0).norm() ** 2
+            / torch.stack(states).norm(dim=1).pow(2).mean()
+        )
+        assert record["n_cls"] == len(TEXTS)
+        assert record["cls_mean_share"] == pytest.approx(share.item(), abs=1e-5)
+        pairs = [cosine(a.numpy(), b.numpy()) for a, b in itertools.combinations(states, 2)]
+        assert record["cls_mean_cosine"] == pytest.approx(np.mean(pairs), abs=1e-5)
+
+
 def test_words_that_are_left_out(measured):
     texts = [one.replace("garden", "xyz") for one in TEXTS]
     pieces = measured(texts)

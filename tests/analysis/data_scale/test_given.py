@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import matthews_corrcoef
 
-from isotrain.analysis.data_scale.measures import (
-    Tagged,
-    matthews,
-    read_conll,
-)
+from isotrain.analysis.data_scale.measures import Tagged, read_conll
+from isotrain.results.row_bootstrap import matthews
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
