@@ -94,6 +94,7 @@ COMMANDS = {
         ["smoke", "runs/rte/none-0123456789", "runs"],
         [
             *RUNS,
+            ("--figures", {"action": "store_true", "help": "also its charts: png, svg and pdf"}),
             ("--wandb", {"metavar": "PROJECT", "help": "send a finished run to W&B as well"}),
             (
                 "--out",
@@ -103,7 +104,7 @@ COMMANDS = {
     ),
     "analyze": Command(
         "analysis.command:main",
-        "Run a published analysis of any encoder: tables, figures and a page in\n"
+        "Run a published analysis of any encoder: tables, charts and a page in\n"
         "<output_dir>/analysis/NAME/<encoder>-<hash>/. `list` shows the analyses, `keys NAME` the\n"
         "keys of one. Others are encoder, source, from_run=RUN (its encoder before and after\n"
         "training), rerun=true.",

@@ -89,11 +89,6 @@ def reject(errors: str | Sequence[str]) -> int:
     return REJECTED
 
 
-def score_text(value: float) -> str:
-    """A score or loss as a command prints it; a dash where it is undefined."""
-    return "–" if value != value else f"{value:z.4f}".replace("-", "−")
-
-
 @contextmanager
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.

@@ -18,6 +18,7 @@ HEAVY = (
     "omegaconf",
     "wandb",
     "matplotlib",
+    "vl_convert",
     "sklearn",
     "scipy",
 )

@@ -1,4 +1,4 @@
-"""Draw `differences.png` of an experiment from its `results.csv`.
+"""Draw `differences.svg` of an experiment from its `results.csv`.
 
     python tools/experiment_picture.py experiments/NAME ...
 
@@ -18,16 +18,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import yaml
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-
+from isotrain.pages.charts import COLOURS, GREY, LOOK, Spec, chart, mark, picture, quantity
 from isotrain.results.statistics import compare_paired
+from isotrain.runs.files import replace_bytes
 
 SCORES = ("test/spearman", "test/accuracy", "val/spearman", "val/accuracy")
 KEYS = ("tasks", "methods", "score", "share_x")
@@ -54,7 +50,7 @@ def main() -> None:
                 f"a picture has the keys {', '.join(KEYS)}; {folder}/README.md gives "
                 f"{', '.join(sorted(unknown))}: correct or remove it"
             )
-        draw(folder, content, folder / "differences.png")
+        draw(folder, content, folder / "differences.svg")
 
 
 def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
@@ -63,48 +59,64 @@ def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
     base = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))["baseline"]
     tasks = spec.get("tasks") or {name: name for name in table["task"].unique()}
     methods = spec.get("methods") or [name for name in table["method"].unique() if name != base]
-    figure, panels = plt.subplots(
-        *(1, len(tasks)),
-        figsize=(2.2 + 2.6 * len(tasks), 1.1 + 0.3 * len(methods)),
-        sharey=True,
-        sharex=spec.get("share_x", False),
-        squeeze=False,
-        layout="constrained",
-    )
-    for axes, (task, title) in zip(panels[0], tasks.items(), strict=True):
+    panels: list[Spec] = []
+    for task, title in tasks.items():
         runs = table[table["task"] == task]
         score = spec.get("score") or next(key for key in SCORES if key in runs and runs[key].any())
-        draw_panel(axes, runs, score, methods, base)
         split, name, *genre = score.split("/")
         words = {"spearman": "Spearman", "accuracy": "accuracy"}.get(name, name)
         within = " within genres" if genre == ["within"] else "".join(f", {g}" for g in genre)
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel(f"{words}{within} on {SPLITS[split]} × 100, less {base}", fontsize=9)
-    panels[0][0].set_yticks(range(len(methods)), methods)
-    panels[0][0].set_ylim(len(methods) - 0.5, -0.5)
-    figure.savefig(file, dpi=90)
-    plt.close(figure)
+        label = f"{words}{within} on {SPLITS[split]} × 100, less {base}"
+        has_names = not panels
+        panels.append(panel(differences(runs, score, methods, base), title, label, has_names))
+    axis = {"x": "shared"} if spec.get("share_x") else {}
+    whole = {"hconcat": panels, "config": LOOK, "resolve": {"scale": {"y": "shared", **axis}}}
+    replace_bytes(file, picture({"$schema": panels[0].pop("$schema"), **whole}, "svg"))
 
 
-def draw_panel(axes: Axes, runs: pd.DataFrame, score: str, methods: list[str], base: str) -> None:
-    """One panel."""
+def differences(
+    runs: pd.DataFrame, score: str, methods: list[str], base: str
+) -> list[dict[str, Any]]:
+    """Each method less the baseline: mean, CI, single seeds, whether a run has collapsed."""
     wide = runs.pivot_table(score, "seed", "method")
-    axes.axvline(0, color="gray", lw=0.8)
-    axes.tick_params(labelsize=9)
-    axes.locator_params(axis="x", nbins=6)
-    for place, method in enumerate(methods):
+    found: list[dict[str, Any]] = []
+    for method in methods:
         if method not in wide:
+            found.append({"method": method, "each": []})
             continue
         pairs = wide[[method, base]].dropna()
-        each = 100 * (pairs[method] - pairs[base])
-        difference = compare_paired(list(100 * pairs[method]), list(100 * pairs[base])).difference
-        has_collapsed = bool(runs.loc[runs["method"] == method, "collapsed"].any())
-        axes.plot(each, np.full(len(each), place), "|", color="C0", alpha=0.5, ms=7)
-        if difference.low is not None and difference.high is not None:
-            axes.hlines(place, difference.low, difference.high, color="C0", lw=1.5)
-        axes.plot(
-            difference.mean, place, "o", color="C0", ms=5, mfc="white" if has_collapsed else "C0"
+        about = compare_paired(list(100 * pairs[method]), list(100 * pairs[base])).difference
+        found.append(
+            {
+                "method": method,
+                "each": (100 * (pairs[method] - pairs[base])).tolist(),
+                "mean": about.mean,
+                "low": about.low,
+                "high": about.high,
+                "collapsed": bool(runs.loc[runs["method"] == method, "collapsed"].any()),
+            }
         )
+    return found
+
+
+def panel(values: list[dict[str, Any]], title: str, label: str, has_names: bool) -> Spec:
+    """The chart of one task; the first has the names of the methods."""
+    names = [row["method"] for row in values]
+    axis = {"labels": has_names, "ticks": False, "domain": False, "labelLimit": 220}
+    y = {"field": "method", "type": "nominal", "sort": names, "title": None, "axis": axis}
+    fill = {"condition": {"test": "datum.collapsed", "value": "white"}, "value": COLOURS[0]}
+    mean = {"y": y, "x": quantity("mean", label), "fill": fill}
+    ends = {"y": y, "x": quantity("low", label), "x2": {"field": "high"}}
+    each = {"y": y, "x": quantity("each", label)}
+    layer = [
+        mark("rule", {"x": {"datum": 0}}, values=[{}], color=GREY),
+        mark("tick", each, {"flatten": ["each"]}, color=COLOURS[0], opacity=0.5, height=8),
+        mark("rule", ends, color=COLOURS[0], strokeWidth=1.7),
+        mark("point", mean, color=COLOURS[0], size=45, opacity=1),
+    ]
+    found = chart(values, title, f"{label}, {title}", layer, height={"step": 22})
+    del found["config"], found["autosize"]
+    return {**found, "width": 215}
 
 
 if __name__ == "__main__":

@@ -16,27 +16,63 @@ output. A run with an isotropy layer at `pooled` has the layer output as one mor
 import argparse
 from pathlib import Path
 
-import numpy as np
-from matplotlib.figure import Figure
-
+from isotrain.pages.charts import COLOURS, GREY, LOOK, Spec, chart, mark, picture, quantity
 from isotrain.results.series import Rows, isotropy_series, layers_of, series
-from isotrain.runs.files import read_records, read_result
+from isotrain.runs.files import read_records, read_result, replace_bytes
 from isotrain.runs.keys import CurveKey
 
 METRIC, VIEW = "mean_cosine", "mean"
 NAME = "mean cosine (0 = isotropic)"
-FONT = 12  # readable where the picture is 360 pixels wide
+OUTPUT = "output"  # of the isotropy layer, a row on top
+WIDTH = 240  # pixels of a run
 
 
-def isotropy(rows: Rows) -> tuple[list[float], list[str], np.ndarray]:
-    """Steps, names of layers, and the metric `[layers, steps]`; the layer output comes last."""
+def isotropy(rows: Rows) -> list[dict[str, object]]:
+    """The metric of every layer at every step; the layer output is one more."""
     by_key = isotropy_series(rows, METRIC)
-    clouds = {name: CurveKey(METRIC, name, VIEW) for name in layers_of(by_key, VIEW)}
+    clouds = {str(int(n[6:])): CurveKey(METRIC, n, VIEW) for n in layers_of(by_key, VIEW)}
     if CurveKey(METRIC, "pooled", "before") in by_key:
-        clouds["layer output"] = CurveKey(METRIC, "pooled", "after")
-    curves = {name: dict(by_key[curve]) for name, curve in clouds.items()}
-    steps = sorted(next(iter(curves.values())))
-    return steps, list(curves), np.array([[c[step] for step in steps] for c in curves.values()])
+        clouds[OUTPUT] = CurveKey(METRIC, "pooled", "after")
+    return [
+        {"layer": layer, "step": int(step), "value": value}
+        for layer, key in clouds.items()
+        for step, value in by_key[key]
+    ]
+
+
+def column(method: str, rows: Rows, score: str, untrained: float, layers: list[str]) -> Spec:
+    """Heat map and score of a run, one above the other."""
+    values = isotropy(rows)
+    y = {"field": "layer", "type": "ordinal", "scale": {"domain": layers}}
+    x = {"field": "step", "type": "ordinal", "title": None}
+    ends = {"scheme": "viridis", "reverse": True, "domainMin": 0}
+    legend = {"orient": "right", "title": NAME, "columns": 1}
+    cell = {
+        "x": {**x, "axis": {"labels": False, "ticks": False}},
+        "y": {**y, "title": "layer"},
+        "color": quantity("value", scale=ends, legend=legend),
+    }
+    has_layer = OUTPUT in {row["layer"] for row in values}
+    title = f"isotropy={method}{'' if has_layer else ' (no layer)'}"
+    above = chart(values, title, f"{NAME} of every layer", [mark("rect", cell)], height=230)
+    name = score.partition("/")[2].replace("_", " ").capitalize()
+    scores = [{"step": step, "score": 100 * value} for step, value in series(rows, score)]
+    line = {
+        "x": quantity("step", "step", axis={"tickCount": 4}),
+        "y": quantity("score", f"dev {name} × 100"),
+    }
+    start = {"y": {"datum": 100 * untrained}}
+    told = {**start, "x": {"value": "width"}, "text": {"value": "start, no layer"}}
+    layer = [
+        mark("rule", start, values=[{}], color=GREY, strokeDash=[2, 2]),
+        mark("text", told, values=[{}], color=GREY, align="right", dy=-6),
+        mark("line", line, point=True, color=COLOURS[0]),
+    ]
+    below = chart(scores, "", f"{score} over steps", layer, height=110)
+    for one in (above, below):
+        del one["config"], one["$schema"], one["autosize"]
+        one["width"] = WIDTH
+    return {"vconcat": [above, below]}
 
 
 def main() -> None:
@@ -46,38 +82,21 @@ def main() -> None:
     given = parser.parse_args()
     rows = [read_records(folder / "metrics.jsonl") for folder in given.runs]
     results = [read_result(folder) for folder in given.runs]
-    maps = [isotropy(one) for one in rows]
-    bounds = {"vmin": 0.0, "vmax": max(float(values.max()) for _, _, values in maps)}
-    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
-    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[2.4, 1])
-    untrained = 100 * series(rows[0], results[0]["monitor"])[0][1]
-    for column, ((steps, names, values), result) in enumerate(zip(maps, results, strict=True)):
-        axis, below = axes[:, column]
-        heights = np.arange(len(names))
-        image = axis.pcolormesh(steps, heights, values, cmap="viridis_r", **bounds)
-        if names[-1] == "layer output":
-            axis.axhline(heights[-1] - 0.5, color="white", linewidth=2)
-        else:
-            axis.text(np.mean(steps), len(names), "no layer", ha="center", va="center", size=FONT)
-        axis.set_title(f"isotropy={result['method']}", size=FONT)
-        score = np.array(series(rows[column], result["monitor"]))
-        below.plot(score[:, 0], 100 * score[:, 1], "o-", markersize=4)
-        below.axhline(untrained, color="0.5", linewidth=1, linestyle=":")
-        below.set_xlabel("step", size=FONT)
-        below.locator_params(nbins=4)
-    longest = max((names for _, names, _ in maps), key=len)
-    labels = [name.removeprefix("layer_0").removeprefix("layer ") for name in longest]
-    axes[0, 0].set_yticks(np.arange(len(labels)), labels)
-    axes[0, 0].set_ylabel("layer", size=FONT)
-    name = results[0]["monitor"].partition("/")[2].replace("_", " ")
-    axes[1, 0].set_ylabel(f"dev {name.capitalize()}\n× 100", size=FONT)
-    at = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "size": FONT - 1}
-    axes[1, 1].annotate("start, no layer", (0.99, untrained), color="0.4", **at)
-    bar = figure.colorbar(image, ax=axes[0], pad=0.01)
-    bar.set_label(NAME, size=FONT)
-    for one in (*axes.flat, bar.ax):
-        one.tick_params(labelsize=FONT - 1)
-    figure.savefig(given.picture, dpi=160)
+    score = results[0]["monitor"]
+    untrained = series(rows[0], score)[0][1]
+    known = dict.fromkeys(str(row["layer"]) for one in rows for row in isotropy(one))
+    layers = sorted(known, key=lambda name: -100 if name == OUTPUT else -int(name))
+    columns = [
+        column(result["method"], one, score, untrained, layers)
+        for result, one in zip(results, rows, strict=True)
+    ]
+    shared = {"scale": {"color": "shared"}, "legend": {"color": "shared"}}
+    whole = {
+        "hconcat": columns,
+        "resolve": shared,
+        "config": {**LOOK, "axis": {"labelFontSize": 12}},
+    }
+    replace_bytes(given.picture, picture(whole))
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from isotrain.results.numbers import is_share, minus, p_text, score_number
 from isotrain.results.statistics import compare_paired, holm, summarize
+from isotrain.runs.numbers import is_share, minus, p_text, score_number
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 PAGES = [

@@ -55,7 +55,7 @@ def entered(work: Callable[[], object], package: Path, mark: str) -> list[set[Fu
 
     def trace(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if code.co_filename.startswith(below):
+        if code.co_filename.startswith(below) and code.co_filename.endswith(".py"):
             if code.co_name == mark:
                 parts.append(set())
             parts[-1].add(Function(code.co_filename, code.co_firstlineno, code.co_name))

@@ -1,4 +1,4 @@
-"""Outputs of an analysis: records and tables as CSV and Markdown, figures, one HTML page."""
+"""Outputs of an analysis: records and tables as CSV and in the terminal, one HTML page."""
 
 import math
 import shlex
@@ -8,15 +8,15 @@ from textwrap import fill
 from typing import Any
 
 import yaml
-from markupsafe import Markup
 from pandas import DataFrame
 
+from isotrain.analysis.charts import Picture
 from isotrain.analysis.published import Beside, published_table
-from isotrain.analysis.show import Picture, Table, texts
+from isotrain.analysis.show import Table, texts
 from isotrain.analysis.types import Analysis, Outcome
 from isotrain.console import counted, say
-from isotrain.pages import run_tables
-from isotrain.pages.page import Figures, Section, page, piece
+from isotrain.pages.page import Charts, render
+from isotrain.pages.run_tables import Table as PageTable
 from isotrain.results.markdown import aligned
 from isotrain.results.run_frames import csv_text
 from isotrain.runs.files import replace_text
@@ -24,7 +24,6 @@ from isotrain.runs.files import replace_text
 MOST_PRINTED = 40  # rows of a table in a terminal
 WIDTH = 116  # of a note there
 MOST_OPEN = 40  # rows of a table that is not folded
-FIGURE = Markup("<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>")
 
 
 def write_outputs(
@@ -34,7 +33,7 @@ def write_outputs(
     compared: Sequence[Beside],
     record: Mapping[str, Any],
 ) -> None:
-    """Write `records.csv`, one CSV per table, figures and `analysis.html`; print the tables."""
+    """Write `records.csv`, one CSV per table and `analysis.html`; print the tables."""
     tables = [*analysis.tables(outcome)]
     if compared:
         tables.append(published_table(compared, str(record["encoder"])))
@@ -75,34 +74,41 @@ def write_page(
     pictures: Iterable[Picture],
     record: Mapping[str, Any],
 ) -> Path:
-    """`analysis.html`, written with `figures/*.svg` and `*.png` into a folder; its path.
+    """The path of `analysis.html`, which needs no other file and no network.
 
-    The page needs no other file and no network. Figures stand side by side above the tables; a
-    table of more than 40 rows is folded.
+    Charts stand side by side above the tables; a table of more than 40 rows is folded.
     """
-    drawn = Figures(folder / "figures")
-    panels = [
-        FIGURE.format(p.title, drawn.add(p.figure, p.name, p.description), p.description)
-        for p in pictures
+    charts = Charts()
+    shown = [
+        {
+            "title": one.title,
+            "description": one.description,
+            "charts": [
+                charts.add(f"{one.name}_{k}" if k else one.name, spec)
+                for k, spec in enumerate(one.specs)
+            ],
+        }
+        for one in pictures
     ]
-    figures = Markup('<div class="grid large">{}</div>').format(Markup().join(panels))
-    sections = [Section("Figures", figures)] if panels else []
-    sections += [Section(table.title, _table(table)) for table in tables]
-    repeat = piece("code", text=shlex.join(["isotrain", "analyze", *record["overrides"]]))
-    keys = yaml.safe_dump(dict(record["config"]), sort_keys=False, allow_unicode=True)
-    repeat += piece("folded", title="Configuration", body=piece("code", text=keys))
-    sections.append(Section("Repeat this analysis", repeat))
-    lead = Markup('<p class="question">{}</p>').format(analysis.question)
-    text = page(f"Analysis {analysis.name}", list(facts), lead, sections)
+    text = render(
+        "analysis.html",
+        charts,
+        title=f"Analysis {analysis.name}",
+        facts=list(facts),
+        question=analysis.question,
+        pictures=shown,
+        tables=[
+            {
+                "title": table.title,
+                "rows": counted(len(table.rows), "row"),
+                "is_long": len(table.rows) > MOST_OPEN,
+                "table": PageTable("", table.columns, texts(table.rows)),
+                "notes": table.notes,
+            }
+            for table in tables
+        ],
+        command=shlex.join(["isotrain", "analyze", *record["overrides"]]),
+        keys=yaml.safe_dump(dict(record["config"]), sort_keys=False, allow_unicode=True),
+    )
     replace_text(folder / "analysis.html", text)
     return folder / "analysis.html"
-
-
-def _table(table: Table) -> Markup:
-    n_rows = counted(len(table.rows), "row")
-    body = piece(
-        "tables", found=[run_tables.Table(n_rows, table.columns, texts(table.rows))], compact=True
-    )
-    if len(table.rows) > MOST_OPEN:
-        body = piece("folded", title=f"All {n_rows}", body=body)
-    return body + (piece("items", texts=table.notes) if table.notes else Markup())

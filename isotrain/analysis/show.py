@@ -1,4 +1,4 @@
-"""Tables and line plots of records, as data with one renderer each; maps of embeddings.
+"""Tables of records, as data with one renderer; principal maps of embeddings.
 
 A standard error `<column>_error` is shown as the half width of a 95 % CI, everywhere, as are bands.
 N embeddings, D dimensions, R directions, M points.
@@ -9,19 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import matplotlib
-import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from isotrain.geometry.clusters import centre_rows
 from isotrain.geometry.spectra import leading_directions
-from isotrain.pages.panels import COLOURS
-from isotrain.results.numbers import number
+from isotrain.runs.numbers import number
 
 Cell = str | float | int | None
 Record = Mapping[str, Any]
@@ -225,171 +219,6 @@ def _cells(
             yield name, record[key]
 
 
-MARKERS = ("o", "s", "^")  # one for each round through the colours
-PANELS = 3  # side by side
-LAYERS = "layer (0 = embedding output)"
-POINT = {"s": 4.0, "linewidths": 0, "rasterized": True}  # size in square points
-REFERENCE = {"color": "black", "marker": "", "linestyle": ":", "linewidth": 1.5}
-
-
-class Picture(NamedTuple):
-    """A figure with its file name and alternative text."""
-
-    name: str
-    title: str
-    figure: Figure
-    description: str
-
-
-@dataclass(frozen=True)
-class LinePlot:
-    """A picture as data: a line for each value of `hue` and each column of `y`.
-
-    A band is the 95 % CI: ± 1.96 · `<y>_error`, or from `<y>_low` to `<y>_high`. Lines of the
-    weights before a run are dashed. Texts have fields, as the notes of a table.
-
-    Args:
-        name: of the picture's files.
-        title: above it.
-        description: for readers who do not see it.
-        of: a kind of record, or a function of all of them.
-        y: columns, with the names of their lines.
-        x: a column of numbers.
-        hue: a column: a colour for each of its values.
-        panel: a column: an axis for each of its values.
-        each: a column: one picture for each of its values.
-        xlabel: of the axes; a panel's value fills its fields.
-        ylabel: of the axes.
-        reference: columns of `y`, or values of `hue`, that are drawn dotted in black.
-        null: a column that is drawn thin and dotted in the colour of each line.
-        log: whether x is drawn on a logarithmic scale.
-    """
-
-    name: str
-    title: str
-    description: str
-    of: Rows
-    y: Mapping[str, str]
-    x: str = "layer"
-    hue: str | None = None
-    panel: str | None = None
-    each: str | None = None
-    xlabel: str = LAYERS
-    ylabel: str = ""
-    reference: tuple[str, ...] = ()
-    null: str | None = None
-    log: bool = False
-
-
-def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
-    """The picture of a specification, or one for each value of `each`; none without a value."""
-    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
-        if own.empty or not any(y in own and own[y].notna().any() for y in spec.y):
-            continue
-        if "weights" not in own:
-            own = own.assign(weights="as given")
-        texts = (spec.name, spec.title, spec.description)
-        name, title, description = (text.format_map(fields) for text in texts)
-        with matplotlib.rc_context({"text.parse_math": False}):
-            figure = _figure(spec, own, title, fields)
-        yield Picture(name.replace(" ", "_"), title[0].upper() + title[1:], figure, description)
-
-
-def _figure(spec: LinePlot, own: pd.DataFrame, title: str, fields: Mapping[str, Any]) -> Figure:
-    panels = [None] if spec.panel is None else list(dict.fromkeys(own[spec.panel]))
-    wide, high = min(PANELS, len(panels)), -(-len(panels) // PANELS)
-    size = (6.4, 3.6) if len(panels) == 1 else (1.0 + 3.0 * wide, 1.2 + 2.4 * high)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(high, wide, sharey=spec.x == "layer", squeeze=False).ravel()
-    number_of: dict[tuple[Any, str], int] = {}  # of the colour of a hue and column, in all panels
-    shown: dict[str, Any] = {}
-    for axis, panel in zip(axes, panels, strict=False):
-        points = own if panel is None else own[own[spec.panel] == panel]
-        shown = {**_draw_lines(axis, spec, points, number_of), **shown}
-        _dress(axis, spec, {**fields, str(spec.panel): panel})
-        axis.set_title("" if panel is None else str(panel), fontsize=9)
-    for axis in axes[len(panels) :]:
-        axis.set_visible(False)
-    figure.suptitle(title, fontsize=9)
-    if len(shown) > 1:
-        look: dict[str, Any] = {"fontsize": 7, "frameon": False, "handlelength": 3}
-        look["ncols"] = min(4, 1 + wide)
-        figure.legend(shown.values(), shown, loc="outside lower center", **look)
-    return figure
-
-
-def _draw_lines(
-    axis: Axes, spec: LinePlot, own: pd.DataFrame, number_of: dict[tuple[Any, str], int]
-) -> dict[str, Any]:
-    """Draw the lines of a panel; what is drawn, by name."""
-    drawn: dict[str, Any] = {}
-    weights = list(dict.fromkeys(own["weights"]))
-    for hue in [None] if spec.hue is None else list(dict.fromkeys(own[spec.hue])):
-        for column, name in spec.y.items():
-            for one in weights:
-                at = (own["weights"] == one) & (True if hue is None else own[spec.hue] == hue)
-                points = own[at]
-                if column not in own or not points[column].notna().any():
-                    continue
-                if {column, hue} & {*spec.reference}:
-                    look: Mapping[str, Any] = REFERENCE
-                else:
-                    number = number_of.setdefault((hue, column), len(number_of))
-                    look = {
-                        "color": COLOURS[number % len(COLOURS)],
-                        "marker": MARKERS[number // len(COLOURS) % len(MARKERS)],
-                        "linestyle": "--" if one == "before" else "-",
-                    }
-                called = [str(one)] * (len(weights) > 1) + [str(hue or ""), name]
-                label = " ".join(filter(None, called))
-                drawn[label] = _draw_line(axis, spec, points, column, {**look, "label": label})
-    return drawn
-
-
-def _draw_line(
-    axis: Axes, spec: LinePlot, points: pd.DataFrame, column: str, look: Mapping[str, Any]
-) -> Any:
-    points = points.sort_values(spec.x, key=_numbers)
-    x, y = _numbers(points[spec.x]), _numbers(points[column])
-    (line,) = axis.plot(x, y, markersize=3.5, **look)
-    low = high = y
-    if f"{column}_low" in points:
-        low, high = (_numbers(points[f"{column}_{end}"]).fillna(y) for end in ("low", "high"))
-    elif f"{column}_error" in points:
-        half = Z * _numbers(points[f"{column}_error"]).fillna(0.0)
-        low, high = y - half, y + half
-    if (high > low).any():
-        axis.fill_between(x, low, high, alpha=0.2, color=look["color"], linewidth=0)
-    if spec.null in points:
-        null = _numbers(points[spec.null])
-        axis.plot(x, null, color=look["color"], linestyle=":", linewidth=0.8)
-    return line
-
-
-def _dress(axis: Axes, spec: LinePlot, fields: Mapping[str, Any]) -> None:
-    axis.set_xlabel(spec.xlabel.format_map(fields), fontsize=8)
-    axis.set_ylabel(spec.ylabel.format_map(fields), fontsize=8)
-    axis.tick_params(labelsize=8)
-    if spec.log:
-        axis.set_xscale("log", base=2)
-        at = np.unique(np.concatenate([line.get_xdata() for line in axis.get_lines()]))
-        axis.set_xticks(at, [f"{value:,.0f}" for value in at], fontsize=7)
-        axis.minorticks_off()
-    elif spec.x == "layer":
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    clean(axis)
-
-
-def clean(axis: Axes) -> None:
-    """Apply the common axis style of analyses."""
-    axis.grid(alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
-def _numbers(column: pd.Series) -> pd.Series:
-    return pd.to_numeric(column, errors="coerce").astype(float)
-
-
 def principal_map(x_ND: Tensor, n_directions: int = 2) -> tuple[Tensor, Tensor]:
     """Embeddings `[N, R]` along the leading principal directions, and the variance share of each.
 
@@ -405,10 +234,3 @@ def principal_map(x_ND: Tensor, n_directions: int = 2) -> tuple[Tensor, Tensor]:
     map_NR = centred_ND @ basis_DR
     total = centred_ND.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
     return map_NR, map_NR.square().sum(dim=0) / total
-
-
-def draw_by_frequency(axis: Any, point_MR: np.ndarray, frequency_M: np.ndarray) -> Any:
-    """Points coloured by how often their token occurs, on a logarithmic scale; rare ones on top."""
-    order = np.argsort(-frequency_M, kind="stable")
-    colours = {"c": frequency_M[order], "norm": "log", "cmap": "viridis"}
-    return axis.scatter(*point_MR[order].T, **colours, **POINT)

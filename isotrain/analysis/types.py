@@ -11,17 +11,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
-from isotrain.analysis.show import (
-    Cell,
-    Frames,
-    LinePlot,
-    Picture,
-    Record,
-    Table,
-    TableSpec,
-    draw,
-    render,
-)
+from isotrain.analysis.charts import LinePlot, Picture, draw
+from isotrain.analysis.show import Cell, Frames, Record, Table, TableSpec, render
 from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.tasks.data.sources import Source

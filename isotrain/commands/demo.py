@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from isotrain.commands.train import exit_code
 from isotrain.config.compose import compose_run, key_of
-from isotrain.console import install, say, score_text
+from isotrain.console import install, say
 from isotrain.pages.summary import FILES, print_layers
+from isotrain.runs.numbers import score_number
 
 METHODS = ("none", "frozen_zca")
 NO_MINILM = (
@@ -62,6 +63,8 @@ def demo(overrides: Sequence[str]) -> None:
     )
     keys = baseline["monitor"], on_test(baseline["monitor"])
     for method, result in results.items():
-        found = [f"{k} {score_text(result['scores'][k])}" for k in keys if k in result["scores"]]
+        found = [
+            f"{k} {score_number(result['scores'][k], k)}" for k in keys if k in result["scores"]
+        ]
         drawn = next(file for name in FILES if (file := folders[method] / name).is_file())
         say(f"isotropy={method}: {', '.join(found)}; page: {drawn}")

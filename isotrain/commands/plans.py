@@ -73,14 +73,17 @@ def report(
     file: str | None = None,
     out: Path | None = None,
     as_json: bool = False,
+    figures: bool = False,
 ) -> int:
     """The exit code of `isotrain report`."""
     folder = folder_of(target)
     is_run = (folder / "result.json").is_file()
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
+    if figures and not is_run and not read_plan(folder):
+        raise PlanError(f"--figures draws the charts of a run, study or sweep; {folder} is none")
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        _write(folder, file or target, is_run, out or folder / "collected")
+        _write(folder, file or target, is_run, out or folder / "collected", figures)
     if as_json:
         _print_states(folder, file or target)
     if wandb is not None:
@@ -189,18 +192,18 @@ def job_of(folder: Path) -> Job:
     return Job(task, str(result.get("method", "")), int(result.get("seed", 0)), folder)
 
 
-def _write(folder: Path, target: str, is_run: bool, out: Path) -> None:
+def _write(folder: Path, target: str, is_run: bool, out: Path, figures: bool) -> None:
     """Write and print the page or tables of a run or plan."""
     if is_run:
         with spinner(f"drawing {folder}"):
-            from isotrain.pages.report import write_report  # matplotlib is slow to import
+            from isotrain.pages.report import write_report
 
-            page = write_report(folder)
+            page = write_report(folder, figures)
         say(page)
     elif plan := read_plan(folder):
         from isotrain.commands import report as of_study
 
-        of_study.write_report(plan)
+        of_study.write_report(plan, figures)
     elif (folder / SEARCH_FILE).is_file():
         from isotrain.results import search_report
 

@@ -22,12 +22,12 @@ from isotrain.studies.record import Plan
 PAGE = "study.html"
 
 
-def write_report(plan: Plan) -> list[Path]:
+def write_report(plan: Plan, figures: bool = False) -> list[Path]:
     """Regenerate the tables and page of a study or sweep in its folder; the files.
 
-    Files: `table.md`, `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and, with `figures/`,
-    `study.html`. The tables are byte-identical for the same runs, whenever and in whatever order
-    they finished. An earlier page is removed first, so that page and tables always match.
+    Files: `table.md`, `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and `study.html`, with
+    `figures/` if asked. The tables are byte-identical for the same runs, whenever and in whatever
+    order they finished. An earlier page is removed first, so that page and tables always match.
 
     Raises:
         PlanError: no run has finished; nothing is written then.
@@ -48,7 +48,7 @@ def write_report(plan: Plan) -> list[Path]:
         command=_command(plan, first),
         question=study.question,
     )
-    written = write_result(result, plan.folder)
+    written = write_result(result, plan.folder, figures)
     if options := dict((first.get("logger") or {}).get("wandb") or {}):
         tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
         send(plan.folder, plan.name, options, tables)
@@ -64,7 +64,7 @@ def in_force(overrides: Iterable[str]) -> list[str]:
     return list({key_of(text): text for text in overrides}.values())
 
 
-def write_result(result: Result, folder: Path) -> list[Path]:
+def write_result(result: Result, folder: Path, figures: bool = False) -> list[Path]:
     """Write and print the tables and page of a result into a folder; the files."""
     files = {
         "table.md": markdown(result).encode(),
@@ -77,14 +77,14 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     written = replace_files(folder, files)
     say(first_tables(files["table.md"].decode()))
     say(f"{folder}: {', '.join(files)}; table.md has every score")
-    return [*written, *_draw(result, folder)]
+    return [*written, *_draw(result, folder, figures)]
 
 
-def _draw(result: Result, folder: Path) -> list[Path]:
+def _draw(result: Result, folder: Path, figures: bool) -> list[Path]:
     with drawing(folder / PAGE, "the tables are"):
-        from isotrain.pages.study_page import write_study_page  # matplotlib is slow to import
+        from isotrain.pages.study_page import write_study_page
 
-        page = write_study_page(folder, result)
+        page = write_study_page(folder, result, figures)
         say(page)
         return [page]
     return []

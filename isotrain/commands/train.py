@@ -15,11 +15,12 @@ from omegaconf import DictConfig
 
 from isotrain.config.check import check
 from isotrain.config.compose import with_names
-from isotrain.console import FAILED, UserError, guarded, print_error, reject, score_text, spinner
+from isotrain.console import FAILED, UserError, guarded, print_error, reject, spinner
 from isotrain.launch.devices import claim
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.launch.workers import end_with_caller
 from isotrain.runs.files import read_result
+from isotrain.runs.numbers import score_number
 from isotrain.runs.record import StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
@@ -105,7 +106,8 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
                 print(f"{FAILED_LINE}{failure}", file=sys.stderr)
             tell(f"pruned {name}" if failure.kind == PRUNED else f"failed {name}: {failure}; {log}")
             raise failure from None
-    tell(f"done {name}" + (f": {score_text(score)} on dev" if score is not None else ""))
+    found = f": {score_number(score, _monitored(cfg))} on dev" if score is not None else ""
+    tell(f"done {name}{found}")
     return score
 
 
@@ -120,8 +122,6 @@ def is_stop(error: BaseException) -> bool:
 
 def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
     """Train or read a run in this process, or in processes of its own; its monitored score."""
-    from isotrain.training.revision import task_of
-
     if needs_ranks(cfg):
         check(cfg)  # once, and not by each process
         run_in_ranks(cfg, overrides)
@@ -136,8 +136,15 @@ def _run(cfg: DictConfig, overrides: Sequence[str]) -> float | None:
             from isotrain.pages.show import show_run
             from isotrain.runner import run
         scores = run(cfg, overrides, show=show_run, callbacks=_pruning(cfg))
-    score: float | None = scores.get(f"val/{task_of(cfg).monitor}")
+    score: float | None = scores.get(_monitored(cfg))
     return score
+
+
+def _monitored(cfg: DictConfig) -> str:
+    """The key of the score on dev that a run's task monitors."""
+    from isotrain.training.revision import task_of
+
+    return f"val/{task_of(cfg).monitor}"
 
 
 def _pruning(cfg: DictConfig) -> list[Any]:

@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 from isotrain.config.names import method_name, methods, part_name
 from isotrain.encoders.on_disk import MINILM
 from isotrain.export.folders import Folder
-from isotrain.pages.limitations import warnings
 from isotrain.resources.references import bibtex, papers
-from isotrain.results.numbers import is_share, number, score_number
+from isotrain.results.findings import sentences, warnings
 from isotrain.results.readings import SIDE_TITLES
 from isotrain.results.row_bootstrap import SCORES, row_interval
 from isotrain.results.runs import SPLITS
@@ -23,6 +22,7 @@ from isotrain.results.series import at, end_of, isotropy_series
 from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import COUNTS, SIDES
+from isotrain.runs.numbers import is_share, number, score_number
 from isotrain.runs.predictions import read_predictions
 
 
@@ -111,7 +111,7 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
         scores=scores,
         score_number=score_number,
         is_share=is_share,
-        limits=warnings(result, read_records(run / "metrics.jsonl")),
+        limits=sentences(warnings(result, read_records(run / "metrics.jsonl"))),
         isotropy=isotropy_rows(run, result),
         layer=part_name(config, "isotropy"),
         parts=without_folders(OmegaConf.to_yaml(parts)),

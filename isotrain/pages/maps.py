@@ -1,66 +1,33 @@
-"""Maps of snapshots as page data: aligned and packed. M points of a map."""
+"""Two-dimensional maps of embeddings through training, aligned step by step. M points of a map."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from isotrain.pages.panels import COLOURS
+from isotrain.pages.charts import (
+    COLOURS,
+    GREY,
+    LOOK,
+    WIDTH,
+    Spec,
+    by,
+    chart,
+    known,
+    mark,
+    only,
+    quantity,
+    tooltip,
+)
 from isotrain.results.series import End
-from isotrain.runs.files import as_json
+from isotrain.runs.numbers import number
 from isotrain.runs.snapshots import group_of
 
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
-
-
-def map_data(snapshots: Snapshots, end: End, classes: Sequence[str] = ()) -> dict[str, Any]:
-    """What the maps of a page are drawn from; empty where no snapshot has a map.
-
-    `steps`: of the snapshots, and `titles` of them. `classes`: names of labels, if known. `clouds`:
-    by name, the group of its embeddings and at each step, or None, `n` that were measured, `scale`,
-    `xy` (base64 of int16 pairs; times scale/32767), `cluster` (base64 of uint8). `groups`: by name,
-    `label`, `kind` (class | score), `index`, `token`, `frequency` of each. `start`: the cloud to
-    begin with, and `shown` the place of the step, which is that of `end`.
-    """
-    names = sorted({k[4:] for arrays in snapshots.values() for k in arrays if k.startswith("map/")})
-    if not names:
-        return {}
-    steps = sorted(snapshots)
-    clouds: dict[str, Any] = {}
-    groups: dict[str, Any] = {}
-    for name in names:
-        where, view = name.split("/")
-        group = group_of(where, view)
-        groups[group] = _group(snapshots, group)
-        points = {s: snapshots[s][f"map/{name}"] for s in steps if f"map/{name}" in snapshots[s]}
-        clouds[name] = {"group": group, "at": [None] * len(steps)}
-        for step, point in aligned(points).items():
-            scale = float(np.abs(point).max()) or 1.0
-            packed = np.round(point / scale * 32767).astype("<i2")
-            cluster = snapshots[step].get(f"cluster/{name}")
-            clouds[name]["at"][steps.index(step)] = {
-                "n": int(snapshots[step].get(f"n_rows/{name}", len(point))),
-                "scale": scale,
-                "xy": _text(packed),
-                "cluster": None if cluster is None else _text(cluster.astype("u1")),
-            }
-    return {
-        "clouds": clouds,
-        "groups": groups,
-        "classes": list(classes),
-        "steps": steps,
-        "titles": [end.name if step == end.step else f"step {step}" for step in steps],
-        "start": _first(names),
-        "shown": steps.index(end.step) if end.step in steps else len(steps) - 1,
-    }
-
-
-def _first(names: Sequence[str]) -> str:
-    """What a reader sees first: the output of an isotropy layer, else CLS of the last layer."""
-    found = [name for name in names if name.endswith("/after")]
-    found += [name for name in reversed(names) if name.endswith("/cls")]
-    return [*found, *names][0]
+SHAPES = ("circle", "square", "triangle", "diamond")
+N_BINS = 6  # of labels that are scores
+UNIT = 1000  # of whole coordinates, from the middle to the border
+KNOWN = ("label", "token", "index", "frequency", "occurs")  # of an embedding
 
 
 def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
@@ -84,23 +51,143 @@ def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     return found
 
 
-def _group(snapshots: Snapshots, group: str) -> dict[str, Any]:
-    """What is known of the embeddings of a group; the same at every step."""
-    found: dict[str, Any] = {}
-    for name in ("label", "index", "token", "frequency"):
+def mapped(snapshots: Snapshots) -> list[str]:
+    """The clouds with a map; first what a reader sees first.
+
+    That is the output of an isotropy layer, else CLS of the last layer.
+    """
+    names = sorted({k[4:] for arrays in snapshots.values() for k in arrays if k.startswith("map/")})
+    first = [name for name in names if name.endswith("/after")]
+    first += [name for name in reversed(names) if name.endswith("/cls")]
+    return list(dict.fromkeys([*first[:1], *names]))
+
+
+def map_chart(
+    snapshots: Snapshots, clouds: Sequence[str], end: End, classes: Sequence[str]
+) -> Spec:
+    """Embeddings along their two leading principal directions, by cloud, step and colour.
+
+    `clouds` as in `mapped`; `classes` are the names of labels, if known.
+    """
+    steps = sorted(snapshots)
+    titles = [end.name if step == end.step else f"step {step}" for step in steps]
+    values: list[dict[str, Any]] = []
+    about: list[dict[str, Any]] = []
+    for cloud in clouds:
+        key = f"map/{cloud}"
+        points = aligned({s: arrays[key] for s, arrays in snapshots.items() if key in arrays})
+        reach = max((float(np.abs(point).max()) for point in points.values()), default=0.0) or 1.0
+        for at, (step, title) in enumerate(zip(steps, titles, strict=True)):
+            point, n = points.get(step), int(snapshots[step].get(f"n_rows/{cloud}", 0))
+            told = f"{title}: no map, the embeddings have no scatter or are not finite"
+            if point is not None:
+                told = f"{title} · {len(point):,} of {max(n, len(point)):,} embeddings · axes to ±"
+                told += number(reach)
+            x, y = (
+                ([], []) if point is None else np.round(UNIT * point / reach).astype(int).T.tolist()
+            )
+            cluster = snapshots[step].get(f"cluster/{cloud}", np.zeros(0, int)).tolist()
+            group = group_of(*cloud.split("/"))
+            values.append(
+                {"cloud": cloud, "at": str(at), "told": told, "group": group}
+                | {"x": x, "y": y, "cluster": [f"cluster {k}" for k in cluster] if x else []}
+            )
+    for group in dict.fromkeys(row["group"] for row in values):
+        about += _known(snapshots, group, classes)
+    axis = {"labels": False, "ticks": False, "title": None, "domain": False, "grid": False}
+    side: Spec = {"scale": {"domain": [-1.05 * UNIT, 1.05 * UNIT], "zero": True}, "axis": axis}
+    looks: Spec = {"field": "shown", "type": "nominal"}
+    shown = "colour == 'nothing' || !isValid(datum[colour]) ? 'embedding' : '' + datum[colour]"
+    of_row = {"data": {"values": about}, "key": "key", "fields": [*KNOWN]}
+    last = str(titles.index(end.name) if end.name in titles else len(titles) - 1)
+    point_of = {
+        "x": quantity("x", **side),
+        "y": quantity("y", **side),
+        "color": {**looks, "scale": {"range": [*COLOURS]}},
+        "shape": {**looks, "scale": {"range": [*SHAPES]}},
+        "tooltip": tooltip("token", "index", "label", "occurs", "cluster"),
+    }
+    told_at = {"text": {"field": "told"}, "x": {"value": 0}, "y": {"value": 6}}
+    return chart(
+        values,
+        {"text": {"expr": "cloud"}},
+        "A map of embeddings on their two leading principal directions",
+        [
+            mark(
+                "point",
+                point_of,
+                {"flatten": ["x", "y", "cluster"]},
+                {"window": [{"op": "row_number", "as": "row"}]},
+                {"calculate": "datum.group + '/' + datum.row", "as": "key"},
+                {"lookup": "key", "from": of_row},
+                {"calculate": shown, "as": "shown"},
+                known("x"),
+                filled=True,
+                size=22,
+                opacity=0.75,
+            ),
+            mark("text", told_at, align="left", fontSize=10.5, color=GREY),
+        ],
+        params=[by("cloud", clouds[0]), by("at", last), by("colour", "label")],
+        transform=only(cloud="cloud", at="at"),
+        height=WIDTH,
+        usermeta={"embedOptions": {"renderer": "canvas"}},
+    )
+
+
+def _known(snapshots: Snapshots, group: str, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """What is known of each embedding of a group; the same at every step."""
+    found: dict[str, list[Any]] = {}
+    for name in ("label", "token", "index", "frequency"):
         arrays = [a[f"{name}/{group}"] for a in snapshots.values() if f"{name}/{group}" in a]
         if arrays:
-            found[name] = as_json(arrays[0].tolist())
-            if name == "label":
-                found["kind"] = "class" if class_names(arrays[0]) else "score"
-    return found
+            found[name] = arrays[0].tolist()
+    if "label" in found:
+        found["label"] = label_names(np.asarray(found["label"]), classes)
+    if "frequency" in found:
+        found["occurs"] = [f"{n:,} times" for n in found["frequency"]]
+        found["frequency"] = [_decade(n) for n in found["frequency"]]
+    rows = zip(*found.values(), strict=True)
+    return [
+        {"key": f"{group}/{number}", **dict(zip(found, row, strict=True))}
+        for number, row in enumerate(rows, start=1)
+    ]
 
 
-def _text(values: np.ndarray) -> str:
-    return base64.b64encode(values.tobytes()).decode()
+def _decade(n: int) -> str:
+    """How often a token occurs, in words that sort as the numbers do."""
+    low = min(10 ** (len(str(max(n, 1))) - 1), 1000)
+    return f"{low} and more times" if low == 1000 else f"{low} to {10 * low - 1} times"
 
 
-def class_names(labels: np.ndarray | None) -> Sequence[float]:
-    """The classes among labels; empty where they are scores: not whole, or too many."""
-    names = [] if labels is None else np.unique(labels).tolist()
-    return names if len(names) <= len(COLOURS) and all(name == int(name) for name in names) else []
+def label_names(labels: np.ndarray, classes: Sequence[str] = ()) -> list[str]:
+    """The label of each embedding as text: its class, or the range that its score is in.
+
+    >>> label_names(np.array([1.0, 0.0]), ["different", "same"]), label_names(np.array([2.0]))
+    (['same', 'different'], ['label 2'])
+    >>> label_names(np.array([0.0, 5.0]) + 0.5)
+    ['0.50 to 1.33', '4.67 to 5.50']
+    """
+    finite = labels[np.isfinite(labels)]
+    whole = np.unique(finite)
+    if len(whole) <= len(COLOURS) and (whole == np.round(whole)).all():
+        named = {k: classes[int(k)] if 0 <= k < len(classes) else f"label {k:g}" for k in whole}
+        return [named.get(one, "not known") for one in labels]
+    edges = np.linspace(finite.min(), finite.max(), N_BINS + 1)
+    place = np.clip(np.searchsorted(edges, labels, side="right") - 1, 0, N_BINS - 1)
+    return [f"{edges[k]:.2f} to {edges[k + 1]:.2f}" for k in place]
+
+
+def map_steps(
+    snapshots: Snapshots, clouds: Sequence[str], end: End, classes: Sequence[str]
+) -> Spec:
+    """The map of the first of the clouds at the first, a middle and the last snapshot."""
+    whole = map_chart(snapshots, clouds[:1], end, classes)
+    last = len(snapshots) - 1
+    panels = []
+    for at in sorted({0, last // 2, last}):
+        panel = {key: value for key, value in whole.items() if key not in ("$schema", "config")}
+        values = [row for row in whole["data"]["values"] if row["at"] == str(at)]
+        panels.append({**panel, "data": {"values": values}, "params": [], "transform": []})
+    params = [{**param, "value": param["value"]} for param in whole["params"]]
+    return {"$schema": whole["$schema"], "params": params, "hconcat": panels, "config": LOOK}

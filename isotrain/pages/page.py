@@ -1,121 +1,66 @@
-"""Sections, tables and figures as one self-contained HTML file."""
+"""Pages: a template with its numbers, tables and charts as one self-contained HTML file."""
 
-import io
-import re
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import matplotlib
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup, escape
-from matplotlib.figure import Figure
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from isotrain.runs.files import replace_text, replacing
+from isotrain.pages.charts import Spec, library, picture
+from isotrain.results.readings import label
+from isotrain.results.words import score_name
+from isotrain.runs.files import replace_bytes
+from isotrain.runs.numbers import number, p_equals, score_number, signed
 
 HERE = Path(__file__).parent
-PNG_DPI = 200
+FORMS = ("png", "svg", "pdf")  # of a chart's files
 TEMPLATES = Environment(
-    loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(HERE),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
 )
+TEMPLATES.filters |= {
+    "number": number,
+    "count": lambda n: f"{n:,}",
+    "score_number": score_number,
+    "signed": signed,
+    "p_equals": p_equals,
+    "score_name": score_name,
+    "metric": label,
+    "short": lambda metric: label(metric).partition(" (")[0],
+}
 
 
-class Section(NamedTuple):
-    """A part of a page with a heading."""
+class Charts:
+    """The charts of a page by the name of their files."""
 
-    title: str
-    body: Markup
-    key: str = ""  # anchor for links; default: its number
-    is_folded: bool = False
+    def __init__(self) -> None:
+        self.specs: dict[str, Spec] = {}
 
-
-class Figures:
-    """Figures of a page, each also saved as `<name>.svg` and `<name>.png` in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.n = 0
-
-    def add(self, figure: Figure, name: str, description: str, file: bool = True) -> Markup:
-        """Add a figure to the page; `description` is its alternative text."""
-        self.n += 1
-        svg = svg_text(figure)
-        if file:
-            self.save(figure, name, svg)
-        return Markup('<div class="panel">{}</div>').format(inline(svg, f"f{self.n}", description))
-
-    def save(self, figure: Figure, name: str, svg: str | None = None) -> None:
-        """Write the files of a figure, whether or not it is on the page."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        replace_text(self.folder / f"{name}.svg", svg or svg_text(figure))
-        with replacing(self.folder / f"{name}.png") as file:
-            figure.savefig(file, format="png", dpi=PNG_DPI)
+    def add(self, name: str, spec: Spec) -> Markup:
+        """The place of a chart on the page, which is drawn when a reader gets there."""
+        self.specs[name] = spec
+        return Markup('<div class="chart" data-chart="{}"></div>').format(name)
 
 
-def piece(name: str, **values: Any) -> Markup:
-    """Render a part of a page with the macro of that name in `pieces.html`.
+def write_figures(folder: Path, specs: Mapping[str, Spec]) -> Path:
+    """The folder, with every chart as `<name>.png`, `.svg` and `.pdf`, as a page shows it first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, spec in specs.items():
+        for form in FORMS:
+            replace_bytes(folder / f"{name}.{form}", picture(spec, form))
+    return folder
 
-    >>> print(piece("note", text="N < D").strip())
-    <p class="note">N &lt; D</p>
-    """
-    module = TEMPLATES.get_template("pieces.html").module
-    return Markup(getattr(module, name)(**values))
 
-
-def page(
-    title: str,
-    facts: Sequence[str],
-    lead: Markup,
-    sections: Sequence[Section],
-    data: Any = None,
-) -> str:
-    """Render a page: title, facts, the visible top part, sections, data as JSON."""
-    return TEMPLATES.get_template("page.html").render(
-        title=title,
-        facts=facts,
-        lead=lead,
-        sections=sections,
-        data=data,
+def render(template: str, charts: Charts, **values: Any) -> str:
+    """A page from its template, with its charts and the library that draws them."""
+    return TEMPLATES.get_template(template).render(
+        charts=charts.specs,
+        library=library() if charts.specs else "",
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
+        **values,
     )
-
-
-_lock = threading.Lock()  # matplotlib's style is shared by all threads
-
-
-def svg_text(figure: Figure) -> str:
-    """The figure as an SVG document."""
-    text = io.StringIO()
-    # Text stays text, and ids depend only on the content.
-    with _lock, matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "isotrain"}):
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return text.getvalue()
-
-
-def inline(svg: str, name: str, description: str) -> Markup:
-    """Convert an SVG document for inlining in a page that may have many.
-
-    Ids are prefixed with `name`, so that they are unique; size and font adapt to the page. Lines
-    with the gid `layer-3` become `<g class="layer" data-layer="3">`, likewise those of `method-3`.
-    Coordinates are rounded to a tenth of a point.
-
-    >>> print(inline('<?xml?><svg height="9pt"><g id="layer-3"/></svg>', "a", "<b>"))
-    <svg role="img" aria-label="&lt;b&gt;"><g class="layer" data-layer="3"/></svg>
-    """
-    svg = svg[svg.index("<svg") :].strip()
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'id="(layer|method)-(\d+)"', r'class="\1" data-\1="\2"', svg)
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # nothing references a group
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r' font-family: [^;"]*;?| transform="rotate\(-0 [^"]*"', "", svg)
-    svg = re.sub(r' (d|x|y|points)="[^"]*"', lambda found: _rounded(found[0]), svg)
-    svg = re.sub(r">\s+<", "><", svg)
-    head, rest = svg.split(">", 1)
-    head = re.sub(r'\s+(width|height|version|xmlns(:\w+)?)="[^"]*"', "", head)
-    return Markup(f'{head} role="img" aria-label="{escape(description)}">{rest}')
-
-
-def _rounded(attribute: str) -> str:
-    return re.sub(r"(\.\d)\d+", r"\1", attribute).replace("\n", "")

@@ -5,43 +5,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from isotrain.config.compose import dotted
-from isotrain.pages.page import piece
 from isotrain.runs.secrets import HIDDEN
 
 
-def repeat(folder: Path, result: Mapping[str, Any]) -> Markup:
-    """The command and its notes, from the record of a run."""
+def repeat(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The command that repeats a run, and what a reader must know of it, for `run.html`."""
     config, overrides = result["config"], result.get("overrides") or ()
-    base = Path(str(config.get("output_dir", "runs")))
-    own = base.joinpath(*folder.resolve().parts[-2:])
-    where = "Run it in the folder that this run was started in: paths are relative to that one."
-    if overrides:
-        finished = result.get("status") == "finished"
-        command, place = train_command(overrides, config, finished), "the command"
-        into = (
-            f"It trains anew, into a folder in {own.parent}/ that is named by the isotropy layer, "
-            "the objectives and a hash of the configuration, and replaces what is there."
-            if finished
-            else f"It resumes this run from its last checkpoint, in {own}/, or starts it anew."
-        )
-    else:
-        command, place = python_command(own), "a copy of result.json"
-        into = f"It started from Python. It trains anew, into {own}/, and replaces what is there."
-    notes = [f"{where} {into}"]
+    own = Path(str(config.get("output_dir", "runs"))).joinpath(*folder.resolve().parts[-2:])
+    is_finished = result.get("status") == "finished"
     hidden = [key for key, value in dotted(config).items() if HIDDEN in str(value)]
-    if hidden or HIDDEN in str(overrides):
-        notes.append(
-            f"Not recorded, as it may be secret: {', '.join(hidden) or 'a part of the command'}. "
-            f"Put the values in place of {HIDDEN} in {place}"
-            + (" and give the copy." if not overrides else ".")
-        )
     start = config.get("init_from")
-    if start and not Path(str(start)).is_absolute():
-        notes.append(f"The encoder starts from {start}, which has to be in that folder too.")
-    return piece("code", text=command) + piece("items", texts=notes)
+    return {
+        "command": train_command(overrides, config, is_finished)
+        if overrides
+        else python_command(own),
+        "from_python": not overrides,
+        "is_finished": is_finished,
+        "folder": own,
+        "hidden": hidden,
+        "is_hidden": bool(hidden) or HIDDEN in str(overrides),
+        "mark": HIDDEN,
+        "start": start if start and not Path(str(start)).is_absolute() else None,
+    }
 
 
 def python_command(folder: Path) -> str:

@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import dotted
-from isotrain.results.numbers import number, size_range
 from isotrain.results.readings import SIDE_TITLES, TITLES, label
 from isotrain.results.series import Rows, Series, at, by_n, layers_of, series, sites_of
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey
+from isotrain.runs.numbers import number, size_range
 
 COUNTERS = {  # meaning of each counter of an isotropy layer or objective
     "energy_kept": "scatter of the layer output about its mean over that of the input; 1 = all",

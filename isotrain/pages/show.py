@@ -18,13 +18,13 @@ def show_run(folder: RunFolder, loggers: Sequence[Any] = ()) -> None:
     is_finished = folder.record["status"] == "finished"
     if folder.record["config"]["report"] and not folder.note:
         with drawing(folder.path / "report.html", "the run is"):
-            from isotrain.pages.report import write_report  # matplotlib takes its time
+            from isotrain.pages.report import write_report
 
             write_report(folder.path)
     if is_finished:
         print_summary(folder.record, folder.records(), folder.path, folder.note)
     if is_finished and (runs := [logger for logger in loggers if hasattr(logger, "publish")]):
-        from isotrain.pages.wandb_media import media, summary  # imports wandb and matplotlib
+        from isotrain.pages.wandb_media import media, summary  # imports wandb
 
         with spinner("sending tables and pictures"):
             for run in runs:

@@ -2,71 +2,89 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup
-
-from isotrain.console import counted
-from isotrain.pages.page import Figures, Section, page, piece
+from isotrain.pages.page import Charts, render, write_figures
 from isotrain.pages.run_tables import Table
-from isotrain.pages.study_answer import CAUTION, faults, summary, task_answers
-from isotrain.pages.study_figures import method_looks
-from isotrain.pages.study_sections import (
-    difference_section,
-    layer_section,
-    scatter_section,
-    training_section,
+from isotrain.pages.study_charts import (
+    against_isotropy,
+    around_site,
+    by_layer,
+    differences,
+    shown_curves,
+    through_training,
 )
-from isotrain.results.curves import isotropy_curves
-from isotrain.results.frame import ALL, Row, is_score
-from isotrain.results.readings import base_of, label, readings
+from isotrain.results.curves import Curve, isotropy_curves
+from isotrain.results.findings import sentences
+from isotrain.results.frame import Row, is_score
+from isotrain.results.readings import base_of, label, readings, view_titles
 from isotrain.results.result import Result
-from isotrain.results.words import caption, collapsed_runs, legend, notes, score_name, score_table
+from isotrain.results.series import sites_of
+from isotrain.results.statistics import FEWEST_SEEDS
+from isotrain.results.verdicts import faults, task_answers, task_score
+from isotrain.results.words import (
+    caption,
+    cloud_name,
+    collapsed_runs,
+    difference_text,
+    legend,
+    mean_text,
+    notes,
+    score_name,
+    score_table,
+)
 from isotrain.runs.files import replace_text
+from isotrain.runs.keys import VIEWS, CurveKey, last_layer, parse_key
+from isotrain.runs.numbers import is_share, margin_text
 
-MOST_OPEN = 40  # lines of a table that is not folded
 
-
-def write_study_page(folder: Path, result: Result) -> Path:
-    """Write `study.html` of a study, with `figures/*.svg` and `*.png`; its path."""
+def write_study_page(folder: Path, result: Result, figures: bool = False) -> Path:
+    """The path of `study.html`, written into the folder of a study; with `figures/` if asked."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = Figures(folder / "figures")
-    study = result.study
-    looks = method_looks(list(study.methods), study.baseline)
+    study, charts = result.study, Charts()
+    methods = [study.baseline, *(name for name in study.methods if name != study.baseline)]
     curves = isotropy_curves(result.runs, result.headline)
-    found = [difference_section(drawn, result, looks)]
-    of_isotropy = [
-        scatter_section(drawn, result, looks),
-        layer_section(drawn, result, curves, looks),
-        training_section(drawn, result, curves, looks),
-    ]
-    none = piece("note", text="No isotropy was measured in these runs.")
-    found += [s for s in of_isotropy if s] or [Section("Isotropy", none)]
-    found.append(_compared(result))
-    for kind in result.kinds if result.rows else []:
-        aside = "" if kind == ALL else f" {kind} predictions"
-        found.append(Section(f"All numbers{aside}", _numbers(result, kind)))
-    if collapsed := collapsed_runs(result.runs):
-        found.append(Section("Collapsed predictions", piece("items", texts=collapsed)))
-    if result.gaps:
-        missing = piece("items", texts=list(map(str, result.gaps)))
-        title = f"All {len(result.gaps):,} that are missing"
-        if len(result.gaps) > MOST_OPEN:
-            missing = piece("folded", title=title, body=missing)
-        found.append(Section("What is missing", missing))
-    found += [
-        Section("Repeat this study", _repeat(result)),
-        Section("How to read it", _how(result)),
-    ]
-    lead = piece(
-        "study_answer",
+    places = _places(result)
+    text = render(
+        "study.html",
+        charts,
+        title=f"{result.kind.capitalize()} {study.name}",
+        facts=_facts(result),
         question=result.question[:1].upper() + result.question[1:],
-        grave=faults(result),
-        summary=summary(result),
-        tasks=task_answers(result),
-        caution=CAUTION,
+        answers=task_answers(result),
+        faults=sentences(faults(result)),
+        study=study,
+        result=result,
+        methods=methods,
+        metrics=[label(metric) for metric in result.headline],
+        differences=_differences(charts, result, methods),
+        scatter=_scatter(charts, result, places, methods),
+        places=list(places),
+        layers=_layers(charts, result, curves, methods),
+        training=_training(charts, result, curves, methods),
+        clouds=[cloud_name(key) for key in _clouds(curves)],
+        has_margin=any(row.margin for row in result.rows),
+        has_published=any(row.published is not None for row in result.rows),
+        compared=_compared(result),
+        numbers=_numbers(result),
+        collapsed=collapsed_runs(result.runs),
+        legend=legend(study, result.rows, result.gaps),
+        readings={
+            label(metric): reading.text
+            for metric in result.headline
+            if (reading := readings().get(base_of(metric)))
+        },
+        caption=caption,
+        is_share=is_share,
+        mean_text=mean_text,
+        difference_text=difference_text,
+        margin_text=margin_text,
+        cloud_name=cloud_name,
+        fewest=FEWEST_SEEDS,
     )
-    text = page(f"{result.kind.capitalize()} {study.name}", _facts(result), lead, found)
     replace_text(folder / "study.html", text)
+    if figures:
+        write_figures(folder / "figures", charts.specs)
     return folder / "study.html"
 
 
@@ -74,75 +92,120 @@ def _facts(result: Result) -> list[str]:
     """Sizes, encoder, code and the day of the last run."""
     study, runs = result.study, result.runs
     sizes = (study.tasks, "task"), (study.methods, "method"), (study.seeds, "seed")
-    planned = " × ".join(counted(len(found), noun) for found, noun in sizes)
+    planned = " × ".join(f"{len(own)} {noun}{'s' * (len(own) != 1)}" for own, noun in sizes)
     done = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
     codes = ", ".join(dict.fromkeys(run.code for run in runs if run.code))
     newest = max((run.finished_at for run in runs), default="")[:10]
     return [fact for fact in (planned, done, result.encoder, codes, newest) if fact]
 
 
-def _compared(result: Result) -> Section:
-    """Tasks and methods with what makes them."""
-    study = result.study
-    tables = [
-        Table(title, ["name", "overrides"], [[name, " ".join(own)] for name, own in of.items()])
-        for title, of in (("Tasks", study.tasks), ("Methods", study.methods))
-    ]
-    body = piece("tables", found=tables)
-    if len(study.methods) > MOST_OPEN // 4:
-        body = piece("folded", title="Tasks and methods with their overrides", body=body)
-    texts = [f"Baseline: {study.baseline}. Seeds: {', '.join(map(str, study.seeds))}."]
-    if result.overrides:
-        shared = " ".join(result.overrides)
-        texts.append(Markup("Overrides of every run: <code>{}</code>").format(shared))
-    return Section("What was compared", body + piece("items", texts=texts))
+def _differences(charts: Charts, result: Result, methods: Sequence[str]) -> list[Any]:
+    """The differences of each task, on test first."""
+    study, parts = result.study, []
+    for task in study.tasks:
+        runs = [run for run in result.runs if run.task == task]
+        for key, own in result.table(task).items():
+            if rows := [row for row in own if is_score(key) and row.difference is not None]:
+                known = {row.method: row.published for row in own if row.published is not None}
+                base = known.get(study.baseline)
+                gaps = {} if base is None else {m: value - base for m, value in known.items()}
+                name = f"differences_{task}_{key.replace('/', '_')}"
+                parts.append(charts.add(name, differences(rows, runs, methods, gaps)))
+    return parts
 
 
-def _numbers(result: Result, kind: str) -> Markup:
-    """A table for each score of each task; those of isotropy folded."""
-    body = Markup()
+def _places(result: Result) -> dict[str, CurveKey]:
+    """Where a score may be set against isotropy: in the last layer first, then around sites."""
+    found = {}
+    keys = dict.fromkeys(key for run in result.runs for key in run.scores)
+    for metric in result.headline:
+        own = [p for key in keys if (p := parse_key(key)) and p.metric == metric]
+        last = last_layer(own)
+        for key in shown_curves(p for p in own if p.where == last or p.view not in VIEWS):
+            found[f"{label(metric)} · {cloud_name(key)}"] = key
+    return found
+
+
+def _scatter(
+    charts: Charts, result: Result, places: dict[str, CurveKey], methods: Sequence[str]
+) -> list[Any]:
+    """Score against isotropy at the end of every run, a chart for each task."""
+    parts, wanted = [], {key.text for key in places.values()}
     for task in result.study.tasks:
-        table = result.table(task, kind)
-        for of_scores in (True, False):
-            own = {key: rows for key, rows in table.items() if is_score(key) == of_scores}
-            if own:
-                tables = piece(
-                    "tables", found=[_table(rows) for rows in own.values()], compact=True
-                )
+        score = task_score(result, task)
+        runs = [run for run in result.runs if run.task == task and score in run.scores]
+        if any(wanted & run.scores.keys() for run in runs):
+            spec = against_isotropy(runs, score, places, methods)
+            parts.append(charts.add(f"score_against_isotropy_{task}", spec))
+    return parts
+
+
+def _layers(
+    charts: Charts, result: Result, curves: Sequence[Curve], methods: Sequence[str]
+) -> list[Any]:
+    """Isotropy of every layer at the end, and around each site."""
+    titles, parts = view_titles({"is_causal": result.is_causal}), []
+    for task in result.study.tasks:
+        own = [curve for curve in curves if curve.task == task and curve.end]
+        for view in [v for v in VIEWS if any(curve.key.view == v for curve in own)]:
+            spec = by_layer(own, view, methods, titles)
+            parts.append(charts.add(f"layers_{task}_{view}", spec))
+        for site in sites_of(curve.key for curve in own):
+            parts.append(charts.add(f"site_{task}_{site}", around_site(own, site, methods)))
+    return parts
+
+
+def _training(
+    charts: Charts, result: Result, curves: Sequence[Curve], methods: Sequence[str]
+) -> list[Any]:
+    """Isotropy through training, a chart for each task."""
+    parts, order = [], _clouds(curves)
+    for task in result.study.tasks:
+        own = [curve for curve in curves if curve.task == task and curve.points]
+        own.sort(key=lambda curve: order.index(curve.key._replace(metric="")))
+        if own:
+            parts.append(charts.add(f"training_{task}", through_training(own, methods)))
+    return parts
+
+
+def _clouds(curves: Sequence[Curve]) -> list[CurveKey]:
+    return shown_curves({curve.key._replace(metric="") for curve in curves if curve.points})
+
+
+def _compared(result: Result) -> list[Table]:
+    """Tasks and methods with what makes them."""
+    return [
+        Table(title, ["name", "overrides"], [[name, " ".join(own)] for name, own in of.items()])
+        for title, of in (("Tasks", result.study.tasks), ("Methods", result.study.methods))
+    ]
+
+
+def _numbers(result: Result) -> list[dict[str, Any]]:
+    """For each kind of runs and task, a table for each score; those of isotropy apart."""
+    found = []
+    for kind in result.kinds if result.rows else []:
+        for task in result.study.tasks:
+            table = result.table(task, kind)
+            for of_scores in (True, False):
+                own = {key: rows for key, rows in table.items() if is_score(key) == of_scores}
                 n_seeds = len(result.study.seeds)
-                notes_of = {key: notes(rows, n_seeds) for key, rows in own.items()}
                 texts = [
-                    f"{score_name(k)}: {text}."
-                    for k, own_notes in notes_of.items()
-                    for text in own_notes
+                    f"{score_name(key)}: {text}."
+                    for key, rows in own.items()
+                    for text in notes(rows, n_seeds)
                 ]
-                tables += piece("items", texts=texts) if texts else Markup()
-                title = f"Isotropy on {task}"
-                body += tables if of_scores else piece("folded", title=title, body=tables)
-    return body
+                found.append(
+                    {
+                        "kind": kind,
+                        "task": task,
+                        "of_scores": of_scores,
+                        "tables": [_table(rows) for rows in own.values()],
+                        "notes": texts,
+                    }
+                )
+    return found
 
 
 def _table(rows: Sequence[Row]) -> Table:
     head, *lines = score_table(rows)
     return Table(f"{rows[0].task}, {caption(rows)}", head, lines, rows[0].score)
-
-
-def _repeat(result: Result) -> Markup:
-    if not result.command:
-        return piece("note", text="The command was not recorded.")
-    note = (
-        "Run it in the folder that the study was started in: paths are relative to that one. Runs "
-        "that are finished there are kept, and only what is missing is trained."
-    )
-    return piece("code", text=result.command) + piece("items", texts=[note])
-
-
-def _how(result: Result) -> Markup:
-    texts = legend(result.study, result.rows, result.gaps)
-    texts += [
-        f"{label(metric)}: {reading.text}"
-        for metric in result.headline
-        if (reading := readings().get(base_of(metric)))
-    ]
-    texts += [f"Methods of this study: {'; '.join(result.works)}."] if result.works else []
-    return piece("items", texts=texts)

@@ -9,8 +9,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from isotrain.console import say, score_text
-from isotrain.pages.limitations import faults, selection, unlike_texts
+from isotrain.console import say
+from isotrain.results.findings import faults, selection, sentences, unlike
 from isotrain.results.readings import label
 from isotrain.results.runs import SPLITS
 from isotrain.results.series import (
@@ -27,6 +27,7 @@ from isotrain.results.series import (
 from isotrain.results.statistics import accuracy_interval
 from isotrain.results.words import CI
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey, last_layer, on_test
+from isotrain.runs.numbers import number, score_number
 
 FILES = ("report.html", "metrics.jsonl", "result.json")  # of a finished run
 MOST_LINES, MOST_LOSSES, MOST_METRICS = 20, 5, 3  # of a summary
@@ -45,7 +46,7 @@ def print_summary(
     last values are of the selected weights.
     """
     end = end_of(result, rows).step
-    remarks = [*selection(result), *faults(result), *unlike_texts(result, rows)]
+    remarks = sentences([*selection(result), *faults(result), *unlike(result, rows)])
     losses, curves = _losses(result, rows), isotropy_series(rows)
     names = headline(result, measured(curves))[:MOST_METRICS]
     shown = _shown(curves, names)
@@ -95,7 +96,8 @@ def _cells(
     stage = key.partition("/")[0]
     n = int(scores.get(f"{stage}/n_rows", n_rows.get(SPLITS[stage], 0)))
     ends = accuracy_interval(key, value, n)
-    return f"{key} (N = {n:,})", score_text(value), " to ".join(map(score_text, ends or ()))
+    of_ci = (score_number(end, key) for end in ends or ())
+    return f"{key} (N = {n:,})", score_number(value, key), " to ".join(of_ci)
 
 
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
@@ -104,7 +106,7 @@ def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]
     test = on_test(key)
     if values := series(rows, key):  # empty in a debugging run without validation
         name, *last = _cells(key, at(values, end), found, result["n_rows"])
-        lines.append([name, score_text(values[0][1]), *last])
+        lines.append([name, score_number(values[0][1], key), *last])
     if test in found:
         name, *last = _cells(test, found[test], found, result["n_rows"])
         lines.append([name, "", *last])
@@ -119,8 +121,8 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
         if values := series(rows, f"train/{name}"):
             (start, first), (end, last) = values[0], values[-1]
             at = f"steps {start} and {end}" if start < end else f"step {end}"
-            first_cell = score_text(first) if start < end else ""
-            lines.append([f"train/{name} ({at})", first_cell, score_text(last)])
+            first_cell = number(first) if start < end else ""
+            lines.append([f"train/{name} ({at})", first_cell, number(last)])
     return lines[:MOST_LOSSES]
 
 
@@ -156,7 +158,7 @@ def _isotropy_table(
                 cells.append("–")
                 continue
             ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
-            cells.append(" → ".join(map(score_text, ends)) + (f" (null {null})" if null else ""))
+            cells.append(" → ".join(map(number, ends)) + (f" (null {null})" if null else ""))
         table.add_row(*cells)
     return table
 
@@ -181,7 +183,5 @@ def print_layers(
             found = [
                 by_method[method].get(CurveKey(metric, layer, view)) for view, method in columns
             ]
-            table.add_row(
-                layer, *(score_text(values[-1][1]) if values else "–" for values in found)
-            )
+            table.add_row(layer, *(number(values[-1][1]) if values else "–" for values in found))
         say(table)

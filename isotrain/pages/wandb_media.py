@@ -3,28 +3,27 @@
 M points of a map, S eigenvalues.
 """
 
+import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import wandb
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from PIL import Image
 
 from isotrain.arguments import checked
-from isotrain.pages.cloud_figures import maps
-from isotrain.pages.figures import curves, heatmap
-from isotrain.pages.maps import aligned
-from isotrain.results.series import Rows, isotropy_series, layers_of, series
+from isotrain.pages.charts import Spec, picture
+from isotrain.pages.maps import map_steps
+from isotrain.pages.run_charts import heat_map, isotropy_of
+from isotrain.results.series import Rows, end_of, isotropy_series, layers_of, series
 from isotrain.runs.files import as_json, read_records, read_result
-from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
-from isotrain.runs.snapshots import Arrays, group_of, read_snapshots
+from isotrain.runs.keys import COUNTS, DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
+from isotrain.runs.snapshots import Arrays, read_snapshots
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
-DPI = 160  # of images
 MOST_SNAPSHOTS = 12  # of a run
 MOST_LINES = wandb.Table.MAX_ARTIFACT_ROWS  # service limit per table
 
@@ -37,7 +36,6 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     | `spectra/<cloud>` | at each snapshot, a histogram of log10(λ_i/Σλ) |
     | `maps/<cloud>` | its map at the first, a middle and the last snapshot, turned to match |
     | `heatmaps/<metric>/<view>` | a headline metric, layer × step |
-    | `report/curves` | score, loss and headline isotropy of every layer, in one picture |
     | `report/page` | `report.html`, where it is |
     | `layers/<metric>/<view>` | the same as lines, one for each layer |
     | `tables/isotropy` | everything that was measured; `…_2`, … where one table is too small |
@@ -53,10 +51,7 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for at, arrays in snapshots.items():
         yield at, _spectra(arrays)
     charted = [(metric, view) for metric in headline for view in _views(rows, metric)]
-    pictures = {f"heatmaps/{m}/{view}": _image(heatmap(rows, m, view)) for m, view in charted}
-    overview = curves(rows, folder.name, result["monitor"], result["headline"])
-    pictures["report/curves"] = _image(overview)
-    yield step, _maps(snapshots) | pictures | _files(folder)
+    yield step, _maps(result, rows, snapshots) | _heat_maps(result, rows, charted) | _files(folder)
     yield step, {f"layers/{m}/{view}": _lines(rows, m, view) for m, view in charted}
     yield step, dict(_tables(table(rows)))
 
@@ -102,20 +97,30 @@ def _spectra(arrays: Arrays) -> dict[str, Any]:
     return found
 
 
-def _maps(snapshots: dict[int, Arrays]) -> dict[str, Any]:
+def _heat_maps(
+    result: Mapping[str, Any], rows: Rows, charted: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    curves = isotropy_series(rows)
+    found = {}
+    for metric, view in charted:
+        own = {p: v for p, v in curves.items() if (p.metric, p.view) == (metric, view)}
+        counts = {p: v for p, v in curves.items() if p.metric == COUNTS[0] and p.view == view}
+        spec = heat_map(isotropy_of(result, rows, own | counts, [metric]))
+        found[f"heatmaps/{metric}/{view}"] = _image(spec)
+    return found
+
+
+def _maps(result: Mapping[str, Any], rows: Rows, snapshots: dict[int, Arrays]) -> dict[str, Any]:
+    """The maps of the last layer and of the sites."""
     last = snapshots[max(snapshots)] if snapshots else {}
     clouds = _charted(last, "map")
     top = max((cloud for cloud in clouds if cloud.startswith("layer_")), default="").split("/")[0]
-    found: dict[str, Any] = {}
-    for cloud in clouds:
-        where, view = cloud.split("/")
-        if where == top or view in SIDES:
-            points = {
-                step: a[f"map/{cloud}"] for step, a in snapshots.items() if f"map/{cloud}" in a
-            }
-            label_M = last.get(f"label/{group_of(where, view)}")
-            found[f"maps/{cloud}"] = _image(maps(aligned(points), cloud, label_M))
-    return found
+    end, classes = end_of(result, rows), result.get("classes") or ()
+    return {
+        f"maps/{cloud}": _image(map_steps(snapshots, [cloud], end, classes))
+        for cloud in clouds
+        if cloud.split("/")[0] == top or cloud.split("/")[1] in SIDES
+    }
 
 
 def _charted(arrays: Arrays, kind: str) -> list[str]:
@@ -150,12 +155,8 @@ def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
         yield name, wandb.Table(columns=list(Measured._fields), data=data)
 
 
-def _image(figure: Figure) -> Any:
-    """The image of a figure; for the figure itself, W&B would need pyplot."""
-    figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return wandb.Image(np.asarray(canvas.buffer_rgba()))
+def _image(spec: Spec) -> Any:
+    return wandb.Image(Image.open(io.BytesIO(picture(spec))))
 
 
 @checked

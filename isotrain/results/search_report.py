@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pandas import DataFrame
 
 from isotrain.config.compose import key_of
-from isotrain.console import counted, duration, say, score_text
+from isotrain.console import counted, duration, say
 from isotrain.results.markdown import aligned
-from isotrain.results.numbers import number
 from isotrain.results.run_frames import csv_text
 from isotrain.runs.files import replace_files
+from isotrain.runs.numbers import number, score_number
 from isotrain.studies.confirm import (
     PLACES,
     Confirmation,
@@ -107,7 +107,7 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
     ):
         values = (t.params.get(key, "") for key in keys)
         texts = (number(value) if isinstance(value, float) else str(value) for value in values)
-        score = score_text(t.values[0]) if is_complete(t) else ""
+        score = score_number(t.values[0], record.objective) if is_complete(t) else ""
         lines.append(
             (str(t.number), score, _state(t, record.folder), *texts, str(t.user_attrs.get(WHY, "")))
         )
@@ -120,7 +120,8 @@ def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | s
         return [str(study)]
     text = (
         f"Trial {best.number} is the best of {sum(map(is_complete, trials))} on dev "
-        f"({score_text(best.values[0])}) and was chosen for that: the best of several scores lies "
+        f"({score_number(best.values[0], record.objective)}) and was chosen for that: the best of "
+        f"several scores lies "
         f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
         "this is no result."
     )

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from isotrain.results.numbers import minus, size_range
 from isotrain.runs.keys import COUNTS, DEV, VIEWS, CurveKey, is_aside, parse_key
+from isotrain.runs.numbers import minus, size_range
 
 Series = list[tuple[float, float]]  # (step, value)
 Rows = Sequence[dict[str, float]]

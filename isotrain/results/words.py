@@ -4,13 +4,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from isotrain.results.findings import TEMPLATES, Finding, finding, sentences
 from isotrain.results.frame import UNTRAINED, Row
 from isotrain.results.levels import CHANCE, MAJORITY
-from isotrain.results.numbers import interval, margin_text, p_text, score_number, signed
 from isotrain.results.readings import SIDE_TITLES, TITLES, label
 from isotrain.results.runs import LESS_NULL, SPLITS, Gap, Run
 from isotrain.results.statistics import FEWEST_SEEDS, LEVEL, smallest_p
 from isotrain.runs.keys import CurveKey, parse_key
+from isotrain.runs.numbers import interval, margin_text, p_text, score_number, signed
 from isotrain.studies.definition import Study
 
 CI = "95 % CI"
@@ -137,43 +138,31 @@ def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
     """Notes below the table of one score, each text once, with its methods."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        for text in notes_of(row, n_seeds) if row.baseline else ():
+        for text in sentences(notes_of(row, n_seeds)) if row.baseline else ():
             found.setdefault(text, []).append(row.method)
     return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
 
 
-def notes_of(row: Row, n_seeds: int) -> list[str]:
-    """Notes on a method's numbers: failed seeds, reasons for missing CIs, what is lost."""
+def notes_of(row: Row, n_seeds: int) -> list[Finding]:
+    """What to know of a method's numbers: failed seeds, reasons for missing CIs, what is lost."""
     found = []
     if not row.n:
-        found.append("every run has collapsed predictions and is left out here")
+        found.append(finding("all_collapsed"))
     if row.collapsed:
-        claim = "" if row.difference is None else ": no claim"
-        found.append(f"{row.collapsed}{claim} ({MARK.strip()})")
+        no_claim = row.difference is not None
+        found.append(finding("some_collapsed", what=row.collapsed, no_claim=no_claim, mark=MARK))
     if row.failed:
-        found.append(failed_text(row, n_seeds))
+        found.append(finding("failed", n=row.failed, n_seeds=n_seeds))
     if row.pairs and row.pairs < row.n:
-        found.append(
-            f"the difference is of {row.pairs} seeds, those that {row.baseline} has too, on "
-            "as many examples"
-        )
+        found.append(finding("fewer_pairs", n=row.pairs, baseline=row.baseline))
     if row.why_no_both:
-        found.append(f"no {BOTH}: {row.why_no_both}")
+        found.append(finding("no_both", both=BOTH, why=row.why_no_both))
     if row.both_undefined:
-        found.append(f"{row.both_undefined} resamples without a defined score are left out")
+        found.append(finding("undefined_resamples", n=row.both_undefined))
     if row.test == "permutation" and smallest_p(row.pairs or 0) * (row.comparisons or 0) >= LEVEL:
-        found.append(
-            f"{row.pairs} pairs among {row.comparisons} comparisons cannot reach Holm p < "
-            f"{p_text(LEVEL)} by sign flips, whatever the difference"
-        )
+        values = {"n": row.pairs, "m": row.comparisons, "level": p_text(LEVEL)}
+        found.append(finding("cannot_reach", **values))
     return found
-
-
-def failed_text(row: Row, n_seeds: int) -> str:
-    """Number of seeds missing because training failed; empty for none."""
-    if not row.failed:
-        return ""
-    return f"{row.failed} of {n_seeds} seeds failed; these numbers are of the others"
 
 
 def collapsed_runs(runs: Iterable[Run]) -> list[str]:
@@ -195,99 +184,30 @@ def collapsed_runs(runs: Iterable[Run]) -> list[str]:
 
 
 def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[str]:
-    """How to read the tables, in sentences: what each number is, and how it was computed."""
-    texts = [
-        "Accuracies and correlations are in points (x 100). n: seeds; N: examples that a score is "
-        "computed on. ± and [ ]: 95 % CI over seeds by Student's t, of the number beside it; it "
-        "holds the spread between trainings, not that of the N examples. One seed, or seeds that "
-        "all agree, give no CI and no p.",
-        f"Difference: a method less {study.baseline}, paired over the seeds that both have. Holm "
-        f"p: two-sided, by the {TESTS['permutation']} for 8 to 40 pairs and the {TESTS['t']} "
-        "otherwise, Holm-corrected for the methods of one task and one score, those that were left "
-        "out after they were run among them; not for several tasks or scores. CIs are not "
-        "corrected.",
-    ]
-    if any(row.both_low is not None for row in rows):
-        texts.append(
-            f"{BOTH}: {CI} of the difference for other seeds and other examples (bootstrap of the "
-            "examples, closed form over seeds)."
-        )
-    if margins := dict.fromkeys((row.task, row.margin, row.score) for row in rows if row.margin):
-        of = {
-            f"{margin_text(m, key)} ({task}, {score_name(key)})": None for task, m, key in margins
-        }
-        same = study.margin_share is None and len({margin_text(*m[1:]) for m in margins}) == 1
-        within = margin_text(*next(iter(margins))[1:]) if same else "; ".join(of)
-        if study.margin_share is not None:
-            within = (
-                f"{study.margin_share:.0%} of {study.baseline} − untrained (the end of its CI "
-                f"nearer to 0): {within}"
-            )
-        texts.append(
-            f"TOST p: of a difference beyond the margin, {within}, by two one-sided t tests; a "
-            "small one says that the difference is smaller than that. It is not corrected, and "
-            "not given beside collapsed predictions."
-        )
-    elif study.margin is None and study.margin_share is None:
-        texts.append("No margin was stated, so that nothing is called the same.")
-    else:
-        texts.append(
-            "A margin was stated; no difference could be tested against it"
-            + (
-                "."
-                if study.margin_share is None
-                else ", or no gain was shown that it is a share of."
-            )
-        )
-    if any(row.seeds_needed for row in rows):
-        texts.append(
-            "Seeds needed: about the fewest that show a difference of one point with power 80 % "
-            "under Holm's first step, at the spread seen here. Five seeds leave that spread "
-            "uncertain by a factor of 0.6 to 2.9, and the number goes as its square."
-        )
-    if any(row.method == UNTRAINED and not row.baseline for row in rows):
-        texts.append(
-            f"Untrained: the runs of {study.baseline} before fine-tuning, at step 0; with a "
-            "method, its own runs, where its layer is fitted or its head solved by then."
-        )
-    if any(row.gain for row in rows):
-        texts.append(
-            f"% of gain: the difference over what fine-tuning adds to {study.baseline} (its mean "
-            "less untrained, paired by seed), in percent with its 95 % CI; the spread of the gain "
-            "itself is left out. Not given where the CI of the gain holds 0, or the score gets "
-            "worse."
-        )
-    if any(row.score.endswith("/scaled_loss") for row in rows):
-        texts.append(
-            "Scaled loss: log loss of logits divided by the temperature that is best on dev; it is "
-            "free of over- and underconfidence."
-        )
-    if any((key := parse_key(row.score)) and key.view in TITLES for row in rows):
-        texts.append(
-            "Isotropy of a layer: the encoder's own embeddings on dev before any isotropy layer, "
-            "in the view that is pooled (CLS, mean, else all tokens); N: embeddings, of another "
-            "sample than those of a site."
-        )
-    if {row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}:
-        texts.append("Majority class and chance: what needs no model.")
-    if any((key := parse_key(row.score)) and key.view == "after" for row in rows):
-        texts.append(
-            "Output at a site: of the isotropy layer; of a method without one what the head reads."
-        )
-    if any(row.collapsed for row in rows):
-        texts.append(
-            "†: predictions of runs behind the number are collapsed: nothing is claimed, and no "
-            "Holm p is given (table.csv has it)."
-        )
-    texts.append(
-        "Every finished run counts. The weights of a run were selected on dev: their monitored "
-        "score is the best of its evaluations, higher than that of the same weights on other "
-        "examples; one of test is of the selected weights, and selected nothing."
-        if any(row.best_of for row in rows)
-        else "Every finished run counts; nothing is the best of several."
+    """How to read the tables, from `legend.j2`: what each number is, and how it was computed."""
+    keys = [key for row in rows if (key := parse_key(row.score))]
+    margins = dict.fromkeys((row.margin, row.task, row.score) for row in rows if row.margin)
+    texts = {margin_text(m, key): None for m, _, key in margins}
+    named = {f"{margin_text(m, key)} ({task}, {score_name(key)})": None for m, task, key in margins}
+    text = TEMPLATES.get_template("legend.j2").render(
+        study=study,
+        tests=TESTS,
+        both=BOTH,
+        ci=CI,
+        within=next(iter(texts))
+        if len(texts) == 1 and not study.margin_share
+        else "; ".join(named),
+        has_both=any(row.both_low is not None for row in rows),
+        has_seeds_needed=any(row.seeds_needed for row in rows),
+        has_untrained=any(row.method == UNTRAINED and not row.baseline for row in rows),
+        has_gain=any(row.gain for row in rows),
+        has_scaled_loss=any(row.score.endswith("/scaled_loss") for row in rows),
+        has_layers=any(key.view in TITLES for key in keys),
+        has_no_model=bool({row.method for row in rows if not row.baseline} & {MAJORITY, CHANCE}),
+        has_outputs=any(key.view == "after" for key in keys),
+        has_collapsed=any(row.collapsed for row in rows),
+        has_best=any(row.best_of for row in rows),
+        has_failed=any(gap.has_failed for gap in gaps),
+        has_published=any(row.published is not None for row in rows) and study.published,
     )
-    if any(gap.has_failed for gap in gaps):
-        texts.append("Failed runs have no score and do not count: that may flatter their method.")
-    if any(row.published is not None for row in rows) and study.published:
-        texts.append(f"Published: {study.published.source.rstrip('.')}.")
-    return texts
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]

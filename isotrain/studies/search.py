@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from isotrain.config.compose import key_of, written
 from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
-from isotrain.console import counted, say, score_text
+from isotrain.console import counted, say
 from isotrain.runs.files import write_json
+from isotrain.runs.numbers import score_number
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError, stored
 from isotrain.studies.call import Call, Job, alone, safe_name
@@ -269,7 +270,9 @@ def _run_trials(
     def end(trial: Trial, kind: str, score: float | None = None, why: str = "") -> None:
         kinds.append(kind)
         tell(study, trial, kind, score, why)
-        value = "" if score is None else f"{record.objective} {score_text(score)}"
+        value = (
+            "" if score is None else f"{record.objective} {score_number(score, record.objective)}"
+        )
         say(": ".join(filter(None, (f"{kind} trial {trial.number}", value, why))))
 
     for trial, values in taken:

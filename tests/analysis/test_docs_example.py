@@ -22,4 +22,6 @@ def test_the_analysis_of_the_page_is_measured_and_drawn(encoder, subject_of):
     assert [row[0] for row in table.rows] == [0, 1, 2]
     assert all(" ± " in row[1] for row in table.rows)
     (picture,) = made.pictures(outcome)
-    assert len(picture.figure.axes[0].collections) == 1
+    (chart,) = picture.specs
+    assert [row["x"] for row in chart["data"]["values"]] == [0, 1, 2]
+    assert all(row["low"] < row["y"] < row["high"] for row in chart["data"]["values"])

@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 from omegaconf import OmegaConf
 
+from isotrain.analysis.charts import DASHED, DOTTED, SOLID
 from isotrain.analysis.published import read_published
 from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome
@@ -110,14 +111,16 @@ def test_plots_are_drawn_and_before_is_dashed(measured):
         begins = getattr(plot, "name", "").partition("{")[0]
         assert begins in WITHOUT or any(name.startswith(begins) for name in found), plot
     assert all(picture.title and picture.description for picture in pictures)
-    styles = {
-        (line.get_label().split()[0], line.get_linestyle())
-        for picture in pictures
-        for axis in picture.figure.axes
-        for line in axis.get_lines()
-        if line.get_label().startswith(("before", "after")) and line.get_color() != "black"
+    charts = [spec for picture in pictures for spec in picture.specs if "values" in spec["data"]]
+    lines = [one["encoding"] for spec in charts for one in spec["layer"]]
+    dashes = [line["strokeDash"]["scale"] for line in lines if "strokeDash" in line]
+    looks = {
+        (name.split()[0], tuple(dash))
+        for scale in dashes
+        for name, dash in zip(scale["domain"], scale["range"], strict=True)
+        if name.startswith(("before", "after")) and dash != DOTTED
     }
-    assert styles <= {("before", "--"), ("after", "-")}
+    assert looks <= {("before", tuple(DASHED)), ("after", tuple(SOLID))}
 
 
 def test_a_part_alone_finds_what_all_parts_find(measured, subject):

@@ -5,12 +5,12 @@ import io
 import math
 
 import pytest
-from matplotlib.figure import Figure
 
 from isotrain.analysis.outputs import MOST_PRINTED, write_outputs
 from isotrain.analysis.published import Published, beside, published_table
 from isotrain.analysis.show import text
-from isotrain.analysis.types import Outcome, Picture, Table
+from isotrain.analysis.types import Outcome, Table
+from tests.analysis.toy import Toy
 
 RECORDS = [
     {"weights": "before", "layer": 0, "value": 1 / 3, "word": 'a, "b"\nc'},
@@ -69,17 +69,12 @@ def test_published_figures_in_a_table():
     assert table.notes[:2] == ("[1] bert, a paper", "[2] gpt, another")
 
 
-class Mine:
-    name, question, published = "mine", "Why?", ()
-
+class Mine(Toy):
     def __init__(self, n_rows=2):
         self.n_rows = n_rows
 
     def tables(self, outcome):
         yield TABLE._replace(rows=[["x", float(k)] for k in range(self.n_rows)])
-
-    def pictures(self, outcome):
-        yield Picture("line", "A line", Figure(), "Nothing.")
 
 
 def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
@@ -89,15 +84,12 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
         "words.csv",
         "published.csv",
         "analysis.html",
-        "figures/line.svg",
-        "figures/line.png",
     }
     assert (tmp_path / "words.csv").read_text() == "word,value\nx,0.0\nx,1.0\n"
     printed = capsys.readouterr().out
     for wanted in ("| x    | 1     |", "N = 3.", "agrees", str(tmp_path / "analysis.html")):
         assert wanted in printed
     page = (tmp_path / "analysis.html").read_text()
-    assert "isotrain analyze analysis=mine &#39;analysis.words=[a,b c]&#39;" in page  # for a shell
     for wanted in ("weights: bert at abc", "data: rte of a test", "seed 3"):
         assert wanted in page
 

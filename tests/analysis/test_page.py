@@ -1,68 +1,53 @@
-"""The page of an analysis: whole, without anything from outside, and no text becomes markup."""
+"""The page of an analysis: its text, nothing from outside, and no text becomes markup."""
 
 import pytest
-from matplotlib.figure import Figure
 
+from isotrain.analysis.charts import Picture, scatter
 from isotrain.analysis.outputs import MOST_OPEN, write_page
-from isotrain.analysis.types import Analysis, Picture, Table
+from isotrain.analysis.show import Table
+from tests.analysis.toy import Toy
 from tests.pages.small_run import HOSTILE
-from tests.pages.test_report import Page
+from tests.pages.test_report import page_of
+from tests.stored_texts import same_text
 
 
-def figure():
-    drawn = Figure(figsize=(2, 2))
-    drawn.subplots().plot([0, 1], [0, 1], label=HOSTILE)
-    drawn.axes[0].legend()
-    return drawn
-
-
-class Mine(Analysis):
-    name, question = "mine", f"Why {HOSTILE}?"
-
-    def parts(self, subject):
-        return []
+class Mine(Toy):
+    question = f"Why {HOSTILE}?"
 
 
 TABLES = [
-    Table("words", "Words", ["word", "n"], [[HOSTILE, 5], ["dog", 7]], ["N = 12."]),
+    Table("words", "Words", ["word", "n"], [[HOSTILE, 5], ["dog", None]], ["N = 12."]),
     Table("long", "Long", ["n"], [[k] for k in range(MOST_OPEN + 1)]),
 ]
 RECORD = {
-    "overrides": ["analysis=mine"],
+    "overrides": ["analysis=mine", "analysis.words=[a,b c]"],
     "config": {"seed": 3, "analysis": {"words": [HOSTILE]}},
 }
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysis")
+    colour = {"field": "token", "type": "nominal"}
+    chart = scatter([[0, 1]], HOSTILE, HOSTILE, [HOSTILE], colour)
     pictures = [
-        Picture("first", "First figure", figure(), "What it shows."),
-        Picture("second", "Second figure", figure(), f"More {HOSTILE}."),
+        Picture("first", "First picture", [chart], "What it shows."),
+        Picture("second", "Second picture", [chart, chart], f"More {HOSTILE}."),
     ]
     facts = ["weights: bert", "seed 3"]
-    assert write_page(folder, Mine(), facts, TABLES, pictures, RECORD) == folder / "analysis.html"
-    return folder
+    path = write_page(folder, Mine(), facts, TABLES, pictures, RECORD)
+    assert path == folder / "analysis.html"
+    return page_of(path)
 
 
-@pytest.fixture(scope="module")
-def page(folder):
-    return Page((folder / "analysis.html").read_text(encoding="utf-8"))
+def test_what_a_reader_reads(page):
+    same_text("analysis.txt", page.text)
+    assert list(page.charts) == ["first", "second", "second_1"]
 
 
-def test_what_a_reader_sees_in_its_order(page):
-    wanted = [
-        *("Analysis mine", "weights: bert", "Why", "First figure", "What it shows."),
-        *("Second figure", "2 rows", "dog", "N = 12.", "All 41 rows"),
-        *("isotrain analyze analysis=mine", "seed: 3"),
-    ]
-    behind = page.text[page.text.index("Analysis mine") :]
-    places = [behind.index(text) for text in wanted]
-    assert places == sorted(places)
-
-
-def test_hostile_texts_stay_texts(folder, page):
+def test_hostile_texts_stay_texts(page):
     assert page.text.count(HOSTILE) >= 4  # question, table, description, configuration
     assert page.handlers == []
     assert "img" not in page.tags
-    assert HOSTILE not in (folder / "analysis.html").read_text(encoding="utf-8")
+    assert len(page.scripts) == 3
+    assert [a for a in page.addresses if not a.startswith(("#", "data:"))] == []

@@ -1,8 +1,8 @@
 """An analysis of no time, for tests of what runs them: mean rows of a few sentences."""
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from isotrain.analysis.charts import scatter
 from isotrain.analysis.data_sets import TEXTS, read_corpus
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.types import Analysis, Found, Part, Picture, Table
@@ -45,4 +45,6 @@ class Toy(Analysis):
         yield Table("means", "Means", columns, [[r[c] for c in columns] for r in outcome.records])
 
     def pictures(self, outcome):
-        yield Picture("nothing", "Nothing", Figure(figsize=(1, 1)), "Nothing is drawn.")
+        colour = {"field": "token", "type": "nominal"}
+        chart = scatter(np.eye(3)[:, :2], "Points", "Three points.", ["a", "b", "c"], colour)
+        yield Picture("points", "Points", [chart], "Three points, of nothing.")

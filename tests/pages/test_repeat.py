@@ -41,33 +41,32 @@ def test_a_run_from_python_is_repeated_from_its_record(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def message(tmp_path):
+def told(tmp_path):
     folder = write_run(tmp_path / "wic" / "none-01", isotropy=False)
 
-    def of(**more):
+    def of(config=(), **more):
         result = read_result(folder)
-        more = {**more, "config": {**result["config"], "threads": 2, **more.get("config", {})}}
-        return str(repeat(folder, result | more))
+        config = {**result["config"], "threads": 2, **dict(config)}
+        return repeat(folder, result | more | {"config": config})
 
     return of
 
 
-def test_a_finished_run_is_trained_anew_and_another_goes_on(message):
-    text = message(overrides=["task=wic", HOSTILE])
-    assert "isotrain train task=wic" in text
-    assert "threads=2 rerun=true" in text
-    assert "It trains anew, into a folder in my runs/wic/" in text
-    assert HOSTILE not in text
-    text = message(overrides=["task=wic"], status="failed")
-    assert "isotrain train task=wic threads=2<" in text.replace("\n", "")
-    assert "It resumes this run from its last checkpoint, in my runs/wic/none-01/" in text
+def test_a_finished_run_is_trained_anew_and_another_goes_on(told):
+    found = told(overrides=["task=wic", HOSTILE])
+    assert shlex.split(found["command"])[2:] == ["task=wic", HOSTILE, "threads=2", "rerun=true"]
+    assert (found["is_finished"], found["from_python"]) == (True, False)
+    found = told(overrides=["task=wic"], status="failed")
+    assert found["command"] == "isotrain train task=wic threads=2"
+    assert (found["is_finished"], str(found["folder"])) == (False, "my runs/wic/none-01")
+    assert told()["from_python"]
 
 
-def test_what_was_not_recorded_is_reported(message):
-    assert "Not recorded" not in message(overrides=["task=wic"])
-    text = message(overrides=["logger.wandb.host=<redacted>"])
-    assert "Not recorded, as it may be secret: a part of the command. " in text
-    assert "in the command." in text
-    text = message(config={"logger": {"host": "<redacted>"}})
-    assert "secret: logger.host. " in text
-    assert "in a copy of result.json and give the copy." in text
+def test_what_was_not_recorded_is_reported(told):
+    assert not told(overrides=["task=wic"])["is_hidden"]
+    found = told(overrides=["logger.wandb.host=<redacted>"])
+    assert (found["is_hidden"], found["hidden"]) == (True, [])
+    found = told(config={"logger": {"host": "<redacted>"}})
+    assert (found["is_hidden"], found["hidden"]) == (True, ["logger.host"])
+    starts = [told(config={"init_from": start})["start"] for start in (None, "runs/a", "/runs/a")]
+    assert starts == [None, "runs/a", None]  # an absolute path is one from anywhere

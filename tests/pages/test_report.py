@@ -1,145 +1,118 @@
-"""The page of a run: what it says, that it escapes, and that it is whole for any run."""
+"""The page of a run: its text, that it escapes, and that it is whole for any run."""
 
 import json
 import math
-import re
 from html.parser import HTMLParser
 
 import pytest
 
 from isotrain.pages.report import MOST_SNAPSHOTS, write_report
-from isotrain.pages.verdict import CAUTION
+from isotrain.results.findings import finding
 from isotrain.runs.files import RecordFile
-from tests.pages.small_run import HOSTILE, value, with_snapshots, write_run
+from tests.pages.small_run import HOSTILE, with_snapshots, write_run
+from tests.stored_texts import same_text, text_of
 
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
 
 class Page(HTMLParser):
-    """Texts, ids, addresses and event handlers of a page; fails where tags do not match."""
+    """Text, tags, ids, addresses and charts of a page; fails where tags do not match."""
 
-    def __init__(self, text):
+    def __init__(self, page):
         super().__init__()
-        self.texts, self.ids, self.addresses, self.tags, self.handlers = [], [], [], [], []
+        self.ids, self.addresses, self.tags, self.handlers = [], [], [], []
         self.scripts, self._open = [], []
-        self.feed(text)
+        self.feed(page)
         assert self._open == []
+        self.text = text_of(page)
+        self.charts = json.loads(self.scripts[0]) if len(self.scripts) > 1 else {}
 
     def handle_starttag(self, tag, attrs):
-        self._look(tag, attrs)
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id"]
+        self.addresses += [v for n, v in attrs if n in ("src", "href", "xlink:href", "action")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
         if tag not in VOID:
             self._open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self._look(tag, attrs)
 
     def handle_endtag(self, tag):
         assert self._open.pop() == tag
 
     def handle_data(self, data):
-        (self.scripts if self._open[-1:] == ["script"] else self.texts).append(data)
+        if self._open[-1:] == ["script"]:
+            self.scripts.append(data)
 
-    def _look(self, tag, attrs):
-        self.tags.append(tag)
-        self.ids += [value for name, value in attrs if name == "id"]
-        self.addresses += [v for n, v in attrs if n in ("src", "href", "xlink:href", "action")]
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
-    @property
-    def text(self):
-        return re.sub(r"\s+", " ", " ".join(self.texts))
+def page_of(path):
+    return Page(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    parent = tmp_path_factory.mktemp("of a module") / "runs0"
-    parent.mkdir()
-    folder = write_run(parent / "cluster_pca-0123456789")
-    write_report(folder)
-    return folder
+def page(tmp_path_factory):
+    parent = tmp_path_factory.mktemp("of a module") / "wic"
+    return page_of(write_report(write_run(parent / "cluster_pca-0123456789")))
 
 
-@pytest.fixture(scope="module")
-def page(folder):
-    return Page((folder / "report.html").read_text(encoding="utf-8"))
-
-
-def test_what_a_reader_sees_first(page):
-    before, after = (value(40, "pooled", side) for side in ("before", "after"))
-    first, last = (value(step, "layer_02", "tokens") for step in (0, 40))
-    for wanted in (
-        "wic · cluster_pca · seed 3",
-        "examples: 5,428 train, 640 dev, 1,400 test",
-        "2031-02-03 04:05 UTC+02:00",
-        "Did it learn the task? Accuracy on test 55.0 (95 % CI 52.4 to 57.6, N = 1,400), "
-        "below the majority class (60.0). On dev from 50.0 to 60.0, step 0 to step 40.",
-        f"of tokens, last layer (layer_02): {first:.3f} → {last:.3f}; ln I(W) (0 = isotropic) "
-        f"partition : −{10 * first:.2f} → −{10 * last:.2f} (N = 2,048).",
-        "The measures disagree: more isotropic by isoscore_corrected , less isotropic by partition",
-        "Input → output at step 40: pooled about as isotropic: isoscore_corrected "
-        f"{before:.3f} → {after:.3f}, partition −{10 * before:.2f} → −{10 * after:.2f} (N = 640).",
-        "What to look at next The score is below the majority class:",
-        "read its 2 limitations . One run with one seed",
-    ):
-        assert wanted in page.text
-    assert page.text.count(CAUTION) == 1
-
-
-def test_sections_in_their_order(page):
-    titles = [
-        *("Score and loss", "All values, by layer", "outlier dimensions", "Spectra", "Maps of"),
-        *("Counters", "Limitations (2)", "Configuration and environment", "Repeat this run"),
-    ]
-    places = [page.text.index(title) for title in titles]
-    assert places == sorted(places)
-    for wanted in (
-        "cfg = config_of(read_result(Path('my runs/runs0/cluster_pca-0123456789')))",
-        "Run it in the folder that this run was started in",
-        "task.prompt",
-        "Mu & Viswanath 2018",
-        "cluster_pca: Rajaee & Pilehvar 2021",
-        "308 (0.25) → 308 (0.35)",
-        "pooled: energy_kept evaluations 0.500 0.100 scatter of the layer output",
-        "outlier dimensions: share 1: its contribution over",
-        "Isotropy of N = 640 to 2,048 embeddings of dev, D = 384 (hidden size)",
-        "isotrain 0.1.0",
-    ):
-        assert wanted in page.text
+def test_what_a_reader_reads(page):
+    same_text("run.txt", page.text)
 
 
 def test_nothing_from_outside_is_needed_and_ids_are_unique(page):
-    outside = [a for a in page.addresses if not a.startswith(("#", "data:"))]
-    assert outside == []
+    assert [a for a in page.addresses if not a.startswith(("#", "data:"))] == []
     assert len(page.ids) == len(set(page.ids))
-    assert "url(http" not in " ".join(page.texts)
+    assert {address[1:] for address in page.addresses if address[0] == "#"} <= set(page.ids)
 
 
-def test_hostile_texts_stay_texts(folder, page):
-    assert HOSTILE in " ".join(page.texts)  # the configuration, as a reader sees it
+def test_hostile_texts_stay_texts(page):
+    assert HOSTILE in page.text  # the configuration, as a reader sees it
     assert page.handlers == []
     assert "img" not in page.tags
-    data, _ = page.scripts  # no token has closed the first
-    assert HOSTILE in json.loads(data)["maps"]["groups"]["tokens"]["token"]
-    assert HOSTILE not in (folder / "report.html").read_text(encoding="utf-8")
+    assert len(page.scripts) == 3  # charts, library, script: no token has closed the first
+    known = page.charts["maps"]["layer"][0]["transform"][3]["from"]["data"]["values"]
+    assert HOSTILE in {row.get("token") for row in known}
 
 
-def small(folder, **more):
-    return Page(
-        write_report(write_run(folder / "run", views=("cls",), **more)).read_text(encoding="utf-8")
+def test_every_next_step_as_a_sentence(tmp_path, monkeypatch):
+    every = [
+        finding("not_learned", beside="below", level="chance"),
+        finding("not_learned", beside="not told apart from", level="majority class"),
+        finding("overfits", lowest=(40, 0.6), last=2.0),
+        finding("cone", cosine=0.95),
+        finding("only_the_output", site="pooled", by=["isoscore", "partition"]),
+        finding("only_the_output", site="pooled", by=[]),
+        finding("unlike"),
+        finding("changed", metric="isoscore", where="layer_00", view="cls", pair=(0.25, 0.5)),
+        finding("before_quoting", n=1),
+        finding("before_quoting", n=0),
+    ]
+    monkeypatch.setattr("isotrain.pages.report.next_steps", lambda *_: every)
+    text = page_of(write_report(write_run(tmp_path / "run", isotropy=False, layer=False))).text
+    same_text(
+        "next_steps.txt", text.partition("look at next\n")[2].partition("Score and loss\n")[0]
     )
 
 
-def test_one_evaluation_of_two_sites_without_isotropy_layers(tmp_path):
+def test_pictures_are_written_if_they_are_asked_for(tmp_path):
+    folder = write_run(tmp_path / "run", isotropy=False)
+    write_report(folder)
+    assert not (folder / "figures").exists()
+    write_report(folder, figures=True)
+    starts = {"png": b"\x89PNG", "svg": b"<svg", "pdf": b"%PDF"}
+    found = {file.name: file.read_bytes() for file in (folder / "figures").iterdir()}
+    assert set(found) == {f"{name}.{form}" for name in ("score", "loss") for form in starts}
+    assert all(content.startswith(starts[name[-3:]]) for name, content in found.items())
+
+
+def test_one_evaluation_of_two_sites_of_a_causal_encoder_without_layers(tmp_path):
     more = {"steps": (0,), "layer": False, "status": "running", "is_causal": True}
-    page = small(tmp_path, sites=("layer_1", "tokens"), **more)
-    assert "of first token (causal: it sees nothing else), last layer (layer_02): 0." in page.text
-    assert "CLS" not in page.text
-    assert "Accuracy on dev 50.0 (95 % CI 46.1 to 53.9, N = 640)" in page.text
-    assert (
-        "What does the head read? Without a layer that changes embeddings, at layer_1 "
-        "isoscore_corrected 0." in page.text
+    run = write_run(tmp_path / "run", views=("cls",), sites=("layer_1", "tokens"), **more)
+    page = page_of(write_report(run))
+    same_text(
+        "run_without_layers.txt",
+        page.text.partition("Score and loss\n")[0].partition("seed 3\n")[2],
     )
-    assert "Shown: step 0." in page.text
+    assert "CLS" not in page.text
+    assert {row["of"] for row in page.charts["sites"]["data"]["values"]} == {"layer_1", "tokens"}
 
 
 def test_values_that_are_not_numbers(tmp_path):
@@ -150,49 +123,57 @@ def test_values_that_are_not_numbers(tmp_path):
         "isotropy/isoscore_corrected/layer_02/cls": math.nan,
         "isotropy/partition/layer_02/cls": math.inf,
         "isotropy/n_rows/layer_02/cls": 0,
-        "isotropy/n_rows_not_finite/layer_02/cls": 640,
     }
     file = RecordFile(folder / "metrics.jsonl")
     file.cut((folder / "metrics.jsonl").stat().st_size)
     file.append(row)
-    page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "Embeddings that are not finite were left out of layer_02/cls." in page.text
-    assert "Not a number at some step: isotropy/isoscore_corrected/layer_02/cls" in page.text
+    rows = page_of(write_report(folder)).charts["heatmap"]["data"]["values"]
+    ends = [row["value"][row["step"].index(60)] for row in rows if 60 in row["step"]]
+    assert ends == [None, None]
 
 
 def test_the_selected_weights_are_shown_everywhere(tmp_path):
-    folder = write_run(tmp_path / "run", selected_step=20, views=("cls",))
-    text = Page(write_report(folder).read_text(encoding="utf-8")).text
-    assert "On dev from 50.0 to 55.0, step 0 to the kept weights (step 20)." in text
-    before, after = (value(20, "pooled", side) for side in ("before", "after"))
-    assert f"isoscore_corrected {before:.3f} → {after:.3f}, partition" in text
-    assert "Input → output at the kept weights (step 20): pooled" in text
-    assert "Sites: kept weights (step 20) solid, step 0 dashed." in text
-    assert "pooled: energy_kept evaluations 0.500 0.300" in text
-    assert "The last evaluation here: kept weights (step 20)." in text
-    assert "First evaluation → kept weights (step 20)." in text
-    assert "0 → 0.200" in text  # drift, and not
-    assert "0 → 0.400" not in text
-    assert "308 (0.25) → 308 (0.30)" in text
+    folder = write_run(tmp_path / "run", selected_step=20, select="best", n_candidates=3)
+    page = page_of(write_report(folder))
+    for wanted in (
+        "First evaluation → kept weights (step 20).",
+        "The last evaluation here: kept weights (step 20).",
+        "pooled: energy_kept | evaluations | 0.500 | 0.300",
+        "308 (0.25) → 308 (0.30)",
+        "| 0 → 0.200 |",  # drift
+    ):
+        assert wanted in " ".join(page.text.split())
+    assert "0 → 0.400" not in page.text
+    at = {row["at"] for row in page.charts["spectra_cls"]["data"]["values"]}
+    assert at == {"step 0", "kept weights (step 20)"}
+    assert shown_of(page.charts["maps"]).startswith("kept weights (step 20) · 12 of 640 embeddings")
+    kept = [one["encoding"].get("x") for one in page.charts["score"]["layer"]]
+    assert {"datum": 20} in kept
+
+
+def shown_of(maps):
+    """What is told of the first map that a reader sees."""
+    cloud, at = (param["value"] for param in maps["params"][:2])
+    (row,) = (r for r in maps["data"]["values"] if (r["cloud"], r["at"]) == (cloud, at))
+    return row["told"]
 
 
 def test_a_snapshot_that_cannot_be_read_costs_nothing_else(tmp_path):
     folder = with_snapshots(tmp_path / "run", (0, 20, 40))
     (folder / "snapshots" / "step_00000040.npz").write_bytes(b"PK\x03\x04 cut")
     (folder / "snapshots" / "step_00000000.npz").write_bytes(b"")
-    text = Page(write_report(folder).read_text(encoding="utf-8")).text
-    lost = "step_00000000.npz, step_00000040.npz"
-    assert f"Of snapshots/ could not be read: {lost}." in text
-    assert "at 1 of 3 snapshots" in text
-    assert "Shown: step 20." in text
+    page = page_of(write_report(folder))
+    assert "could not be read: step_00000000.npz, step_00000040.npz." in page.text
+    assert shown_of(page.charts["maps"]).startswith("step 20 ·")
+    assert len(page.charts["maps"]["data"]["values"]) == 1
 
 
 def test_few_of_many_snapshots_are_shown_that_of_the_kept_weights_among_them(tmp_path):
     folder = with_snapshots(tmp_path / "run", range(0, 300, 10), selected_step=150)
-    page = Page(write_report(folder).read_text(encoding="utf-8"))
-    data = json.loads(page.scripts[0])["maps"]
-    assert len(data["steps"]) == MOST_SNAPSHOTS + 1
-    assert {0, 150, 290} <= set(data["steps"])
-    assert data["titles"][data["shown"]] == "kept weights (step 150)"
+    page = page_of(write_report(folder))
+    told = [row["told"].partition(" ·")[0] for row in page.charts["maps"]["data"]["values"]]
+    assert len(told) == MOST_SNAPSHOTS + 1
+    assert {"step 0", "kept weights (step 150)", "step 290"} <= set(told)
+    assert shown_of(page.charts["maps"]).startswith("kept weights (step 150) ·")
     assert f"at {MOST_SNAPSHOTS + 1} of 30 snapshots" in page.text
     assert "could not be read" not in page.text

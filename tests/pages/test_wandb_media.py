@@ -30,7 +30,7 @@ def value_of(metric, cloud, step):
 
 
 def write_run(folder, snapshots=True):
-    """A finished run as others leave it: rows, result, snapshots, page and curves."""
+    """A finished run as others leave it: rows, result, snapshots and page."""
     folder.mkdir()
     file, rng = RecordFile(folder / "metrics.jsonl"), np.random.default_rng(0)
     for step in STEPS:
@@ -75,17 +75,6 @@ def objects(sent, kind):
     return wandb_record.objects(sent.record, kind)
 
 
-def test_a_record_is_read_up_to_its_last_whole_entry_while_it_is_written(sent, tmp_path):
-    content, found = sent.record.read_bytes(), []
-    copy = tmp_path / "run.wandb"
-    for n_bytes in [*range(0, len(content), 101), len(content)]:
-        before = found
-        copy.write_bytes(content[:n_bytes])
-        found = list(wandb_record.records(copy))
-        assert found[: len(before)] == before
-    assert wandb_record.exit_codes(copy) == [0]
-
-
 def test_one_table_has_everything_that_was_measured(sent):
     found = objects(sent, "table-file")["tables/isotropy"]
     content = json.loads((sent.files / found["path"]).read_text())
@@ -122,16 +111,14 @@ def test_pictures_can_be_opened(sent):
     found = objects(sent, "image-file")
     assert set(found) == {
         *(f"heatmaps/{metric}/{view}" for metric in HEADLINE for view in VIEWS),
-        *("maps/layer_02/cls", "maps/layer_02/tokens", "maps/pooled/after", "report/curves"),
+        *("maps/layer_02/cls", "maps/layer_02/tokens", "maps/pooled/after"),
     }
     for key, description in found.items():
         image = Image.open(sent.files / description["path"]).convert("RGB")
         assert image.size == (description["width"], description["height"])
         assert description["step"] == STEPS[-1]
-        if key != "report/curves":
-            assert len(np.unique(np.asarray(image).reshape(-1, 3), axis=0)) > 20, (
-                "it shows something"
-            )
+        assert len(image.getcolors(image.width * image.height)) > 20, "it shows something"
+        assert (image.width > 2 * image.height) == key.startswith("maps/")  # three steps
 
 
 def test_spectra_are_histograms_of_log_shares_at_each_snapshot(sent):

@@ -59,15 +59,3 @@ def test_what_no_difference_can_reach_is_reported():
         assert (said in " ".join(text(found, study).split())) == is_reported
         rows = study_rows(study, found)
         assert all((row.p_holm or 0) >= 0.05 for row in rows if row.difference) == is_reported
-
-
-def test_scores_that_selected_their_weights_say_so():
-    chosen = [run._replace(select="best", n_candidates=7) for run in runs()]
-    found = text(chosen)
-    assert "### accuracy on dev, N = 277, dev: best of 7 evaluations of each run" in found
-    for shown in (found, tex(chosen)):
-        assert "monitored score is the best of its evaluations" in " ".join(shown.split())
-        assert "nothing is the best of several" not in shown
-    assert "nothing is the best of several" in text(runs())
-    mixed = [run._replace(select="last") if run.method == "none" else run for run in chosen]
-    assert "best of 7 evaluations of each run of protect_labels_1.0" in text(mixed)

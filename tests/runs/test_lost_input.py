@@ -2,7 +2,7 @@
 
 import pytest
 
-from isotrain.pages.limitations import warnings
+from isotrain.results.findings import finding, warnings
 from isotrain.runner import folder_of, run
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.lost_input import lost_input, lost_text
@@ -39,6 +39,7 @@ def test_the_record_the_line_and_the_page_agree(composed, small, tmp_path, capsy
             "examples cut at task.max_length=35; left out of test: 32 (no gold)"
         )
         assert f"input: {message}\n" in printed
-        assert f"Input: {message}." in warnings(result, read_records(folder / "metrics.jsonl"))
+        found = warnings(result, read_records(folder / "metrics.jsonl"))
+        assert finding("lost_input", what=message) in found
     run(composed(*small, *own, f"output_dir={tmp_path}"))
     assert "cut" not in capsys.readouterr().out

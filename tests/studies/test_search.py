@@ -174,7 +174,7 @@ def test_each_trial_says_how_it_ended(folder, capsys):
     assert [sum(t.constraints.values()) > 0 for t in found] == [True] * 3 + [False] * 4
     printed = capsys.readouterr().out
     assert "degenerate trial 0: seed 0: all one class\n" in printed
-    assert "complete trial 6: val/accuracy 0.7500\n" in printed
+    assert "complete trial 6: val/accuracy 75.0\n" in printed
 
 
 def test_a_trial_that_ended_has_no_runs_of_other_seeds(folder):

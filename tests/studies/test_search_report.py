@@ -62,7 +62,7 @@ def test_the_tables_have_every_trial_and_the_best_is_reported_as_chosen(folder, 
     assert "- every run: `task=rte encoder=tiny source=demo output_dir=out`" in text
     assert "- optimizer.lr: tag(log, interval(1e-5, 1e-3))\n" in text
     assert "- sampler: RandomSampler, seed 0\n- pruner: NopPruner\n" in text
-    assert "Trial 1 is the best of 2 on dev (0.7500) and was chosen for that" in text
+    assert "Trial 1 is the best of 2 on dev (75.0) and was chosen for that" in text
     assert "the best of several scores lies above what" in text
     order = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
     assert order == ["trial", "-----", "1", "0", "2", "3", "4", "5", "6"]

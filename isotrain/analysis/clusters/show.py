@@ -3,21 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from isotrain.analysis.show import (
-    POINT,
-    Frames,
-    LinePlot,
-    Picture,
-    TableSpec,
-    clean,
-    draw_by_frequency,
-)
-from isotrain.pages.panels import COLOURS
+from isotrain.analysis.charts import LinePlot, Picture, scatter
+from isotrain.analysis.show import Frames, TableSpec
+from isotrain.pages.charts import COLOURS, Spec, scale
 
 FORMS = ("", "_centred", "_clustered")
 CALLED = {"": "raw", "_centred": "centred", "_clustered": "centred inside clusters"}
@@ -56,34 +47,34 @@ def _about(frames: Frames) -> Iterator[str]:
 
 
 def _islands(outcome: Any) -> Iterator[Picture]:
-    """One row per layer: two directions, coloured by frequency, symbol or word, and cluster."""
+    """Each layer on two directions: by frequency, by symbol or word, and by cluster."""
     for weights, maps, points in _maps(outcome):
-        figure = Figure(figsize=(8.4, 2.7 * len(maps)), layout="constrained")
-        axes = figure.subplots(len(maps), 3, squeeze=False)
-        for row, one in zip(axes, maps, strict=True):
-            xy = one["map"]
-            _by_frequency(figure, row[0], xy, one)
-            _by_kind(row[1], xy, one)
-            for cluster in range(one["k"]):
-                number = (2 * cluster + cluster // 10) % 20  # dark ones first
-                own = xy[one["cluster"] == cluster]
-                row[2].scatter(*own.T, color=matplotlib.colormaps["tab20"](number), **POINT)
-            silhouette = one["silhouette"]
-            chosen = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
-            row[0].set_ylabel(f"layer {one['layer']}", fontsize=9)
-            share = f"frequency; {one['map_variance']:.0%} of the variance"
-            titles = (share, "symbols and words", f"k = {one['k']}, {chosen}")
-            for axis, title in zip(row, titles, strict=True):
-                axis.set_title(title, fontsize=8)
-                clean(axis)
-                axis.set(xticks=[], yticks=[])
+        charts = [spec for one in maps for spec in _of_layer(one)]
         yield Picture(
             f"islands_{weights}".replace(" ", "_"),
             f"Clusters on two principal directions ({weights})",
-            figure,
+            charts,
             f"{points} on the two leading principal directions: by occurrences of the type in the "
             "text, by symbol (no letter or digit) or word, and by cluster.",
         )
+
+
+def _of_layer(one: Mapping[str, Any]) -> Iterator[Spec]:
+    layer, silhouette = f"layer {one['layer']}", one["silhouette"]
+    chosen = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
+    how = {"type": "quantitative", "scale": {"type": "log", "scheme": "viridis"}}
+    frequent = {"field": "occurrences of the type", "title": None, **how}
+    kind = {"field": "kind", "type": "nominal", "scale": scale([*KINDS], [*KINDS.values()])}
+    cluster = {"field": "cluster", "type": "nominal", "scale": {"scheme": "tableau20"}}
+    kinds = ["symbol" if is_symbol else "word" for is_symbol in one["symbol"]]
+    share = f"{layer}: {one['map_variance']:.0%} of the variance"
+    order = np.argsort(-one["frequency"], kind="stable")  # rare ones on top
+    occurs = one["frequency"][order].tolist()
+    yield scatter(one["map"][order], share, f"{layer}, by frequency", occurs, frequent)
+    yield scatter(one["map"], f"{layer}: symbols and words", f"{layer}, by kind", kinds, kind)
+    title = f"{layer}: k = {one['k']}, {chosen}"
+    clusters = {**cluster, "legend": {"columns": 6}}
+    yield scatter(one["map"], title, f"{layer}, by cluster", one["cluster"].tolist(), clusters)
 
 
 def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
@@ -97,20 +88,6 @@ def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
         ]
         layers = ", ".join(str(one["layer"]) for one in maps)
         yield weights, maps, f"{len(maps[0]['map']):,} embeddings of layers {layers}"
-
-
-def _by_frequency(figure: Figure, axis: Any, point_MR: np.ndarray, one: Mapping[str, Any]) -> None:
-    points = draw_by_frequency(axis, point_MR, one["frequency"])
-    bar = figure.colorbar(points, ax=axis, shrink=0.6, pad=0.02)
-    bar.ax.tick_params(labelsize=6)
-    bar.set_label("occurrences of the type", fontsize=6)
-
-
-def _by_kind(axis: Any, point_MR: np.ndarray, one: Mapping[str, Any]) -> None:
-    for name, colour in KINDS.items():
-        own = point_MR[one["symbol"] == (name == "symbol")]
-        axis.scatter(*own.T, color=colour, label=name, **POINT)
-    axis.legend(fontsize=6, frameon=False, markerscale=2)
 
 
 TABLES = (

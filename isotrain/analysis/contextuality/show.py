@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out
+from isotrain.analysis.charts import LinePlot
+from isotrain.analysis.show import Frames, TableSpec, left_out
 
 MEAN = "mean of all words"
 

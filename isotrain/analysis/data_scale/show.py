@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pandas as pd
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
-from isotrain.analysis.show import Frames, LinePlot, Record, TableSpec, run_saw
+from isotrain.analysis.charts import LinePlot
+from isotrain.analysis.show import Frames, Record, TableSpec, run_saw
 
 ENCODER, STATIC, RANDOM = "encoder", "static", "random"
 FEATURES = (ENCODER, STATIC, RANDOM)

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
 from isotrain.analysis.encode import (
     Spans,
@@ -25,7 +26,7 @@ from isotrain.analysis.encode import (
     wic_pairs,
 )
 from isotrain.analysis.probe import choose_penalty, features, not_installed, spearman
-from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out, run_saw
+from isotrain.analysis.show import Frames, TableSpec, left_out, run_saw
 from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected

@@ -5,8 +5,9 @@ from typing import Final
 
 import pandas as pd
 
+from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import TEST_SETS
-from isotrain.analysis.show import Frames, LinePlot, TableSpec, left_out
+from isotrain.analysis.show import Frames, TableSpec, left_out
 
 NONE: Final = "none"  # the setting that gains are over
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")

@@ -1,15 +1,14 @@
 """Tables and plots of tails."""
 
 from collections.abc import Iterator
-from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from isotrain.analysis.show import Frames, LinePlot, Picture, TableSpec, clean, left_out
+from isotrain.analysis.charts import LinePlot, Picture
+from isotrain.analysis.show import Frames, TableSpec, left_out
 from isotrain.analysis.types import Outcome
+from isotrain.pages.charts import LAYERS, Spec, chart, mark, quantity
 
 MOST_DIMENSIONS = 3  # whose gains and biases are shown together
 MOST_NAMED = 8  # outliers that a figure can name
@@ -102,29 +101,28 @@ def _mean_vectors(outcome: Outcome) -> Iterator[Picture]:
         yield Picture(
             f"mean_vectors_{weights}".replace(" ", "_"),
             f"Mean vectors, {weights}",
-            _figure(score_LD, dims),
+            [_chart(score_LD, dims, f"mean vectors of the layers, {weights}")],
             "The mean vector of each layer, entry by entry, in standard deviations from the mean "
             f"of its entries; outlier dimensions are named{some}.",
         )
 
 
-def _figure(score_LD: np.ndarray, dims: list[int]) -> Figure:
-    figure = Figure(figsize=(8.0, 3.8), layout="constrained")
-    axis = figure.subplots()
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(score_LD)))
-    for layer, (score_D, colour) in enumerate(zip(score_LD, colours, strict=True)):
-        axis.plot(score_D, color=colour, linewidth=0.7, label=f"layer {layer}")
-    for i in dims:
-        farthest = score_LD[np.abs(score_LD[:, i]).argmax(), i]
-        side: Any = "bottom" if farthest > 0 else "top"
-        axis.annotate(str(i), (i, farthest), fontsize=8, ha="center", va=side)
-    axis.margins(x=0.01, y=0.1)
-    axis.set_xlabel("dimension", fontsize=8)
-    axis.set_ylabel("entry of the mean vector, in sd", fontsize=8)
-    axis.tick_params(labelsize=8)
-    clean(axis)
-    axis.legend(fontsize=7, frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
+def _chart(score_LD: np.ndarray, dims: list[int], description: str) -> Spec:
+    values = [
+        {"layer": layer, "dimension": i, "score": float(score)}
+        for layer, score_D in enumerate(score_LD)
+        for i, score in enumerate(score_D)
+    ]
+    farthest = [float(score_LD[np.abs(score_LD[:, i]).argmax(), i]) for i in dims]
+    named = [{"dimension": i, "score": score} for i, score in zip(dims, farthest, strict=True)]
+    x = quantity("dimension", axis={"format": "d"}, scale={"nice": False})
+    y = quantity("score", "entry of the mean vector, in sd")
+    colour = {"field": "layer", "type": "ordinal", "scale": LAYERS, "legend": {"columns": 13}}
+    layer = [
+        mark("line", {"x": x, "y": y, "color": colour}, strokeWidth=0.8),
+        mark("text", {"x": x, "y": y, "text": {"field": "dimension"}}, values=named, dy=-7),
+    ]
+    return chart(values, "", description, layer)
 
 
 TABLES = (

@@ -1,0 +1,175 @@
+"""Line charts of records as data, and scatter charts of embeddings. M points of a map."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from isotrain.analysis.show import Frames, Rows, Z, groups_of
+from isotrain.pages.charts import COLOURS, Spec, chart, known, mark, quantity, scale, tooltip
+
+LAYERS = "layer (0 = embedding output)"
+SHAPES = ("circle", "square", "triangle-up")  # one for each round through the colours
+SOLID, DASHED, DOTTED = [1, 0], [5, 3], [2, 2]
+
+
+class Picture(NamedTuple):
+    """Charts that belong together: the name of their files, a title, what they show in words."""
+
+    name: str
+    title: str
+    specs: Sequence[Spec]
+    description: str
+
+
+@dataclass(frozen=True)
+class LinePlot:
+    """A picture as data: a line for each value of `hue` and each column of `y`.
+
+    A band is the 95 % CI: ± 1.96 · `<y>_error`, or from `<y>_low` to `<y>_high`. Lines of the
+    weights before a run are dashed. Texts have fields, as the notes of a table.
+
+    Args:
+        name: of the picture's files.
+        title: above it.
+        description: for readers who do not see it.
+        of: a kind of record, or a function of all of them.
+        y: columns, with the names of their lines.
+        x: a column of numbers.
+        hue: a column: a colour for each of its values.
+        panel: a column: a chart for each of its values.
+        each: a column: one picture for each of its values.
+        xlabel: of the axes; a panel's value fills its fields.
+        ylabel: of the axes.
+        reference: columns of `y`, or values of `hue`, that are drawn dotted in black.
+        null: a column that is drawn thin and dotted in the colour of each line.
+        log: whether x is drawn on a logarithmic scale.
+    """
+
+    name: str
+    title: str
+    description: str
+    of: Rows
+    y: Mapping[str, str]
+    x: str = "layer"
+    hue: str | None = None
+    panel: str | None = None
+    each: str | None = None
+    xlabel: str = LAYERS
+    ylabel: str = ""
+    reference: tuple[str, ...] = ()
+    null: str | None = None
+    log: bool = False
+
+
+def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
+    """The picture of a specification, or one for each value of `each`; none without a value."""
+    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
+        if own.empty or not any(y in own and own[y].notna().any() for y in spec.y):
+            continue
+        if "weights" not in own:
+            own = own.assign(weights="as given")
+        texts = (spec.name, spec.title, spec.description)
+        name, title, description = (text.format_map(fields) for text in texts)
+        lines = _lines(spec, own)
+        panels = [None] if spec.panel is None else list(dict.fromkeys(own[spec.panel]))
+        charts = [
+            _chart(spec, lines, panel, description, {**fields, str(spec.panel): panel})
+            for panel in panels
+        ]
+        yield Picture(name.replace(" ", "_"), title[0].upper() + title[1:], charts, description)
+
+
+def _lines(spec: LinePlot, own: pd.DataFrame) -> pd.DataFrame:
+    """A row for each point: panel, line, x, y, the ends of its band, null, and its look."""
+    parts, weights = [], list(dict.fromkeys(own["weights"]))
+    hues = [None] if spec.hue is None else list(dict.fromkeys(own[spec.hue]))
+    place: dict[tuple[Any, str], int] = {}
+    for hue in hues:
+        for column, name in spec.y.items():
+            of_hue = own if hue is None else own[own[spec.hue] == hue]
+            if column not in own or not of_hue[column].notna().any():
+                continue
+            is_reference = bool({column, hue} & {*spec.reference})
+            number = -1 if is_reference else place.setdefault((hue, column), len(place))
+            for one in weights:
+                points = of_hue[of_hue["weights"] == one]
+                called = [str(one)] * (len(weights) > 1) + [str(hue or ""), name]
+                y = _numbers(points[column])
+                low = high = pd.Series(np.nan, points.index)
+                if f"{column}_low" in points:
+                    low, high = (_numbers(points[f"{column}_{end}"]) for end in ("low", "high"))
+                elif f"{column}_error" in points:
+                    half = Z * _numbers(points[f"{column}_error"])
+                    low, high = y - half, y + half
+                null = points[spec.null] if spec.null else np.nan
+                found = {
+                    "panel": None if spec.panel is None else points[spec.panel],
+                    "line": " ".join(filter(None, called)) or "value",
+                    "x": _numbers(points[spec.x]),
+                    "y": y,
+                    "low": low,
+                    "high": high,
+                    "null": null,
+                    "colour": "black" if is_reference else COLOURS[number % len(COLOURS)],
+                    "shape": SHAPES[number // len(COLOURS) % len(SHAPES)],
+                    "dash": 2 if is_reference else int(one == "before"),
+                }
+                parts.append(pd.DataFrame(found, index=points.index))
+    return pd.concat(parts).sort_values("x", kind="stable")
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column, errors="coerce").astype(float)
+
+
+def _chart(
+    spec: LinePlot, lines: pd.DataFrame, panel: Any, description: str, fields: Mapping[str, Any]
+) -> Spec:
+    looks = lines.drop_duplicates("line")
+    names = [*looks["line"]]
+    own = lines if panel is None else lines[lines["panel"] == panel]
+    of: Spec = {"field": "line", "type": "nominal"}
+    legend = {} if len(names) > 1 else {"legend": None}
+    colour = {**of, "scale": scale(names, [*looks["colour"]]), **legend}
+    dashes = [(SOLID, DASHED, DOTTED)[kind] for kind in looks["dash"]]
+    log = {"type": "log", "base": 2} if spec.log else {"zero": False}
+    whole = spec.log or spec.x == "layer"
+    ticks = {"values": sorted({*own["x"]}), "format": ",d"} if whole else {}
+    x = quantity("x", spec.xlabel.format_map(fields), scale=log, axis=ticks)
+    title = spec.ylabel.format_map(fields) or None
+    line: Spec = {"x": x, "y": quantity("y", title), "color": colour}
+    line["tooltip"] = tooltip("line", "x", "y", "low", "high")
+    dash = {**of, "scale": scale(names, dashes), **legend}
+    shape = {**of, "scale": scale(names, [*looks["shape"]]), **legend}
+    band = {**line, "y": quantity("low", title), "y2": {"field": "high"}}
+    layer = [
+        mark("area", band, known("low"), opacity=0.18),
+        mark("line", {**line, "strokeDash": dash}),
+        mark("point", {**line, "shape": shape}, filled=True, size=22),
+    ]
+    if spec.null:
+        null = {"x": x, "y": quantity("null", title), "color": colour}
+        layer.append(mark("line", null, strokeWidth=0.8, strokeDash=DOTTED))
+    values = own[["line", "x", "y", "low", "high", "null"]].to_dict("records")
+    rows = [{str(key): value for key, value in row.items()} for row in values]
+    return chart(rows, "" if panel is None else str(panel), description, layer)
+
+
+def scatter(
+    point_MR: np.ndarray, title: str, description: str, known: Sequence[Any], colour: Spec
+) -> Spec:
+    """Points `[M, 2]` without axes, coloured by what is `known` of each: the field of `colour`."""
+    field = colour["field"]
+    values = [
+        {"x": x, "y": y, field: one}
+        for (x, y), one in zip(np.asarray(point_MR, float).tolist(), known, strict=True)
+    ]
+    axis = {"labels": False, "ticks": False, "grid": False, "domain": False}
+    point: Spec = {"x": quantity("x", axis=axis), "y": quantity("y", axis=axis), "color": colour}
+    point["tooltip"] = tooltip(field)
+    layer = [mark("point", point, filled=True, size=9, opacity=0.8)]
+    canvas = {"embedOptions": {"renderer": "canvas"}}
+    return chart(values, title, description, layer, usermeta=canvas)

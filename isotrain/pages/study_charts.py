@@ -1,0 +1,280 @@
+"""Charts of a study that compare methods."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from isotrain.pages.charts import (
+    ALL,
+    COLOURS,
+    GREY,
+    Spec,
+    by,
+    chart,
+    faded,
+    known,
+    mark,
+    only,
+    quantity,
+    scale,
+    step_axis,
+    tooltip,
+)
+from isotrain.pages.run_charts import layer_number
+from isotrain.results.curves import Curve
+from isotrain.results.frame import Row
+from isotrain.results.readings import SIDE_TITLES, label
+from isotrain.results.runs import Run
+from isotrain.results.statistics import Summary
+from isotrain.results.verdicts import verdict
+from isotrain.results.words import cloud_name, difference_text, examples_text, score_name
+from isotrain.runs.keys import VIEWS, CurveKey
+from isotrain.runs.numbers import is_share
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left")
+DASHES = ([1, 0], [5, 2], [2, 2], [5, 2, 2, 2])
+ROW = 34  # pixels of a method in a chart of differences
+METHOD = by("method", ALL)
+
+
+def looks(methods: Sequence[str]) -> Spec:
+    """Channels that tell methods apart, the baseline first: grey and dashed.
+
+    Methods after the first seven have other pairs of colour, marker and dash.
+    """
+    n, grey = len(methods) - 1, COLOURS[-1]
+    own = COLOURS[:-1]
+    laps = [divmod(k, len(own)) for k in range(n)]
+    of = {"field": "method", "type": "nominal"}
+    shapes = [SHAPES[0], *(SHAPES[(1 + k + lap) % len(SHAPES)] for lap, k in laps)]
+    dashes = [DASHES[1], *(DASHES[lap % len(DASHES)] for lap, _ in laps)]
+    return {
+        "color": {**of, "scale": scale(methods, [grey, *(own[k] for _, k in laps)])},
+        "shape": {**of, "scale": scale(methods, shapes)},
+        "strokeDash": {**of, "scale": scale(methods, dashes)},
+    }
+
+
+def unit_of(score: str) -> tuple[float, str]:
+    """Factor of a score on an axis, and its unit."""
+    return (100.0, ", points") if is_share(score) else (1.0, "")
+
+
+def differences(
+    rows: Sequence[Row],
+    runs: Sequence[Run],
+    methods: Sequence[str],
+    published: Mapping[str, float] = MappingProxyType({}),
+) -> Spec:
+    """Difference of each method to the baseline on one score, with 95 % CI over seeds.
+
+    A filled marker is significant at 5 % (Holm-corrected), without collapsed runs. Faint dots are
+    single seeds, the thin line is the CI over seeds and examples; a cross is the `published`
+    difference of a method, the grey band the equivalence margin.
+    """
+    score, baseline = rows[0].score, methods[0]
+    factor, unit = unit_of(score)
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else factor * value
+
+    values = [
+        {
+            "method": row.method,
+            "difference": scaled(row.difference),
+            "low": scaled(row.difference_low),
+            "high": scaled(row.difference_high),
+            "both_low": scaled(row.both_low),
+            "both_high": scaled(row.both_high),
+            "seeds": [factor * value for value in paired(runs, score, row.method, baseline)],
+            "published": scaled(published.get(row.method)),
+            "is_shown": verdict(row) in ("higher", "lower"),
+            "text": difference_text(row),
+        }
+        for row in rows
+    ]
+    margin = factor * max((row.margin or 0.0 for row in rows), default=0.0)
+    names = [row.method for row in rows]
+    colour = looks(methods)["color"] | {"legend": None}
+    lines = {"type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 150}}
+    y = {"field": "method", **lines, "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
+    title = f"difference to {baseline}, paired by seed{unit}"
+    x = quantity("difference", title)
+    opacity = faded("method")
+    rule = {"color": colour, "y": y, "opacity": opacity}
+    fill = {"condition": {"test": "datum.is_shown", **colour}, "value": "white"}
+    band = {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}
+    both = {**rule, "x": quantity("both_low", title), "x2": {"field": "both_high"}}
+    ends = {**rule, "x": quantity("low", title), "x2": {"field": "high"}}
+    seeds = {**rule, "x": quantity("seeds", title), "opacity": faded("method", 0.4)}
+    mean = {**rule, "x": x, "fill": fill, "tooltip": tooltip("method", "text")}
+    cross = {"y": y, "x": quantity("published", title), "opacity": opacity}
+    words = {**rule, "text": {"field": "text"}, "x": {"value": "width"}}
+    layer = [
+        mark("rect", band, values=[{"from": -margin, "to": margin}], color="#e4e4e4"),
+        mark("rule", {"x": {"datum": 0}}, values=[{}], color=GREY),
+        mark("point", seeds, {"flatten": ["seeds"]}, filled=True, size=16, yOffset=7),
+        mark("rule", both, strokeWidth=1, yOffset=12),
+        mark("rule", ends, strokeWidth=2.5, yOffset=7),
+        mark("point", mean, size=70, opacity=1, yOffset=7),
+        mark("point", cross, known("published"), shape="cross", color=GREY, angle=45, yOffset=7),
+        mark("text", words, align="right", fontSize=10, yOffset=-8),
+    ]
+    text = f"differences to {baseline} on {rows[0].task}, {score_name(score)}"
+    subtitle = examples_text(rows[0].examples)
+    head = {"text": f"{rows[0].task}: {score_name(score)}", "subtitle": subtitle}
+    return chart(
+        values, head, text, layer if margin else layer[1:], params=[METHOD], height=ROW * len(rows)
+    )
+
+
+def paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
+    """Method minus baseline for every shared seed."""
+    base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == baseline}
+    own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == method}
+    found = (own[seed] - base[seed] for seed in own if seed in base)
+    return [value for value in found if math.isfinite(value)]
+
+
+def against_isotropy(
+    runs: Sequence[Run], score: str, places: Mapping[str, CurveKey], methods: Sequence[str]
+) -> Spec:
+    """A score against isotropy at a choice of places: small points are runs, large ones means.
+
+    Runs with collapsed predictions are hollow and included in the means.
+    """
+    factor, unit = unit_of(score)
+    values = [
+        {
+            "place": place,
+            "method": run.method,
+            "seed": run.seed,
+            "x": run.scores[key.text],
+            "y": factor * run.scores[score],
+            "is_collapsed": bool(run.degenerate),
+        }
+        for place, key in places.items()
+        for run in runs
+        if {key.text, score} <= run.scores.keys()
+    ]
+    look = looks(methods)
+    axes = {"x": quantity("x", "isotropy"), "y": quantity("y", score_name(score) + unit)}
+    how = {**axes, "color": look["color"], "shape": look["shape"]}
+    hollow = {"condition": {"test": "datum.is_collapsed", "value": "white"}, **look["color"]}
+    named = tooltip("method", "seed", "x", "y")
+    runs_of = {**how, "fill": hollow, "opacity": faded("method", 0.5), "tooltip": named}
+    means_of = {**how, "opacity": faded("method"), "tooltip": tooltip("method", "x", "y")}
+    mean = [{"op": "mean", "field": name, "as": name} for name in "xy"]
+    means = {"aggregate": mean, "groupby": ["method"]}
+    edge: Spec = {"stroke": "black", "strokeWidth": 1, "filled": True, "size": 130}
+    return chart(
+        values,
+        {"text": runs[0].task, "subtitle": {"expr": "place"}},
+        f"{score_name(score)} on {runs[0].task} over isotropy",
+        [mark("point", runs_of, size=35), mark("point", means_of, means, **edge)],
+        params=[METHOD, by("place", next(iter(places)))],
+        transform=only(place="place"),
+    )
+
+
+def by_layer(
+    curves: Sequence[Curve], view: str, methods: Sequence[str], titles: Mapping[str, str]
+) -> Spec:
+    """Final value of a choice of metrics over layers: a mean a method, with its 95 % CI."""
+    own = [curve for curve in curves if curve.key.view == view and curve.end]
+    values: list[Spec] = [
+        {"metric": label(c.key.metric), "method": c.method, "x": layer_number(c.key.where)}
+        | _ends(c.end)
+        for c in own
+        if c.end
+    ]
+    ticks = {"values": sorted({row["x"] for row in values}), "format": "d"}
+    x = quantity("x", "layer", axis=ticks, scale={"zero": False})
+    return _lines(values, f"{own[0].task}: {titles[view]}", methods, x)
+
+
+def around_site(curves: Sequence[Curve], site: str, methods: Sequence[str]) -> Spec:
+    """Final value of a choice of metrics at the input and output of a site, with 95 % CIs.
+
+    Methods without a layer there show the head's input as output.
+    """
+    own = [curve for curve in curves if curve.key.where == site and curve.end]
+    values = [
+        {"metric": label(c.key.metric), "method": c.method, "x": SIDE_TITLES[c.key.view]}
+        | _ends(c.end)
+        for c in own
+        if c.end
+    ]
+    x: Spec = {"field": "x", "type": "nominal", "sort": [*SIDE_TITLES.values()], "title": None}
+    x["axis"] = {"labelAngle": 0}
+    offset = {"field": "method", "type": "nominal", "sort": [*methods]}
+    look = looks(methods)
+    common = {"x": x, "xOffset": offset, "color": look["color"], "opacity": faded("method")}
+    ends = {**common, "y": quantity("low"), "y2": {"field": "high"}}
+    mean = {**common, "shape": look["shape"], "y": quantity("mean"), "tooltip": NAMED}
+    return chart(
+        values,
+        {"text": f"{own[0].task}: site {site}", "subtitle": {"expr": "metric"}},
+        f"isotropy around site {site} on {own[0].task}",
+        [mark("rule", ends), mark("point", mean, filled=True, size=50)],
+        params=[METHOD, by("metric", values[0]["metric"])],
+        transform=only(metric="metric"),
+    )
+
+
+def through_training(curves: Sequence[Curve], methods: Sequence[str]) -> Spec:
+    """A choice of metrics and clouds over optimizer steps, one line per method with its 95 % CI."""
+    values = [
+        {
+            "metric": label(curve.key.metric),
+            "cloud": cloud_name(curve.key),
+            "method": curve.method,
+            **{name: [getattr(p, name) for p in curve.points.values()] for name in POINT},
+            "step": [*curve.points],
+        }
+        for curve in curves
+    ]
+    spec = _lines(values, curves[0].task, methods, step_axis())
+    spec["title"]["subtitle"] = {"expr": "metric + ', ' + cloud"}
+    spec["params"].append(by("cloud", values[0]["cloud"]))
+    spec["transform"] += [*only(cloud="cloud"), {"flatten": ["step", *POINT]}]
+    return spec
+
+
+POINT = ("n", "mean", "low", "high")
+NAMED = tooltip("method", *POINT)
+
+
+def _ends(found: Summary) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in POINT}
+
+
+def _lines(
+    values: Sequence[Mapping[str, Any]],
+    title: str,
+    methods: Sequence[str],
+    x: Spec,
+) -> Spec:
+    """Means with their bands over `x`, of a choice of metrics."""
+    look = looks(methods)
+    head = {"text": title, "subtitle": {"expr": "metric"}}
+    line = {"x": x, "y": quantity("mean"), **look, "opacity": faded("method"), "tooltip": NAMED}
+    band = {"x": x, "y": quantity("low"), "y2": {"field": "high"}, "color": look["color"]}
+    band["opacity"] = faded("method", 0.12)
+    return chart(
+        values,
+        head,
+        f"{title}, isotropy of each method",
+        [mark("area", band, known("low")), mark("line", line, point=True)],
+        params=[METHOD, by("metric", values[0]["metric"])],
+        transform=only(metric="metric"),
+    )
+
+
+def shown_curves(curve_keys: Iterable[CurveKey]) -> list[CurveKey]:
+    """Layers by view, highest first, then sites: what a reader may follow through training."""
+    keys = {*curve_keys}
+    layers = sorted((p for p in keys if p.view in VIEWS), key=lambda p: p.where, reverse=True)
+    sites = sorted((p for p in keys if p.view not in VIEWS), key=lambda p: (p.where, p.view))
+    return sorted(layers, key=lambda p: p.view != "tokens") + sites
