@@ -138,6 +138,11 @@ def picture(spec: Spec, form: str = "png") -> bytes:
     return vl_convert.vegalite_to_svg(fixed).encode()
 
 
+def packed(text: str) -> str:
+    """A text as a page holds it: gzip in base64."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
 EXPORTS = "window.vegaEmbed = vegaEmbed;"  # what the library gives a page
 
 
@@ -148,11 +153,9 @@ def library() -> str:
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     file = cached / "isotrain" / f"vega-{version}.js.gz"
     with suppress(OSError, EOFError, zlib.error):
-        packed = file.read_bytes()
-        gzip.decompress(packed)  # its checksum
-        return base64.b64encode(packed).decode()
-    packed = gzip.compress(vl_convert.javascript_bundle(EXPORTS).encode(), mtime=0)
+        return packed(gzip.decompress(file.read_bytes()).decode())  # with its checksum
+    script = vl_convert.javascript_bundle(EXPORTS)
     with suppress(OSError):  # a machine whose home cannot be written makes it for each process
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(file, packed)
-    return base64.b64encode(packed).decode()
+        replace_bytes(file, gzip.compress(script.encode(), mtime=0))
+    return packed(script)

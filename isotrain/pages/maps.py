@@ -26,7 +26,7 @@ from isotrain.runs.snapshots import group_of
 Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 SHAPES = ("circle", "square", "triangle", "diamond")
 N_BINS = 6  # of labels that are scores
-UNIT = 1000  # of whole coordinates, from the middle to the border
+UNIT = 500  # of whole coordinates, from the middle to the border
 KNOWN = ("label", "token", "index", "frequency", "occurs")  # of an embedding
 
 
@@ -90,14 +90,15 @@ def map_chart(
             group = group_of(*cloud.split("/"))
             values.append(
                 {"cloud": cloud, "at": str(at), "told": told, "group": group}
-                | {"x": x, "y": y, "cluster": [f"cluster {k}" for k in cluster] if x else []}
+                | {"x": x, "y": y, "cluster": cluster if x else []}
             )
     for group in dict.fromkeys(row["group"] for row in values):
         about += _known(snapshots, group, classes)
     axis = {"labels": False, "ticks": False, "title": None, "domain": False, "grid": False}
     side: Spec = {"scale": {"domain": [-1.05 * UNIT, 1.05 * UNIT], "zero": True}, "axis": axis}
     looks: Spec = {"field": "shown", "type": "nominal"}
-    shown = "colour == 'nothing' || !isValid(datum[colour]) ? 'embedding' : '' + datum[colour]"
+    shown = "isValid(datum[colour]) ? '' + datum[colour] : 'embedding'"
+    shown = f"colour == 'cluster' && isValid(datum.cluster) ? 'cluster ' + datum.cluster : {shown}"
     of_row = {"data": {"values": about}, "key": "key", "fields": [*KNOWN]}
     last = str(titles.index(end.name) if end.name in titles else len(titles) - 1)
     point_of = {

@@ -25,19 +25,22 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => closed.forEach((part) => { part.open = false; }));
 
 // Charts are drawn when they come into sight; the library is unpacked for the first of them.
-const specs = JSON.parse((byId("charts") || { textContent: "{}" }).textContent);
-let library = null;
-async function unpack() {
-  const packed = Uint8Array.from(atob(byId("library").textContent), (c) => c.charCodeAt(0));
+async function unpacked(id) {
+  const packed = Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+let specs = null;
+async function unpack() {
   const script = document.createElement("script");
-  script.textContent = await new Response(stream).text();
+  script.textContent = await unpacked("library");
   document.head.append(script);
+  return JSON.parse(await unpacked("charts"));
 }
 async function draw(place) {
   const name = place.dataset.chart, actions = { export: true, source: false, compiled: false, editor: false };
-  await (library ??= unpack());
-  await vegaEmbed(place, specs[name], { renderer: "svg", actions, downloadFileName: name, logLevel: 1 });
+  const all = await (specs ??= unpack());
+  await vegaEmbed(place, all[name], { renderer: "svg", actions, downloadFileName: name, logLevel: 1 });
 }
 const sight = new IntersectionObserver((seen) => seen.filter((one) => one.isIntersecting).forEach((one) => {
   sight.unobserve(one.target);

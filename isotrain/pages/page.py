@@ -1,5 +1,6 @@
 """Pages: a template with its numbers, tables and charts as one self-contained HTML file."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from isotrain.pages.charts import Spec, library, picture
+from isotrain.pages.charts import Spec, library, packed, picture
 from isotrain.results.readings import label
 from isotrain.results.words import score_name
 from isotrain.runs.files import replace_bytes
@@ -58,7 +59,7 @@ def write_figures(folder: Path, specs: Mapping[str, Spec]) -> Path:
 def render(template: str, charts: Charts, **values: Any) -> str:
     """A page from its template, with its charts and the library that draws them."""
     return TEMPLATES.get_template(template).render(
-        charts=charts.specs,
+        charts=packed(json.dumps(charts.specs, separators=(",", ":"))) if charts.specs else "",
         library=library() if charts.specs else "",
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "page.js").read_text(encoding="utf-8")),

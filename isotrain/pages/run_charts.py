@@ -69,7 +69,7 @@ def score_chart(
     layer = _lines(shapes, shapes)
     dotted: Spec = {"color": GREY, "strokeDash": [2, 2]}
     beside: Spec = {"color": GREY, "fontSize": 10}
-    if level is not None:
+    if level is not None and level[1]:  # a correlation of 0 would flatten the curve
         y = {"datum": unit * level[1]}
         at = {"y": y, "x": {"value": 3}, "text": {"value": level[0]}}
         layer += [mark("rule", {"y": y}, **dotted), mark("text", at, align="left", dy=-5, **beside)]

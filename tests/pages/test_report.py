@@ -1,5 +1,7 @@
 """The page of a run: its text, that it escapes, and that it is whole for any run."""
 
+import base64
+import gzip
 import json
 import math
 from html.parser import HTMLParser
@@ -25,7 +27,8 @@ class Page(HTMLParser):
         self.feed(page)
         assert self._open == []
         self.text = text_of(page)
-        self.charts = json.loads(self.scripts[0]) if len(self.scripts) > 1 else {}
+        packed = base64.b64decode(self.scripts[0]) if len(self.scripts) > 1 else b""
+        self.charts = json.loads(gzip.decompress(packed)) if packed else {}
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
