@@ -33,8 +33,15 @@ LOOK: Spec = {
     "font": "sans-serif",
     "view": {"stroke": None},
     "title": {"anchor": "start", "fontSize": 12.5, "fontWeight": 600, "subtitleColor": GREY},
-    "axis": {"titleFontWeight": "normal", "gridOpacity": 0.5, "labelOverlap": "greedy"},
-    "legend": {"orient": "bottom", "title": None, "columns": 3, "labelLimit": 170}
+    "axis": {"titleFontWeight": "normal", "gridOpacity": 0.5, "labelOverlap": "greedy"}
+    | {"labelFontSize": 11, "titleFontSize": 11.5, "labelSeparation": 5},
+    "legend": {
+        "orient": "bottom",
+        "title": None,
+        "columns": 3,
+        "labelLimit": 170,
+        "labelFontSize": 11,
+    }
     | {"symbolOpacity": 1, "symbolStrokeWidth": 2},
     "line": {"strokeWidth": 1.6},
 }

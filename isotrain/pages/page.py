@@ -9,8 +9,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from isotrain.pages.charts import Spec, library, packed, picture
+from isotrain.results.names import score_name
 from isotrain.results.readings import label
-from isotrain.results.words import score_name
 from isotrain.runs.files import replace_bytes
 from isotrain.runs.numbers import number, p_equals, score_number, signed
 

@@ -203,7 +203,7 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
         "y": {"field": "layer", "type": "ordinal", "sort": "descending"},
     }
     white = {"test": "!isValid(datum.value)", "value": "white"}
-    legend = {"orient": "right", "gradientLength": HEAT, "columns": 1}
+    legend = {"orient": "right", "gradientLength": HEAT, "columns": 1, "tickCount": 5}
     colour = quantity("value", scale={"scheme": "viridis", "zero": False}, legend=legend)
     cell = {**at, "color": {"condition": white, **colour}}
     metric, view = metric or next(iter(found.metrics)), view or found.views[0]
@@ -221,7 +221,7 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
     )
 
 
-HEAT = 150  # pixels of its legend
+HEAT = 190  # pixels of its legend
 
 
 def site_chart(found: Isotropy) -> Spec:

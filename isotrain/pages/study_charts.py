@@ -24,11 +24,12 @@ from isotrain.pages.charts import (
 from isotrain.pages.run_charts import layer_number
 from isotrain.results.curves import Curve
 from isotrain.results.frame import Row
+from isotrain.results.names import cloud_name, examples_text, score_name
 from isotrain.results.readings import SIDE_TITLES, label
 from isotrain.results.runs import Run
 from isotrain.results.statistics import Summary
 from isotrain.results.verdicts import verdict
-from isotrain.results.words import cloud_name, difference_text, examples_text, score_name
+from isotrain.results.words import difference_text
 from isotrain.runs.keys import VIEWS, CurveKey
 from isotrain.runs.numbers import is_share
 
@@ -96,11 +97,12 @@ def differences(
     ]
     margin = factor * max((row.margin or 0.0 for row in rows), default=0.0)
     names = [row.method for row in rows]
-    colour = looks(methods)["color"] | {"legend": None}
+    look = looks(methods)
+    colour, shape = look["color"] | {"legend": None}, look["shape"] | {"legend": None}
     lines = {"type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 150}}
     y = {"field": "method", **lines, "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
     title = f"difference to {baseline}, paired by seed{unit}"
-    x = quantity("difference", title)
+    x = quantity("difference", title, axis={"tickCount": 6})
     opacity = faded("method")
     rule = {"color": colour, "y": y, "opacity": opacity}
     fill = {"condition": {"test": "datum.is_shown", **colour}, "value": "white"}
@@ -108,7 +110,7 @@ def differences(
     both = {**rule, "x": quantity("both_low", title), "x2": {"field": "both_high"}}
     ends = {**rule, "x": quantity("low", title), "x2": {"field": "high"}}
     seeds = {**rule, "x": quantity("seeds", title), "opacity": faded("method", 0.4)}
-    mean = {**rule, "x": x, "fill": fill, "tooltip": tooltip("method", "text")}
+    mean = {**rule, "x": x, "fill": fill, "shape": shape, "tooltip": tooltip("method", "text")}
     cross = {"y": y, "x": quantity("published", title), "opacity": opacity}
     words = {**rule, "text": {"field": "text"}, "x": {"value": "width"}}
     layer = [

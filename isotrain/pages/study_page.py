@@ -17,6 +17,7 @@ from isotrain.pages.study_charts import (
 from isotrain.results.curves import Curve, isotropy_curves
 from isotrain.results.findings import sentences
 from isotrain.results.frame import Row, is_score
+from isotrain.results.names import cloud_name, score_name
 from isotrain.results.readings import base_of, label, readings, view_titles
 from isotrain.results.result import Result
 from isotrain.results.series import sites_of
@@ -24,13 +25,11 @@ from isotrain.results.statistics import FEWEST_SEEDS
 from isotrain.results.verdicts import faults, task_answers, task_score
 from isotrain.results.words import (
     caption,
-    cloud_name,
     collapsed_runs,
     difference_text,
     legend,
     mean_text,
     notes,
-    score_name,
     score_table,
 )
 from isotrain.runs.files import replace_text
@@ -143,15 +142,17 @@ def _scatter(
 def _layers(
     charts: Charts, result: Result, curves: Sequence[Curve], methods: Sequence[str]
 ) -> list[Any]:
-    """Isotropy of every layer at the end, and around each site."""
+    """Isotropy of every layer at the end, and around each site: the charts of each task."""
     titles, parts = view_titles({"is_causal": result.is_causal}), []
     for task in result.study.tasks:
+        of_task: list[Any] = []
         own = [curve for curve in curves if curve.task == task and curve.end]
         for view in [v for v in VIEWS if any(curve.key.view == v for curve in own)]:
             spec = by_layer(own, view, methods, titles)
-            parts.append(charts.add(f"layers_{task}_{view}", spec))
+            of_task.append(charts.add(f"layers_{task}_{view}", spec))
         for site in sites_of(curve.key for curve in own):
-            parts.append(charts.add(f"site_{task}_{site}", around_site(own, site, methods)))
+            of_task.append(charts.add(f"site_{task}_{site}", around_site(own, site, methods)))
+        parts += [of_task] if of_task else []
     return parts
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from isotrain.console import say
 from isotrain.results.findings import faults, selection, sentences, unlike
+from isotrain.results.names import CI
 from isotrain.results.readings import label
 from isotrain.results.runs import SPLITS
 from isotrain.results.series import (
@@ -25,7 +26,6 @@ from isotrain.results.series import (
     series,
 )
 from isotrain.results.statistics import accuracy_interval
-from isotrain.results.words import CI
 from isotrain.runs.keys import SIDES, VIEWS, CurveKey, last_layer, on_test
 from isotrain.runs.numbers import number, score_number
 

@@ -13,9 +13,10 @@ from isotrain.config.parts import SEVERAL
 from isotrain.config.shipped import names, shipped, text_of
 from isotrain.results.frame import ALL, Row
 from isotrain.results.markdown import aligned
+from isotrain.results.names import CI, examples_text, score_name
 from isotrain.results.runs import Run
 from isotrain.results.statistics import summarize
-from isotrain.results.words import CI, examples_text, mean_text, score_name
+from isotrain.results.words import mean_text
 from isotrain.runs.keys import on_test
 
 HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test", "what differs")

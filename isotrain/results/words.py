@@ -1,23 +1,21 @@
 """Names and formats of results: one number format, one name per test, one legend."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 
 from isotrain.results.findings import TEMPLATES, Finding, finding, sentences
 from isotrain.results.frame import UNTRAINED, Row
 from isotrain.results.levels import CHANCE, MAJORITY
-from isotrain.results.readings import SIDE_TITLES, TITLES, label
-from isotrain.results.runs import LESS_NULL, SPLITS, Gap, Run
+from isotrain.results.names import CI, examples_text, score_name
+from isotrain.results.readings import TITLES
+from isotrain.results.runs import Gap, Run
 from isotrain.results.statistics import FEWEST_SEEDS, LEVEL, smallest_p
-from isotrain.runs.keys import CurveKey, parse_key
+from isotrain.runs.keys import parse_key
 from isotrain.runs.numbers import interval, margin_text, p_text, score_number, signed
 from isotrain.studies.definition import Study
 
-CI = "95 % CI"
 BOTH = "CI over seeds and examples"
 TESTS = {"t": "paired t test", "permutation": "exact sign-flip test"}
-LESS_NULL_NAME = "ln I(W) less its null (0 = isotropic)"
 MARK = " †"  # after a method whose difference is not interpretable: collapsed predictions
 
 
@@ -61,31 +59,6 @@ def share_text(row: Row) -> str:
     value, *others = (f"{share:+.0f}".replace("-", "−") for share in shares if share is not None)
     others.sort(key=lambda text: float(text.replace("−", "-")))
     return f"{value} [{', '.join(others)}]" if others else value
-
-
-def score_name(key: str) -> str:
-    """Readable name of a score key.
-
-    >>> score_name("test/accuracy"), score_name("isotropy/mean_cosine/pooled/after")
-    ('accuracy on test', 'mean cosine (0 = isotropic), site pooled, output')
-    """
-    if curve_key := parse_key(key):
-        name = LESS_NULL_NAME if curve_key.metric == LESS_NULL else label(curve_key.metric)
-        return f"{name}, {cloud_name(curve_key)}"
-    stage, _, name = key.partition("/")
-    return f"{name.replace('_', ' ')} on {SPLITS.get(stage, stage)}"
-
-
-def cloud_name(curve_key: CurveKey) -> str:
-    """Readable name of a cloud."""
-    if curve_key.view in TITLES:
-        return f"layer {int(curve_key.where.removeprefix('layer_'))}, {TITLES[curve_key.view]}"
-    return f"site {curve_key.where}, {SIDE_TITLES[curve_key.view]}"
-
-
-def examples_text(examples: str) -> str:
-    """Numbers of examples as printed."""
-    return "N = " + re.sub(r"\d+", lambda n: f"{int(n[0]):,}", examples) if examples else ""
 
 
 def caption(rows: Sequence[Row]) -> str:
