@@ -249,7 +249,7 @@ def test_a_package_that_is_installed_brings_options_and_its_runs_are_read_again(
     again = isotrain("evaluate", folder)
     assert again.returncode == 0, again.stderr
     score = json.loads((folder / "result.json").read_text())["scores"]["val/accuracy"]
-    assert re.search(rf"^val/accuracy .* {score:.4f}\b", again.stdout, re.MULTILINE)
+    assert re.search(rf"^val/accuracy .* {100 * score:.1f}\b", again.stdout, re.MULTILINE)
     (tmp_path / "site" / "theirs-1.0.dist-info" / "entry_points.txt").unlink()
     rejected = isotrain("evaluate", folder)
     assert rejected.returncode == 2

@@ -192,7 +192,7 @@ def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "rerun=true" in printed
     assert str(folder) in printed
-    assert f"{scores['val/accuracy']:.4f}" in printed
+    assert f"{100 * scores['val/accuracy']:.1f}" in printed
 
 
 def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):

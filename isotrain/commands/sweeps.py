@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
+from itertools import chain, count, product
 from typing import Any
 
 from hydra.types import HydraContext, TaskFunction
@@ -127,7 +127,7 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
     for chosen in product(*several.values()):
         values = (text.partition("=") for text in chosen)
         name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in values)
-        methods[f"{name}.{len(methods)}" if name in methods else name] = tuple(chosen)
+        methods[_unused(name, methods)] = tuple(chosen)
     own = next(iter(tasks.values()), ()), next(iter(methods.values()))
     first = call.compose([*call.overrides, *own[0], *own[1]])
     if not several:
@@ -145,3 +145,9 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
         "seeds": tuple(seeds or [int(first.seed)]),
     }
     return parsed(Study, content, "sweep")
+
+
+def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:
+    """A name, with a number behind it where it is taken."""
+    names = chain([name], (f"{name}.{k}" for k in count(2)))
+    return next(one for one in names if one not in known)

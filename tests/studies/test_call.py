@@ -147,7 +147,7 @@ def test_a_study_runs_in_its_order_and_then_nothing_is_left(fake, capsys):
     printed = capsys.readouterr().out
     assert fake.started == ORDER
     assert "study few: 4 runs, 0 finished before, 4 to do, 1 at a time; " in printed
-    assert re.search(r"\ndone rte-mean-seed1: 0\.6120 on dev \(\d+ s\)\n", printed)
+    assert re.search(r"\ndone rte-mean-seed1: 61\.2 on dev \(\d+ s\)\n", printed)
     table = (fake.folder / "table.md").read_text()
     assert printed.count(first_tables(table)) == 1
     jobs, _ = fake.planned()

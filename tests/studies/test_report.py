@@ -21,7 +21,7 @@ def pages(monkeypatch):
     """What reports would draw: a page takes a second."""
     found = []
     monkeypatch.setattr(
-        "isotrain.pages.study_page.write_study_page", lambda folder, result: found.append(result)
+        "isotrain.pages.study_page.write_study_page", lambda folder, result, _: found.append(result)
     )
     return found
 
@@ -78,7 +78,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_table_and_no_old_one_stays(fake, m
     assert "could not be drawn" not in capsys.readouterr().out
     assert (fake.folder / "study.html").is_file()
 
-    def explode(folder, result):
+    def explode(folder, result, figures):
         raise RuntimeError("no ink")
 
     fake.failing.clear()

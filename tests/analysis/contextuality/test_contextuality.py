@@ -264,7 +264,8 @@ def test_minilm_on_snli(subject_of):
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
     subject = subject_of(minilm(), source, batch_size=32)
     analysis = Contextuality(max_rows=2000, words=["beverage"])
-    layers, words = (part.measure().records for part in analysis.parts(subject))
+    layers, words, cls = (part.measure().records for part in analysis.parts(subject))
+    assert len(cls) == len(layers)
     splits = ("train", "dev", "test")
     sentences = {one.casefold() for one in read_corpus(source, "snli", splits, "[UNK]")}
     n = sum(len(re.findall(r"\bbeverage\b", one)) for one in sentences)
