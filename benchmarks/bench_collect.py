@@ -1,4 +1,4 @@
-"""Seconds to look at a study of 1,000 finished runs: report, status and collect, as commands.
+"""Seconds to look at a study of 1,000 finished runs: report of it and of its runs, and status.
 
     python benchmarks/bench_collect.py
     python benchmarks/bench_collect.py --runs 200
@@ -67,7 +67,7 @@ def main() -> None:
         commands = {
             "isotrain status": ["status", str(folder)],
             "isotrain report": ["report", str(folder)],
-            "isotrain collect": ["collect", str(root / "runs"), "--out", str(root / "out")],
+            "isotrain report runs": ["report", str(root / "runs"), "--out", str(root / "out")],
         }
         times = interleaved(
             given.rounds, {title: partial(call, command) for title, command in commands.items()}
