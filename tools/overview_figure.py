@@ -14,6 +14,8 @@ output. A run with an isotropy layer at `pooled` has the layer output as one mor
 """
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from isotrain.pages.charts import COLOURS, GREY, LOOK, Spec, chart, mark, picture, quantity
@@ -40,17 +42,19 @@ def isotropy(rows: Rows) -> list[dict[str, object]]:
     ]
 
 
-def column(method: str, rows: Rows, score: str, untrained: float, layers: list[str]) -> Spec:
-    """Heat map and score of a run, one above the other."""
+def column(
+    method: str, rows: Rows, score: str, untrained: float, layers: list[str], ends: Sequence[float]
+) -> Spec:
+    """Heat map and score of a run, one above the other; `ends` of the axis of scores."""
     values = isotropy(rows)
     y = {"field": "layer", "type": "ordinal", "scale": {"domain": layers}}
     x = {"field": "step", "type": "ordinal", "title": None}
-    ends = {"scheme": "viridis", "reverse": True, "domainMin": 0}
+    colours = {"scheme": "viridis", "reverse": True, "domainMin": 0}
     legend = {"orient": "right", "title": NAME, "columns": 1}
     cell = {
         "x": {**x, "axis": {"labels": False, "ticks": False}},
         "y": {**y, "title": "layer"},
-        "color": quantity("value", scale=ends, legend=legend),
+        "color": quantity("value", scale=colours, legend=legend),
     }
     has_layer = OUTPUT in {row["layer"] for row in values}
     title = f"isotropy={method}{'' if has_layer else ' (no layer)'}"
@@ -59,7 +63,7 @@ def column(method: str, rows: Rows, score: str, untrained: float, layers: list[s
     scores = [{"step": step, "score": 100 * value} for step, value in series(rows, score)]
     line = {
         "x": quantity("step", "step", axis={"tickCount": 4}),
-        "y": quantity("score", f"dev {name} × 100"),
+        "y": quantity("score", f"dev {name} × 100", scale={"domain": list(ends)}),
     }
     start = {"y": {"datum": 100 * untrained}}
     told = {**start, "x": {"value": "width"}, "text": {"value": "start, no layer"}}
@@ -86,8 +90,10 @@ def main() -> None:
     untrained = series(rows[0], score)[0][1]
     known = dict.fromkeys(str(row["layer"]) for one in rows for row in isotropy(one))
     layers = sorted(known, key=lambda name: -100 if name == OUTPUT else -int(name))
+    scores = [100 * value for one in rows for _, value in series(one, score)]
+    ends = [math.floor(min(scores)), math.ceil(max(scores))]
     columns = [
-        column(result["method"], one, score, untrained, layers)
+        column(result["method"], one, score, untrained, layers, ends)
         for result, one in zip(results, rows, strict=True)
     ]
     shared = {"scale": {"color": "shared"}, "legend": {"color": "shared"}}
