@@ -63,7 +63,7 @@ def column(
     scores = [{"step": step, "score": 100 * value} for step, value in series(rows, score)]
     line = {
         "x": quantity("step", "step", axis={"tickCount": 4}),
-        "y": quantity("score", f"dev {name} × 100", scale={"domain": list(ends)}),
+        "y": quantity("score", f"dev {name} × 100", scale={"domain": list(ends), "zero": False}),
     }
     start = {"y": {"datum": 100 * untrained}}
     told = {**start, "x": {"value": "width"}, "text": {"value": "start, no layer"}}
