@@ -81,7 +81,9 @@ def report(
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
     if figures and not is_run and not read_plan(folder):
-        raise PlanError(f"--figures draws the charts of a run, study or sweep; {folder} is none")
+        raise PlanError(
+            f"--figures draws the charts of a run, study or sweep; {folder} is none: leave it out"
+        )
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _write(folder, file or target, is_run, out or folder / "collected", figures)
     if as_json:

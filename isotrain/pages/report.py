@@ -102,7 +102,7 @@ def write_report(folder: Path, figures: bool = False) -> Path:
         ],
         isotropy_charts=of_isotropy,
         metrics=isotropy.metrics,
-        isotropy_views=isotropy.views,
+        isotropy_views=list(isotropy.views.values()),
         values=_values(curves, end, titles),
         **_of_snapshots(charts, folder, result, curves, end),
         counters=counter_table(rows, end.step),

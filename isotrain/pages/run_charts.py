@@ -120,13 +120,13 @@ class Isotropy(NamedTuple):
 
     Attributes:
         metrics: how to read each of them, by title; what is shown first comes first.
-        views: titles of the measured views of layers, the tokens first.
+        views: titles of the measured views of layers by name, the tokens first.
         layers: for each metric, view and layer its `step` and `value`.
         sites: for each metric, site and side the same, with the `low` and `high` ends of the null.
     """
 
     metrics: dict[str, str]
-    views: list[str]
+    views: dict[str, str]
     layers: list[dict[str, Any]]
     sites: list[dict[str, Any]]
 
@@ -138,7 +138,7 @@ def isotropy_of(
     titles, in_training = view_titles(result), isotropy_series(rows, source=TRAINING)
     order = [v for v in ("tokens", *VIEWS) if layers_of(curves, v) or layers_of(in_training, v)]
     views = {view: _view_title(rows, curves, view, titles) for view in dict.fromkeys(order)}
-    found = Isotropy({}, list(views.values()), [], [])
+    found = Isotropy({}, views, [], [])
     for of_source, note in ((curves, ""), (in_training, ", training batches")):
         names = [m for m in measured(of_source) if not m.endswith(NUMBERED)]
         for metric in sorted(names, key=lambda m: [*shown, m].index(m)):
@@ -195,7 +195,7 @@ FLATTENED = ["step", "value"]
 def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
     """A metric at one view of every layer: evaluations to the right, layers upwards.
 
-    A missing value is white with a cross. `metric` and `view` are titles; default: the first.
+    A missing value is white with a cross. `metric` and `view` are names, and are shown first.
     """
     at = {
         "x": {"field": "step", "type": "ordinal", "title": "optimizer step of the evaluation"}
@@ -206,7 +206,8 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
     legend = {"orient": "right", "gradientLength": HEAT, "columns": 1, "tickCount": 5}
     colour = quantity("value", scale={"scheme": "viridis", "zero": False}, legend=legend)
     cell = {**at, "color": {"condition": white, **colour}}
-    metric, view = metric or next(iter(found.metrics)), view or found.views[0]
+    title = label(metric) if metric else next(iter(found.metrics))
+    at_view = found.views[view or next(iter(found.views))]
     missing = {"filter": "!isValid(datum.value)"}
     return chart(
         found.layers,
@@ -216,7 +217,7 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
             mark("rect", {**cell, "tooltip": tooltip("layer", *FLATTENED)}),
             mark("text", at, missing, text="×", color=GREY),
         ],
-        params=[by("metric", metric), by("view", view)],
+        params=[by("metric", title), by("view", at_view)],
         transform=[*only(metric="metric", view="view"), {"flatten": FLATTENED}],
     )
 

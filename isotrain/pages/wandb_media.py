@@ -20,7 +20,7 @@ from isotrain.pages.maps import map_steps
 from isotrain.pages.run_charts import heat_map, isotropy_of
 from isotrain.results.series import Rows, end_of, isotropy_series, layers_of, series
 from isotrain.runs.files import as_json, read_records, read_result
-from isotrain.runs.keys import COUNTS, DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
+from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
 from isotrain.runs.snapshots import Arrays, read_snapshots
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
@@ -100,14 +100,8 @@ def _spectra(arrays: Arrays) -> dict[str, Any]:
 def _heat_maps(
     result: Mapping[str, Any], rows: Rows, charted: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    curves = isotropy_series(rows)
-    found = {}
-    for metric, view in charted:
-        own = {p: v for p, v in curves.items() if (p.metric, p.view) == (metric, view)}
-        counts = {p: v for p, v in curves.items() if p.metric == COUNTS[0] and p.view == view}
-        spec = heat_map(isotropy_of(result, rows, own | counts, [metric]))
-        found[f"heatmaps/{metric}/{view}"] = _image(spec)
-    return found
+    found = isotropy_of(result, rows, isotropy_series(rows), [])
+    return {f"heatmaps/{m}/{view}": _image(heat_map(found, m, view)) for m, view in charted}
 
 
 def _maps(result: Mapping[str, Any], rows: Rows, snapshots: dict[int, Arrays]) -> dict[str, Any]:

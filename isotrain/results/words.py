@@ -1,4 +1,4 @@
-"""Names and formats of results: one number format, one name per test, one legend."""
+"""Cells, notes and legend of result tables."""
 
 import math
 from collections.abc import Iterable, Sequence

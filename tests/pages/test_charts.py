@@ -23,6 +23,7 @@ from isotrain.pages.run_charts import (
     spectra_chart,
 )
 from isotrain.pages.study_page import write_study_page
+from isotrain.results.readings import label
 from isotrain.results.series import End, isotropy_series
 from isotrain.runs.keys import CurveKey
 from tests.analysis.toy import Toy
@@ -79,7 +80,9 @@ def test_every_value_of_every_layer_is_in_the_heat_map():
         "cls": "first token (CLS), N = 640",
         "mean": "mean of tokens, N = 640",
     }
-    assert found.views == list(views.values())
+    assert (found.views, list(found.views)) == (views, list(views))
+    chosen = heat_map(found, "partition", "mean")["params"]
+    assert [param["value"] for param in chosen] == [label("partition"), views["mean"]]
     drawn = {(r["metric"], r["view"], r["layer"]): r for r in values(spec)}
     assert len(drawn) == len(values(spec)) == len(found.metrics) * len(views) * len(LAYERS)
     for number, layer in enumerate(LAYERS):
@@ -94,8 +97,6 @@ def test_every_value_of_every_layer_is_in_the_heat_map():
     assert [param["value"] for param in spec["params"]] == [TITLE, views["tokens"]]
     at = spec["layer"][0]["encoding"]
     assert (at["y"]["field"], at["y"]["sort"]) == ("layer", "descending")  # layer 0 below
-    of_one = heat_map(found, view=views["cls"])
-    assert [param["value"] for param in of_one["params"]] == [TITLE, views["cls"]]
 
 
 def test_sites_with_the_input_dashed_and_their_null_bands():
