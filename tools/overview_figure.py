@@ -66,10 +66,10 @@ def column(
         "y": quantity("score", f"dev {name} × 100", scale={"domain": list(ends), "zero": False}),
     }
     start = {"y": {"datum": 100 * untrained}}
-    told = {**start, "x": {"value": "width"}, "text": {"value": "start, no layer"}}
+    caption = {**start, "x": {"value": "width"}, "text": {"value": "start, no layer"}}
     layer = [
         mark("rule", start, values=[{}], color=GREY, strokeDash=[2, 2]),
-        mark("text", told, values=[{}], color=GREY, align="right", dy=-6),
+        mark("text", caption, values=[{}], color=GREY, align="right", dy=-6),
         mark("line", line, point=True, color=COLOURS[0]),
     ]
     below = chart(scores, "", f"{score} over steps", layer, height=110)

@@ -52,7 +52,7 @@ def aligned(points: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def mapped(snapshots: Snapshots) -> list[str]:
-    """The clouds with a map; first what a reader sees first.
+    """The clouds with a map, the one to begin with first.
 
     That is the output of an isotropy layer, else CLS of the last layer.
     """
@@ -79,17 +79,19 @@ def map_chart(
         reach = max((float(np.abs(point).max()) for point in points.values()), default=0.0) or 1.0
         for at, (step, title) in enumerate(zip(steps, titles, strict=True)):
             point, n = points.get(step), int(snapshots[step].get(f"n_rows/{cloud}", 0))
-            told = f"{title}: no map, the embeddings have no scatter or are not finite"
+            caption = f"{title}: no map, the embeddings have no scatter or are not finite"
             if point is not None:
-                told = f"{title} · {len(point):,} of {max(n, len(point)):,} embeddings · axes to ±"
-                told += number(reach)
+                caption = (
+                    f"{title} · {len(point):,} of {max(n, len(point)):,} embeddings · axes to ±"
+                )
+                caption += number(reach)
             x, y = (
                 ([], []) if point is None else np.round(UNIT * point / reach).astype(int).T.tolist()
             )
             cluster = snapshots[step].get(f"cluster/{cloud}", np.zeros(0, int)).tolist()
             group = group_of(*cloud.split("/"))
             values.append(
-                {"cloud": cloud, "at": str(at), "told": told, "group": group}
+                {"cloud": cloud, "at": str(at), "caption": caption, "group": group}
                 | {"x": x, "y": y, "cluster": cluster if x else []}
             )
     for group in dict.fromkeys(row["group"] for row in values):
@@ -108,7 +110,7 @@ def map_chart(
         "shape": {**looks, "scale": {"range": [*SHAPES]}},
         "tooltip": tooltip("token", "index", "label", "occurs", "cluster"),
     }
-    told_at = {"text": {"field": "told"}, "x": {"value": 0}, "y": {"value": 6}}
+    caption_at = {"text": {"field": "caption"}, "x": {"value": 0}, "y": {"value": 6}}
     return chart(
         values,
         {"text": {"expr": "cloud"}},
@@ -127,7 +129,7 @@ def map_chart(
                 size=22,
                 opacity=0.75,
             ),
-            mark("text", told_at, align="left", fontSize=10.5, color=GREY),
+            mark("text", caption_at, align="left", fontSize=10.5, color=GREY),
         ],
         params=[by("cloud", clouds[0]), by("at", last), by("colour", "label")],
         transform=only(cloud="cloud", at="at"),

@@ -67,9 +67,9 @@ def test_points_labels_and_tokens_are_in_the_chart():
             row = rows[cloud, str(at)]
             found = np.stack([row["x"], row["y"]], axis=1) * reach / UNIT
             np.testing.assert_allclose(found, points, atol=0.5001 * reach / UNIT)
-            assert number(reach) in row["told"]
+            assert number(reach) in row["caption"]
     tokens = rows["layer_01/tokens", "1"]
-    assert tokens["told"].startswith("kept weights (step 20) · 12 of 2,048 embeddings")
+    assert tokens["caption"].startswith("kept weights (step 20) · 12 of 2,048 embeddings")
     assert tokens["cluster"] == [0, 1, 2] * (M // 3)
     assert rows["layer_01/cls", "0"]["cluster"] == []
     known = {"label": "same", "token": HOSTILE, "index": 7, "frequency": "1 to 9 times"}
@@ -85,7 +85,7 @@ def test_a_cloud_without_a_map_at_a_step_has_none_there():
     rows, _ = of_chart(map_chart(snapshots, mapped(snapshots), End(9, False), CLASSES))
     for cloud in ("layer_00/cls", "layer_01/cls"):
         assert (rows[cloud, "0"]["x"], len(rows[cloud, "1"]["x"])) == ([], M)
-        assert rows[cloud, "0"]["told"].startswith("step 0: no map")
+        assert rows[cloud, "0"]["caption"].startswith("step 0: no map")
     assert mapped({}) == mapped({0: {"spectrum/layer_00/cls": np.ones(3)}}) == []
 
 
@@ -109,7 +109,9 @@ def test_a_label_is_a_class_or_the_range_of_a_score(labels, classes, wanted):
 def test_three_steps_of_one_cloud_side_by_side():
     snapshots = {step: arrays(step, clouds()) for step in (0, 5, 10, 15, 20)}
     spec = map_steps(snapshots, ["layer_02/cls"], End(20, False), CLASSES)
-    told = [
-        row["told"].partition(" ·")[0] for one in spec["hconcat"] for row in one["data"]["values"]
+    caption = [
+        row["caption"].partition(" ·")[0]
+        for one in spec["hconcat"]
+        for row in one["data"]["values"]
     ]
-    assert told == ["step 0", "step 10", "step 20"]
+    assert caption == ["step 0", "step 10", "step 20"]
