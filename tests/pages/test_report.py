@@ -155,10 +155,10 @@ def test_the_selected_weights_are_shown_everywhere(tmp_path):
 
 
 def shown_of(maps):
-    """What is told of the first map that a reader sees."""
+    """The caption of the map that a page opens with."""
     cloud, at = (param["value"] for param in maps["params"][:2])
     (row,) = (r for r in maps["data"]["values"] if (r["cloud"], r["at"]) == (cloud, at))
-    return row["told"]
+    return row["caption"]
 
 
 def test_a_snapshot_that_cannot_be_read_costs_nothing_else(tmp_path):
@@ -174,9 +174,9 @@ def test_a_snapshot_that_cannot_be_read_costs_nothing_else(tmp_path):
 def test_few_of_many_snapshots_are_shown_that_of_the_kept_weights_among_them(tmp_path):
     folder = with_snapshots(tmp_path / "run", range(0, 300, 10), selected_step=150)
     page = page_of(write_report(folder))
-    told = [row["told"].partition(" ·")[0] for row in page.charts["maps"]["data"]["values"]]
-    assert len(told) == MOST_SNAPSHOTS + 1
-    assert {"step 0", "kept weights (step 150)", "step 290"} <= set(told)
+    captions = [row["caption"].partition(" ·")[0] for row in page.charts["maps"]["data"]["values"]]
+    assert len(captions) == MOST_SNAPSHOTS + 1
+    assert {"step 0", "kept weights (step 150)", "step 290"} <= set(captions)
     assert shown_of(page.charts["maps"]).startswith("kept weights (step 150) ·")
     assert f"at {MOST_SNAPSHOTS + 1} of 30 snapshots" in page.text
     assert "could not be read" not in page.text
