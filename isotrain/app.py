@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import hydra
 from omegaconf import DictConfig
 
-from hydra_plugins.isotrain_sweepers import register
+from hydra_plugins import isotrain_launchers, isotrain_sweepers
 from isotrain.config.schema import RUN
 from isotrain.config.shipped import conf_folder
 from isotrain.config.typos import NOT_COMPOSED, first_line
@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program, shown = sys.argv, os.environ.get(FULL_ERROR)
     given = _options_first(program[1:] if arguments is None else arguments)
     RUN.register()
-    register()
+    isotrain_sweepers.register()
+    isotrain_launchers.register()
     sys.argv = [program[0], *given]
     os.environ[FULL_ERROR] = "1"
     if line := os.environ.get("COMP_LINE"):  # of tab completion: `isotrain train isotropy=cl`

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from isotrain.console import FAILED, UserError, guarded, is_lost, nearest, reject
 
+LAUNCHERS = ["joblib", "slurm", "ray"]  # of Hydra
 FORMATS = ["transformers", "sentence-transformers"]  # of an export
 
 
@@ -57,15 +58,16 @@ COMMANDS = {
         "commands.plans:run",
         "Run what is missing of a study (methods x tasks x seeds, to a table) or a search.\n"
         "Without a name: list those that there are. Other arguments are those of train.",
-        ["smoke -j 2", "mine.yaml trainer.max_epochs=1 --list"],
+        ["smoke -j 2", "mine.yaml --launcher slurm", "mine.yaml trainer.max_epochs=1 --list"],
         [
             (
                 "target",
                 {"metavar": "NAME", "nargs": "?", "help": "study, search, or its yaml file"},
             ),
+            ("-j --jobs", {"type": int, "metavar": "N", "help": "runs at a time (1; slurm: 256)"}),
             (
-                "-j --jobs",
-                {"type": int, "default": 1, "metavar": "N", "help": "runs at a time (1)"},
+                "--launcher",
+                {"choices": LAUNCHERS, "help": "what starts the runs (joblib where -j is given)"},
             ),
             (
                 "--list",

@@ -4,22 +4,30 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 
 from isotrain.config.compose import task_name, written
 from isotrain.config.shipped import YAML, names, plan_name
-from isotrain.console import counted, say, spinner
+from isotrain.console import counted, install, say, spinner
 from isotrain.runs.files import as_json as without_nan
 from isotrain.runs.files import nearest_folder, read_result
 from isotrain.runs.stored import PlanError, is_owned, stored
 from isotrain.studies.call import FOLDERS, Job
 from isotrain.studies.definition import question_of, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_plan
-from isotrain.studies.status import Status, at_step, state_of, status_of
+from isotrain.studies.status import Status, at_step, in_slurm, state_of, status_of
+
+N_AT_ONCE = {"joblib": "n_jobs", "submitit_slurm": "array_parallelism"}  # keys of launchers
 
 
 def run(
-    target: str | None, jobs: int, only_list: bool, config_dir: str | None, arguments: Sequence[str]
+    target: str | None,
+    jobs: int | None,
+    launcher: str | None,
+    only_list: bool,
+    config_dir: str | None,
+    arguments: Sequence[str],
 ) -> int:
     """The exit code of `isotrain run`: the app, with a study or search.
 
@@ -29,7 +37,14 @@ def run(
         return show_all()
     from isotrain.app import main
 
-    several = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"] if jobs > 1 else []
+    chosen = {"slurm": "submitit_slurm", None: "joblib"}.get(launcher, launcher)
+    if chosen == "submitit_slurm" and find_spec("submitit") is None:
+        raise PlanError(f"--launcher slurm needs submitit: {install('slurm')}")
+    several = [f"hydra/launcher={chosen}"] if launcher or (jobs or 1) > 1 else []
+    if jobs is not None and several:
+        if chosen not in N_AT_ONCE:
+            raise PlanError(f"-j {jobs}: hydra/launcher={chosen} has no such number; leave it out")
+        several.append(f"hydra.launcher.{N_AT_ONCE[chosen]}={jobs}")
     listed = ["hydra.sweeper.only_list=true"] if only_list else []
     folder = ["--config-dir", config_dir] if config_dir else []
     own = [f"{kind_of(target)}={written(target)}", *several, *listed, *folder]
@@ -168,6 +183,8 @@ def _print_states(folder: Path, target: str) -> int:
     else:
         jobs, notes = runs_below(folder)
     states = [state_of(job, folder) for job in jobs]
+    if plan:
+        states, notes = in_slurm(states, folder)
     print_json([(s.job, s.state, None) for s in states], notes)
     return int(any(state.state == "failed" for state in states))
 

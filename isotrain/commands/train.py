@@ -1,5 +1,6 @@
 """The app's function: one run, alone or as one of a sweep."""
 
+import os
 import sys
 import time
 import traceback
@@ -21,7 +22,7 @@ from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.launch.workers import end_with_caller
 from isotrain.runs.files import read_result
 from isotrain.runs.numbers import score_number
-from isotrain.runs.record import StorageError
+from isotrain.runs.record import LAUNCHER, StorageError
 from isotrain.runs.secrets import redacted
 from isotrain.studies.call import RunError
 from isotrain.studies.status import FAILED_LINE
@@ -52,6 +53,7 @@ def train(cfg: DictConfig) -> float | None:
         sys.exit(run_alone(cfg, overrides))
     if cfg.study is None and cfg.search is None:  # of a sweeper that is not ours
         return _run(cfg, overrides)
+    os.environ[LAUNCHER] = str(hydra.runtime.choices["hydra/launcher"])
     log = Path(str(hydra.sweep.dir)) / "logs" / f"{hydra.job.name}.log"
     return _run_in_sweep(cfg, overrides, log)
 

@@ -27,7 +27,8 @@ from isotrain.runs.secrets import redacted
 
 RUN = "ISOTRAIN_RANKS"  # in the environment of ranks: the configuration and its overrides
 ERROR = "ISOTRAIN_RANKS_ERROR"  # of rank 0: descriptor that takes the error's message
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+OF_SRUN = ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID")  # by which Lightning sees its ranks
 
 
 class RanksError(RuntimeError):
@@ -122,7 +123,7 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # secrets stay references
     root, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
     return {
-        **unclaimed(),
+        **{name: text for name, text in unclaimed().items() if name not in OF_SRUN},
         "PYTHONPATH": os.pathsep.join(filter(None, [root, given])),
         "OMP_NUM_THREADS": str(cfg.threads),
         RUN: json.dumps({"config": keys, "overrides": list(overrides)}),

@@ -23,7 +23,7 @@ from isotrain.runs.files import (
     write_result,
 )
 from isotrain.runs.locks import is_locked, launch_id, owner
-from isotrain.runs.record import POLL_S, code_changes, environment, owned
+from isotrain.runs.record import POLL_S, code_changes, environment, owned, placement
 from isotrain.runs.secrets import redacted
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
@@ -121,6 +121,7 @@ class RunFolder:
             "config": recorded(self.cfg),
             "data": self.revision,
             "environment": self.now,
+            "placement": placement(),
             "earlier_environments": _environments(earlier, self.now),
             "resumed_after_step": resumed_after,
             **facts,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from isotrain.console import UserError, say
@@ -22,6 +23,7 @@ STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else 
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO),
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE, errno.ELOOP),
 )
+LAUNCHER = "ISOTRAIN_LAUNCHER"  # in the environment of a run of a sweep: what launched it
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
@@ -52,6 +54,17 @@ def environment(threads: int) -> dict[str, Any]:
         "platform": platform.platform(),
         "threads": threads,
         **code_state(),
+    }
+
+
+def placement() -> dict[str, str | None]:
+    """Launcher, machine and job of this process, for the record."""
+    own = os.environ.get
+    array = own("SLURM_ARRAY_JOB_ID")
+    return {
+        "launcher": own(LAUNCHER),
+        "host": own("SLURMD_NODENAME") or gethostname(),
+        "job": f"{array}_{own('SLURM_ARRAY_TASK_ID')}" if array else own("SLURM_JOB_ID"),
     }
 
 

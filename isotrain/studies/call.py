@@ -129,7 +129,8 @@ class Call:
     @property
     def n_at_once(self) -> int:
         """Number of runs at a time."""
-        n = int(self.config.hydra.launcher.get("n_jobs") or 1)
+        launcher = self.config.hydra.launcher
+        n = int(launcher.get("n_jobs") or launcher.get("array_parallelism") or 1)
         return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)  # as joblib counts
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
@@ -190,8 +191,10 @@ class Call:
         left = [job for job in jobs if job.is_due]
         if not left:
             return []
+        config = self.config.copy()  # its launcher's logs and jobs are those of this call
+        config.hydra.sweep.dir, config.hydra.job.name = str(self.folder), self.name
         launcher = Plugins.instance().instantiate_launcher(
-            config=self.config, hydra_context=self._context, task_function=self._task
+            config=config, hydra_context=self._context, task_function=self._task
         )
         place = f"hydra.sweep.dir={written(str(self.folder))}"
         batch = [[*job.overrides, place, f"hydra.job.name={written(job.log)}"] for job in left]
@@ -303,7 +306,8 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
-        say(f"{what}: stopped; the same command goes on")
+        notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
+        say("; ".join([f"{what}: stopped", "the same command goes on", *notes]))
         raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,5 +1,6 @@
 """How far the runs of a study or sweep are, from its `study.json` and their folders."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -13,8 +14,10 @@ from isotrain.console import counted, duration
 from isotrain.runs.stored import checkpoint_step, is_owned, newest_step, steps_of, stored
 from isotrain.studies.call import Job
 from isotrain.studies.record import Plan, listed
+from isotrain.studies.slurm import SlurmError, read_jobs, states_of
 
 STATES = ("finished", "running", "interrupted", "failed", "waiting")
+PENDING = "pending in Slurm"  # how the line on such runs begins
 FAILED_LINE = "isotrain: failed: "  # the last line of the log of a run that failed
 
 
@@ -45,7 +48,7 @@ class State(NamedTuple):
 
 def status_of(plan: Plan) -> Status:
     """One row per task and method with the seeds in each state; reasons and time left below."""
-    states = [state_of(job, plan.folder) for job in plan.jobs]
+    states, of_slurm = in_slurm([state_of(job, plan.folder) for job in plan.jobs], plan.folder)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in ("task", "method", *STATES):
         table.add_column(heading)
@@ -59,8 +62,44 @@ def status_of(plan: Plan) -> Status:
     left_s = seconds_left(states, max(1, counts["running"]))
     if counts["finished"] < len(states):
         line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"
-        line += "" if counts["running"] else "; none is running: the same command goes on"
-    return Status([table, *reasons, line], bool(counts["failed"]))
+        is_at_work = counts["running"] or any(text.startswith(PENDING) for text in of_slurm)
+        line += "" if is_at_work else "; none is running: the same command goes on"
+    return Status([table, *reasons, *of_slurm, line], bool(counts["failed"]))
+
+
+def in_slurm(states: Sequence[State], folder: Path) -> tuple[list[State], list[str]]:
+    """States with what Slurm says of the runs that are there, and lines on these."""
+    known = read_jobs(folder)
+    jobs = {
+        s.job: job
+        for s in states
+        if s.state != "finished" and (job := known.jobs.get(s.job.log)) is not None
+    }
+    if not jobs:
+        return [*states], []
+    try:
+        told = states_of(job.id for job in jobs.values())
+    except SlurmError as error:
+        return [*states], [f"{error}: what is pending or runs in Slurm may stand as waiting"]
+    found, waiting = list[State](), defaultdict[str, list[str]](list)
+    lines = []
+    for s in states:
+        job = jobs.get(s.job)
+        now = told.get(job.id) if job else None
+        if job is None or now is None:
+            found.append(s)
+        elif now.state == "PENDING":
+            found.append(s)
+            waiting[now.reason].append(s.job.name)
+        else:
+            is_there = not now.is_over
+            found.append(s._replace(state="running") if is_there else s)
+            place = f"{now.time_left} left" if is_there else f"{now.state} ({now.reason})"
+            step = at_step(s.step, s.n_steps)
+            text = ", ".join(filter(None, [f"job {job.id} on {now.node}", step, place]))
+            lines.append(f"{s.job.name}: {text}; {known.logs(job)}")
+    lines += [f"{PENDING} ({why}): {', '.join(names)}" for why, names in waiting.items()]
+    return found, lines
 
 
 def state_of(job: Job, folder: Path) -> State:

@@ -24,7 +24,9 @@ from isotrain.training.callbacks.non_finite import check_weights
 from isotrain.training.loggers.jsonl import RecordLog
 
 KEY = "isotrain"  # key of isotrain's part of a checkpoint
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # that stop a run with a checkpoint
+SIGNALS = (  # that stop a run with a checkpoint; Slurm sends SIGUSR1 or 2 before a time limit
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
+)
 
 
 class Checkpoints(pl.Callback):

@@ -1,0 +1,299 @@
+"""Runs as an array of Slurm, by Hydra's plug-in for submitit: what waits, and what a node does.
+
+The plug-in's launcher ends with the first job that is killed, and submits a study anew when the
+call is given again. This one waits for every job, by `outcome.json` beside its log and by squeue,
+and attaches to jobs that an earlier call has left in Slurm.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus
+from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
+from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLauncher
+
+from isotrain.config.compose import key_of
+from isotrain.console import counted, say
+from isotrain.runs.files import read_json, write_json
+from isotrain.runs.locks import is_locked
+from isotrain.runs.record import placement
+from isotrain.studies.call import RunError, alone
+from isotrain.studies.record import FILE as STUDY_FILE
+from isotrain.studies.record import SEARCH_FILE
+from isotrain.studies.slurm import (
+    SlurmError,
+    SlurmJob,
+    SlurmJobs,
+    read_jobs,
+    states_of,
+    write_jobs,
+)
+
+POLL_S = 1.0  # between two looks for outcomes
+ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
+LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
+OUTCOME = "outcome.json"
+
+
+class Submitted(NamedTuple):
+    """A run in Slurm."""
+
+    name: str
+    overrides: Sequence[str]
+    id: str
+    log: Path  # of the run
+    logs: Path  # folder of the job's own log, and of its outcome
+
+
+class SlurmArray(SlurmLauncher):  # type: ignore[misc]
+    """The plug-in's launcher. A copy of it is pickled for each job, which calls it."""
+
+    marker: Path | None = None  # a file of the launcher, which the nodes must see
+
+    def __call__(self, *arguments: Any) -> JobReturn:
+        """Run on a node; how it ended is also written to `outcome.json`.
+
+        A run that stopped with a checkpoint is requeued: at its time limit, or if it is preempted.
+        """
+        import submitit
+
+        environment = submitit.JobEnvironment()
+        number = signal.Signals[f"SIG{environment.USR_SIG}"]
+        requeue: Any = signal.signal(number, _stop)  # of submitit; it exits
+        signal.signal(signal.SIGTERM, _stop)
+        returned = JobReturn()
+        returned.status = JobStatus.FAILED
+        try:
+            if self.marker is not None:
+                check_shared(self.marker)
+            returned = super().__call__(*arguments)
+        except SystemExit as stop:
+            if stop.code != 128 + number and not _is_running(environment.job_id):
+                raise
+            try:
+                requeue(number, None)
+            except submitit.core.utils.UncompletedJobError as error:  # too many time limits
+                returned.return_value = RunError("TIMEOUT", str(error))
+        except SlurmError as error:
+            print(error, file=sys.stderr)
+            returned.return_value = RunError("SlurmError", str(error))
+        if environment.global_rank == 0:
+            write_json(environment.paths.folder / OUTCOME, _outcome(returned))
+        return returned
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """How each run ended, once all have.
+
+        Raises:
+            SlurmError: Slurm cannot be asked, or does not take the jobs.
+        """
+        assert self.config is not None
+        if shutil.which("sbatch") is None:
+            raise SlurmError("no sbatch on this machine: start it on a login node of the cluster")
+        folder = Path(str(self.config.hydra.sweep.dir))
+        names = [_name_of(overrides) for overrides in job_overrides]
+        with alone(folder), _uninterrupted():
+            known = read_jobs(folder)
+            told = states_of(job.id for name, job in known.jobs.items() if name in names)
+            there = {
+                name: job
+                for name, job in known.jobs.items()
+                if job.id in told and not told[job.id].is_over
+            }
+            new = [k for k, name in enumerate(names) if name not in there]
+            ids = self._submit(folder, [job_overrides[k] for k in new], initial_job_idx)
+            jobs = known.jobs | {names[k]: job for k, job in zip(new, ids, strict=True)}
+            known = SlurmJobs(folder=folder, jobs=jobs)
+            write_jobs(known)
+        own = [
+            Submitted(
+                *(name, overrides, jobs[name].id),
+                *(folder / "logs" / f"{name}.log", known.logs(jobs[name])),
+            )
+            for name, overrides in zip(names, job_overrides, strict=True)
+        ]
+        arrays = " ".join(dict.fromkeys(job.id.partition("_")[0] for job in own))
+        n_there = f", {len(names) - len(new)} were there before" if there else ""
+        _tell(f"{counted(len(new), 'run')} submitted to Slurm{n_there}: {arrays}")
+        try:
+            return _ended(own)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            stop.add_note(f"its jobs stay in Slurm, and scancel {arrays} cancels them")
+            raise
+
+    def _submit(
+        self, folder: Path, batch: Sequence[Sequence[str]], first: int
+    ) -> Sequence[SlurmJob]:
+        """Submit runs as one array."""
+        import submitit
+
+        if not batch:
+            return []
+        markers = [folder / STUDY_FILE, folder / SEARCH_FILE]
+        self.marker = next((path.absolute() for path in markers if path.is_file()), None)
+        given = dict(self.params)
+        of_all = {field.name for field in fields(BaseQueueConf)}
+        arguments = [
+            (list(overrides), "hydra.sweep.dir", first + k, "", Singleton.get_state())
+            for k, overrides in enumerate(batch)
+        ]
+        try:
+            executor = submitit.AutoExecutor(
+                folder=given.pop("submitit_folder"),
+                cluster="slurm",
+                slurm_max_num_timeout=given.pop("max_num_timeout"),
+            )
+            executor.update_parameters(
+                **{key if key in of_all else f"slurm_{key}": x for key, x in given.items()}
+            )
+            jobs = executor.map_array(self, *zip(*arguments, strict=True))
+        except (RuntimeError, ValueError) as error:  # of sbatch, or of a parameter
+            raise SlurmError(f"Slurm does not take the jobs: {str(error).strip()}") from error
+        return [
+            SlurmJob(id=job.job_id, folder=os.path.relpath(job.paths.folder, folder.absolute()))
+            for job in jobs
+        ]
+
+
+def check_shared(marker: Path) -> None:
+    """Raise a SlurmError if this machine does not see a file of the launcher, or cannot lock."""
+    host, folder = placement()["host"], marker.parent
+    if not marker.is_file():
+        raise SlurmError(
+            f"{host} has no {marker}, which the launcher wrote: {folder} must be on a file system "
+            "that all nodes share; give output_dir=... there"
+        )
+    try:
+        is_locked(marker)
+    except OSError as error:
+        raise SlurmError(
+            f"{host} cannot lock files in {folder} ({error.strerror}), by which two processes "
+            "never train one run: mount it with flock, or give another output_dir=..."
+        ) from error
+
+
+def _stop(number: int, _frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
+def _is_running(job: str) -> bool:
+    """Whether a job that was asked to end is to be requeued by itself: it is being preempted.
+
+    One that was cancelled or requeued is no longer running.
+    """
+    try:
+        told = states_of([job])
+    except SlurmError:
+        return False
+    return job in told and told[job].state == "RUNNING"
+
+
+def _outcome(returned: JobReturn) -> dict[str, Any]:
+    """The outcome of a run, as plain data."""
+    value = returned._return_value
+    if returned.status == JobStatus.COMPLETED:
+        return {"value": value, "error": None, **placement()}
+    kind = value.kind if isinstance(value, RunError) else type(value).__name__
+    message = value.message if isinstance(value, RunError) else str(value)
+    return {"value": None, "error": [kind, message], **placement()}
+
+
+def _name_of(overrides: Sequence[str]) -> str:
+    """What names a run in any call: the name of its job, which has its hash; else all of it."""
+    names = [text.partition("=")[2] for text in overrides if key_of(text) == "hydra.job.name"]
+    return names[-1].strip("'\"") if names else " ".join(overrides)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait: jobs whose ids are not on record would be submitted twice."""
+    waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
+    """How runs ended, each told as it ends."""
+    returned: dict[str, JobReturn] = {}
+    gone: dict[str, float] = {}  # when Slurm first said that a job is over
+    asked_at, pause, trouble = 0.0, ASK_S, ""
+    while True:
+        left = [job for job in jobs if job.id not in returned]
+        for job in left:
+            if outcome := _read(job.logs):
+                returned[job.id] = _told(job, outcome)
+        left = [job for job in left if job.id not in returned]
+        if not left:
+            return [returned[job.id] for job in jobs]
+        if time.monotonic() > asked_at + pause:
+            try:
+                told = states_of(job.id for job in left)
+            except SlurmError as error:
+                if str(error) != trouble:
+                    _tell(f"{error}; asking again until it answers")
+                told, trouble = {}, str(error)
+            else:
+                for job in left:
+                    state = told.get(job.id)
+                    if state is not None and not state.is_over:
+                        gone.pop(job.id, None)
+                    elif time.monotonic() - gone.setdefault(job.id, time.monotonic()) >= LAG_S:
+                        how = state.state if state else "UNKNOWN"
+                        text = f"({state.reason}) on {state.node}" if state else "long ago"
+                        message = f"Slurm ended job {job.id} {text}"
+                        returned[job.id] = _told(job, {"error": [how, message], "value": None})
+            asked_at, pause = time.monotonic(), ASK_S if gone else min(pause * 1.5, MOST_S)
+        time.sleep(POLL_S)
+
+
+def _tell(text: str) -> None:
+    """Print a line now: the next one may take hours."""
+    say(text)
+    sys.stdout.flush()
+
+
+def _read(logs: Path) -> dict[str, Any]:
+    """The outcome of a job; empty before its end."""
+    with suppress(OSError):
+        os.utime(logs)  # NFS looks again at a folder that has changed
+    try:
+        found: dict[str, Any] = read_json(logs / OUTCOME)
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
+    """How a run ended, for Hydra, after a line on the terminal."""
+    returned = JobReturn()
+    returned.overrides = job.overrides
+    returned.status = JobStatus.FAILED if outcome["error"] else JobStatus.COMPLETED
+    returned.return_value = RunError(*outcome["error"]) if outcome["error"] else outcome["value"]
+    name = job.name.rpartition("-")[0] or job.name  # without its hash
+    if outcome["error"]:
+        _tell(f"failed {name}: {returned._return_value}; {_logs_of(job, 'host' in outcome)}")
+    else:
+        _tell(f"done {name} (job {job.id} on {outcome['host']})")
+    return returned
+
+
+def _logs_of(job: Submitted, by_itself: bool) -> str:
+    """Where the log of a run is, and that of its job if the run did not end by itself."""
+    logs = [path for path in (job.log, *sorted(job.logs.glob("*_log.err"))) if path.is_file()]
+    if logs:
+        return ", ".join(map(str, logs[:1] if by_itself else logs))
+    return f"no log: all nodes must share {job.logs.parent}; give output_dir=... that they share"
