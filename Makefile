@@ -9,7 +9,7 @@ NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objec
 	tests/conf/test_contracts.py \
 	$(addprefix tests/training/,test_golden.py monitor/test_site_measures.py test_losses.py test_module.py)
 
-.PHONY: demo test numeric campaign check bench docs venv clean
+.PHONY: demo test numeric campaign cluster check bench docs venv clean
 
 demo: venv
 	$(BIN)/isotrain demo
@@ -19,7 +19,7 @@ demo: venv
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: venv
-	$(PYTEST) -m "not campaign" --durations 20
+	$(PYTEST) -m "not campaign and not cluster" --durations 20
 
 numeric: venv
 	$(PYTEST) -m "not campaign and not slow" $(NUMERIC)
@@ -30,12 +30,16 @@ numeric: venv
 campaign: venv
 	$(PYTEST) -m campaign $(if $(SAMPLE),--sample $(SAMPLE),--go-on)
 
+# A study in a Slurm of two nodes, started and ended here: needs root, slurm-wlm and munge.
+cluster: venv
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
+
 check: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not campaign and not slow"
+	$(PYTEST) -m "not campaign and not cluster and not slow"
 
 bench: venv
 	@test -n "$$ISOTRAIN_DATA_DIR" || { echo "benchmarks read real data; export ISOTRAIN_DATA_DIR=<its folder>"; exit 1; }

@@ -39,11 +39,15 @@ def test_who_starts_ranks(two, composed, monkeypatch):
 @pytest.mark.slow
 def test_ranks_need_no_command_line_and_print_to_the_log_of_a_worker(two, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["worker", "--nonsense"])
+    of_job = {"NTASKS": "1", "PROCID": "0", "STEP_ID": "0", "JOB_ID": "7", "NTASKS_PER_NODE": "1"}
+    for name, value in of_job.items():  # a job of one task starts two ranks as any process does
+        monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "log").open("w") as log, redirect_stdout(log):
         run_in_ranks(two(), ["seed=0"])
     (result,) = results(tmp_path)
     assert (result["status"], result["n_processes"]) == ("finished", 2)
+    assert result["place"]["job"] == "7"
     assert (result["overrides"], result["environment"]["threads"]) == (["seed=0"], 1)
     assert "result.json" in (tmp_path / "log").read_text()
 

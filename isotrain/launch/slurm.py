@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from isotrain.console import counted, say
 from isotrain.runs.files import read_json, write_json
 from isotrain.runs.locks import is_locked
 from isotrain.runs.record import placement
-from isotrain.studies.call import RunError, alone
+from isotrain.studies.call import RunError, alone, safe_name
 from isotrain.studies.record import FILE as STUDY_FILE
 from isotrain.studies.record import SEARCH_FILE
 from isotrain.studies.slurm import (
@@ -42,6 +43,7 @@ POLL_S = 1.0  # between two looks for outcomes
 ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
 LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
 OUTCOME = "outcome.json"
+MOST = 80  # letters of a name
 
 
 class Submitted(NamedTuple):
@@ -77,7 +79,8 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
                 check_shared(self.marker)
             returned = super().__call__(*arguments)
         except SystemExit as stop:
-            if stop.code != 128 + number and not _is_running(environment.job_id):
+            is_over = stop.code == 128 + signal.SIGTERM and not _is_running(environment.job_id)
+            if is_over or stop.code not in (128 + signal.SIGTERM, 128 + number):
                 raise
             try:
                 requeue(number, None)
@@ -210,9 +213,12 @@ def _outcome(returned: JobReturn) -> dict[str, Any]:
 
 
 def _name_of(overrides: Sequence[str]) -> str:
-    """What names a run in any call: the name of its job, which has its hash; else all of it."""
-    names = [text.partition("=")[2] for text in overrides if key_of(text) == "hydra.job.name"]
-    return names[-1].strip("'\"") if names else " ".join(overrides)
+    """What names a run in any call: its job's name, which ends with its hash; else of all of it."""
+    for text in reversed(overrides):
+        if key_of(text) == "hydra.job.name":
+            return text.partition("=")[2].strip("'\"")
+    text = " ".join(overrides)
+    return f"{safe_name(text)[:MOST]}-{sha256(text.encode()).hexdigest()[:8]}"
 
 
 @contextmanager
@@ -283,7 +289,7 @@ def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
     returned.overrides = job.overrides
     returned.status = JobStatus.FAILED if outcome["error"] else JobStatus.COMPLETED
     returned.return_value = RunError(*outcome["error"]) if outcome["error"] else outcome["value"]
-    name = job.name.rpartition("-")[0] or job.name  # without its hash
+    name = job.name.rpartition("-")[0]  # without its hash
     if outcome["error"]:
         _tell(f"failed {name}: {returned._return_value}; {_logs_of(job, 'host' in outcome)}")
     else:

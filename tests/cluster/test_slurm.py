@@ -17,7 +17,7 @@ import pytest
 from isotrain.runs.files import read_records, read_result
 from tools.kill_points import untimed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.campaign]
+pytestmark = pytest.mark.cluster
 STUDY = """
 overrides: [encoder=tiny, encoder.width=16, source=demo, trainer.accelerator=cpu, report=false,
             data.batch_size=16, monitor.max_rows=64, 'metric=[isoscore]', monitor.map_rows=0,

@@ -27,6 +27,11 @@ def hang_up(_module):
     os.kill(os.getpid(), signal.SIGHUP)
 
 
+def warn(_module):
+    """The reaction to a call: what Slurm sends before a time limit."""
+    os.kill(os.getpid(), signal.SIGUSR2)
+
+
 @pytest.fixture(scope="module")
 def keys(small):
     return (
@@ -58,6 +63,7 @@ def reference(composed, keys, tmp_path_factory):
     [
         ("training_step", 15, terminate, 15),  # in the second epoch; the step is still done
         ("training_step", 13, hang_up, 13),  # the terminal is closed
+        ("training_step", 14, warn, 14),
         ("training_step", 12, terminate, 12),  # the last step of an epoch
         ("training_step", 15, fail, 12),  # back to the last of every 4 steps
         ("validation_step", 4 + 4 + 2, terminate, 10),  # in the evaluation of step 10
