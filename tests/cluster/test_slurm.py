@@ -1,7 +1,7 @@
 """A study in Slurm whose runs, jobs and launcher are disturbed ends as one of joblib, by the byte.
 
-What a run meets is in the file `act-<its number in the array>`; the part `mine.py` does it in the
-second evaluation.
+What a run meets is in the file `act-<its number in the array>`; the metric of `mine.py` does it:
+it raises when it is tried, and all else is in the second evaluation.
 """
 
 import json
@@ -43,11 +43,11 @@ def f(x):
     calls += 1
     own = os.environ.get("SLURM_ARRAY_TASK_ID")
     act = Path(f"act-{own}")
-    if calls == CALLS and act.exists():
-        how = act.read_text()
+    how = act.read_text() if act.exists() else ""
+    if how == "raise":
+        raise ValueError("no ink")
+    if how and calls == CALLS:
         act.rename(f"at-{own}")
-        if how == "raise":
-            raise ValueError("no ink")
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         wait_for_signal(Path(f"at-{own}"))
@@ -166,12 +166,13 @@ def disturbed(slurm_conf, tmp_path_factory):
     it.code = first.wait(timeout=60)
     it.left = it.jobs()
     it.status = it.says(*ISOTRAIN, "status", "eight")
+    (it.folder / f"act-{RAISES}").unlink()
     second = it.start("second")
     it.wait_for(lambda: "submitted to Slurm" in it.log("second"), "the second call submits")
     it.jobs_of_second = it.jobs()
     own = f"JobId={it.array}_{LIMITED}"
-    it.says("scontrol", "update", own, "TimeLimit=1")
-    it.wait_for(lambda: "requeue" in it.says("scontrol", "show", "job", own[6:]).lower(), "limit")
+    minutes = it.says("squeue", "-h", "-j", own[6:], "-o", "%M").split(":")[-2]
+    it.says("scontrol", "update", own, f"TimeLimit={int(minutes) + 2}")
     it.wait_for(lambda: "Restarts=1" in it.says("scontrol", "show", "job", own[6:]), "limit")
     it.says("scontrol", "update", own, "TimeLimit=60")
     (it.folder / f"at-{RUNS}").unlink()
@@ -238,6 +239,6 @@ def test_a_requeued_run_and_one_at_its_time_limit_go_on(disturbed):
 
 def test_status_tells_what_slurm_says(disturbed):
     job = f"rte-cluster_pca-seed2: job {disturbed.array}_{RUNS} on n"
-    assert re.search(re.escape(job) + r"[12], step 4 of 8, \d+:\d+ left; ", disturbed.status)
+    assert re.search(re.escape(job) + r"[12], step [34] of 8, \d+:\d+ left; ", disturbed.status)
     assert re.search(r"pending in Slurm \(\w+\): .*rte-none-seed3", disturbed.status)
     assert re.search(r"rte-none-seed1: job \S+ on n[12], .*CANCELLED", disturbed.status)
