@@ -44,6 +44,9 @@ OF_ANALYSIS = {
     ),
 }
 ELSEWHERE = {  # words of commands whose processes another test starts: which, and by what word
+    "hydra/launcher=submitit_slurm": (
+        *("tests/cluster/test_slurm.py", "hydra/launcher=submitit_slurm"),
+    ),
     "trainer.devices=2": ("tests/training/test_processes.py", "trainer.devices=2"),
 }
 COMMANDS = {param.id: param.values[0] for param in commands()}

@@ -259,7 +259,7 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
                         gone.pop(job.id, None)
                     elif time.monotonic() - gone.setdefault(job.id, time.monotonic()) >= LAG_S:
                         how = state.state if state else "UNKNOWN"
-                        text = f"({state.reason}) on {state.node}" if state else "long ago"
+                        text = f"{state.why}on {state.node}" if state else "long ago"
                         message = f"Slurm ended job {job.id} {text}"
                         returned[job.id] = _told(job, {"error": [how, message], "value": None})
             asked_at, pause = time.monotonic(), ASK_S if gone else min(pause * 1.5, MOST_S)

@@ -58,6 +58,11 @@ class JobState(NamedTuple):
     reason: str  # why it waits, or how it ended
 
     @property
+    def why(self) -> str:
+        """Its reason in parentheses and with a space; empty if Slurm names none."""
+        return f"({self.reason}) " if self.reason != "None" else ""
+
+    @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.state in ENDED

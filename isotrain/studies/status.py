@@ -94,7 +94,7 @@ def in_slurm(states: Sequence[State], folder: Path) -> tuple[list[State], list[s
         else:
             is_there = not now.is_over
             found.append(s._replace(state="running") if is_there else s)
-            place = f"{now.time_left} left" if is_there else f"{now.state} ({now.reason})"
+            place = f"{now.time_left} left" if is_there else f"{now.state} {now.why}".rstrip()
             step = at_step(s.step, s.n_steps)
             text = ", ".join(filter(None, [f"job {job.id} on {now.node}", step, place]))
             lines.append(f"{s.job.name}: {text}; {known.logs(job)}")

@@ -67,6 +67,7 @@ TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 ISOTRAIN = (sys.executable, "-m", "isotrain")
 RUN = (*ISOTRAIN, "run", "eight.yaml")
 ON_SLURM = (*RUN, "--launcher", "slurm")
+BY_HYDRA = (*ISOTRAIN, "train", "-m", "study=eight.yaml", "hydra/launcher=submitit_slurm")
 PATIENCE_S = 400
 RAISES, DIES, CANCELLED, REQUEUED, LIMITED, RUNS = range(6)  # numbers in the array
 
@@ -116,10 +117,10 @@ class Cluster:
     def __init__(self, folder, conf):
         self.folder, self.env = folder, environment(folder, conf)
 
-    def start(self, log):
+    def start(self, log, line=ON_SLURM):
         with (self.folder / log).open("w") as file:
             more = {"stdout": file, "stderr": file, "cwd": self.folder, "env": self.env}
-            return subprocess.Popen(ON_SLURM, process_group=0, **more)
+            return subprocess.Popen(line, process_group=0, **more)
 
     def says(self, *line):
         ended = subprocess.run(line, capture_output=True, text=True, cwd=self.folder, env=self.env)
@@ -148,7 +149,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def disturbed(slurm_conf, tmp_path_factory):
-    """The study in Slurm by two calls, and what was seen meanwhile."""
+    """The study in Slurm by three calls, two of them ended, and what was seen meanwhile."""
     it = Cluster(placed(tmp_path_factory.mktemp("slurm")), slurm_conf)
     it.act(RAISES, "raise")
     it.act(DIES, "kill")
@@ -169,14 +170,18 @@ def disturbed(slurm_conf, tmp_path_factory):
     (it.folder / f"act-{RAISES}").unlink()
     second = it.start("second")
     it.wait_for(lambda: "submitted to Slurm" in it.log("second"), "the second call submits")
-    it.jobs_of_second = it.jobs()
+    second.kill()
+    second.wait()
+    third = it.start("third", BY_HYDRA)
+    it.wait_for(lambda: "submitted to Slurm" in it.log("third"), "the third call attaches")
+    it.jobs_of_all = it.jobs()
     own = f"JobId={it.array}_{LIMITED}"
     minutes = it.says("squeue", "-h", "-j", own[6:], "-o", "%M").split(":")[-2]
     it.says("scontrol", "update", own, f"TimeLimit={int(minutes) + 2}")
     it.wait_for(lambda: "Restarts=1" in it.says("scontrol", "show", "job", own[6:]), "limit")
     it.says("scontrol", "update", own, "TimeLimit=60")
     (it.folder / f"at-{RUNS}").unlink()
-    it.code_of_second = second.wait(timeout=PATIENCE_S)
+    it.code_of_third = third.wait(timeout=PATIENCE_S)
     return it
 
 
@@ -191,7 +196,7 @@ def record(it, number):
 
 
 def test_it_ends_with_the_bytes_of_joblib(disturbed, whole):
-    assert disturbed.code_of_second == 0, disturbed.log("second")
+    assert disturbed.code_of_third == 0, disturbed.log("third")
     assert len(runs(whole)) == 8
     assert runs(disturbed.folder) == runs(whole)
     assert tables(disturbed.folder) == tables(whole)
@@ -212,7 +217,7 @@ def test_each_failure_is_told_and_stops_no_other(disturbed):
     killed = f"failed rte-cluster_pca-seed0: FAILED: Slurm ended job {disturbed.array}_{DIES} "
     assert killed in said
     own = f"failed rte-none-seed1: CANCELLED: Slurm ended job {disturbed.array}_{CANCELLED} "
-    assert re.search(re.escape(own) + r"\(\S+\) on n[12]; .*_log\.err", said)
+    assert re.search(re.escape(own) + r"on n[12]; .*_log\.err", said)
 
 
 def test_ctrl_c_leaves_the_jobs_and_says_so(disturbed):
@@ -224,11 +229,14 @@ def test_ctrl_c_leaves_the_jobs_and_says_so(disturbed):
 
 
 def test_the_same_command_submits_only_what_is_not_there(disturbed):
-    said = disturbed.log("second")
-    n_done = int(re.search(r"(\d) finished before", said)[1])
-    assert f"3 runs submitted to Slurm, {5 - n_done} were there before: " in said
-    new = {job.partition("_")[0] for job in disturbed.jobs_of_second} - {disturbed.array}
-    assert len(new) == 1
+    for call, n_new in (("second", 3), ("third", 0)):
+        said = disturbed.log(call)
+        n_left = int(re.search(r"(\d) to do", said)[1])
+        assert f"{n_new} runs submitted to Slurm, {n_left - n_new} were there before: " in said
+    arrays = {job.partition("_")[0] for job in disturbed.jobs_of_all}
+    assert len(arrays) == 2
+    done = [line for line in disturbed.log("third").splitlines() if line.startswith("done ")]
+    assert len(done) == n_left
 
 
 def test_a_requeued_run_and_one_at_its_time_limit_go_on(disturbed):
