@@ -68,7 +68,7 @@ ISOTRAIN = (sys.executable, "-m", "isotrain")
 RUN = (*ISOTRAIN, "run", "eight.yaml")
 ON_SLURM = (*RUN, "--launcher", "slurm")
 BY_HYDRA = (*ISOTRAIN, "train", "-m", "study=eight.yaml", "hydra/launcher=submitit_slurm")
-PATIENCE_S = 400
+PATIENCE_S = 1200  # CI ends them earlier
 RAISES, DIES, CANCELLED, REQUEUED, LIMITED, RUNS = range(6)  # numbers in the array
 
 
@@ -116,11 +116,13 @@ class Cluster:
 
     def __init__(self, folder, conf):
         self.folder, self.env = folder, environment(folder, conf)
+        self.started = []
 
     def start(self, log, line=ON_SLURM):
         with (self.folder / log).open("w") as file:
             more = {"stdout": file, "stderr": file, "cwd": self.folder, "env": self.env}
-            return subprocess.Popen(line, process_group=0, **more)
+            self.started.append(subprocess.Popen(line, process_group=0, **more))
+        return self.started[-1]
 
     def says(self, *line):
         ended = subprocess.run(line, capture_output=True, text=True, cwd=self.folder, env=self.env)
@@ -150,7 +152,17 @@ class Cluster:
 @pytest.fixture(scope="module")
 def disturbed(slurm_conf, tmp_path_factory):
     """The study in Slurm by three calls, two of them ended, and what was seen meanwhile."""
-    it = Cluster(placed(tmp_path_factory.mktemp("slurm")), slurm_conf)
+    it = Cluster(placed(tmp_path_factory.mktemp("study")), slurm_conf)
+    try:
+        disturb(it)
+        yield it
+    finally:
+        for process in it.started:
+            process.kill()
+            process.wait()
+
+
+def disturb(it):
     it.act(RAISES, "raise")
     it.act(DIES, "kill")
     for number in (CANCELLED, REQUEUED, LIMITED, RUNS):
@@ -164,7 +176,7 @@ def disturbed(slurm_conf, tmp_path_factory):
     it.wait_for(lambda: it.at(LIMITED) and it.at(RUNS), "two more wait")
     it.wait_for(lambda: it.log("first").count("\nfailed") == 3, "three failures are told")
     os.killpg(first.pid, signal.SIGINT)
-    it.code = first.wait(timeout=60)
+    it.code = first.wait(timeout=PATIENCE_S)
     it.left = it.jobs()
     it.status = it.says(*ISOTRAIN, "status", "eight")
     (it.folder / f"act-{RAISES}").unlink()
@@ -182,7 +194,6 @@ def disturbed(slurm_conf, tmp_path_factory):
     it.says("scontrol", "update", own, "TimeLimit=60")
     (it.folder / f"at-{RUNS}").unlink()
     it.code_of_third = third.wait(timeout=PATIENCE_S)
-    return it
 
 
 def record(it, number):

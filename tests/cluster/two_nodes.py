@@ -67,7 +67,7 @@ def start(folder: Path, port: int) -> Path:
     for daemon in (["slurmctld"], ["slurmd", "-N", "n1"], ["slurmd", "-N", "n2"]):
         subprocess.run(daemon, check=True, env=environment, cwd=folder)
     deadline = time.monotonic() + 60
-    while _idle(environment) != 2:
+    while len(_words(environment, "sinfo", "-h", "-N", "-t", "idle", "-o", "%N")) != 2:
         if time.monotonic() > deadline:
             stop(folder)
             raise RuntimeError(f"the two nodes are not idle after a minute; logs: {folder}")
@@ -76,7 +76,12 @@ def start(folder: Path, port: int) -> Path:
 
 
 def stop(folder: Path) -> None:
-    """End the daemons of a folder."""
+    """Cancel what is left, and end the daemons of a folder."""
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    subprocess.run(["scancel", "--user=root"], env=environment, capture_output=True)
+    deadline = time.monotonic() + 40  # Slurm kills after 30 s
+    while _words(environment, "squeue", "-h") and time.monotonic() < deadline:
+        time.sleep(0.5)
     for path in folder.glob("slurm*.pid"):
         with suppress(OSError, ValueError):
             os.kill(int(path.read_text()), signal.SIGTERM)
@@ -92,11 +97,9 @@ def _start_munge() -> None:
     subprocess.run(["runuser", "-u", "munge", "--", shutil.which("munged")], check=True)
 
 
-def _idle(environment: dict[str, str]) -> int:
-    found = subprocess.run(
-        ["sinfo", "-h", "-N", "-t", "idle"], capture_output=True, text=True, env=environment
-    )
-    return len(found.stdout.split("\n")) - 1
+def _words(environment: dict[str, str], *line: str) -> list[str]:
+    """The words that a command prints."""
+    return subprocess.run(line, capture_output=True, text=True, env=environment).stdout.split()
 
 
 def main() -> None:
