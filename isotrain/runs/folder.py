@@ -121,7 +121,7 @@ class RunFolder:
             "config": recorded(self.cfg),
             "data": self.revision,
             "environment": self.now,
-            "placement": placement(),
+            "place": placement(),
             "earlier_environments": _environments(earlier, self.now),
             "resumed_after_step": resumed_after,
             **facts,
