@@ -128,8 +128,8 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         ]
         arrays = " ".join(dict.fromkeys(job.id.partition("_")[0] for job in own))
         n_there = f", {len(names) - len(new)} were there before" if there else ""
-        _tell(f"{counted(len(new), 'run')} submitted to Slurm{n_there}: {arrays}")
         try:
+            _tell(f"{counted(len(new), 'run')} submitted to Slurm{n_there}: {arrays}")
             return _ended(own)
         except (KeyboardInterrupt, SystemExit) as stop:
             stop.add_note(f"its jobs stay in Slurm, and scancel {arrays} cancels them")
@@ -258,9 +258,10 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
                     if state is not None and not state.is_over:
                         gone.pop(job.id, None)
                     elif time.monotonic() - gone.setdefault(job.id, time.monotonic()) >= LAG_S:
-                        how = state.state if state else "UNKNOWN"
-                        text = f"{state.why}on {state.node}" if state else "long ago"
-                        message = f"Slurm ended job {job.id} {text}"
+                        how, message = "UNKNOWN", f"Slurm no longer knows job {job.id}"
+                        if state is not None:
+                            how = state.state
+                            message = f"Slurm ended job {job.id} {state.why}on {state.node}"
                         returned[job.id] = _told(job, {"error": [how, message], "value": None})
             asked_at, pause = time.monotonic(), ASK_S if gone else min(pause * 1.5, MOST_S)
         time.sleep(POLL_S)
