@@ -24,6 +24,7 @@ STORAGE_ERRORS = (  # full, not writable, broken; taken away, or something else 
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ESTALE, errno.ELOOP),
 )
 LAUNCHER = "ISOTRAIN_LAUNCHER"  # in the environment of a run of a sweep: what launched it
+HOST, JOB = "ISOTRAIN_HOST", "ISOTRAIN_JOB"  # likewise, of launchers with names of their own
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "numpy")
 
 
@@ -61,10 +62,11 @@ def placement() -> dict[str, str | None]:
     """Launcher, machine and job of this process, for the record."""
     own = os.environ.get
     array = own("SLURM_ARRAY_JOB_ID")
+    of_slurm = f"{array}_{own('SLURM_ARRAY_TASK_ID')}" if array else own("SLURM_JOB_ID")
     return {
         "launcher": own(LAUNCHER),
-        "host": own("SLURMD_NODENAME") or gethostname(),
-        "job": f"{array}_{own('SLURM_ARRAY_TASK_ID')}" if array else own("SLURM_JOB_ID"),
+        "host": own(HOST) or own("SLURMD_NODENAME") or gethostname(),
+        "job": own(JOB) or of_slurm,
     }
 
 

@@ -206,9 +206,13 @@ class Call:
     def announce(self, jobs: Sequence[Job]) -> None:
         """Say how many runs there are, and where."""
         n_left = sum(job.is_due for job in jobs)
+        is_open = self.config.hydra.launcher.get("n_jobs", 1) is None  # the launcher sees to it
+        at_once = (
+            "as many at a time as there is room for" if is_open else f"{self.n_at_once} at a time"
+        )
         say(
             f"{self.kind} {self.name}: {counted(len(jobs), 'run')}, {len(jobs) - n_left} finished "
-            f"before, {n_left} to do, {self.n_at_once} at a time; {self.folder}"
+            f"before, {n_left} to do, {at_once}; {self.folder}"
         )
 
     def _load(self, overrides: Sequence[str]) -> DictConfig:

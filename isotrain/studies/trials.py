@@ -4,6 +4,7 @@ A trial is RUNNING from the moment a call takes it. Each call holds a lock while
 trials name the lock; a trial whose call is dead is taken by the next one, number and values kept.
 """
 
+import json
 import os
 import re
 import secrets
@@ -25,7 +26,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.console import nearest
-from isotrain.runs.locks import is_locked, sign, take
+from isotrain.runs.locks import is_locked, sign, take, taken_within
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import WAIT_S, alone
@@ -86,9 +87,36 @@ def opened(url: str, name: str, direction: str | None = None) -> Iterator[Study]
 
 def _storage(url: str) -> JournalStorage | RDBStorage:
     if url.startswith("journal:"):
-        return JournalStorage(JournalFileBackend(url.removeprefix("journal:")))
+        return JournalStorage(Journal(url.removeprefix("journal:")))
     options = {"connect_args": {"timeout": WAIT_S}} if url.startswith("sqlite:") else None
     return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
+
+
+class Journal(JournalFileBackend):
+    """Optuna's journal, under a lock that ends with the process that holds it.
+
+    Optuna's own lock outlives a killed process: others wait for 30 s, and two of them may then
+    take it at the same time. A line that was cut off, by a full disk, is removed by the next one.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path = Path(path).resolve()
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Write a line for each entry."""
+        lock = taken_within(self._path, WAIT_S)
+        if lock is None:
+            raise StorageInternalError(f"another process has locked it for {WAIT_S:g} s")
+        with os.fdopen(lock, "r+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(lock, 1, end - 1) != b"\n":
+                end = self._path.read_bytes().rfind(b"\n") + 1
+                file.seek(end)
+                file.truncate()
+            file.write("".join(json.dumps(log) + "\n" for log in logs).encode())
+            file.flush()
+            os.fsync(lock)
 
 
 def failure(url: str, what: str, error: Exception, fix: str) -> PlanError:

@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 
 import pytest
 
@@ -308,6 +309,18 @@ def test_the_number_of_runs_at_a_time_is_that_of_the_launcher(fake, monkeypatch)
     calls = [fake.planned("-m", *own, joblib[0], f"{joblib[1]}=-{n}")[1] for n in (1, 2, 9)]
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     assert [call.n_at_once for call in calls] == [4, 3, 1], "all cores but n - 1"
+
+
+def test_ray_is_needed_where_it_is_chosen(fake, monkeypatch, capsys):
+    jobs, call = fake.planned("hydra/launcher=ray")
+    call.announce(jobs)
+    assert "4 to do, as many at a time as there is room for; " in capsys.readouterr().out
+    assert fake.planned("hydra/launcher=ray", "hydra.launcher.n_jobs=3")[1].n_at_once == 3
+    monkeypatch.setitem(sys.modules, "ray", None)
+    given = ("hydra.launcher.ray.remote.num_cpus=2", "+hydra.launcher.ray.remote.num_gpus=0.5")
+    assert fake.run("hydra/launcher=ray", *given) == 2
+    assert re.search(r"hydra/launcher=ray needs Ray \(.*\[ray", capsys.readouterr().err)
+    assert not fake.started
 
 
 def test_names_of_methods_that_differ_in_signs_alone_are_numbered(fake):

@@ -1,6 +1,9 @@
-"""How a trial ended, and the callback that prunes its run, in the process of that run."""
+"""How a trial ended, the callback that prunes its run, in the process of that run, and journals."""
 
+import signal
+import subprocess
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from optuna.trial import Trial, TrialState, create_trial
 
-from isotrain.studies.trials import END, callback_of, ending
+from isotrain.studies.trials import END, callback_of, ending, opened
 from tests.studies.searched import FakeCall, searched, trials
 
 
@@ -84,3 +87,43 @@ def test_a_run_that_is_no_trial_has_no_callback(worker, monkeypatch):
     assert of(trial=None) is None
     monkeypatch.setattr(HydraConfig, "initialized", lambda: False)
     assert of() is None, "a call from Python"
+
+
+WRITES = """
+import sys
+from isotrain.studies.trials import opened
+
+with opened(f"journal:{sys.argv[1]}", "few", "max") as study:
+    while True:
+        study.set_user_attr(sys.argv[2], "x" * 10_000)
+"""
+
+
+def test_a_process_killed_while_it_writes_leaves_a_journal_that_others_write(tmp_path):
+    path, names = tmp_path / "trials.log", [f"{k}{n}" for k in range(3) for n in "ab"]
+    for pair in zip(names[::2], names[1::2], strict=True):
+        writers = [subprocess.Popen([sys.executable, "-c", WRITES, path, name]) for name in pair]
+        while not path.is_file() or any(f'"{name}"' not in path.read_text() for name in pair):
+            assert all(writer.poll() is None for writer in writers)
+            time.sleep(0.01)
+        for writer in writers:
+            writer.send_signal(signal.SIGKILL)
+            writer.wait()
+    began_at = time.monotonic()
+    with opened(f"journal:{path}", "few") as study:
+        study.ask()
+        assert sorted(study.user_attrs) == names
+    assert time.monotonic() - began_at < 20, "a killed process's lock lasts for 30 s in Optuna"
+
+
+def test_a_line_that_was_cut_off_is_removed_by_the_next_one(tmp_path):
+    path = tmp_path / "trials.log"
+    with opened(f"journal:{path}", "few", "max") as study:
+        study.ask()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"op_code": 4, "worker_id": "ab')
+    for n in (1, 2):
+        with opened(f"journal:{path}", "few") as study:
+            assert len(study.get_trials()) == n
+            study.ask()
+    assert path.read_bytes().startswith(whole + b'{"')

@@ -1,0 +1,211 @@
+"""Runs of a sweep as tasks of Ray: whatever dies, all others go on.
+
+A task whose worker or node is lost is started again on another one, where its run resumes from its
+checkpoint. A run that raises is not repeated. Runs have the folder, the environment and the import
+path of the launching command, as joblib's workers do.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from socket import gethostname
+from typing import Any, NamedTuple
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup_globals
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from isotrain.console import install, say
+from isotrain.launch.devices import VISIBLE
+from isotrain.launch.workers import GRACE_S
+from isotrain.runs.record import HOST, JOB
+from isotrain.runs.secrets import redacted
+from isotrain.runs.stored import PlanError
+from isotrain.studies.call import RunError
+
+
+class Shared(NamedTuple):
+    """What all tasks of a launch get from the launching command."""
+
+    context: HydraContext
+    task: TaskFunction
+    state: Any  # of Hydra's singletons
+    folder: str
+    environment: dict[str, str]
+    import_path: list[str]
+
+
+class Tasks:
+    """Tasks of Ray, one for each run.
+
+    Args:
+        init: arguments of `ray.init`.
+        remote: arguments of `ray.remote`, such as `num_cpus` and `max_retries`.
+        context: Hydra's.
+        task: the app's function.
+        config: Hydra's configuration of the call.
+    """
+
+    def __init__(
+        self,
+        init: DictConfig,
+        remote: DictConfig,
+        context: HydraContext,
+        task: TaskFunction,
+        config: DictConfig,
+    ) -> None:
+        self._init, self._context, self._task, self._config = init, context, task, config
+        self._remote: dict[str, Any] = OmegaConf.to_container(remote, resolve=True)  # type: ignore[assignment]
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], first: int, n_at_once: int | None
+    ) -> list[JobReturn]:
+        """How each run ended, in their order.
+
+        Ctrl-C and SIGTERM end the runs at work, which write a checkpoint.
+
+        Raises:
+            PlanError: Ray cannot be reached.
+        """
+        setup_globals()
+        configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
+        ray = _connected(OmegaConf.to_container(self._init, resolve=True))
+        self._say_if_none_has_room()
+        run = ray.remote(**{"num_cpus": 1, **self._remote})(_run)
+        here = os.getcwd(), dict(os.environ), sys.path
+        shared = ray.put(Shared(self._context, self._task, Singleton.get_state(), *here))
+        waiting = list(enumerate(job_overrides))[::-1]
+        at_work: dict[Any, tuple[int, str]] = {}
+        ended: dict[int, JobReturn] = {}
+        try:
+            while waiting or at_work:
+                is_open = waiting and len(at_work) < (n_at_once or len(job_overrides))
+                if is_open:
+                    k, overrides = waiting.pop()
+                    config = self._config_of(overrides, first + k)
+                    name = str(config.hydra.job.name)
+                    at_work[run.options(name=name).remote(shared, config)] = k, name
+                for done in ray.wait(list(at_work), timeout=0 if is_open else None)[0]:
+                    k, name = at_work.pop(done)
+                    ended[k] = self._end_of(done, name)
+        finally:
+            for one in at_work:  # after a signal
+                ray.cancel(one)
+            ray.wait(list(at_work), num_returns=len(at_work), timeout=GRACE_S) if at_work else None
+        return [ended[k] for k in range(len(job_overrides))]
+
+    def _config_of(self, overrides: Sequence[str], number: int) -> DictConfig:
+        config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.num = number
+        return config
+
+    def _end_of(self, done: Any, name: str) -> JobReturn:
+        """What a run returned or raised; what it printed is shown."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        returned: JobReturn
+        try:
+            returned, printed = ray.get(done)
+        except RayTaskError as error:  # outside of the run
+            failure = RunError(type(error.cause).__name__, str(error.cause))
+        except RayError as error:
+            n = self._remote.get("max_retries", 3)
+            failure = RunError(
+                type(error).__name__,
+                f"its worker died, and Ray gave up after {n} retries "
+                "(hydra.launcher.ray.remote.max_retries); the same command goes on",
+            )
+        else:
+            if printed:
+                say(printed.rstrip())
+            return returned
+        say(f"failed {name}: {redacted(str(failure))}")
+        return JobReturn(status=JobStatus.FAILED, _return_value=failure)
+
+    def _say_if_none_has_room(self) -> None:
+        """A line if no node is large enough now: Ray would wait for one in silence."""
+        import ray
+
+        wanted = {
+            "CPU": self._remote.get("num_cpus", 1),
+            "GPU": self._remote.get("num_gpus"),
+            **(self._remote.get("resources") or {}),
+        }
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(all(node.get(k, 0) >= (n or 0) for k, n in wanted.items()) for node in nodes):
+            needs = ", ".join(f"{n:g} {k}" for k, n in wanted.items() if n)
+            say(f"no node of Ray has {needs} for a run; the runs wait for such a node")
+
+
+def _connected(init: Any) -> Any:
+    """The module of Ray, connected to a cluster, or to one that is started.
+
+    Raises:
+        PlanError: it is not installed, or cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise PlanError(f"hydra/launcher=ray needs Ray ({error}): {install('ray')}") from error
+    if ray.is_initialized():  # by an earlier launch of a search
+        return ray
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**init)
+    except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
+        why = redacted(str(error).partition("\n")[0])
+        raise PlanError(
+            f"Ray cannot be reached ({why}); start it with `ray start --head`, or correct "
+            "hydra.launcher.ray.init"
+        ) from error
+    finally:
+        signal.signal(signal.SIGTERM, handler)  # Ray's exits with 15
+    return ray
+
+
+def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
+    """How a run ended, and what it printed; in a worker of Ray."""
+    node, task = node_and_task()
+    if not Path(shared.folder).is_dir():
+        raise FileNotFoundError(
+            f"node {node} has no folder {shared.folder}; give the command in a folder that all "
+            "nodes share"
+        )
+    os.chdir(shared.folder)
+    own = {k: v for k, v in os.environ.items() if k.startswith("RAY_") or k == VISIBLE}
+    given = {k: v for k, v in shared.environment.items() if k != VISIBLE}
+    os.environ.clear()  # those of Slurm, in which a node of Ray may be, would make it a rank
+    os.environ.update({**given, **own, HOST: node, JOB: task})
+    sys.path[:] = dict.fromkeys([*shared.import_path, *sys.path])
+    setup_globals()
+    Singleton.set_state(shared.state)
+    with open_dict(config):
+        config.hydra.job.id = task
+    HydraConfig.instance().set_config(config)
+    with redirect_stdout(StringIO()) as printed:
+        returned = run_job(
+            hydra_context=shared.context,
+            task_function=shared.task,
+            config=config,
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+        )
+    return returned, printed.getvalue()
+
+
+def node_and_task() -> tuple[str, str]:
+    """The node of this worker of Ray, by its name if it has one, and the id of its task."""
+    import ray
+
+    context = ray.get_runtime_context()
+    node = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    is_named = node["NodeName"] != node["NodeManagerAddress"]
+    return node["NodeName"] if is_named else gethostname(), context.get_task_id()
