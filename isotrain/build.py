@@ -1,8 +1,10 @@
 """Build and connect the parts of a run from its configuration."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Callback, Checkpoint, RichProgressBar
 from pytorch_lightning.loggers import Logger
@@ -18,7 +23,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from isotrain.config.compose import config_of
 from isotrain.config.parts import load, make
 from isotrain.config.schema import n_processes, training_steps
-from isotrain.console import process_rank
+from isotrain.console import counted, launched, launcher, process_rank
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast import TAKEN
 from isotrain.encoders.freezing import (
@@ -64,6 +69,12 @@ from isotrain.types import Pooling, RowMetric
 DECIDED = (  # keys of the trainer whose value is derived from the given one
     *("strategy", "log_every_n_steps", "enable_progress_bar", "enable_model_summary"),
 )
+# Lightning would take the script of a Slurm job for a process of srun, and its SIGUSR1 for a stop
+# with a checkpoint that is not ours.
+ENVIRONMENTS: Mapping[str, Callable[[], Any]] = {
+    "torchrun": TorchElasticEnvironment,
+    "srun": partial(SLURMEnvironment, auto_requeue=False),
+}
 HOLDOUT = 0.1  # default share of training examples held out by `training.select=holdout`
 
 
@@ -115,6 +126,8 @@ def build(
     }
     step: Step = make(cfg.step, Step, model=model, **needs)
 
+    if launched() or cfg.trainer.get("num_nodes") not in (None, 1):
+        _check_launcher(cfg.trainer)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))
     depth = highest_depth_read(task, objectives, encoder.n_blocks)
@@ -306,6 +319,32 @@ def _check_accelerator(trainer: DictConfig) -> None:
         )
 
 
+def _check_launcher(trainer: DictConfig) -> None:
+    """Raise a ValueError unless a launcher has started the processes that the keys ask for."""
+    nodes, each = int(trainer.get("num_nodes") or 1), n_processes(trainer)
+    if (name := launcher()) == "torchrun":
+        world = int(os.environ["WORLD_SIZE"])
+        n_nodes = world // int(os.environ["LOCAL_WORLD_SIZE"])
+    elif name == "srun":
+        world, n_nodes = (int(os.environ[f"SLURM_STEP_NUM_{what}"]) for what in ("TASKS", "NODES"))
+    elif nodes > 1:
+        raise ValueError(
+            f"trainer.num_nodes={nodes} needs torchrun or srun, which start the processes of every "
+            f"node: srun -N{nodes} --ntasks-per-node={each} isotrain train ..., or on each node K "
+            f"from 0 on: torchrun --nnodes={nodes} --node-rank=K --nproc-per-node={each} "
+            "--master-addr=FIRST_NODE --master-port=29500 -m isotrain train ..."
+        )
+    else:  # by hand, or a rank that Lightning has started
+        return
+    if (world, n_nodes) != (nodes * each, nodes):
+        raise ValueError(
+            f"{name} started {counted(world, 'rank')} on {counted(n_nodes, 'node')}, and "
+            f"trainer.num_nodes={nodes} trainer.devices={each} are {counted(nodes * each, 'rank')} "
+            f"on {counted(nodes, 'node')}; set trainer.num_nodes={n_nodes} "
+            f"trainer.devices={world // n_nodes or 1}, or start {each} on each of {nodes}"
+        )
+
+
 def _trainer(
     cfg: DictConfig,
     folder: Path,
@@ -321,7 +360,10 @@ def _trainer(
             "whole model, as layers, objectives and checkpoints need"
         )
     # the layers' buffers are left to the layers
-    of_several = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False)
+    patience = timedelta(seconds=cfg.rank_timeout_s)
+    of_several = DDPStrategy(
+        timeout=patience, broadcast_buffers=False, find_unused_parameters=False
+    )
     shows = given.get("enable_progress_bar")
     watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
     # by default a curve of 20 points at least, and a record every 10 steps at most
@@ -329,7 +371,7 @@ def _trainer(
     trainer: pl.Trainer = make(
         OmegaConf.create({"trainer": {k: v for k, v in given.items() if k not in DECIDED}}).trainer,
         log_every_n_steps=min(every, n_steps) or every,  # a short run logs its last step
-        plugins=[AtomicFiles()],
+        plugins=[AtomicFiles(), ENVIRONMENTS.get(launcher(), LightningEnvironment)()],
         default_root_dir=str(folder),
         strategy="auto" if world_size == 1 else of_several,
         logger=False,

@@ -140,10 +140,18 @@ def process_rank() -> int:
 
 
 def launched() -> bool:
-    """Whether a launcher (torchrun, srun) has started one process per rank."""
-    interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    by_slurm = os.environ.get("SLURM_NTASKS", "1") != "1" and not interactive
-    return by_slurm or "RANK" in os.environ or "LOCAL_RANK" in os.environ
+    """Whether a launcher (torchrun, srun, Lightning) has started one process per rank."""
+    return bool(launcher())
+
+
+def launcher() -> str:
+    """What has started one process per rank: torchrun, srun, another one, or nothing (empty)."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return "torchrun"
+    # Any process of a Slurm job has SLURM_NTASKS: a job script, too, and the one task of submitit.
+    if os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+        return "srun"
+    return "another" if "RANK" in os.environ or "LOCAL_RANK" in os.environ else ""
 
 
 def duration(seconds: float) -> str:

@@ -29,10 +29,10 @@ from isotrain.tasks.data.sources import commit_of
 from isotrain.training.callbacks.collapse import degenerate
 from isotrain.training.callbacks.non_finite import NonFiniteError
 from isotrain.training.callbacks.resume import KEY
+from isotrain.training.failures import explained
 from isotrain.training.freezing_schedule import describe
 from isotrain.training.isolation import isolated
 from isotrain.training.loggers.jsonl import close_loggers, open_loggers
-from isotrain.training.memory import memory_failures
 from isotrain.training.revision import revision
 
 THREADS = torch.get_num_threads()  # torch's own choice; a run in this process may set another
@@ -64,6 +64,7 @@ def run(
         CannotRunError: a ValueError: the configuration is invalid, parts are incompatible, data or
             weights are missing. No run folder is written.
         MemoryLimitError: memory is full; the run resumes.
+        LostRankError: another process of the run ended or does not answer; the run resumes.
         NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
         StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
     """
@@ -100,7 +101,7 @@ def _run(
         point = _resume_point(folder, experiment) if folder.may_resume() else None
         _begin(folder, _facts(experiment) | {"init_from": init_from}, point)
         try:
-            with memory_failures():
+            with explained():
                 timings = _work(cfg, folder, experiment, point)
             timings["total"] = round(time.perf_counter() - started, 2)
             folder.finished(_outcome(folder, experiment, timings))

@@ -52,7 +52,7 @@ def loaded_by(code: str) -> set[str]:
 
 def on_ranks(work: Callable[..., Any], n: int, folder: Path, *arguments: Any) -> list[Any]:
     """`work(rank, *arguments)` of each rank; `work` must be a function of a module."""
-    _start(_one, n, work, n, _free_port(), str(folder), arguments)
+    _start(_one, n, work, n, free_port(), str(folder), arguments)
     return [torch.load(folder / f"rank{r}.pt", weights_only=False) for r in range(n)]
 
 
@@ -62,7 +62,7 @@ def train_on_ranks(n: int, folder: Path, *overrides: str) -> tuple[Path, str]:
     The run starts in `folder`, which is made; one process has no launcher.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _start(_train, n, n, _free_port(), str(folder), overrides)
+    _start(_train, n, n, free_port(), str(folder), overrides)
     (result,) = folder.rglob("result.json")
     return result.parent, "".join((folder / f"rank{r}.txt").read_text() for r in range(n))
 
@@ -95,7 +95,8 @@ def _started(rank: int, work: Callable[..., Any], arguments: bytes) -> None:
     work(rank, *pickle.loads(arguments))
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -166,14 +166,14 @@ def test_a_process_that_is_not_the_first_shows_nothing():
         ({}, False),
         ({"RANK": "0"}, True),
         ({"LOCAL_RANK": "1"}, True),
-        ({"SLURM_NTASKS": "4"}, True),
-        ({"SLURM_NTASKS": "1"}, False),
-        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, False),
-        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash", "RANK": "0"}, True),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, False),  # the script of a job
+        ({"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, False),  # srun -n1, submitit
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}, True),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_NAME": "interactive"}, True),  # within salloc
     ],
 )
 def test_whether_a_launcher_started_this_process(monkeypatch, environment, expected):
-    for name in ("RANK", "LOCAL_RANK", "SLURM_NTASKS", "SLURM_JOB_NAME"):
+    for name in ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

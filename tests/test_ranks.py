@@ -13,7 +13,11 @@ import pytest
 from isotrain.launch.ranks import RanksError, needs_ranks, run_in_ranks
 from isotrain.runs.record import CannotRunError
 
-LEFT_OUT = ("RANK", "LOCAL_RANK", "SLURM_NTASKS")
+LEFT_OUT = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS")
+ONE_TASK = (  # of Slurm, as `srun -n1` and submitit start one
+    *("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES", "SLURM_STEP_NUM_TASKS"),
+    *("SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"),
+)
 TWO = ("task=rte", "metric=[]", "threads=1", "trainer.devices=2", "data.n_train=32")
 
 
@@ -38,16 +42,18 @@ def test_who_starts_ranks(two, composed, monkeypatch):
 
 @pytest.mark.slow
 def test_ranks_need_no_command_line_and_print_to_the_log_of_a_worker(two, tmp_path, monkeypatch):
+    """Also within the one task of a Slurm job: the run starts its own."""
+    for name in ONE_TASK:
+        monkeypatch.setenv(name, "1")
+    for name in ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"):
+        monkeypatch.setenv(name, "0")
     monkeypatch.setattr("sys.argv", ["worker", "--nonsense"])
-    of_job = {"NTASKS": "1", "PROCID": "0", "STEP_ID": "0", "JOB_ID": "7", "NTASKS_PER_NODE": "1"}
-    for name, value in of_job.items():  # a job of one task starts two ranks as any process does
-        monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "log").open("w") as log, redirect_stdout(log):
         run_in_ranks(two(), ["seed=0"])
     (result,) = results(tmp_path)
     assert (result["status"], result["n_processes"]) == ("finished", 2)
-    assert result["place"]["job"] == "7"
+    assert result["place"]["job"] == "1"
     assert (result["overrides"], result["environment"]["threads"]) == (["seed=0"], 1)
     assert "result.json" in (tmp_path / "log").read_text()
 

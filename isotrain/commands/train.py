@@ -68,7 +68,7 @@ def run_alone(cfg: DictConfig, overrides: Sequence[str]) -> int:
 def exit_code(work: Callable[[], object]) -> int:
     """Exit code of a run, whose errors are printed; other errors are raised."""
     from isotrain.training.callbacks.non_finite import NonFiniteError
-    from isotrain.training.memory import MemoryLimitError
+    from isotrain.training.failures import LostRankError, MemoryLimitError
 
     try:
         work()
@@ -76,7 +76,7 @@ def exit_code(work: Callable[[], object]) -> int:
         return reject(str(error))
     except KeyboardInterrupt:  # before training could listen, or the second one
         return 128 + SIGINT
-    except (NonFiniteError, MemoryLimitError, StorageError, RanksError) as error:
+    except (NonFiniteError, MemoryLimitError, LostRankError, StorageError, RanksError) as error:
         print_error("the run stopped", [str(error)])
         return FAILED
     return 0

@@ -130,6 +130,7 @@ class RunConfig:
     rows: TokenRows = TokenRows.all
     sync: bool = True
     threads: int | None = number(None, ge=1)
+    rank_timeout_s: float = number(1800.0, gt=0)
     output_dir: str = "runs"
     cache_dir: str | None = "${output_dir}/.cache"
     rerun: bool = False
@@ -151,7 +152,7 @@ SECTIONS = {
 MOST_PROCESSES = max(64, os.cpu_count() or 1)  # of a machine
 NAMED = ("freezing", "isotropy", "optimizer", "peft")  # groups whose chosen file `names` has
 NOT_CONTENT = (  # keys that change no number and no record of a run: they do not name it
-    *("cache_dir", "logger", "names", "output_dir", "report", "rerun"),
+    *("cache_dir", "logger", "names", "output_dir", "rank_timeout_s", "report", "rerun"),
     *("method", "study", "search", "trial"),
     *("checkpoint.every_steps", "checkpoint.every_s", "checkpoint.final"),
     *("monitor.headline", "monitor.map_rows", "trainer.strategy", "trainer.profiler"),

@@ -28,7 +28,6 @@ from isotrain.runs.secrets import redacted
 RUN = "ISOTRAIN_RANKS"  # in the environment of ranks: the configuration and its overrides
 ERROR = "ISOTRAIN_RANKS_ERROR"  # of rank 0: descriptor that takes the error's message
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-OF_SRUN = ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID")  # by which Lightning sees its ranks
 
 
 class RanksError(RuntimeError):
@@ -123,7 +122,7 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # secrets stay references
     root, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
     return {
-        **{name: text for name, text in unclaimed().items() if name not in OF_SRUN},
+        **unclaimed(),
         "PYTHONPATH": os.pathsep.join(filter(None, [root, given])),
         "OMP_NUM_THREADS": str(cfg.threads),
         RUN: json.dumps({"config": keys, "overrides": list(overrides)}),
@@ -141,7 +140,7 @@ def _rank() -> int:
         from isotrain.pages.show import show_run
         from isotrain.runner import run
         from isotrain.training.callbacks.non_finite import NonFiniteError
-        from isotrain.training.memory import MemoryLimitError
+        from isotrain.training.failures import LostRankError, MemoryLimitError
     try:
         run(cfg, given["overrides"], show=show_run)
         return 0
@@ -149,7 +148,8 @@ def _rank() -> int:
         return 128 + signal.SIGINT
     except Exception as error:
         cannot = isinstance(error, CannotRunError | PermissionError)
-        known = cannot or isinstance(error, NonFiniteError | MemoryLimitError | StorageError)
+        kinds = NonFiniteError | MemoryLimitError | LostRankError | StorageError
+        known = cannot or isinstance(error, kinds)
         text = str(redacted(str(error) if known else f"{type(error).__name__}: {error}"))
         if is_first:
             with open(int(os.environ[ERROR]), "w", encoding="utf-8", closefd=False) as message:

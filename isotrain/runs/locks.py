@@ -9,6 +9,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple
 
+from isotrain.console import launcher
 from isotrain.runs.files import read_json
 
 CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
@@ -51,8 +52,8 @@ def sign(lock: int) -> None:
 def launch_id() -> str:
     """What the ranks of one torchrun or srun share and no others do; empty without these."""
     names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
-    is_launched = {"TORCHELASTIC_RUN_ID", "SLURM_STEP_ID"} & set(os.environ)
-    return " ".join(os.environ.get(name, "-") for name in names) if is_launched else ""
+    is_one = launcher() in ("torchrun", "srun")
+    return " ".join(os.environ.get(name, "-") for name in names) if is_one else ""
 
 
 def owner(path: Path) -> Owner | None:

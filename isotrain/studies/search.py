@@ -230,7 +230,9 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     first = call.compose([*points[0], *call.overrides])
     task_part = task_of(first)
     objective = f"val/{task_part.monitor}"
-    if search.pruner != "NopPruner" and n_processes(first.get("trainer") or {}) > 1:
+    trainer = first.get("trainer") or {}
+    several = n_processes(trainer) > 1 or (trainer.get("num_nodes") or 1) > 1
+    if search.pruner != "NopPruner" and several:
         raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],

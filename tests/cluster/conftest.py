@@ -19,3 +19,9 @@ def slurm_conf(tmp_path_factory):
     conf = two_nodes.start(folder, int(os.environ.get(PORT, "17100")))
     yield conf
     two_nodes.stop(folder)
+
+
+@pytest.fixture(scope="session")
+def slurm(slurm_conf):
+    """The environment of the commands of that Slurm."""
+    return {"SLURM_CONF": str(slurm_conf)}

@@ -111,10 +111,10 @@ OWN = "needs one embedding of each example"
         ),
         (("isotropy=published", "data.batch_size=4", "pooling=spans"), "gets 8 embeddings a step"),
         (
-            ("isotropy=published", "data.batch_size=10", "+trainer.num_nodes=2", "sync=false"),
+            ("isotropy=published", "data.batch_size=10", "trainer.devices=2", "sync=false"),
             r"use data\.batch_size=20 or more",
         ),
-        (("data.batch_size=1", "+trainer.num_nodes=2"), r"each of 2 .* and data\.batch_size is 1"),
+        (("data.batch_size=1", "trainer.devices=2"), r"each of 2 .* and data\.batch_size is 1"),
     ],
 )
 def test_a_run_that_would_mislead_is_rejected_before_it_trains(built, overrides, words):
@@ -144,7 +144,7 @@ def test_a_run_that_would_mislead_is_rejected_before_it_trains(built, overrides,
         ("trainer.max_epochs=-1", "trainer.max_steps=3"),
         ("isotropy=published", "data.batch_size=2", "isotropy.stats=queue"),
         ("isotropy=published", "data.batch_size=2", "site=[tokens]"),
-        ("isotropy=published", "data.batch_size=10", "+trainer.num_nodes=2", "sync=true"),
+        ("isotropy=published", "data.batch_size=10", "trainer.devices=2", "sync=true"),
         (PROTECT, "task=wic", "pooling=mean"),
         (PROTECT, "task=stsb", "pooling=mean"),
     ],
@@ -172,10 +172,13 @@ def test_tasks_without_labels(built, task, overrides, words):
         built(f"task={task}", *TASK, *overrides)
 
 
-def test_nodes_count_as_processes(built):
+def test_nodes_count_as_processes(built, monkeypatch):
     """Two nodes of one device each share a batch."""
     whole = built("task=rte", "metric=[]", "data.batch_size=2")
-    shared = built("task=rte", "metric=[]", "data.batch_size=2", "+trainer.num_nodes=2")
+    names = ("TORCHELASTIC_RUN_ID", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK")
+    for name, value in zip(names, "12100", strict=True):
+        monkeypatch.setenv(name, value)
+    shared = built("task=rte", "metric=[]", "data.batch_size=2", "trainer.num_nodes=2")
     assert (whole.trainer.world_size, shared.trainer.world_size) == (1, 2)
     assert whole.data.n_batches(1) == shared.data.n_batches(2)
 

@@ -12,7 +12,7 @@ from isotrain.geometry.groups import class_scatter, label_classes
 from isotrain.geometry.rows import finite_rows, sentence_of
 from isotrain.geometry.spectra import energy_kept, rms_distance
 from isotrain.metrics.suite import call_metric, flat, grouped_by, needs
-from isotrain.training.memory import MemoryLimitError, first_line, is_out_of_memory
+from isotrain.training.failures import MemoryLimitError, first_line, is_out_of_memory
 from isotrain.training.monitor.sampling import SampledCloud
 from isotrain.types import RowMetric
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrain.training.memory import MemoryLimitError
+from isotrain.training.failures import MemoryLimitError
 from tests.dev_rows import monitor_of, validated
 
 THREE = "metric=[isoscore,mean_cosine,partition]"

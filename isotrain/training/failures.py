@@ -1,14 +1,19 @@
-"""Out of memory: one sentence that says what to lower."""
+"""Errors of torch in one sentence with what to do: full memory, a process that is gone."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 MESSAGES = r"out of memory|allocate memory|ALLOC_FAILED"  # of torch: CUDA, CPU, cuDNN and cuBLAS
+CONNECTION = r"gloo/transport/\S*\] (.+?)(\. |\n|$)"  # of gloo: file and line, what happened
 
 
 class MemoryLimitError(RuntimeError):
     """The memory of the device or of the machine is full."""
+
+
+class LostRankError(RuntimeError):
+    """Another process of the run ended, or does not answer."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -18,21 +23,32 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def memory_failures() -> Iterator[None]:
-    """A MemoryLimitError, with what to do, where memory is full."""
+def explained() -> Iterator[None]:
+    """A MemoryLimitError or a LostRankError, with what to do, in place of what torch raised."""
     try:
         yield
-    except MemoryLimitError:
-        raise
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if (known := _known(error)) is None:
             raise
-        raise MemoryLimitError(
+        raise known from error
+
+
+def _known(error: RuntimeError | MemoryError) -> RuntimeError | None:
+    if isinstance(error, MemoryLimitError):
+        return None
+    if is_out_of_memory(error):
+        return MemoryLimitError(
             f"out of memory ({first_line(error)}); free memory and give the same command again, "
             "which resumes from the last checkpoint, or lower data.batch_size "
             "(trainer.accumulate_grad_batches makes up for it), data.eval_batch_size or "
             "task.max_length, which is a run of its own"
-        ) from error
+        )
+    if lost := re.search(CONNECTION, str(error)):
+        return LostRankError(
+            f"another process of the run ended or does not answer ({lost[1]}); see its own output, "
+            "and give the same command again on every node, which resumes from the last checkpoint"
+        )
+    return None
 
 
 def first_line(error: BaseException) -> str:
