@@ -35,7 +35,6 @@ JSON = ("--json", {"action": "store_true", "dest": "as_json", "help": "print the
 RUN = ("folder", {"type": Path, "metavar": "RUN", "help": "of a finished run"})
 RUNS = (
     ("target", {"metavar": "NAME", "help": "study, search, or a folder of runs or of one run"}),
-    ("--file", {"metavar": "FILE.yaml", "help": "of a search with its storage elsewhere"}),
     JSON,
 )
 

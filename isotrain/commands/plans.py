@@ -71,12 +71,12 @@ def show_all() -> int:
     return 0
 
 
-def status(target: str, file: str | None = None, as_json: bool = False) -> int:
+def status(target: str, as_json: bool = False) -> int:
     """Exit code of `isotrain status`: 1 if a run has failed."""
     folder = folder_of(target)
     if as_json:
-        return _print_states(folder, file or target)
-    found = _look(folder, file or target)
+        return _print_states(folder, target)
+    found = _look(folder, target)
     for line in found.lines:
         say(line)
     return int(found.has_failed)
@@ -85,7 +85,6 @@ def status(target: str, file: str | None = None, as_json: bool = False) -> int:
 def report(
     target: str,
     wandb: str | None = None,
-    file: str | None = None,
     out: Path | None = None,
     as_json: bool = False,
     figures: bool = False,
@@ -100,9 +99,9 @@ def report(
             f"--figures draws the charts of a run, study or sweep; {folder} is none: leave it out"
         )
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        _write(folder, file or target, is_run, out or folder / "collected", figures)
+        _write(folder, target, is_run, out or folder / "collected", figures)
     if as_json:
-        _print_states(folder, file or target)
+        _print_states(folder, target)
     if wandb is not None:
         from isotrain.commands.wandb_report import send_run
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from isotrain.commands.wandb_report import send
 from isotrain.config.compose import key_of
 from isotrain.config.schema import NOT_CONTENT
 from isotrain.console import drawing, say, spinner
@@ -48,11 +47,7 @@ def write_report(plan: Plan, figures: bool = False) -> list[Path]:
         command=_command(plan, first),
         question=study.question,
     )
-    written = write_result(result, plan.folder, figures)
-    if options := dict((first.get("logger") or {}).get("wandb") or {}):
-        tables = {"table": frame(result.rows), "runs": runs_frame(result.runs)}
-        send(plan.folder, plan.name, options, tables)
-    return written
+    return write_result(result, plan.folder, figures)
 
 
 def in_force(overrides: Iterable[str]) -> list[str]:

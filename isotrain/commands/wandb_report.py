@@ -1,53 +1,11 @@
-"""Upload to W&B after the fact: a finished run, or the tables and page of a study."""
+"""Upload a finished run to W&B after the fact."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from isotrain.console import say, spinner
+from isotrain.console import spinner
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.keys import few
-from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-
-def send(
-    folder: Path, name: str, options: Mapping[str, Any], tables: Mapping[str, DataFrame]
-) -> None:
-    """Log a study's tables and page to a run of job_type `study`, in the study's group.
-
-    Its id is kept in the folder, so that a later report continues it. Without network or key it
-    stays on disk. Errors are reported and have no other effect.
-    """
-    try:
-        import wandb
-
-        from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
-
-        run = build_wandb_logger(
-            project=str(options["project"]),
-            group=options.get("group") or name,
-            save_dir=folder,
-            name=name,
-            job_type="study",
-            tags=list(options["tags"]) if options.get("tags") else None,
-            timeout_s=float(options.get("timeout_s", 30.0)),
-        )
-        found: dict[str, Any] = {
-            key: wandb.Table(dataframe=table.astype(object).where(table.notna(), None))
-            for key, table in tables.items()
-        }
-        if (page := folder / "study.html").is_file():
-            found["page"] = wandb.Html(page.read_text("utf-8"), inject=False)
-        run.experiment.log(found)
-        run.close(failed=False)
-    except Exception as error:  # the service or its package may raise anything
-        say(f"W&B: the report was not sent ({redacted(f'{type(error).__name__}: {error}')})")
 
 
 def send_run(folder: Path, project: str) -> None:

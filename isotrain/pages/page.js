@@ -16,15 +16,16 @@ for (const list of document.querySelectorAll("[data-shows]")) {
   show();
 }
 
-// In print everything is open.
+// In print everything is open, and every chart is drawn.
 let closed = [];
 addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")];
   closed.forEach((part) => { part.open = true; });
+  document.querySelectorAll(".chart:empty").forEach(draw);
 });
 addEventListener("afterprint", () => closed.forEach((part) => { part.open = false; }));
 
-// Charts are drawn when they come into sight; the library is unpacked for the first of them.
+// Charts are drawn when they come into sight, or in print, which does not wait: the library is ready by then.
 async function unpacked(id) {
   const packed = Uint8Array.from(atob(byId(id).textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -37,6 +38,7 @@ async function unpack() {
   document.head.append(script);
   return JSON.parse(await unpacked("charts"));
 }
+if (byId("charts")) addEventListener("load", () => { specs ??= unpack(); });
 async function draw(place) {
   const name = place.dataset.chart, actions = { export: true, source: false, compiled: false, editor: false };
   const all = await (specs ??= unpack());

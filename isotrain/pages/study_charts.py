@@ -109,14 +109,14 @@ def differences(
     band = {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}
     both = {**rule, "x": quantity("both_low", title), "x2": {"field": "both_high"}}
     ends = {**rule, "x": quantity("low", title), "x2": {"field": "high"}}
-    seeds = {**rule, "x": quantity("seeds", title), "opacity": faded("method", 0.4)}
+    seeds = {**rule, "x": quantity("seeds", title), "opacity": faded("method", 0.6)}
     mean = {**rule, "x": x, "fill": fill, "shape": shape, "tooltip": tooltip("method", "text")}
     cross = {"y": y, "x": quantity("published", title), "opacity": opacity}
     words = {**rule, "text": {"field": "text"}, "x": {"value": "width"}}
     layer = [
         mark("rect", band, values=[{"from": -margin, "to": margin}], color="#e4e4e4"),
         mark("rule", {"x": {"datum": 0}}, values=[{}], color=GREY),
-        mark("point", seeds, {"flatten": ["seeds"]}, filled=True, size=16, yOffset=7),
+        mark("point", seeds, {"flatten": ["seeds"]}, filled=True, size=16),
         mark("rule", both, strokeWidth=1, yOffset=12),
         mark("rule", ends, strokeWidth=2.5, yOffset=7),
         mark("point", mean, size=70, opacity=1, yOffset=7),
@@ -277,6 +277,6 @@ def _lines(
 def shown_curves(curve_keys: Iterable[CurveKey]) -> list[CurveKey]:
     """Layers by view, highest first, then sites: what a reader may follow through training."""
     keys = {*curve_keys}
-    layers = sorted((p for p in keys if p.view in VIEWS), key=lambda p: p.where, reverse=True)
+    layers = sorted((p for p in keys if p.view in VIEWS), key=lambda p: p[1:3], reverse=True)
     sites = sorted((p for p in keys if p.view not in VIEWS), key=lambda p: (p.where, p.view))
     return sorted(layers, key=lambda p: p.view != "tokens") + sites

@@ -1,27 +1,22 @@
 """Tabulate every finished run below a folder, of any kind of plan."""
 
 import os
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import run_id
-from isotrain.console import counted, say, spinner
-from isotrain.results.groups import Found, differing, groups_markdown, texts, without_seeds
-from isotrain.results.markdown import mixed
+from isotrain.console import say, spinner
+from isotrain.results.findings import titled
+from isotrain.results.groups import Found, differing, group_table, texts, without_seeds
+from isotrain.results.markdown import rendered
+from isotrain.results.result import mixtures
 from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.results.runs import DAMAGE, damaged, run_of, unfinished
 from isotrain.results.words import collapsed_runs
 from isotrain.runs.files import read_result, replace_files
 from isotrain.runs.stored import PlanError, checkpoint_step, is_owned, newest_step
-
-LEGEND = """
-n: seeds; N: examples that a score is computed on. Mean ± half of its 95 % CI over seeds, of runs
-whose configurations are equal but for the seed; accuracies and correlations in points (x 100).
-What differs: keys that tell a group from any other of its task.
-"""
 
 
 def write_runs(root: Path, out: Path) -> list[Path]:
@@ -40,19 +35,20 @@ def write_runs(root: Path, out: Path) -> list[Path]:
     if tried:
         keys = [{"search": one.search, **own} for one, own in zip(found, keys, strict=True)]
     results = [one for one in found if not one.search]
-    n_trials = len(runs) - len(results)
-    trials = f", {n_trials} of them trials of searches" if n_trials else ""
-    lines = [f"# Runs: {len(runs)} finished{trials}", ""]
-    if others:
-        lines += ["Not finished, or left out:", "", *(f"- {line}" for line in others), ""]
-    if bad := collapsed_runs(runs):
-        lines += ["Collapsed predictions; the scores below count them too:", ""]
-        lines += [*(f"- {line}" for line in bad), ""]
-    lines += [*mixed(runs), ""]
-    if results:
-        lines += [groups_markdown(results)]
-    lines += _trials(found, tried)
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + LEGEND)
+    trials = [
+        (task, search, n, [one for one in found if (one.run.task, one.search) == (task, search)])
+        for (task, search), n in tried.items()
+    ]
+    text = rendered(
+        "runs.md.j2",
+        n_runs=len(runs),
+        n_trials=len(runs) - len(results),
+        others=others,
+        collapsed=collapsed_runs(runs),
+        mixed=titled(mixtures(runs)),
+        results=group_table(results),
+        trials=[(*of, group_table(own)) for *of, own in trials],
+    )
     files = {
         "groups.md": text.encode(),
         "runs.csv": csv_text(runs_frame(runs, keys)).encode(),
@@ -116,19 +112,6 @@ def find_runs(root: Path) -> Collected:
         found[same] = one
     runs = sorted(found.values(), key=lambda one: (*one.run[:3], one.run.name))
     return Collected(runs, sorted(others), {name: len(tried[name]) for name in sorted(tried)})
-
-
-def _trials(found: Sequence[Found], tried: Mapping[tuple[str, str], int]) -> list[str]:
-    """Trials of searches, listed separately: they were selected by these scores."""
-    if not tried:
-        return []
-    lines = ["## Trials of searches, chosen by this score: no results", ""]
-    lines += ["The best of many dev scores lies beyond what the same configuration reaches again."]
-    for (task, search), n in tried.items():
-        own = [one for one in found if (one.run.task, one.search) == (task, search)]
-        lines += ["", f"### {task}, {search}: {counted(n, 'configuration')} tried", ""]
-        lines.append(groups_markdown(own) if own else "No run is finished.")
-    return lines
 
 
 def _how_far(result: Mapping[str, Any], folder: Path) -> str:

@@ -10,8 +10,6 @@ from isotrain.results.statistics import Summary, summarize
 from isotrain.runs.files import read_records
 from isotrain.runs.keys import DEV, CurveKey
 
-Of = tuple[str, str, CurveKey]  # task and method, and where it was measured
-
 
 class Curve(NamedTuple):
     """One metric of one cloud and method through training; each value a mean with its 95 % CI."""
@@ -31,33 +29,35 @@ def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve
     end is over the scores of the runs, which are of the weights that they kept. A file that cannot
     be read gives no points.
     """
-    found: dict[Of, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    ends: dict[Of, list[float]] = defaultdict(list)
+    starts = tuple(f"{DEV}/{metric}/" for metric in metrics)
+    methods: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        for (key, step), value in _values(run, metrics).items():
-            found[run.task, run.method, key][step].append(value)
-        for text, value in run.scores.items():
-            if (at := read_key(text)) and at.rows == DEV and at.metric in metrics:
-                ends[run.task, run.method, at].append(value)
-    order = list(dict.fromkeys((run.task, run.method) for run in runs))
+        methods.setdefault((run.task, run.method), []).append(run)
     curves = []
-    for of in sorted({*found, *ends}, key=lambda of: (order.index(of[:2]), of[2])):
-        own = [run for run in runs if (run.task, run.method) == of[:2]]
-        points = {step: summarize(values) for step, values in sorted(found.get(of, {}).items())}
-        n_rows = max(run.n_rows(of[2].text) or 0 for run in own)
-        curves.append(Curve(*of, points, n_rows, summarize(ends[of]) if of in ends else None))
+    for (task, method), own in methods.items():
+        points: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+        ends: dict[str, list[float]] = defaultdict(list)
+        for run in own:
+            for (text, step), value in _values(run, starts).items():
+                points[text][step].append(value)
+            for text, value in run.scores.items():
+                if text.startswith(starts):
+                    ends[text].append(value)
+        keys = {key: text for text in {*points, *ends} if (key := read_key(text))}
+        for key, text in sorted(keys.items()):
+            means = {step: summarize(values) for step, values in sorted(points[text].items())}
+            n_rows = max(run.n_rows(text) or 0 for run in own)
+            end = summarize(ends[text]) if text in ends else None
+            curves.append(Curve(task, method, key, means, n_rows, end))
     return curves
 
 
-def _values(run: Run, metrics: Collection[str]) -> dict[tuple[CurveKey, float], float]:
+def _values(run: Run, starts: tuple[str, ...]) -> dict[tuple[str, float], float]:
     """Finite values by key and step; of a step that was measured twice the last."""
-    shown = tuple(f"{DEV}/{metric}/" for metric in metrics)
     try:
-        return {
-            (curve_key, row["step"]): value
-            for row in read_records(run.folder / "metrics.jsonl")
-            for key, value in row.items()
-            if key.startswith(shown) and (curve_key := read_key(key)) and math.isfinite(value)
-        }
+        rows = read_records(run.folder / "metrics.jsonl")
     except DAMAGE:
         return {}
+    keys = [key for key in set().union(*rows) if key.startswith(starts)]
+    every = ((key, row["step"], row.get(key, math.nan)) for row in rows for key in keys)
+    return {(key, step): value for key, step, value in every if math.isfinite(value)}

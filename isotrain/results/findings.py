@@ -1,6 +1,6 @@
 """What a reader of a run's numbers must know, as codes and numbers; `sentences` says it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from isotrain.results.runs import limited_text
 from isotrain.results.series import Rows, Series, at, by_n, end_of, isotropy_series, series
 from isotrain.runs.keys import CurveKey
 from isotrain.runs.lost_input import lost_text
-from isotrain.runs.numbers import number
+from isotrain.runs.numbers import number, score_number
 
 FEW_ROWS = 1000  # dev examples below which a warning is shown
 FAR = 2.0  # between the embeddings of a queue and of dev; a warning is shown above it
@@ -20,7 +20,7 @@ GAP, SPREAD = "/queue_gap", "/queue_spread"
 FEW_OF_WIDTH = 10  # N over D below which isotropy is biased
 MOST_NAMED = 5  # keys in one sentence
 TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)
-TEMPLATES.filters["number"] = number
+TEMPLATES.filters |= {"number": number, "score_number": score_number}
 
 
 class Finding(NamedTuple):
@@ -43,6 +43,11 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
     """
     module = TEMPLATES.get_template("findings.j2").module
     return [" ".join(str(getattr(module, code)(**values)).split()) for code, values in findings]
+
+
+def titled(mixtures: Iterable[Finding]) -> dict[str, Sequence[str]]:
+    """The lines of each finding by its title."""
+    return {sentences([one])[0].partition(": ")[0]: one.values["lines"] for one in mixtures}
 
 
 def faults(

@@ -2,17 +2,12 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
-from isotrain.config.parts import SEVERAL
-from isotrain.config.shipped import names, shipped, text_of
 from isotrain.results.frame import ALL, Row
-from isotrain.results.markdown import aligned
 from isotrain.results.names import CI, examples_text, score_name
 from isotrain.results.runs import Run
 from isotrain.results.statistics import summarize
@@ -59,46 +54,27 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
     return [{name: one.keys.get(name, "") for name in kept} for one in found]
 
 
-def groups_markdown(found: Sequence[Found]) -> str:
-    """A table of the groups: n and mean ± 95 % CI of the monitored score over seeds.
+def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
+    """Groups with n and mean ± 95 % CI of the monitored score over seeds; header first, else empty.
 
     A group shares task, method, data revision and keys. `on test` is the same score on test, with
     its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
-    keys = differing(found)
-    parts = _named(found, keys)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for k, (run, *_) in enumerate(found):
-        group = (run.task, run.method, tuple(keys[k].items()), run.data)
-        groups.setdefault(group, []).append(k)
+    is_named = all(one.names for one in found)  # a run from Python has no names of its parts
+    groups: dict[tuple[Any, ...], list[Found]] = {}
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
-    data_of: dict[str, set[str]] = {}
-    for (task, _, own, data), members in groups.items():
-        data_of.setdefault(task, set()).add(data)
-        for key, value in (dict(own) | parts[members[0]]).items():
-            values.setdefault(task, {}).setdefault(key, set()).add(value)
+    for one, own in zip(found, differing(found), strict=True):
+        named = {f"{part}._target_": name for part, name in one.names.items() if is_named}
+        keys = dict(sorted((own | named).items())) | {"data": one.run.data}
+        groups.setdefault((one.run.task, one.run.method, *keys.items()), []).append(one)
+        for key, value in keys.items():
+            values.setdefault(one.run.task, {}).setdefault(key, set()).add(value)
     lines = []
-    for (task, method, own, data), members in sorted(groups.items()):
-        tells = _telling(
-            dict(sorted({**dict(own), **parts[members[0]]}.items())), values.get(task, {})
-        )
-        tells += [f"data={data}"] if len(data_of[task]) > 1 else []
-        scored = _scored([found[k].run for k in members])
+    for (task, method, *keys), members in sorted(groups.items()):
+        tells = _telling(dict(keys), values[task])
+        scored = _scored([one.run for one in members])
         lines.append((task, method, *scored, ", ".join(tells)))
-    return "\n".join(aligned([HEADING, *lines])) + "\n"
-
-
-def _named(found: Sequence[Found], keys: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """The configured names of parts in place of their classes, where classes or names differ."""
-    is_known = all(one.names for one in found)
-    return [
-        {
-            f"{g}._target_": name
-            for g, name in one.names.items()
-            if is_known or f"{g}._target_" in own
-        }
-        for one, own in zip(found, keys, strict=True)
-    ]
+    return [HEADING, *lines] if lines else []
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -109,38 +85,22 @@ def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """Keys that distinguish one of several configurations; parts are named by their file."""
+    """Keys that distinguish one of several configurations; parts go by their names."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # for a metric
     found = []
     for name, value in own.items():
         among = values[name]
         of_a_part = "" in among and len(among) == 2 and name.startswith(tuple(parts))
+        if len(among) < 2 or not value:
+            continue
         if name.endswith("_target_"):
-            if len(among) > 1 and value:
-                part = next(part for part in reversed(parts) if name.startswith(part))
-                part = part.removesuffix(".")
-                group, _, option = part.partition(".")
-                if group in SEVERAL and of_a_part:
-                    found.append(f"{group}={option}")
-                else:
-                    found.append(f"{part}={_yaml_names(part).get(value, value.rpartition('.')[2])}")
-        elif len(among) > 1 and value and not of_a_part:
+            part = next(part for part in reversed(parts) if name.startswith(part)).removesuffix(".")
+            group, _, option = part.partition(".")
+            found.append(f"{group}={option or value.rpartition('.')[2]}")
+        elif not of_a_part:
             found.append(f"{name}={value}")
     return found
-
-
-@cache
-def _yaml_names(group: str) -> dict[str, str]:
-    """The yaml file of each target of a group: the only one, or that named like its module."""
-    found: dict[str, list[str]] = {}
-    for name in names(group) if shipped(group).is_dir() else ():
-        if target := re.search(r"^_target_: (\S+)", text_of(group, name), re.MULTILINE):
-            found.setdefault(target[1], []).append(name)
-    own = {
-        target: [n for n in of if n == target.split(".")[-2]] or of for target, of in found.items()
-    }
-    return {target: of[0] for target, of in own.items() if len(of) == 1}
 
 
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from isotrain.results.findings import sentences
 from isotrain.results.frame import ALL, Row, is_score
 from isotrain.results.result import Result, cautions
 from isotrain.results.words import HEAD, caption, cells, collapsed_runs, legend, notes
@@ -108,7 +109,7 @@ def _tabular(scores: Sequence[Sequence[Row]]) -> dict[str, Any]:
 
 def _below(result: Result, task: str, rows: Sequence[Row]) -> list[str]:
     """Notes on the runs."""
-    collapsed = collapsed_runs([run for run in result.runs if run.task == task])
-    texts = [*cautions(result, task), *(f"Collapsed predictions: {text}" for text in collapsed)]
+    runs = [run for run in result.runs if run.task == task]
+    collapsed = [f"Collapsed predictions: {text}" for text in collapsed_runs(runs)]
     below = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
-    return [*texts, *below]
+    return [*sentences(cautions(result, task)), *collapsed, *below]

@@ -1,11 +1,13 @@
 """The result of a study: its runs, missing runs, result rows, and cautions."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from isotrain.config.names import sources
+from isotrain.console import counted
+from isotrain.results.findings import Finding, finding
 from isotrain.results.frame import ALL, Row, study_rows
 from isotrain.results.runs import Gap, Run, collect
 from isotrain.runs.files import read_result
@@ -70,32 +72,23 @@ def find_result(plan: Plan) -> Result:
     )
 
 
-def cautions(result: Result, task: str | None = None) -> list[str]:
-    """Cautions for the numbers of a task, or of all tasks: one text per kind of fault.
+def cautions(result: Result, task: str | None = None, brief: bool = False) -> list[Finding]:
+    """Cautions for the numbers of a task, or of all tasks: one finding per kind of fault.
 
     Failed runs, missing runs, mixed versions, and changes of the study.
     """
+    found = []
     gaps = [gap for gap in result.gaps if task in (None, gap.task)]
-    texts = []
-    for title, has_failed in (
-        ("Failed, so that the numbers are of the other seeds", True),
-        ("Not finished", False),
-    ):
-        counts = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
-        n_seeds = len(result.study.seeds)
-        parts = [
-            f"{t}, {method}: {n} of {n_seeds} seeds {why}" for (t, method, why), n in counts.items()
-        ]
-        texts += [f"{title}: {'; '.join(parts)}"] if parts else []
-    runs = [run for run in result.runs if task in (None, run.task)]
-    texts += [f"{what}: {' | '.join(own)}" for what, own in mixtures(runs).items()]
-    if result.changes:
-        texts.append(f"Changed since the first run started: {'; '.join(result.changes)}")
-    return texts
+    for has_failed, code in ((True, "seeds_failed"), (False, "seeds_missing")):
+        own = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
+        values = {"counts": list(own.items()), "n_seeds": len(result.study.seeds)}
+        found += [finding(code, **values)] if own else []
+    found += mixtures([run for run in result.runs if task in (None, run.task)], brief)
+    return found + ([finding("changed", changes=result.changes)] if result.changes else [])
 
 
-def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
-    """Mixed versions and partial inputs, with the runs of each; empty if there are none.
+def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
+    """Mixed versions and partial inputs, with the runs of each; `brief`: with their number.
 
     Checked are the code over all runs, the revision of the data set within a task, which examples
     were scored, and what was lost of their texts. A single code version is reported too if it had
@@ -103,34 +96,30 @@ def mixtures(runs: Sequence[Run]) -> Mapping[str, list[str]]:
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
-    {'Code with changes not committed (+)': ['0a1b+: rte none 0, 1']}
-    >>> mixtures([one, one._replace(method="mean", code="2c3d")])
-    {'Mixed code (+ = with changes not committed)': ['0a1b+: rte none 0', '2c3d: rte mean 0']}
+    [Finding(code='changed_code', values={'lines': ['0a1b+: rte none 0, 1']})]
+    >>> mixtures([one, one._replace(method="mean", code="2c3d")], brief=True)
+    [Finding(code='mixed_code', values={'lines': ['0a1b+: 1 run', '2c3d: 1 run']})]
     """
-    found = {}
-    code = _versions(runs, lambda run: run.code)
     names = {name for run in runs for name in run.code.split(" > ")}  # several if a run was resumed
-    if len(names) > 1:
-        found["Mixed code (+ = with changes not committed)"] = code
-    elif any("+" in name for name in names):
-        found["Code with changes not committed (+)"] = code
+    of_code = "mixed_code" if len(names) > 1 else "changed_code"
+    parts = [(of_code, "code", runs)] if len(names) > 1 or "+" in "".join(names) else []
     for task in dict.fromkeys(run.task for run in runs):
-        data = _versions([run for run in runs if run.task == task], lambda run: run.data)
-        if len(data) > 1:
-            found[f"Mixed revisions of the data of {task}"] = data
-    if limited := [run for run in runs if run.limited]:
-        found["Scores of a fixed random subset"] = _versions(limited, lambda run: run.limited)
-    if lost := [run for run in runs if run.lost]:
-        found["Cut or left out of the input"] = _versions(lost, lambda run: run.lost)
+        of_task = [run for run in runs if run.task == task]
+        if len({run.data for run in of_task}) > 1:
+            parts.append(("mixed_data", "data", of_task))
+    for name in ("limited", "lost"):
+        parts.append((f"{name}_runs", name, [run for run in runs if getattr(run, name)]))
+    found = []
+    for code, name, own in parts:
+        values = {"task": own[0].task} if code == "mixed_data" else {}
+        versions = sorted({getattr(run, name) for run in own})
+        lines = [
+            f"{version or 'unknown'}: {counted(len(same), 'run') if brief else _where(same)}"
+            for version in versions
+            if (same := [run for run in own if getattr(run, name) == version])
+        ]
+        found += [finding(code, lines=lines, **values)] if lines else []
     return found
-
-
-def _versions(runs: Sequence[Run], version: Callable[[Run], str]) -> list[str]:
-    lines = []
-    for name in sorted(set(map(version, runs))):
-        same = [run for run in runs if version(run) == name]
-        lines.append(f"{name or 'unknown'}: {_where(same)}")
-    return lines
 
 
 def _where(runs: Sequence[Run]) -> str:

@@ -46,7 +46,9 @@ def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
 
 def csv_text(found: DataFrame) -> str:
     """A frame as CSV, floats with eight digits; empty cells for undefined values."""
-    return str(found.to_csv(index=False, float_format="%.8g", lineterminator="\n"))
+    floats = found.select_dtypes("float64")  # one by one, `to_csv` takes five times as long
+    texts = {name: floats[name].map("{:.8g}".format, na_action="ignore") for name in floats}
+    return str(found.assign(**texts).to_csv(index=False, lineterminator="\n"))
 
 
 def parquet_bytes(found: DataFrame) -> bytes:

@@ -62,8 +62,8 @@ class Run(NamedTuple):
 
     def n_rows(self, key: str) -> int | None:
         """Number of examples of a score; None if unknown."""
-        if curve_key := read_key(key):
-            n = self.scores.get(counted_by(curve_key))
+        if counts := counted_by(key):
+            n = self.scores.get(counts)
             return None if n is None else int(n)
         return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
@@ -91,9 +91,10 @@ read_key = cache(parse_key)  # a thousand runs share a thousand keys
 
 
 @cache
-def counted_by(curve_key: CurveKey) -> str:
-    """Key of the number of embeddings of a cloud."""
-    return curve_key._replace(metric="n_rows").text
+def counted_by(key: str) -> str:
+    """Key of the number of embeddings behind an isotropy value; empty for a score."""
+    curve_key = read_key(key)
+    return curve_key._replace(metric="n_rows").text if curve_key else ""
 
 
 def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
@@ -210,7 +211,7 @@ def _shown(
     metric = next(iter(result.get("headline") or config.get("metric", {})), "")
     pooling = str(config.get("pooling", {}).get("_target_", "")).rpartition(".")[2]
     for cloud in _clouds(tuple(every), metric, VIEWS_OF.get(pooling, "tokens")):
-        shown[cloud.text] = int(scores.get(counted_by(cloud), 0))
+        shown[cloud.text] = int(scores.get(counted_by(cloud.text), 0))
     return shown
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pandas import DataFrame
 
 from isotrain.config.compose import key_of
 from isotrain.console import counted, duration, say
-from isotrain.results.markdown import aligned
+from isotrain.results.markdown import rendered
 from isotrain.results.run_frames import csv_text
 from isotrain.runs.files import replace_files
 from isotrain.runs.numbers import number, score_number
@@ -65,8 +65,7 @@ def write_report(folder: Path, storage: str | None = None) -> list[Path]:
         return []
     study = confirmation(record, trials)
     texts = {study.file: study.yaml} if isinstance(study, Confirmation) else {}
-    lines = [*_head(record, trials), *_table(record, trials), "", *_best(record, trials, study)]
-    texts |= {"table.md": "\n".join(lines) + "\n", "trials.csv": _csv(record, trials)}
+    texts |= {"table.md": _markdown(record, trials, study), "trials.csv": _csv(record, trials)}
     written = replace_files(folder, {name: text.encode() for name, text in texts.items()})
     say(texts["table.md"])
     say(f"{folder}: {', '.join(texts)}")
@@ -77,31 +76,34 @@ def _state(trial: FrozenTrial, folder: Path) -> str:
     return "waiting" if is_left(trial, folder) else ending(trial)
 
 
-def _head(record: Record, trials: Sequence[FrozenTrial]) -> Iterator[str]:
+def _markdown(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | str) -> str:
     search, states = record.search, Counter(_state(trial, record.folder) for trial in trials)
-    counts = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
-    fixed = {key_of(text): text for text in (*search.overrides, *record.overrides)}.values()
-    yield from (f"# Search {search.name}", "")
-    yield from (f"{len(trials)} of {search.n_trials} trials: {counts}.", "")
-    yield f"- every run: `{' '.join(fixed)}`"
-    for p in search.parameters:
-        yield f"- {p.key}: {p.summary}"
-    seeds = f", mean over seeds {', '.join(map(str, search.seeds))}" * (len(search.seeds) > 1)
-    end = "highest" if record.direction == "max" else "lowest"
-    yield f"- score: {record.objective}, the {end} is best{seeds}"
-    yield f"- sampler: {search.sampler}{_options(search.sampler_options)}, seed {search.seed}"
-    yield from (f"- pruner: {search.pruner}{_options(search.pruner_options)}", "")
+    command = ""
+    if isinstance(study, Confirmation):
+        more = [text for text in record.overrides if key_of(text) in PLACES]
+        more += ["--config-dir", record.config_dir] if record.config_dir else []
+        command = shlex.join(["isotrain", "run", str(record.folder / study.file), *more])
+    return rendered(
+        "search.md.j2",
+        search=search,
+        n_trials=len(trials),
+        states={name: states[name] for name in STATES if states[name]},
+        overrides={key_of(text): text for text in (*search.overrides, *record.overrides)}.values(),
+        objective=record.objective,
+        is_max=record.direction == "max",
+        table=_table(record, trials),
+        best=best_trial(trials, record.direction),
+        n_complete=sum(map(is_complete, trials)),
+        study=study,
+        command=command,
+    )
 
 
-def _options(options: dict[str, Any]) -> str:
-    return f"({', '.join(f'{k}={v}' for k, v in options.items())})" if options else ""
-
-
-def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
+def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[tuple[str, ...]]:
     """The complete trials from the best down, then the others by number."""
     sign = -1 if record.direction == "max" else 1
     keys = [p.key for p in record.search.parameters]
-    lines = [("trial", record.objective, "state", *keys, "why")]
+    lines: list[tuple[str, ...]] = [("trial", record.objective, "state", *keys, "why")]
     for t in sorted(
         trials, key=lambda t: (0, sign * t.values[0]) if is_complete(t) else (1, t.number)
     ):
@@ -111,30 +113,7 @@ def _table(record: Record, trials: Sequence[FrozenTrial]) -> list[str]:
         lines.append(
             (str(t.number), score, _state(t, record.folder), *texts, str(t.user_attrs.get(WHY, "")))
         )
-    return aligned(lines)
-
-
-def _best(record: Record, trials: Sequence[FrozenTrial], study: Confirmation | str) -> list[str]:
-    best = best_trial(trials, record.direction)
-    if best is None:
-        return [str(study)]
-    text = (
-        f"Trial {best.number} is the best of {sum(map(is_complete, trials))} on dev "
-        f"({score_number(best.values[0], record.objective)}) and was chosen for that: the best of "
-        f"several scores lies "
-        f"{'above' if record.direction == 'max' else 'below'} what the same values reach again, so "
-        "this is no result."
-    )
-    if isinstance(study, str):
-        return [text, study]
-    more = [text for text in record.overrides if key_of(text) in PLACES]
-    more += ["--config-dir", record.config_dir] if record.config_dir else []
-    return [
-        f"{text} To compare {', '.join(study.methods)}, on dev and test, over seeds that the "
-        "search has not used:",
-        "",
-        f"    isotrain run {shlex.join([str(record.folder / study.file), *more])}",
-    ]
+    return lines
 
 
 def _csv(record: Record, trials: Sequence[FrozenTrial]) -> str:

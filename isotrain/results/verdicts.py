@@ -124,7 +124,7 @@ def _places(runs: Sequence[Run], headline: Sequence[str]) -> list[CurveKey]:
         found += [p for p in own if (p.where, p.view) == (layer, view) and view in VIEWS][:1]
         site = ["", *sites_of(own)][-1]
         found += [p for p in own if (p.where, p.view) == (site, "after")][:1]
-    return found
+    return sorted(found, key=lambda place: place.where)
 
 
 def _mean(runs: Sequence[Run], place: CurveKey) -> float | None:
@@ -144,7 +144,7 @@ def faults(result: Result) -> list[Finding]:
         found.append(finding("collapsed", changed=changed, **values))
     if len(result.study.seeds) == 1:
         found.append(finding("one_seed"))
-    return found + [finding("caution", text=text.rstrip(".")) for text in cautions(result)]
+    return found + cautions(result, brief=True)
 
 
 def _without(result: Result) -> list[tuple[str, str, Verdict, Verdict]]:

@@ -157,8 +157,8 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
             raise PlanError(f"{file} is missing, or is a link: no trials of a search")
     elif own != storage:
         raise PlanError(
-            f"the trials of {folder} are not in it, but in {own}; name the file of the search, "
-            "whose storage is trusted: --file FILE.yaml"
+            f"the trials of {folder} are not in it, but in {own}; give the yaml file of the "
+            "search, whose storage is trusted; its folder, or a link to it, is runs/searches/NAME"
         )
     with opened(record.url, record.search.name) as study:
         try:

@@ -57,7 +57,7 @@ def runs_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), at=PLACES):
                 for curve_key in at:
                     if curve_key.view != "before" or method != "none":
                         values[curve_key.text] = isotropy(curve_key, method) + rng.normal(0, 0.01)
-                        values[counted_by(curve_key)] = 2048
+                        values[counted_by(curve_key.text)] = 2048
                 keys = [CurveKey(METRICS[0], *cloud).text for cloud in clouds]
                 found.append(
                     Run(

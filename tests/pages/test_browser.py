@@ -15,6 +15,10 @@ scrollTo(0, 0);
 seen.screen = all(".verdict, .halves .chart").map(
   (part) => part.getBoundingClientRect().bottom + scrollY);
 seen.drawnFirst = all(".chart").filter(drawing).map((place) => place.dataset.chart);
+dispatchEvent(new Event("beforeprint"));
+await wait(0); // a browser prints as soon as the event was handled
+seen.printed = all(".chart").filter(drawing).length;
+dispatchEvent(new Event("afterprint"));
 document.querySelector('a[href="#values"]').click();
 seen.opened = [get("values").open, get("maps").open];
 open(true);
@@ -84,7 +88,7 @@ def test_the_first_screen_holds_the_answers_and_the_charts(seen):
 
 def test_charts_are_drawn_when_a_reader_gets_there(seen):
     assert seen["drawnFirst"] == ["score", "loss", "heatmap", "sites"]
-    assert len(seen["drawn"]) == 9
+    assert len(seen["drawn"]) == seen["printed"] == 9
     assert all(seen["drawn"])
 
 

@@ -9,7 +9,7 @@ from filelock import FileLock
 
 from isotrain.cli import main
 from isotrain.results.below import find_runs, write_runs
-from isotrain.results.groups import Found, differing, groups_markdown
+from isotrain.results.groups import Found, differing, group_table
 from isotrain.results.runs import Run
 from isotrain.runs.files import write_json
 
@@ -181,7 +181,7 @@ def test_nothing_to_tabulate(tmp_path, capsys):
 def test_runs_of_other_data_are_another_group():
     one = Run("wic", "none", 0, {"val/loss": 1.0}, {"val/loss": 9}, data="a")
     found = [Found(run, {}) for run in (one, one._replace(seed=1, data="b"))]
-    lines = cells(groups_markdown(found))
+    lines = group_table(found)[1:]
     assert [(line[-1], line[4]) for line in lines] == [("data=a", "1"), ("data=b", "1")]
 
 
@@ -202,7 +202,7 @@ def test_a_part_that_others_lack_is_reported_by_its_option_alone():
     loss["objective.cosreg.weight"] = "1"
     keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1", **loss}]
     found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
-    message = [line[-1] for line in cells(groups_markdown(found))]
+    message = [line[-1] for line in group_table(found)[1:]]
     assert sorted(message) == [
         *("lr=1, objective=cosreg", "metric=lid, metric.lid.function.k=100"),
         "metric=lid, metric.lid.function.k=50",

@@ -15,6 +15,7 @@ UNLIKE = {"site": "pooled", "gap": 2.5, "spread": 0.25}
 BROKEN = {"n": 2, "of": 9, "methods": ["istar", "project"]}
 CHANGED = [("a", "wic", "lower", "undecided"), ("b", "stsb", "higher", "untested")]
 FEW = {640: ["tokens", "site pooled"], 64: ["x"]}
+MIXED = ("mixed_code", "changed_code", "limited_runs", "lost_runs")
 SAID = [
     finding("not_finished", status="failed", error="no disk", last_step=39, has_checkpoint=True),
     finding("not_finished", status="running", error=None, last_step=None, has_checkpoint=False),
@@ -38,7 +39,11 @@ SAID = [
     finding("collapsed", changed=[], **{**BROKEN, "n": 1, "of": 1}),
     finding("collapsed", changed=CHANGED, **BROKEN),
     finding("one_seed"),
-    finding("caution", text="Not finished: wic, a: 1 of 8 seeds not run"),
+    finding("seeds_failed", counts=[(("wic", "a", "failed (OSError)"), 2)], n_seeds=8),
+    finding("seeds_missing", counts=[(("wic", name, "not run"), 1) for name in "ab"], n_seeds=8),
+    finding("changed", changes=["seeds 8-9 were added", "method b was added"]),
+    *(finding(code, lines=["x: 2 runs", "y: 1 run"]) for code in MIXED),
+    finding("mixed_data", task="wic", lines=["x: 2 runs", "y: 1 run"]),
     finding("all_collapsed"),
     finding("some_collapsed", what="1 of 8 runs of method a collapsed", no_claim=True, mark=" †"),
     finding("failed", n=1, n_seeds=8),
@@ -53,7 +58,7 @@ def test_every_finding_as_a_sentence():
     file = findings.TEMPLATES.loader.searchpath[0] + "/findings.j2"
     with open(file, encoding="utf-8") as source:
         macros = set(re.findall(r"macro (\w+)\(", source.read()))
-    assert macros - {"best"} == {code for code, _ in SAID}
+    assert macros - {"best", "counts_of"} == {code for code, _ in SAID}
     same_text("findings.txt", "\n".join(sentences(SAID)) + "\n")
 
 

@@ -1,7 +1,7 @@
 """What is reported before the numbers and beside them, in every kind of table."""
 
+from isotrain.results.findings import sentences
 from isotrain.results.frame import study_rows
-from isotrain.results.markdown import mixed
 from isotrain.results.result import cautions
 from isotrain.results.runs import Run
 from tests.results.small_tables import STUDY, lost, result, runs, tex, text
@@ -9,11 +9,11 @@ from tests.results.small_tables import STUDY, lost, result, runs, tex, text
 
 def test_cautions_count_by_task_method_and_reason():
     found = result(runs(), gaps=lost(), changes=["seeds 8-9 were added"])
-    assert cautions(found) == [
+    assert sentences(cautions(found)) == [
         "Failed, so that the numbers are of the other seeds: rte, protect_labels_1.0: 2 of 4 seeds "
-        "failed (NonFiniteError)",
-        "Not finished: rte, none: 1 of 4 seeds not run; wic, none: 1 of 4 seeds not run",
-        "Changed since the first run started: seeds 8-9 were added",
+        "failed (NonFiniteError).",
+        "Not finished: rte, none: 1 of 4 seeds not run; wic, none: 1 of 4 seeds not run.",
+        "Changed since the first run started: seeds 8-9 were added.",
     ]
     assert cautions(result(runs())) == []
 
@@ -22,17 +22,16 @@ def test_scores_of_a_part_of_the_examples_say_so_in_every_table():
     some = [run._replace(limited="64 of the 277 examples of dev") for run in runs()[:4]]
     found = [*some, *runs()[4:]]
     message = "64 of the 277 examples of dev: rte none 0–3"
-    assert cautions(result(found)) == [f"Scores of a fixed random subset: {message}"]
+    assert sentences(cautions(result(found))) == [f"Scores of a fixed random subset: {message}."]
     assert message in " ".join(text(found).split())
     assert message.replace("–", "--") in " ".join(tex(found).split())
-    assert message in " ".join(" ".join(mixed(some)).split())
 
 
 def test_what_was_lost_of_the_input_is_reported():
     message = "left out of test: 3,000 (no gold)"
     some = [run._replace(lost=message) for run in runs()[:4]]
-    expected = [f"Cut or left out of the input: {message}: rte none 0–3"]
-    assert cautions(result([*some, *runs()[4:]])) == expected
+    expected = [f"Cut or left out of the input: {message}: rte none 0–3."]
+    assert sentences(cautions(result([*some, *runs()[4:]]))) == expected
 
 
 def test_what_no_difference_can_reach_is_reported():

@@ -115,7 +115,7 @@ def test_isotropy_and_the_scores_of_few_seeds_stand_beside_the_difference(n_seed
     assert [answer.task for answer in answers] == [*TASKS]
     for answer in answers:
         clouds = ("layer_01", "tokens"), ("pooled", "after")
-        assert answer.places == [CurveKey(m, *cloud) for m in METRICS for cloud in clouds]
+        assert answer.places == [CurveKey(m, *cloud) for cloud in clouds for m in METRICS]
         compared = [line for line in answer.lines if line.row.baseline]
         assert compared[0].is_baseline
         for line in compared:
@@ -134,7 +134,8 @@ def test_faults_of_a_study():
     assert faults(whole) == []
     assert faults(whole._replace(n_planned=5)) == [finding("runs_missing", n=3, planned=5)]
     gap = whole._replace(gaps=[Gap("wic", "a", 0, "not run")])
-    assert faults(gap) == [finding("caution", text="Not finished: wic, a: 1 of 8 seeds not run")]
+    counts = [(("wic", "a", "not run"), 1)]
+    assert faults(gap) == [finding("seeds_missing", counts=counts, n_seeds=8)]
     assert faults(content(base(), seeds=(3,))) == [finding("one_seed")]
 
 

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from isotrain.commands.report import write_report
+from isotrain.results.findings import titled
 from isotrain.results.result import mixtures
 from isotrain.results.runs import Run, collect
 from isotrain.runs.stored import PlanError
@@ -94,11 +95,11 @@ def test_nothing_finished_is_reported_with_what_is_damaged(fake):
 
 def test_mixed_code_and_data_are_reported_with_their_runs():
     runs = [Run("rte", "none", seed, {}, {}, code="a", data="x") for seed in range(5)]
-    assert mixtures(runs) == mixtures([]) == {}
+    assert mixtures(runs) == mixtures([]) == []
     runs += [runs[0]._replace(task="wic", data="y")]  # another task has other data
-    assert mixtures(runs) == {}
+    assert mixtures(runs) == []
     runs += [runs[0]._replace(method="mean", seed=seed, code="b+", data="z") for seed in (0, 1, 3)]
-    assert mixtures(runs) == {
+    assert titled(mixtures(runs)) == {
         "Mixed code (+ = with changes not committed)": [
             *("a: rte none 0–4; wic none 0", "b+: rte mean 0, 1, 3"),
         ],
@@ -116,7 +117,7 @@ def test_mixed_code_and_data_are_reported_with_their_runs():
 )
 def test_one_version_is_reported_where_nobody_can_get_it_back(code, titles):
     runs = [Run("rte", "none", seed, {}, {}, code=code) for seed in range(3)]
-    assert list(mixtures(runs)) == titles
-    assert [line for own in mixtures(runs).values() for line in own] == [
+    assert list(titled(mixtures(runs))) == titles
+    assert [line for own in titled(mixtures(runs)).values() for line in own] == [
         f"{code}: rte none 0–2" for _ in titles
     ]
