@@ -1,14 +1,12 @@
 """Shared fixtures: a small data folder in the real layout, configurations, and built runs."""
 
 import hashlib
-import io
 import json
 import os
 import random
 import subprocess
 import time
 from collections import Counter
-from copy import deepcopy
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers or datasets is imported
 os.environ.pop("WANDB_API_KEY", None)
@@ -16,9 +14,8 @@ os.environ.pop("WANDB_API_KEY", None)
 import pytest
 import torch
 from hypothesis import settings
-from omegaconf import OmegaConf
 
-from tests.compositions import composed_once
+from tests.compositions import composed_once, files_are_merged_once
 
 # Tiny tensors: two threads only wait for each other. Set the variable to test with more.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -180,21 +177,8 @@ def threads():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def files_of_one_content_are_parsed_once():
-    """Hydra parses thirty yaml files for a composition, and there are thousands of those."""
-    parsed, load = {}, OmegaConf.load
-
-    def load_once(file):
-        if not isinstance(file, io.TextIOBase):
-            return load(file)
-        text = file.read()
-        file.seek(0)
-        if text not in parsed:
-            parsed[text] = load(file)
-        return deepcopy(parsed[text])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OmegaConf, "load", staticmethod(load_once))
+def compositions():
+    with files_are_merged_once():
         yield
 
 

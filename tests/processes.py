@@ -44,10 +44,12 @@ def printed_by(*arguments: Any, cwd: Path = ROOT, **environment: str) -> str:
     return ended.stdout
 
 
-def loaded_by(code: str) -> set[str]:
-    """The top-level modules that a process has imported after some code."""
-    tell = "print(*(m for m in sys.modules if '.' not in m))"
-    return set(printed_by("-c", f"import sys\n{code}\n{tell}").split())
+def loaded_by(*codes: str) -> Any:
+    """The top-level modules that a process has imported after some code; a set for each code."""
+    tell = "\nprint(*(m for m in sys.modules if '.' not in m))\n"
+    printed = printed_by("-c", "import sys\n" + "".join(code + tell for code in codes))
+    found = [set(line.split()) for line in printed.splitlines()]
+    return found if len(codes) > 1 else found[-1]
 
 
 def on_ranks(work: Callable[..., Any], n: int, folder: Path, *arguments: Any) -> list[Any]:

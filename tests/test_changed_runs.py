@@ -39,16 +39,6 @@ def classes(before, kept, trained_on):
     [
         ("data.fraction=1", {}, None),
         (
-            "data.fraction=0.25",
-            {"rows": {"before": 3000, "after": 750}, "classes": classes(WHOLE, *[[375, 375]] * 2)},
-            "750 of 3,000 training examples (entailment 375 of 1,500, not_entailment 375 of 1,500)",
-        ),
-        (
-            "data.n_train=9",
-            {"rows": {"before": 3000, "after": 9}, "classes": classes(WHOLE, [5, 4], [5, 4])},
-            "9 of 3,000 training examples (entailment 5 of 1,500, not_entailment 4 of 1,500)",
-        ),
-        (
             "data.label_skew=0.9",
             {
                 "rows": {"before": 3000, "after": 1650},
@@ -82,25 +72,18 @@ def test_a_run_records_and_prints_what_was_changed(composed, demo, capsys, overr
     assert "val/accuracy" in scores
 
 
-@pytest.mark.parametrize("task", ["rte", "stsb"])
-def test_a_run_with_label_noise(composed, demo, capsys, task):
-    cfg = composed(*demo, f"task={task}", "data.label_noise=0.1", "data.n_train=1000")
+def test_a_run_with_label_noise(composed, demo, capsys):
+    cfg = composed(*demo, "data.label_noise=0.1", "data.n_train=1000")
     run(cfg)
     done = result_of(cfg)["data_changes"]
     assert done["rows"] == {"before": 3000, "after": 1000}
     assert done["labels_replaced"] == 100
-    printed = capsys.readouterr().out
-    if task == "rte":
-        assert done["labels_changed"] == 100
-        trained_on = [n["trained_on"] for n in done["classes"].values()]
-        assert sum(trained_on) == 1000
-        assert trained_on != [500, 500]
-        assert "not_entailment 500 of 1,500); 100 labels replaced, of which 100 differ" in printed
-    else:
-        assert 80 < done["labels_changed"] < 100
-        assert (
-            f"training examples; 100 labels replaced, of which {done['labels_changed']}" in printed
-        )
+    assert done["labels_changed"] == 100
+    trained_on = [n["trained_on"] for n in done["classes"].values()]
+    assert sum(trained_on) == 1000
+    assert trained_on != [500, 500]
+    message = "not_entailment 500 of 1,500); 100 labels replaced, of which 100 differ"
+    assert message in capsys.readouterr().out
 
 
 def batches(built, *overrides):

@@ -36,11 +36,11 @@ def test_a_run_from_another_folder(tmp_path, small):
     assert [path.name for path in tmp_path.iterdir()] == ["my runs"]  # nothing of Hydra's
 
 
-def test_an_unknown_command():
-    found = python("-m", "isotrain", "trian")
-    assert found.returncode == 2
-    assert "no command 'trian'; did you mean train?" in found.stderr
-    assert found.stdout == ""
+def test_an_unknown_command(capsys):
+    assert main(["trian"]) == 2
+    found = capsys.readouterr()
+    assert "no command 'trian'; did you mean train?" in found.err
+    assert found.out == ""
 
 
 HELP = """
@@ -121,15 +121,14 @@ def test_a_file_of_any_name_is_found(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small):
+def test_a_signal_leaves_a_checkpoint(tmp_path, small):
     """The exit code says which signal it was; nothing is printed but a line."""
     command = [sys.executable, "-m", "isotrain", "train", *small, "task=wic", "metric=[]"]
     command += ["trainer.max_epochs=400", "output_dir=runs", "checkpoint.every_steps=5"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command,
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -143,19 +142,13 @@ def test_a_signal_leaves_a_checkpoint_and_the_command_goes_on(tmp_path, small):
     assert "Traceback" not in text
     (result,) = tmp_path.rglob("result.json")
     assert json.loads(result.read_text())["status"] == "interrupted"
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
-    )
-    assert "training" in process.stdout.readline()
-    assert "resuming after step" in process.stdout.readline()
-    process.kill()
-    process.communicate()
 
 
 @pytest.mark.parametrize(
     ("line", "found"),
     [
         ("isotrain train isotropy=cluster_p", "isotropy=cluster_pca"),
+        ("isotrain train task=rte task.fo", "task.form="),
         ("isotrain tr", "train"),
         ("isotrain report sm", "report"),
     ],

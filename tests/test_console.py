@@ -113,20 +113,6 @@ def test_a_line_stands_below_what_is_said_and_is_gone_at_the_end():
     assert all("a first line" in frame for frame in below)
 
 
-def test_a_block_within_a_block_has_a_line_of_its_own():
-    screen = on_terminal(
-        "with spinner('the run'):\n"
-        "    time.sleep(0.4)\n"
-        "    with spinner('the rows'): time.sleep(0.4)\n"
-        "    time.sleep(0.4)\n"
-    )
-    assert shown(screen, "the run") == 1
-    assert shown(screen, "the rows") == 1
-    last = [frame for frame in screen.frames if any("the run" in line for line in frame)][-1]
-    assert not any("the rows" in line for line in last)
-    assert "".join(screen.lines).strip() == ""
-
-
 def test_it_gives_way_to_what_writes_to_stderr():
     screen = on_terminal(
         "import sys, warnings\n"
@@ -142,16 +128,6 @@ def test_it_gives_way_to_what_writes_to_stderr():
     assert screen.lines[0].rstrip() == "100 % of a download"
     assert "UserWarning: a warning" in screen.lines[1]
     assert not [line for line in screen.lines if "loading weights" in line]
-
-
-def test_an_error_takes_the_line_away():
-    screen = on_terminal(
-        "try:\n    with spinner('reading rows'):\n        time.sleep(0.4); raise ValueError\n"
-        "except ValueError: print('an error')"
-    )
-    assert shown(screen, "reading rows") == 1
-    assert [line.strip() for line in screen.lines if line.strip()] == ["an error"]
-    assert not screen.is_hidden
 
 
 def test_a_process_that_is_not_the_first_shows_nothing():

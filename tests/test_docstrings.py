@@ -35,16 +35,8 @@ def docstrings():
 DOCSTRINGS = docstrings()
 
 
-def test_there_is_one_of_each_part():
-    counts = {package: 0 for package in ("metrics", "objectives", "transforms")}
-    for name in DOCSTRINGS:
-        counts[name.partition(".")[0]] += 1
-    assert counts["metrics"] >= 32
-    assert counts["objectives"] >= 15
-    assert counts["transforms"] >= 9
-
-
 @pytest.mark.parametrize("tells", TELLS)
-@pytest.mark.parametrize("name", DOCSTRINGS)
-def test_a_docstring_tells(name, tells):
-    assert re.search(TELLS[tells], DOCSTRINGS[name]), f"{name} does not tell its {tells}"
+def test_docstrings_tell(tells):
+    assert len(DOCSTRINGS) >= 56
+    silent = [name for name, text in DOCSTRINGS.items() if not re.search(TELLS[tells], text)]
+    assert silent == []

@@ -93,15 +93,6 @@ def test_what_a_study_compares_can_be_shown_or_it_says_that_it_explores(name):
     assert can_show or "Exploratory" in opening(name)
 
 
-def test_small_sets_have_epochs_for_all_steps():
-    small = ("encoder=tiny", "encoder.n_blocks=2", "source=demo")
-    configs = composed_by("where_isotropy_pays", *small)
-    planned = [(cfg.data.n_train, cfg.trainer) for cfg in configs]
-    assert {n_train for n_train, _ in planned} == {100, 300, 1000, None}
-    for n_train, trainer in planned:
-        assert -(-(n_train or 3000) // 32) * trainer.max_epochs >= trainer.max_steps
-
-
 @pytest.mark.parametrize("name", WITH_RESULTS)
 def test_results_have_each_run_of_the_study_once(name):
     study, table = study_of(name), results(name)

@@ -43,19 +43,19 @@ def test_every_part_has_a_name(module):
     assert parts or MODULES[module] in ("base", "fitted", "queue", "projection")
 
 
-def test_importing_isotrain_imports_nothing_heavy():
-    found = loaded_by("import isotrain; dir(isotrain)") - {"isotrain"}
-    assert found <= loaded_by("import ast, importlib, typing")
-    assert "torch" in loaded_by("from isotrain import isoscore")
+def test_importing_isotrain_imports_nothing_and_a_layer_or_metric_torch_alone():
+    python, package, parts, _ = loaded_by(
+        "import ast, importlib, typing",
+        "import isotrain; dir(isotrain)",
+        "from isotrain import ClusterPCA, isoscore, suite, kmeans, SimCSE",
+        "from isotrain import *; assert callable(suite)",
+    )
+    assert package - python == {"isotrain"}
+    assert "torch" in parts
+    assert parts.isdisjoint({"pytorch_lightning", "transformers", "datasets", "torchmetrics"})
 
 
-def test_a_layer_or_metric_costs_torch_alone():
-    found = loaded_by("from isotrain import ClusterPCA, isoscore, suite, kmeans, SimCSE")
-    assert found.isdisjoint({"pytorch_lightning", "transformers", "datasets", "torchmetrics"})
-
-
-def test_a_name_is_imported_listed_and_starred():
-    assert "isotrain" in loaded_by("from isotrain import *; assert callable(suite)")
+def test_names_are_listed_and_no_others_are_imported():
     assert set(isotrain.__all__) <= set(dir(isotrain))
     with pytest.raises(ImportError, match="ClusterPca"):
         exec("from isotrain import ClusterPca")

@@ -169,7 +169,7 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
 
 @pytest.mark.parametrize(
     ("max_steps", "interval", "steps"),
-    [(12, "1.0", [0, 12]), (24, "1.0", [0, 12, 24]), (4, "1.0", [0, 4]), (6, "3", [0, 3, 6])],
+    [(24, "1.0", [0, 12, 24]), (6, "3", [0, 3, 6])],
 )
 def test_every_evaluation_comes_once(of_rte, max_steps, interval, steps):
     lengths = ("trainer.max_epochs=2", f"trainer.max_steps={max_steps}")
@@ -276,8 +276,7 @@ def test_a_page_that_cannot_be_drawn_costs_no_finished_run(of_rte, monkeypatch, 
     assert "finished before" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_run_gives_the_signal_handlers_back(of_rte, monkeypatch, fails):
+def test_a_run_that_fails_gives_the_signal_handlers_back(of_rte, monkeypatch):
     cfg = of_rte("metric=[]", "trainer.max_steps=1")
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
@@ -291,38 +290,12 @@ def test_a_run_gives_the_signal_handlers_back(of_rte, monkeypatch, fails):
     try:
         before[signal.SIGTERM] = mine
         signal.signal(signal.SIGTERM, mine)
-        if fails:
-            monkeypatch.setattr(FineTuning, "training_step", explode)
-            with pytest.raises(RuntimeError, match="on purpose"):
-                run(cfg)
-        else:
+        monkeypatch.setattr(FineTuning, "training_step", explode)
+        with pytest.raises(RuntimeError, match="on purpose"):
             run(cfg)
         assert {number: signal.getsignal(number) for number in before} == before
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def test_without_metrics_test_labels_and_checkpoint(of_rte):
-    cfg = of_rte("metric=[]", "checkpoint.final=false", "trainer.max_steps=2")
-    scores = run(cfg)
-    folder = folder_of(cfg)
-    assert {path.name for path in folder.iterdir()} == {
-        "config.yaml",
-        "metrics.jsonl",
-        "predictions",
-        "result.json",
-        ".lock",
-    }
-    assert set(scores) == {"val/accuracy", "val/loss", "val/predicted_majority_share", "val/n_rows"}
-
-
-@pytest.mark.parametrize("form", ["cross", "bi"])
-def test_a_graded_task(of_rte, form):
-    graded = ("task=stsb", f"task.form={form}", "isotropy=mean")
-    cfg = of_rte(*graded, "trainer.max_steps=3", "metric=[isoscore]")
-    scores = run(cfg)
-    for key in ("val/spearman", "val/pearson", "test/spearman"):
-        assert -1 <= scores[key] <= 1
 
 
 def test_final_weights_that_are_asked_for_later_come_with_a_rerun(of_rte):
@@ -333,10 +306,6 @@ def test_final_weights_that_are_asked_for_later_come_with_a_rerun(of_rte):
     assert not (folder / "weights.safetensors").exists()
     assert run(of_rte(*base, "rerun=true")) == scores
     assert (folder / "weights.safetensors").is_file(), "in the same folder"
-
-
-def _printed(capsys):
-    return " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failed_rerun_leaves_nothing_of_the_run_before(of_rte, monkeypatch):

@@ -1,14 +1,10 @@
 """`isotrain analyze`: what is rejected in a sentence, what a signal leaves, what a run changed."""
 
-import html
-import shlex
 import signal
 
 import pytest
 
 from isotrain.cli import main
-from isotrain.config.compose import compose_run
-from isotrain.runner import run
 from isotrain.runs.files import read_result, write_json
 from tests.parts import names
 
@@ -130,38 +126,3 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(tmp_path, capsys, monkeypatch
     assert [line.split(",")[0] for line in printed if ", weights" in line] == ["second"]
     (folder,) = (tmp_path / "out" / "analysis" / "stopped").iterdir()
     assert read_result(folder)["parts"] == [["as given", "first"], ["as given", "second"]]
-
-
-def trained(folder, *overrides):
-    """The folder of a small run on biased data, finished."""
-    cfg = compose_run(
-        [
-            *("task=rte", "encoder=tiny", "encoder.width=16", "source=demo", "threads=1"),
-            *("data.hypothesis_only=true", "data.fraction=0.1", "trainer.max_epochs=1"),
-            *("trainer.accelerator=cpu", "report=false", f"output_dir={folder}", *overrides),
-        ]
-    )
-    run(cfg)
-    (result,) = folder.rglob("result.json")
-    return result.parent
-
-
-@pytest.mark.slow
-def test_before_and_after_fine_tuning_on_biased_data(tmp_path, capsys):
-    """End to end: a run whose premises are empty, then its encoder at both ends."""
-    of_run = trained(tmp_path / "runs", "optimizer.lr=5e-3", "seed=4")
-    capsys.readouterr()
-    command = [
-        *("analysis=contextuality", f"from_run={of_run}", "source=demo", "threads=1", "device=cpu"),
-        *(*CORPUS, "analysis.words=[the,garden]", f"output_dir={tmp_path / 'out'}"),
-    ]
-    assert main(["analyze", *command]) == 0  # the encoder is that of the run: no key names it
-    printed = capsys.readouterr().out
-    rows = [line.split("|") for line in printed.splitlines() if line.startswith("| 2 ")]
-    before, after = rows[0], rows[1]
-    assert (before[2].strip(), after[2].strip()) == ("before", "after")
-    assert before[3:] != after[3:]
-    (folder,) = (tmp_path / "out" / "analysis" / "contextuality").iterdir()
-    page = html.unescape((folder / "analysis.html").read_text())
-    assert f"before and after {of_run}" in page
-    assert f"isotrain analyze {shlex.join(command)}" in page

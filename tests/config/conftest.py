@@ -1,17 +1,14 @@
 """What the tests of the check share: a plain environment, packages and files of a user."""
 
-import copy
 import itertools
 import sys
 import textwrap
 
 import pytest
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from tests.test_bad_inputs import UNSET
 
 NUMBERS = itertools.count()
-COMPOSED = {}
 
 
 @pytest.fixture(autouse=True)
@@ -19,23 +16,6 @@ def environment(monkeypatch):
     """An environment that says nothing about data, hub or packages."""
     for name in UNSET:
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compositions_are_made_once():
-    """Hydra's part of a check takes a tenth of a second, and there are a thousand of them."""
-    load = ConfigLoaderImpl.load_configuration
-
-    def load_once(self, config_name, overrides, run_mode, **others):
-        path = [(item.provider, item.path) for item in self.config_search_path.get_path()]
-        key = repr((path, config_name, list(overrides), run_mode, others))
-        if key not in COMPOSED:
-            COMPOSED[key] = load(self, config_name, overrides, run_mode, **others)
-        return copy.deepcopy(COMPOSED[key])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConfigLoaderImpl, "load_configuration", load_once)
-        yield
 
 
 @pytest.fixture

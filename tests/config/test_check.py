@@ -33,13 +33,6 @@ def test_an_unresolved_value_names_its_key(key, value):
     assert error.endswith(f"; set it, or {key}=...")
 
 
-def test_the_environment_of_local_data_is_named(monkeypatch):
-    monkeypatch.delenv("ISOTRAIN_DATA_DIR", raising=False)
-    (error,) = errors("source=local")
-    assert error.startswith("source.root: ")
-    assert "'ISOTRAIN_DATA_DIR' not found" in error
-
-
 def test_a_check_changes_nothing_and_lists_every_error():
     cfg = compose_run([*BASE, "data.batch_size=0", "threads=0", "isotropy=zca"])
     with open_dict(cfg):
@@ -106,23 +99,6 @@ def test_bounds(overrides, legal, rejected):
     for value in rejected:
         (error,) = errors(*others, f"{key}={value}")
         assert error.startswith(f"{key} must be ")
-
-
-@pytest.mark.parametrize(
-    ("override", "start"),
-    [
-        ("+training.sede=3", "training has no key sede; did you mean select?"),
-        ("+modle=bert", "a run has no key modle; "),
-    ],
-)
-def test_a_key_that_was_added_is_of_the_schema(override, start):
-    (error,) = errors(override)
-    assert error.startswith(start)
-
-
-def test_a_method_names_a_folder():
-    (error,) = errors("method=a/b")
-    assert error.startswith("method names a folder")
 
 
 @pytest.mark.parametrize("content", [None, {"width": 3}, "text", [1]])

@@ -1,17 +1,13 @@
 """A configuration composed, hashed, and the folder that it names."""
 
-import re
-
 import pytest
 from omegaconf import OmegaConf
 
 from isotrain.config.compose import (
     compose_run,
     content_hash,
-    method_of,
     plain,
     recorded,
-    run_folder,
     run_id,
 )
 from isotrain.config.schema import NOT_CONTENT
@@ -66,30 +62,6 @@ def test_a_location_is_reported_apart_and_named_by_its_digest(base, key, is_name
     assert first.reads != second.reads
     assert first.folder("v1") == second.folder("v1") or is_named
     assert first.folder("v1") != first.folder("v2")
-
-
-@pytest.mark.parametrize(("task", "name"), [("wic", "wic"), ("rte", "rte"), ("stsb", "stsb")])
-def test_the_folder_of_a_run_is_named_by_task_method_and_hash(task, name):
-    cfg = compose_run([*BASE, f"task={task}", "output_dir=/place/of mine", "method=an_method"])
-    folder = run_folder(cfg, "v1")
-    assert re.fullmatch(f"/place/of mine/{name}/an_method-[0-9a-f]{{10}}", folder.as_posix())
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("overrides", "method"),
-    [
-        ([], "none"),
-        (["isotropy=clip"], "clip"),
-        (["objective=[cosreg]"], "cosreg"),
-        (["isotropy=clip", "objective=[cosreg,istar]"], "clip-cosreg-istar"),
-        (["isotropy=clip", "method=mine"], "mine"),
-    ],
-)
-def test_a_method_is_its_layer_and_objectives_or_is_given(overrides, method):
-    cfg = compose_run([*BASE, *overrides])
-    assert method_of(cfg) == method
-    assert content_hash(cfg) == content_hash(compose_run([*BASE, *overrides, "method=other"]))
 
 
 def test_secrets_are_not_recorded_and_references_are_resolved(monkeypatch):

@@ -5,9 +5,6 @@ import pytest
 
 from isotrain.config.compose import compose_run
 from isotrain.config.parts import make
-from tests.parts import OF_FIXTURES
-
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 @pytest.fixture(autouse=True)
@@ -30,56 +27,6 @@ def write(folder, *names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
     return folder
-
-
-@pytest.mark.parametrize("task", OF_FIXTURES)
-def test_nothing_is_missing_for_parts_that_need_no_files(monkeypatch, task):
-    for name in OFFLINE:
-        monkeypatch.setenv(name, "1")
-    assert message(f"task={task}") == []
-
-
-@pytest.mark.parametrize(
-    ("task", "folders"),
-    [
-        ("rte", "rte RTE"),
-        ("stsb", "stsb STS-B"),
-        ("wic", "wic WiC"),
-        ("snli", "snli snli_1.0 SNLI"),
-    ],
-)
-def test_a_folder_without_the_set_is_reported_with_every_place_looked_at(tmp_path, task, folders):
-    (error,) = message(f"task={task}", "source=local", f"source.root={tmp_path}")
-    for name in folders.split():
-        assert str(tmp_path / name) in error
-    assert f"{task}/train.jsonl and {task}/dev.jsonl" in error
-    for way in ("ISOTRAIN_DATA_DIR", "source.root", "source=hub", "source=demo"):
-        assert way in error
-
-
-@pytest.mark.parametrize(
-    ("names", "absent"),
-    [
-        (["rte/train.jsonl", "rte/dev.jsonl"], []),
-        (["rte/train.jsonl", "rte/dev.jsonl", "rte/test.jsonl"], []),
-        (["RTE/train.jsonl", "RTE/val.jsonl"], []),
-        (["RTE/train.tsv", "RTE/dev.tsv"], []),
-        (["rte/train.jsonl", "rte/dev.tsv"], []),
-        (["rte/train.jsonl"], ["dev"]),
-        (["rte/dev.jsonl", "rte/test.jsonl"], ["train"]),
-        (["rte/test.jsonl"], ["train", "dev"]),
-        (["rte/train.json", "rte/dev.jsonl"], ["train"]),
-        (["rte/train.jsonl/x", "rte/dev.jsonl"], ["train"]),  # a folder of that name
-    ],
-)
-def test_which_files_make_a_set(tmp_path, names, absent):
-    write(tmp_path, *names)
-    found = message("task=rte", "source=local", f"source.root={tmp_path}")
-    assert len(found) == bool(absent)
-    for split in absent:
-        assert f"{split}.jsonl" in found[0]
-    for split in {"train", "dev", "test"} - set(absent):
-        assert not found or f"/{split}.tsv" not in found[0]
 
 
 def test_each_set_of_a_task_is_looked_for(tmp_path):

@@ -257,7 +257,7 @@ def slips(draw):
 
 
 @given(slips())
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=15, phases=PHASES)
 @example(("objective.cosreg.weight", "cosreg", "objective.cosrg.weight"))
 def test_a_slip_of_one_letter_is_reported_with_the_right_word(slip):
     _key, word, slipped = slip
@@ -278,7 +278,7 @@ JUNK = st.text(
 
 
 @given(st.sampled_from(KEYS), st.sampled_from(["", "+", "++", "~"]), JUNK)
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=15, phases=PHASES)
 @example("isotropy.rho", "", "x")
 @example("~", "", "3")
 @example("", "", "")

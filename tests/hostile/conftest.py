@@ -1,39 +1,9 @@
 """Runs to damage, and the table of how the cases ended."""
 
-import os
-from collections import Counter, defaultdict
-from pathlib import Path
-
 import pytest
 
 from isotrain.tasks.data.demo_generator import DemoSource
 from tests.hostile.harness import TINY, ended
-
-KINDS = ("rejected", "ran", "library", "traceback", "hang", "silent", "resumed")
-
-
-def pytest_terminal_summary(terminalreporter):
-    """The counts of each file of the campaign."""
-    counts = defaultdict(Counter)
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, kind in getattr(report, "user_properties", ()):
-                if name == "hostile" and report.when == "call":
-                    counts[Path(report.fspath).stem.removeprefix("test_")][kind] += 1
-    if counts:
-        terminalreporter.section("damaged and hostile input")
-        terminalreporter.write_line("".join(f"{kind:>10}" for kind in ("", "cases", *KINDS)))
-        for name, found in sorted(counts.items()):
-            cells = [name, sum(found.values()) - found["resumed"], *(found[k] for k in KINDS)]
-            terminalreporter.write_line("".join(f"{cell:>10}" for cell in cells))
-
-
-def pytest_runtest_logreport(report):
-    """Tell a failure at once: the whole takes hours."""
-    if report.failed and "tests/hostile/" in report.nodeid and (file := os.environ.get("FAILURES")):
-        with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as log:
-            error = getattr(report.longrepr, "reprcrash", None)
-            log.write(f"{report.nodeid}\n{error.message if error else report.longrepr}\n\n")
 
 
 @pytest.fixture(scope="session")

@@ -158,12 +158,6 @@ def test_how_a_run_ended_is_written_down(folder, error, status, message):
     assert not (folder.path / "fault.json").exists()
 
 
-def test_a_fault_has_its_report(folder):
-    folder.begin(FACTS, None)
-    folder.failed(RuntimeError("the loss is nan"), {"rows": [3]})
-    assert json.loads((folder.path / "fault.json").read_text()) == {"rows": [3]}
-
-
 def test_records_that_a_checkpoint_knows_of_must_be_there(folder):
     empty, known = (hashlib.sha256(content).hexdigest() for content in (b"", b"xxxx"))
     folder.check_records(0, empty)

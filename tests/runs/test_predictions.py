@@ -53,8 +53,7 @@ def scaled_by_grid(test, dev):
     return float(cross_entropy(grid[losses.argmin()] * logits, labels))
 
 
-@pytest.mark.parametrize("task", ["wic", "stsb"])
-@pytest.mark.parametrize("select", ["last", "best"])
+@pytest.mark.parametrize(("task", "select"), [("wic", "best"), ("stsb", "last")])
 def test_the_scores_of_a_run_are_those_of_its_predictions(composed, small, tmp_path, task, select):
     cfg = composed(
         *small,

@@ -80,7 +80,6 @@ def test_every_state(job, studied):
     assert f"{half.folder / 'result.json'} is damaged" in found[8].reason
 
 
-@pytest.mark.parametrize("result", [None, record("interrupted")])
 def states(*given):
     """(task, state, step, took_s) as states of a training of 100 steps."""
     return [

@@ -103,10 +103,11 @@ def test_a_run_says_why_frozen_blocks_are_computed(built, overrides, why):
         ("freezing=head_only",),
         ("freezing=head_first", "freezing.share=0.5"),
         ("freezing=head_only", "isotropy=mean", "site=[layer_2]"),
+        ("freezing=first_n", "freezing.n_blocks=1", "data.batching=random"),
+        ("freezing=head_first", "freezing.share=0.5", "data.batching=random"),
     ],
 )
-@pytest.mark.parametrize("batching", ["length", "random"])
-def test_training_from_the_frozen_prefix_is_training(built, tmp_path, freezing, batching):
+def test_training_from_the_frozen_prefix_is_training(built, tmp_path, freezing):
     def trained(*overrides):
         experiment = built(*overrides)
         experiment.trainer.fit(experiment.module, datamodule=experiment.data)
@@ -115,7 +116,6 @@ def test_training_from_the_frozen_prefix_is_training(built, tmp_path, freezing, 
     runs = [
         trained(
             *freezing,
-            f"data.batching={batching}",
             "trainer.max_steps=6",
             "trainer.max_epochs=3",
             *(f"cache_dir={tmp_path / is_taken}", f"speed.frozen_prefix={is_taken}"),

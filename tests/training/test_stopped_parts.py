@@ -49,9 +49,8 @@ CASES = {  # overrides, and the training batch at which the run is stopped
         "training.reinit_blocks=1",
         5,
     ),
-    "visreg": ("task=rte", "objective=[visreg]", *EVERY_2, ACCUMULATED, 6),
     "shares of the gradient": (  # within an accumulation
-        *("task=rte", "objective=[istar,cosreg]", SHARE, *EVERY_2, ACCUMULATED),
+        *("task=rte", "objective=[istar,cosreg,visreg]", SHARE, *EVERY_2, ACCUMULATED),
         *("training.objective_weight_schedule=linear_decay", 6),
     ),
     "zca_dense": (

@@ -113,23 +113,6 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     assert message in out or (how == "refuses" and "still be written to disk" in err)
 
 
-def test_a_resumed_run_keeps_its_id_and_each_offline_folder_is_sent(
-    service, begin, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    for first in (0, 3):
-        logger = begin()
-        for step in range(first, first + 3):
-            logger.log_metrics({"a": step}, step)
-        logger.close(failed=False)
-        time.sleep(1.1)  # W&B names its folders by the second
-    for folder in sorted(tmp_path.glob("wandb/offline-run-*")):
-        command = [sys.executable, "-m", "wandb", "sync", str(folder)]
-        subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, timeout=120)
-    ((_, rows),) = service.rows.items()
-    assert [rows[k]["a"] for k in sorted(rows)] == list(range(6))
-
-
 CHILD = """
 import sys, time
 from isotrain.training.loggers.wandb_logger import build_wandb_logger

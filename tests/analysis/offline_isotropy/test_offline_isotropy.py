@@ -94,12 +94,9 @@ def published():
     return read_published(OmegaConf.to_container(conf)["published"])
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.real_data
-@pytest.mark.parametrize(
-    "name",
-    ["sts13", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("sts12", "sts15"))],
-)
+@pytest.mark.parametrize("name", ["sts12", "sts13", "sts15"])
 def test_minilm_scores_what_is_published(name, published, tmp_path):
     """Of STS-B: tests/tasks/test_real_data.py."""
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])

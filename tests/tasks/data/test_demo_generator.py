@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 
 import numpy as np
@@ -14,17 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from isotrain.resources import lexicon
 from isotrain.tasks.data.demo_generator import SIZES, DemoSource
-from tests.processes import printed_by
 
 TASKS = ("rte", "wic", "stsb")
-FIELDS = {
-    "rte": {"sentence1", "sentence2", "label", "idx"},
-    "wic": {
-        *("word", "pos", "sentence1", "sentence2"),
-        *("start1", "end1", "start2", "end2", "label", "idx"),
-    },
-    "stsb": {"sentence1", "sentence2", "score", "idx"},
-}
 # Measured on dev over three seeds: rte 52-56, wic 52-56 (accuracy), stsb 43-53 (Spearman), and on
 # snli 41, where chance is 33 and a word such as "never" gives a denial away.
 BAG_OF_WORDS_BOUND = {"rte": 0.62, "wic": 0.65, "stsb": 0.62, "snli": 0.5}
@@ -36,10 +26,6 @@ def splits():
     return {(name, split): source.rows(name, split) for name in TASKS for split in SIZES}
 
 
-def digest(rows):
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
 def pairs(rows):
     return [tuple(sorted((row["sentence1"], row["sentence2"]))) for row in rows]
 
@@ -48,12 +34,19 @@ def target(row):
     return float(row["score"] if "score" in row else row["label"])
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_sizes_fields_and_row_numbers(splits, name):
-    for split, size in SIZES.items():
-        rows = splits[name, split]
-        assert [row["idx"] for row in rows] == list(range(size))
-        assert all(row.keys() == FIELDS[name] for row in rows)
+DIGESTS = {  # of all rows of seed 0: a record names them `demo-v1-seed0`
+    "rte": "cb13c6f3d65a95b0",
+    "wic": "870d827df7b6f14e",
+    "stsb": "ec8489a5633df349",
+    "snli": "1e116b4e5b7b5f82",
+    "wikitext-2": "17d0a2bab33c6ffc",
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_rows_are_the_same_on_every_machine(name):
+    rows = [DemoSource().rows(name, split) for split in SIZES]
+    assert hashlib.sha256(json.dumps(rows).encode()).hexdigest().startswith(DIGESTS[name])
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -61,16 +54,6 @@ def test_the_seed_decides_the_rows(splits, name):
     assert DemoSource(seed=0).rows(name, "dev") == splits[name, "dev"]
     assert DemoSource(seed=1).rows(name, "dev") != splits[name, "dev"]
     assert DemoSource(seed=1).revision != DemoSource(seed=0).revision
-
-
-def test_a_fresh_process_gives_the_same_rows(splits):
-    code = (
-        "import hashlib, json; from isotrain.tasks.data.demo_generator import DemoSource\n"
-        "for name in ('rte', 'wic', 'stsb'):\n"
-        "    rows = DemoSource(0).rows(name, 'test')\n"
-        "    print(hashlib.sha256(json.dumps(rows).encode()).hexdigest())"
-    )
-    assert printed_by("-c", code).split() == [digest(splits[name, "test"]) for name in TASKS]
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -92,44 +75,6 @@ def test_wic_spans_are_the_target_word(splits, split):
         form = forms[row["word"], row["pos"]]
         for i in "12":
             assert row["sentence" + i][row["start" + i] : row["end" + i]] == form
-
-
-@pytest.mark.parametrize("split", SIZES)
-@pytest.mark.parametrize("name", ["rte", "wic"])
-def test_labels_are_balanced(splits, name, split):
-    labels = [row["label"] for row in splits[name, split]]
-    assert {type(label) for label in labels} == {bool if name == "wic" else int}
-    assert sum(labels) * 2 == len(labels)
-
-
-@pytest.mark.parametrize("split", SIZES)
-def test_scores_spread_over_the_scale(splits, split):
-    scores = np.array([row["score"] for row in splits["stsb", split]])
-    assert scores.min() == 0
-    assert scores.max() == 5
-    assert scores.std() > 1.2
-    bands, _ = np.histogram(scores, bins=5, range=(0, 5))
-    assert bands.min() >= 0.06 * len(scores)
-
-
-def test_the_lexicon_lists_every_emitted_word(splits):
-    emitted = {
-        word
-        for rows in splits.values()
-        for row in rows
-        for text in (row["sentence1"], row["sentence2"], row.get("word", ""))
-        for word in re.findall(r"\w+", text.lower())
-    }
-    assert emitted <= set(lexicon.WORDS)
-    assert list(lexicon.WORDS) == sorted(set(lexicon.WORDS))
-
-
-def test_sentences_are_finished_text(splits):
-    for rows in splits.values():
-        for row in rows:
-            for text in (row["sentence1"], row["sentence2"]):
-                assert re.fullmatch(r"[A-Z][A-Za-z ]+\.", text)
-                assert 3 <= len(text.split()) <= 18
 
 
 @pytest.mark.parametrize("name", BAG_OF_WORDS_BOUND)
@@ -163,17 +108,6 @@ def paragraphs():
     return {split: DemoSource().rows("wikitext-2", split) for split in SIZES}
 
 
-def test_snli_has_a_hypothesis_of_each_class_for_a_premise(inferences):
-    for split, size in SIZES.items():
-        rows = inferences[split]
-        assert [row["idx"] for row in rows] == list(range(size))
-        of_premise = Counter((row["premise"], row["label"]) for row in rows)
-        assert max(of_premise.values()) == 1
-        whole = Counter(row["premise"] for row in rows)
-        assert sum(n == 3 for n in whole.values()) == size // 3
-        assert all(row["premise"] != row["hypothesis"] for row in rows)
-
-
 def test_no_premise_and_no_paragraph_is_in_two_splits(inferences, paragraphs):
     for found, field in ((inferences, "premise"), (paragraphs, "text")):
         seen = [{row[field] for row in found[split]} for split in SIZES]
@@ -200,13 +134,3 @@ def test_snli_says_the_same_swaps_roles_or_denies(inferences):
             (agent, verb, patient, not negated),
         )
         assert event(row["hypothesis"]) == claims[row["label"]]
-
-
-def test_paragraphs_are_tokenised_sentences_of_the_lexicon(paragraphs):
-    counts = Counter()
-    for row in paragraphs["train"]:
-        assert row.keys() == {"text", "idx"}
-        assert re.fullmatch(r"( [A-Z][A-Za-z ]+ \.)+ ", row["text"])
-        assert set(re.findall(r"\w+", row["text"].lower())) <= set(lexicon.WORDS)
-        counts[row["text"].count(".")] += 1
-    assert set(counts) == {1, 2, 3}

@@ -269,7 +269,6 @@ def test_the_period_counts_optimizer_steps(composed, overrides, monkeypatch):
     ("steps", "seconds", "due"),
     [
         (0, 35, [4, 8, 12]),  # a step takes 10 s
-        (0, 10, list(range(1, 13))),
         (3, 35, [3, 6, 9, 12]),
         (5, 35, [4, 8, 12]),
         (0, 0, [12]),

@@ -14,18 +14,6 @@ from tests.training.monitor.test_sampling import Calls
 from tools.kill_points import untimed
 
 
-def test_rows_come_back_in_order_with_their_steps(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    logger = RecordLog(path)
-    logger.log_metrics({"a": 1.5}, step=0)
-    logger.log_metrics({"a": 2.5, "b/c": -1.0}, step=10)
-    rows = read_records(path)
-    assert [(row["step"], row["a"]) for row in rows] == [(0, 1.5), (10, 2.5)]
-    assert rows[1]["b/c"] == -1.0
-    assert 0 <= rows[0]["time_s"] <= rows[1]["time_s"]
-    assert len(path.read_text().splitlines()) == 2
-
-
 def test_an_old_file_is_replaced_at_the_first_row(tmp_path):
     path = tmp_path / "metrics.jsonl"
     RecordLog(path).log_metrics({"old": 1.0}, step=7)
