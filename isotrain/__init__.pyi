@@ -93,6 +93,7 @@ from isotrain.transforms.iso_bn import IsoBn as IsoBn
 from isotrain.transforms.iso_grad import IsoGrad as IsoGrad
 from isotrain.transforms.iter_norm import IterNorm as IterNorm
 from isotrain.transforms.mean import Mean as Mean
+from isotrain.transforms.mean_direction import MeanDirection as MeanDirection
 from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA as ProtectedClusterPCA
 from isotrain.transforms.random_directions import RandomDirections as RandomDirections
 from isotrain.transforms.shrink_clip import ShrinkClip as ShrinkClip

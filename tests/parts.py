@@ -41,7 +41,7 @@ OF_FIXTURES = ("rte", "wic", "stsb", "snli", "text", "nli_pairs", "stsb_sentence
 WITHOUT_DATA = {"classification", "regression", "pair_classification", "pair_regression"}
 """Tasks of any data set, which name none."""
 WITHOUT_LOSS = [
-    t for t in TASKS if getattr(get_object(target("task", t)), "has_loss", True) is False
+    t for t in TASKS if getattr(get_object(target("task", t)), "has_labels", True) is False
 ]
 """Tasks that objectives alone train: their training rows have no labels."""
 

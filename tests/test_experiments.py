@@ -53,7 +53,7 @@ def page(name):
 def test_there_is_enough_to_look_at():
     assert len(STUDIES) >= 27
     assert len(WITH_RESULTS) >= 24
-    assert len(OWN_LAYERS) == 3
+    assert len(OWN_LAYERS) == 4
 
 
 def composed_by(name, *given):

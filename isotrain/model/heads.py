@@ -71,6 +71,10 @@ class ScaledCosineHead(CosineHead):
         self.log_scale = nn.Parameter(torch.zeros(1))
         self.bias = nn.Parameter(torch.zeros(1))
 
+    def features(self, pooled_BPD: Tensor) -> Tensor:
+        """The cosine, `[B, 1]`."""
+        return super().forward(pooled_BPD)
+
     def forward(self, pooled_BPD: Tensor) -> Tensor:
         """`[B, 1]`."""
-        return self.log_scale.exp() * super().forward(pooled_BPD) + self.bias
+        return self.log_scale.exp() * self.features(pooled_BPD) + self.bias

@@ -9,7 +9,7 @@ from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
 
 MAJORITY, CHANCE = "majority class", "chance"
-CORRELATIONS = ("spearman", "pearson", "matthews")  # 0 by chance
+CORRELATIONS = ("spearman", "spearman_within", "pearson", "matthews")  # 0 by chance
 
 
 def reference(folder: Path, score: str) -> tuple[str, float] | None:

@@ -4,7 +4,13 @@ import math
 
 STAGES = ("val", "test")  # of the keys of scores
 SHARES = {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "f1_macro", "auroc"}
-SHARES |= {"spearman", "pearson", "kendall", "matthews"}  # scores that are printed in points
+SHARES |= {
+    "spearman",
+    "spearman_within",
+    "pearson",
+    "kendall",
+    "matthews",
+}  # scores that are printed in points
 SMALLEST, LARGEST = 1e-4, 1e3  # values that are printed without an exponent
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from isotrain.tasks.data.encoding import Form
@@ -25,6 +26,7 @@ class Task(ABC):
     mode: str = "max"  # max | min: whether a higher score is better
     form: Form = "cross"  # cross | bi: one sequence an example, or one a sentence
     has_loss: bool = True  # false: objectives alone train, and `loss` is a number of evaluation
+    has_labels: bool = True  # whether labels of training examples have a meaning
     head_dropout: float = 0.0
     n_sequences: int = 1  # of a training example; one of evaluation may have others
     n_spans: int = 0  # target words in a sequence; a property where arguments decide
@@ -100,6 +102,10 @@ class Task(ABC):
     def predictions(self, logits: Tensor) -> Tensor:
         """Predictions that the metrics compare with the labels, `[B]`."""
 
+    def groups(self, stage: str, index: Tensor) -> Tensor:
+        """The number of the group of each example of val, holdout or test; by default one group."""
+        return torch.zeros_like(index)
+
     @abstractmethod
     def metrics(self) -> Any:
-        """A torchmetrics collection that takes (predictions, labels)."""
+        """A torchmetrics collection that takes (predictions, labels), and `group` by that name."""

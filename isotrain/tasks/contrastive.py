@@ -47,7 +47,7 @@ class Contrastive(Regression):
         train_length: maximum tokens of a training sentence.
     """
 
-    has_loss = False
+    has_labels = False
 
     @checked
     def __init__(
@@ -56,7 +56,11 @@ class Contrastive(Regression):
         train_length: Annotated[int, Field(ge=3)] = 32,
     ) -> None:
         pair = SENTENCES[:2]
-        super().__init__(self.name, pair, "score", 0.0, 5.0, "bi", max_length, head_dropout=0.0)
+        super().__init__(
+            *(self.name, pair, "score", 0.0, 5.0, "bi", max_length),
+            head_dropout=0.0,
+            has_loss=False,
+        )
         self.data_set = STSB
         self.train_length, self.n_sequences = train_length, 1
 

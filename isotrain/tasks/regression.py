@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -14,7 +15,8 @@ from isotrain.tasks.data.sources import HIDDEN, Source, load_split
 from isotrain.tasks.texts import TextTask
 from isotrain.types import Row
 
-Score = Literal["spearman", "pearson"]
+Score = Literal["spearman", "pearson", "spearman_within"]
+SPLIT_OF = {"val": "dev", "holdout": "train", "test": "test"}
 
 
 class Regression(TextTask):
@@ -30,10 +32,15 @@ class Regression(TextTask):
         high: upper end of the scale; None = the greatest score of train.
         scaled_cosine: whether the bi form fits the label by eᵃ·cos + b with a and b trained
             (`ScaledCosineHead`), not by the cosine itself.
-        metrics: scores; the first is monitored.
+        has_loss: whether the squared error trains; False = the bi form is trained by objectives
+            alone, such as `CoSENT`, and the squared error of the cosine is a number of evaluation.
+        group: column of the group of an example, such as its genre, for `spearman_within`.
+        metrics: scores; the first is monitored. spearman_within = Spearman in each group, mean
+            over groups weighted by their examples (`SpearmanWithin`).
 
     Raises:
-        ValueError: `scaled_cosine` without `form="bi"`.
+        ValueError: `spearman_within` without `group`, `scaled_cosine` without `form="bi"`, or a
+            head that no loss would train.
     """
 
     @checked
@@ -48,16 +55,29 @@ class Regression(TextTask):
         max_length: Annotated[int, Field(ge=3)] = 128,
         head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1,
         scaled_cosine: bool = False,
+        has_loss: bool = True,
         prefix: str | Sequence[str] = "",
+        group: str | None = None,
         metrics: Annotated[Sequence[Score], Field(min_length=1)] = ("spearman", "pearson"),
         data_set: Mapping[str, Any] | None = None,
     ) -> None:
         name = name or "regression"
         place = data_set or {}
         super().__init__(name, text, label, float, form, max_length, head_dropout, prefix, place)
+        if "spearman_within" in metrics and group is None:
+            raise ValueError("spearman_within ranks within groups; name their column by task.group")
+        if group:
+            self.data_set = self.data_set._replace(fields={group: object, **self.data_set.fields})
+        self.group, self.numbers = group, dict[str, Tensor]()
         if scaled_cosine and form != "bi":
             raise ValueError("scaled_cosine=true scales the cosine of form=bi, got form=cross")
-        self.scaled_cosine = scaled_cosine
+        if not has_loss and (form != "bi" or scaled_cosine):
+            raise ValueError(
+                "has_loss=false trains by objectives alone, which do not reach a head, and "
+                f"form={form} scaled_cosine={str(scaled_cosine).lower()} has one to train; use "
+                "form=bi scaled_cosine=false"
+            )
+        self.scaled_cosine, self.has_loss = scaled_cosine, has_loss
         self.ends, self.low, self.high = (low, high), low, high
         self.scores, self.monitor = list(metrics), metrics[0]
 
@@ -77,7 +97,20 @@ class Regression(TextTask):
         self.low, self.high = low, high
         if low <= HIDDEN:  # which is a score then
             self.data_set = self.data_set._replace(hides=())
-        return super().load(source)
+        splits = super().load(source)
+        if self.group:
+            number: dict[Any, int] = {}
+            self.numbers = {
+                split: torch.tensor([number.setdefault(r[self.group], len(number)) for r in rows])
+                for split, rows in splits.items()
+            }
+        return splits
+
+    def groups(self, stage: str, index: Tensor) -> Tensor:
+        """The number of the value that each example has in the column `group`."""
+        if not self.group:
+            return super().groups(stage, index)
+        return self.numbers[SPLIT_OF[stage]].to(index.device)[index]
 
     def check_row(self, row: Row) -> None:
         """Reject a score outside the given scale, and what `TextTask` rejects."""
@@ -116,12 +149,12 @@ class Regression(TextTask):
         return logits[:, 0].float()
 
     def metrics(self) -> Any:
-        """Spearman and Pearson correlation over all examples, in [−1, 1]; NaN if undefined."""
+        """Correlations over all examples, in [−1, 1]; NaN if undefined."""
         from torchmetrics import MetricCollection  # here: the check of arguments need not wait
 
-        from isotrain.tasks.correlation import Pearson, Spearman
+        from isotrain.tasks.correlation import Pearson, Spearman, SpearmanWithin
 
-        known = {"spearman": Spearman, "pearson": Pearson}
+        known = {"spearman": Spearman, "pearson": Pearson, "spearman_within": SpearmanWithin}
         with warnings.catch_warnings():  # rank correlation has to keep every score: intended
             warnings.filterwarnings("ignore", message=".*will save all targets.*")
             return MetricCollection({name: known[name]() for name in self.scores})

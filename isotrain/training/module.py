@@ -13,7 +13,6 @@ from transformers import get_linear_schedule_with_warmup
 
 from isotrain.geometry.rows import wide
 from isotrain.model.distributed import n_processes, sum_over_processes
-from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
@@ -21,7 +20,7 @@ from isotrain.training.callbacks.resume import KEY
 from isotrain.training.layer_statistics import evaluating, fit_layers
 from isotrain.training.losses import ExtraLosses
 from isotrain.training.optim import matrices_of_blocks, parameter_groups
-from isotrain.training.solved_head import solve_head
+from isotrain.training.solved_head import Solvable, solve_head
 from isotrain.training.step import Step, Views
 from isotrain.types import Batch, ModelOutput
 
@@ -45,7 +44,7 @@ class FineTuning(pl.LightningModule):
         prefill_batches: training batches that fill the layers' queues before step 0.
         refit_rows: maximum of training embeddings for a layer with `eval_stats="refit"`, and
             of examples for a solved head.
-        solved_head: whether the linear head starts from a ridge solution, before step 0.
+        solved_head: whether the head starts from the solution of `solve_head`, before step 0.
         output_every_steps: optimizer steps between outputs passed to callbacks; 0 = never.
         logs_evaluations: whether loggers get the scores from here; false = from
             `EvaluationRecords`, in one record.
@@ -304,7 +303,8 @@ class FineTuning(pl.LightningModule):
         counters = {f"{stage}/n_rows": n} | self._counters(stage)
         self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
         predictions = self.task.predictions(output.logits)
-        self.scores[f"{stage}_"].update(predictions, batch.labels)  # type: ignore[operator]
+        group = self.task.groups(stage, batch.index)
+        self.scores[f"{stage}_"].update(predictions, batch.labels, group=group)  # type: ignore[operator]
         return {"output": output, "predictions": predictions}
 
     def _log_scores(self, *stages: str) -> None:
@@ -346,7 +346,7 @@ class FineTuning(pl.LightningModule):
         fit_layers(self.model, self._passes, self.prefill_batches, self.refit_rows, prefill=first)
         if solves:
             with evaluating(self.model):
-                solve_head(cast(LinearHead, self.model.head), self._passes(None), self.refit_rows)
+                solve_head(cast(Solvable, self.model.head), self._passes(None), self.refit_rows)
         self._prefilled = True
 
     def _solves_head(self) -> bool:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from isotrain.encoders.freezing import Plan, depths, ever_trained, freeze_nothing
-from isotrain.model.heads import LinearHead
+from isotrain.model.heads import LinearHead, ScaledCosineHead
 from isotrain.model.isotropic_model import IsotropicModel, depth_of_site
 from isotrain.objectives.base import Objective
 from isotrain.tasks.base import Task
@@ -170,7 +170,7 @@ def one_vector_a_label(parts: Parts) -> Iterator[str]:
     """A layer that reads labels needs them, and one embedding of each example."""
     if not any(layer.reads_labels for layer in parts.model.transforms.values()):
         return
-    if not parts.task.has_loss:
+    if not parts.task.has_labels:
         yield (
             f"isotropy.protect_labels=true reads labels, and those of task={parts.task.name} have "
             "no meaning; use isotropy.protect_labels=false"
@@ -219,13 +219,14 @@ def tokens_with_context(parts: Parts) -> Iterator[str]:
 def labels(parts: Parts) -> Iterator[str]:
     """What reads training labels finds labels of its kind."""
     task, of_run = parts.task, parts.cfg.training
-    if of_run.select.value == "holdout" and not task.has_loss:
+    if of_run.select.value == "holdout" and not task.has_labels:
         yield (f"training.select=holdout reads labels, and task={task.name} has none; leave it out")
-    is_linear = task.has_loss and isinstance(parts.model.head, LinearHead)
-    if of_run.solved_head and not is_linear:
+    has_head = isinstance(parts.model.head, LinearHead | ScaledCosineHead)
+    if of_run.solved_head and not has_head:
         yield (
-            f"training.solved_head=true solves a linear head of labels, and task={task.name} "
-            f"form={task.form} has none; use task.form=cross, or training.solved_head=false"
+            "training.solved_head=true solves a linear head or a scaled cosine, and "
+            f"task={task.name} form={task.form} has none; use task.form=cross, "
+            "task.scaled_cosine=true, or training.solved_head=false"
         )
 
 
@@ -316,7 +317,7 @@ def labels_of_its_kind(parts: Parts, name: str, objective: Objective) -> Iterato
         )
     reads = objective.needs in ("classes", "scored_pairs")
     asked = {f"objective={name}": reads, f"objective.{name}.positive_labels": interval}
-    for key in (key for key, value in asked.items() if value and not task.has_loss):
+    for key in (key for key, value in asked.items() if value and not task.has_labels):
         yield f"{key} reads labels, and task={task.name} has none; leave it out"
 
 

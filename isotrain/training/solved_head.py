@@ -1,8 +1,9 @@
-"""Initialise the linear head with a ridge solution. N examples, F features, C outputs.
+"""Initialise a head with a least-squares solution. N examples, F features, C outputs.
 
 P vectors per example, D width; F = D for P = 1 and 4D for P = 2 (`pair_features`).
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,13 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from isotrain.model.heads import LinearHead
+from isotrain.model.heads import LinearHead, ScaledCosineHead
 from isotrain.training.monitor.sampling import Reservoir
 from isotrain.training.temperature import best_factor
 from isotrain.types import Batch, ModelOutput
 
 STRENGTHS = tuple(10.0**k for k in range(-4, 3))  # relative to the mean eigenvalue of XᵀX
 MOST = 100.0  # largest factor of logits: above it, separable classes have no gradient
+
+
+Solvable = LinearHead | ScaledCosineHead
 
 
 class Ridge(NamedTuple):
@@ -67,19 +71,47 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
     return best[1]
 
 
+def line_of(x_N: Tensor, y_N: Tensor) -> tuple[float, float]:
+    """Slope and intercept of the line y = a·x + b by least squares, in float64.
+
+    Raises:
+        ValueError: y does not rise with x.
+
+    >>> line_of(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([1.0, 2.0, 3.0]))
+    (4.0, 1.0)
+    """
+    both_2N = torch.stack([x_N, y_N]).double()
+    variance, covariance = both_2N.cov()[0].tolist()
+    if not covariance > 0:
+        raise ValueError(
+            "training.solved_head=true solves a cosine's positive scale, and over the training "
+            f"examples label and cosine have the covariance {covariance:.2g}; use "
+            "training.solved_head=false"
+        )
+    slope = covariance / variance
+    mean_x, mean_y = both_2N.mean(dim=1).tolist()
+    return slope, mean_y - slope * mean_x
+
+
 @torch.no_grad()
-def solve_head(head: LinearHead, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> None:
-    """Initialise a linear head with the ridge solution on training examples.
+def solve_head(head: Solvable, passes: Iterable[tuple[Batch, ModelOutput]], most: int) -> None:
+    """Initialise a head with the least-squares solution on training examples.
 
     Up to `most` examples with the lowest id hashes are used: the same ones for any batch size and
-    number of processes. Memory is about most·F·36 bytes. A head with one output regresses the
-    labels. Otherwise targets are one-hot classes, and the map is then multiplied by the
-    `best_factor` of the leave-one-out logits.
+    number of processes. Memory is about most·F·36 bytes. The scale and bias of a cosine are those
+    of `line_of`. A linear head is that of `ridge`: with one output it regresses the labels.
+    Otherwise targets are one-hot classes, and the map is then multiplied by the `best_factor` of
+    the leave-one-out logits.
     """
     reservoir = Reservoir(most)
     for batch, output in passes:
         reservoir.add(batch.index, [head.features(output.pooled)], [batch.labels])
     x_NF, labels_N = reservoir.cloud(0), reservoir.fact(0)  # sorted by hash
+    if isinstance(head, ScaledCosineHead):
+        slope, bias = line_of(x_NF[:, 0], labels_N)
+        head.log_scale.fill_(math.log(slope))
+        head.bias.fill_(bias)
+        return
     n_outputs = head.linear.out_features
     if n_outputs == 1:
         found = ridge(x_NF, labels_N[:, None])

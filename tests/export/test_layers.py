@@ -12,8 +12,8 @@ from tests.export.conftest import same_logits
 
 AFFINE = {
     *("all_but_the_top", "anti_clip", "batch_norm", "clip", "frozen_zca", "group_whitening"),
-    *("iso_bn", "iso_grad", "iter_norm", "mean", "none", "spectral_temper", "standardize"),
-    *("whitening", "zca", "zca_dense"),
+    *("iso_bn", "iso_grad", "iter_norm", "mean", "mean_direction", "none", "spectral_temper"),
+    *("standardize", "whitening", "zca", "zca_dense"),
 }
 CLUSTERS = {
     *("clip_cluster_pca", "cluster_mean", "cluster_pca", "gmm_pca", "protect_labels"),

@@ -2,16 +2,20 @@
 
 import json
 
+import pandas as pd
 import pytest
 import torch
 import torchmetrics
+from scipy.stats import spearmanr
 
 from isotrain.results.frame import study_rows
 from isotrain.results.runs import run_of
 from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
+from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
-from isotrain.tasks.correlation import Pearson, Spearman
+from isotrain.tasks.correlation import Pearson, Spearman, SpearmanWithin
+from isotrain.tasks.regression import Regression
 from tests.parts import STSB
 from tests.stopped_runs import finished
 
@@ -55,6 +59,57 @@ def test_without_spread_on_either_side_it_is_not_a_number(p_n, y_n, size):
         "pearson": True,
         "spearman": True,
     }
+
+
+def within(p_n, y_n, group_n, size=8):
+    metric = SpearmanWithin()
+    for batch in zip(*(x.split(size) for x in (p_n, y_n, group_n)), strict=True):
+        metric.update(*batch)
+    return float(metric.compute())
+
+
+def test_within_groups_it_is_their_mean_of_scipys_weighted_by_examples():
+    p_n, y_n = torch.rand(2, 300, generator=torch.Generator().manual_seed(0))
+    group_n = torch.randint(3, (300,), generator=torch.Generator().manual_seed(1)) ** 2
+    y_n = (5 * y_n).round() + 10 * group_n  # groups alone would rank well
+    groups = pd.DataFrame({"p": p_n, "y": y_n}).groupby(group_n.numpy())
+    expected = sum(len(g) * spearmanr(g.p, g.y).statistic for _, g in groups) / 300
+    assert within(p_n, y_n, group_n) == pytest.approx(expected, abs=1e-5)
+    assert abs(expected - spearmanr(p_n, y_n).statistic) > 0.05
+
+
+def test_a_group_of_equal_labels_is_left_out_and_one_of_equal_predictions_undefined():
+    p, y = torch.tensor([0.1, 0.4, 0.3, 0.2, 0.5]), torch.tensor([0.0, 1.0, 1.0, 0.0, 2.0])
+    group = torch.tensor([0, 0, 0, 7, 0])
+    assert within(p, y, group) == pytest.approx(
+        within(p[group == 0], y[group == 0], torch.zeros(4))
+    )
+    undefined = within(torch.where(group == 0, 0.3, p), y, group)
+    assert undefined != undefined
+    nothing = within(p, torch.zeros(5), group)
+    assert nothing != nothing
+
+
+def test_groups_are_a_column_of_the_data(composed, small, write_fixture_data, tmp_path):
+    data = write_fixture_data(tmp_path / "data")
+    for file in (data / "stsb").glob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        rows = [row | {"genre": ["news", "forum"][i % 2]} for i, row in enumerate(rows)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = ("task=stsb", "task.group=genre", "task.metrics=[spearman_within,spearman]")
+    more = (*more, f"source.root={data}", f"output_dir={tmp_path}", "metric=[]", "data.n_dev=20")
+    cfg = composed(*small, *more, "training.select=holdout", "trainer.max_steps=4", "threads=1")
+    scores, _, _ = finished(cfg)
+    for split, stage in (("dev", "val"), ("test", "test")):
+        kept = read_predictions(folder_of(cfg), split)
+        of = pd.DataFrame({"p": kept.prediction, "y": kept.label}).groupby(kept.index % 2)
+        expected = sum(len(g) * spearmanr(g.p, g.y).statistic for _, g in of) / len(kept.index)
+        assert scores[f"{stage}/spearman_within"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_without_a_column_of_groups_it_is_rejected():
+    with pytest.raises(ValueError, match=r"name their column by task\.group"):
+        Regression(metrics=["spearman_within"])
 
 
 def test_no_table_selection_or_record_has_a_score_of_equal_labels(

@@ -217,7 +217,7 @@ def parts(**given):
         **{"name": "mine", "has_loss": True, "n_sequences": n_sequences, "n_spans": 0},
         **{"form": "cross"},
     )
-    task.has_loss = given.pop("has_loss", True)
+    task.has_loss = task.has_labels = given.pop("has_loss", True)
     cfg = SimpleNamespace(
         training=SimpleNamespace(select=SimpleNamespace(value="last"), solved_head=False),
         site=list(transforms),

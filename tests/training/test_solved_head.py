@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import linregress
 from sklearn.linear_model import Ridge as Reference
 from torch.nn.functional import cross_entropy
 
-from isotrain.model.heads import LinearHead, pair_features
+from isotrain.model.heads import CosineHead, LinearHead, ScaledCosineHead, pair_features
 from isotrain.training.layer_statistics import evaluating
 from isotrain.training.solved_head import MOST, STRENGTHS, ridge, solve_head
 from isotrain.training.temperature import best_factor
@@ -77,15 +78,37 @@ def test_no_factor_has_a_lower_cross_entropy(seed, c, size):
         assert best <= float(cross_entropy(other * logits, labels)) + 1e-9
 
 
+class Output:
+    def __init__(self, pooled):
+        self.pooled = pooled
+
+
+class Labelled:
+    def __init__(self, index, labels):
+        self.index, self.labels = index, labels
+
+
+def test_scale_and_bias_of_a_cosine_are_those_of_least_squares():
+    pooled = torch.randn(64, 2, 3, generator=torch.Generator().manual_seed(0))
+    cosine = CosineHead()(pooled)[:, 0]
+    labels = 0.3 * cosine + 0.5 + 0.1 * torch.randn(64, generator=torch.Generator().manual_seed(1))
+    head = ScaledCosineHead()
+    rows = torch.arange(64).split(10)
+    solve_head(head, [(Labelled(i, labels[i]), Output(pooled[i])) for i in rows], most=10**4)
+    expected = linregress(cosine.numpy(), labels.numpy())
+    assert head.log_scale.exp().item() == pytest.approx(expected.slope, rel=1e-5)
+    assert head.bias.item() == pytest.approx(expected.intercept, rel=1e-5)
+
+
+@pytest.mark.parametrize("label", [-1.0, 0.0])
+def test_a_cosine_that_does_not_rise_with_the_label_is_not_solved(label):
+    pooled, i = torch.eye(2)[torch.tensor([[0, 0], [0, 1]])], torch.arange(2)
+    rows = [(Labelled(i, torch.tensor([label, 0.0])), Output(pooled))]
+    with pytest.raises(ValueError, match="solves a cosine's positive scale"):
+        solve_head(ScaledCosineHead(), rows, most=10)
+
+
 def test_a_head_of_a_pair_is_solved_on_the_features_of_the_pair():
-    class Output:
-        def __init__(self, pooled):
-            self.pooled = pooled
-
-    class Labelled:
-        def __init__(self, index, labels):
-            self.index, self.labels = index, labels
-
     torch.manual_seed(0)
     pooled, labels = torch.randn(64, 2, 3), torch.arange(64) % 3
     order = torch.randperm(64)
@@ -136,3 +159,16 @@ def test_training_starts_from_it_without_an_evaluation_too(built):
     drawn = experiment.module.model.head.linear.weight.detach().clone()
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert not torch.equal(experiment.module.model.head.linear.weight, drawn)
+
+
+def test_step_0_of_a_scaled_cosine_has_the_smallest_squared_error(built):
+    line = ("task=stsb", "task.form=bi", "pooling=mean", "task.scaled_cosine=true", *SOLVED)
+    experiment = built(*line, "isotropy=mean")
+    module, data = experiment.module, experiment.data
+    experiment.trainer.validate(module, datamodule=data, verbose=False)
+    with evaluating(module.model), torch.no_grad():
+        pairs = list(module._passes(None))
+    cosine = torch.cat([CosineHead()(output.pooled)[:, 0] for _, output in pairs])
+    expected = linregress(cosine.numpy(), torch.cat([batch.labels for batch, _ in pairs]).numpy())
+    assert module.model.head.log_scale.exp().item() == pytest.approx(expected.slope, rel=1e-3)
+    assert module.model.head.bias.item() == pytest.approx(expected.intercept, rel=1e-3)

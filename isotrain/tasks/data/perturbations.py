@@ -157,7 +157,7 @@ def apply_changes(
         ValueError: more examples than there are, or none; a skew without classes.
     """
     for key in ("label_skew", "label_noise", "hypothesis_only"):
-        if getattr(changes, key) and not task.has_loss:
+        if getattr(changes, key) and not task.has_labels:
             raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
     if changes.hypothesis_only and len(task.text) != 2:
         raise ValueError(
