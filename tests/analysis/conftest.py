@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.analysis.annotated_rows import write_annotated
 from tests.analysis.offline_isotropy.offline_rows import write_sets
 from tests.analysis.runs import subject_on, tiny
 
@@ -10,6 +11,12 @@ from tests.analysis.runs import subject_on, tiny
 def sets(tmp_path_factory):
     """The folder of `write_sets`."""
     return write_sets(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="session")
+def data_dir(data_dir):
+    """The folder for `source.root`, with sentences whose words are annotated."""
+    return write_annotated(data_dir)
 
 
 @pytest.fixture(scope="session")

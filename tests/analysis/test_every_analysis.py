@@ -24,6 +24,13 @@ SMALL = {
     },
     "data_scale": {"tasks": ["rte"], "seeds": 2, "smallest": 16},
     "layer_probe": {"max_train": 40, "penalties": [1.0]},
+    "structure_probe": {
+        **{"tasks": ["pos", "chunks", "depth", "length"], "penalties": [1.0]},
+        **{"max_train": 50, "max_eval": 20},
+    },
+    "word_senses": {"penalties": [1.0], "max_rows": 300, "threshold": 1.0},
+    "phrase_grammar": {"max_rows": 300, "threshold": 1.0},
+    "attention": {"max_sentences": 8},
     "offline_isotropy": {
         **{"fit_on": "test", "n_clusters": 2, "n_components": 2, "n_directions": 2},
         **{"n_resamples": 50},

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from isotrain.analysis.encode import tokenise
+from isotrain.encoders import static
 from isotrain.encoders.static import SPECIALS, build_static
 from isotrain.types import Batch
 
@@ -137,3 +138,21 @@ def test_a_cut_gz_file_is_an_error(tmp_path):
     file.write_bytes(gzip.compress(GLOVE.encode() * 500)[:-20])
     with pytest.raises(EOFError, match="ended before the end-of-stream"):
         build_static(str(file))
+
+
+def test_glove_is_read_from_its_package():
+    encoder = build_static("glove", max_words=5000)
+    assert (encoder.width, len(encoder.tokenizer)) == (50, 5000 + len(SPECIALS))
+    assert vector(encoder, "[UNK]") == [0] * 50
+    king, queen, banks = (torch.tensor(vector(encoder, w)) for w in ("king", "queen", "banks"))
+    assert torch.cosine_similarity(king, queen, dim=0) > 0.7
+    assert torch.cosine_similarity(king, banks, dim=0) < 0.3
+
+
+def test_glove_that_is_absent_or_another_is_an_error(monkeypatch):
+    monkeypatch.setitem(static.GLOVE_FILES, "glove_6B_50d_emb.npy", "0" * 64)
+    with pytest.raises(ValueError, match=r"expected 000.*reinstall with: pip install"):
+        build_static("glove")
+    monkeypatch.setattr(static, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"encoder=glove are not installed: pip install.*glove"):
+        build_static("glove")

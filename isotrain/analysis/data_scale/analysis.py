@@ -126,7 +126,7 @@ class DataScale(Analysis):
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
         given = subject.encoder
         if features == STATIC:
-            return read_vectors(str(Path(str(self.static)).expanduser()), self.lowercase)
+            return read_vectors(str(self.static), self.lowercase)
         if features == RANDOM:
             return random_vectors(given.tokenizer, given.width, seed, given.source_id)
         return given

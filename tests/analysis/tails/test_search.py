@@ -5,12 +5,8 @@ import pytest
 import torch
 from scipy.stats import zscore
 
-from isotrain.analysis.tails.analysis import (
-    extreme_shares,
-    mean_scores,
-    outlier_dimensions,
-    share_error,
-)
+from isotrain.analysis.outliers import mean_scores, outlier_dimensions
+from isotrain.analysis.tails.analysis import extreme_shares, share_error
 
 
 def draw(*shape, seed=0):

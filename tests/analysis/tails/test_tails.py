@@ -5,13 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from isotrain.analysis.tails.analysis import (
-    Tails,
-    draw_tokens,
-    find_tails,
-    search_records,
-    treatments,
-)
+from isotrain.analysis import outliers
+from isotrain.analysis.outliers import draw_tokens, find_tails, treatments
+from isotrain.analysis.tails.analysis import Tails, search_records
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import of, outcome_of, subject_on, tiny
 
@@ -131,7 +127,8 @@ def test_no_sentence_is_both_fitted_and_measured(data_dir, tmp_path, monkeypatch
         seen.append(list(sentences))
         return draw_tokens(subject, sentences, max_rows)
 
-    monkeypatch.setattr(tails, "draw_tokens", spy)
+    for module in (tails, outliers):
+        monkeypatch.setattr(module, "draw_tokens", spy)
     analysis = Tails(**SMALL)
     shared = "The dog sees the cat."
     read = analysis._sentences

@@ -2,7 +2,7 @@
 
 import torch
 
-from isotrain.analysis.tails.analysis import pair_cosines, treatments
+from isotrain.analysis.outliers import pair_cosines, treatments
 from isotrain.metrics.mean_cosine import mean_cosine
 
 

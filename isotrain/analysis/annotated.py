@@ -1,0 +1,142 @@
+"""Sentences with annotated words, and the embeddings of their words: trees, chunks, senses.
+
+N words.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isotrain.analysis.encode import Spans, Tokens, overlapping, tokenise
+from isotrain.geometry.groups import hashed_order
+from isotrain.tasks.data.sources import DataSet, Source, load_split
+
+TREEBANK = DataSet(
+    name="treebank_sample",
+    fields={"tree": str},
+    target="",
+    files=("all.jsonl",),
+    needs=("train",),
+)
+CHUNKS = DataSet(
+    name="conll2000",
+    fields={"tokens": list[str], "chunks": list[str]},
+    target="",
+    needs=("train", "test"),
+)
+SENSES = DataSet(
+    name="senseval2",
+    fields={"lemma": str, "tokens": list[str], "position": int, "sense": str},
+    target="",
+    files=("all.jsonl",),
+    needs=("train",),
+)
+BRACKETS = ("-LRB-", "-RRB-")  # tags of brackets; those of other punctuation have no letter
+
+
+class Parse(NamedTuple):
+    """A sentence with its constituents."""
+
+    words: list[str]
+    tags: list[str]
+    depths: list[int]  # constituents that a word is in
+    spans: Mapping[tuple[int, int], set[str]]  # labels of the words from start to stop (exclusive)
+
+    @property
+    def is_word(self) -> list[bool]:
+        """Whether each is a word, and no punctuation or symbol of a currency."""
+        return [tag not in BRACKETS and any(map(str.isalpha, tag)) for tag in self.tags]
+
+
+def parsed(tree: str) -> Parse:
+    """The sentence of a tree in brackets, as in the Penn Treebank.
+
+    Labels are without functions: `NP-SBJ` is `NP`.
+
+    >>> found = parsed("(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .))")
+    >>> found.words, found.depths, found.is_word
+    (['the', 'dog', 'barks', '.'], [2, 2, 2, 1], [True, True, True, False])
+    >>> found.spans
+    {(0, 2): {'NP'}, (2, 3): {'VP'}, (0, 4): {'S'}}
+    """
+    found = Parse([], [], [], {})
+    spans: dict[tuple[int, int], set[str]] = {}
+    open_: list[tuple[str, int]] = []  # label and start of each constituent or word
+    for opens, label, word in re.findall(r"(\()\s*([^\s()]*)|([^\s()]+)|\)", tree):
+        if opens:
+            open_.append((label, len(found.words)))
+        elif word:
+            found.words.append(word)
+            found.tags.append(open_[-1][0])
+            found.depths.append(len(open_) - 1)
+            open_[-1] = "", -1  # a word is no constituent
+        else:
+            label, start = open_.pop()
+            if start >= 0:
+                own = spans.setdefault((start, len(found.words)), set())
+                own.add(re.split("[-=]", label)[0])
+    return found._replace(spans=spans)
+
+
+def parses(source: Source) -> list[Parse]:
+    """The distinct sentences of the treebank, in order."""
+    found = (parsed(row["tree"]) for row in load_split(source, TREEBANK, "train"))
+    return [*{tuple(one.words): one for one in found}.values()]
+
+
+class WordSpans(NamedTuple):
+    """Tokens of sentences, and the span of each word that `max_length` left whole."""
+
+    tokens: Tokens
+    spans: Spans
+    word_N: np.ndarray  # of its sentence, from 0
+
+
+def find_words(
+    tokenizer: Any,
+    sentences: Sequence[Sequence[str]],
+    max_length: int,
+    wanted: Sequence[Sequence[int]] | None = None,
+) -> WordSpans:
+    """The tokens of each word of sentences, which are written with spaces between words.
+
+    Args:
+        tokenizer: a fast one.
+        sentences: their words.
+        max_length: tokens of a sentence at most.
+        wanted: positions of the words of each sentence; None = all.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> found = find_words(build_tiny(8, 1, 1).tokenizer, [["the", "king", "xy"]], 16)
+    >>> found.spans.start_N.tolist(), found.spans.stop_N.tolist(), found.word_N.tolist()
+    ([1, 2, 3], [2, 3, 5], [0, 1, 2])
+    """
+    texts = [" ".join(words) for words in sentences]
+    tokens = tokenise(tokenizer, texts, max_length)
+    rows = []
+    for i, words in enumerate(sentences):
+        end_W = np.cumsum([len(word) + 1 for word in words]) - 1
+        is_whole = not tokens.is_cut[i]
+        last = int(tokens.offsets[i].max(initial=0))
+        for k in range(len(words)) if wanted is None else wanted[i]:
+            end = int(end_W[k])
+            own = overlapping(tokens, i, end - len(words[k]), end)
+            if own is not None and (is_whole or end <= last):
+                rows.append((*own, k))
+    *spans, word_N = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    return WordSpans(tokens, Spans(*spans), word_N)
+
+
+def three_parts(n: int, seed: int) -> np.ndarray:
+    """`train`, `dev` or `test` of n items: 60, 20 and 20 %, drawn by a hash of the seed.
+
+    >>> np.unique(three_parts(10, seed=0), return_counts=True)[1].tolist()
+    [2, 2, 6]
+    """
+    part_N = np.full(n, "train", dtype=object)
+    first, second = n // 5, 2 * (n // 5)
+    order_N = hashed_order(n, seed).numpy()
+    part_N[order_N[:first]], part_N[order_N[first:second]] = "test", "dev"
+    return part_N

@@ -1,0 +1,1 @@
+"""What attention heads look at. Start at `analysis.py`."""

@@ -1,0 +1,1 @@
+"""Phrases in the distances of adjacent words, by layer. Start at `analysis.py`."""

@@ -1,0 +1,1 @@
+"""Structure that linear probes read from each layer. Start at `analysis.py`."""

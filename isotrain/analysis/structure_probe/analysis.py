@@ -1,0 +1,241 @@
+"""Linear probes of words and sentences by layer, with control tasks: tags, chunks, depth, length.
+
+N words or sentences, D dimensions.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from isotrain.analysis.annotated import CHUNKS, TREEBANK, find_words, parses, three_parts
+from isotrain.analysis.charts import LinePlot
+from isotrain.analysis.data_sets import AVAILABLE, Available, Texts, present
+from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
+from isotrain.analysis.probe import best_penalty, not_installed, spearman
+from isotrain.analysis.show import Frames, TableSpec, left_out
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.geometry.groups import hashed_order
+from isotrain.results.statistics import wilson
+from isotrain.tasks.data.sources import Source, load_split
+
+Task = Literal["pos", "chunks", "depth", "length", "word_content"]
+TASKS = {
+    "pos": Texts(TREEBANK),
+    "chunks": Texts(CHUNKS),
+    "depth": Texts(TREEBANK),
+    "length": Texts(CHUNKS),
+    "word_content": Texts(CHUNKS),
+}
+PARTS = ("train", "dev", "test")
+N_WORDS = 50  # classes of word content: the words of middle frequency
+MOST_FREQUENT = 100  # words that are more frequent are no classes
+
+
+class Labelled(NamedTuple):
+    """Sentences, and the labels of the words or sentences that a probe reads."""
+
+    sentences: list[list[str]]
+    label: list[list[Any]]  # of each word, or one of the sentence
+    is_of_words: bool
+    is_class: bool  # else a number
+
+
+def read_task(source: Source, task: str) -> Labelled:
+    """The sentences of a task with its labels.
+
+    `pos`: Penn tags; `depth`: constituents that a word is in; `chunks`: IOB2 tags; `length`: words
+    of a sentence; `word_content`: which one of 50 words of middle frequency a sentence has.
+    """
+    if task in ("pos", "depth"):
+        found = parses(source)
+        labels = [one.tags if task == "pos" else one.depths for one in found]
+        return Labelled([one.words for one in found], labels, True, task == "pos")
+    rows = {tuple(row["tokens"]): row["chunks"] for row in load_split(source, CHUNKS, "train")}
+    sentences = [[*words] for words in rows]
+    if task == "chunks":
+        return Labelled(sentences, [*rows.values()], True, True)
+    if task == "length":
+        return Labelled(sentences, [[len(words)] for words in sentences], False, False)
+    count = Counter(word.lower() for words in sentences for word in {*words} if word.isalpha())
+    classes = {word for word, _ in count.most_common()[MOST_FREQUENT : MOST_FREQUENT + N_WORDS]}
+    own = [[word for word in {*map(str.lower, words)} if word in classes] for words in sentences]
+    kept = [k for k, words in enumerate(own) if len(words) == 1]
+    return Labelled([sentences[k] for k in kept], [own[k] for k in kept], False, True)
+
+
+def control_labels(words: Sequence[str], label_N: np.ndarray, seed: int) -> np.ndarray:
+    """A random label of each word, the same wherever it stands, drawn from the labels.
+
+    What a probe reads of them it has learned by heart. Hewitt and Liang 2019.
+
+    >>> found = control_labels(["a", "b", "a"], np.array([0, 1, 2]), seed=0)
+    >>> bool(found[0] == found[2])
+    True
+    """
+    kinds, number_N = np.unique(words, return_inverse=True)
+    return np.random.default_rng(seed).choice(label_N, len(kinds))[number_N]
+
+
+def _chosen(frames: Frames) -> Any:
+    """For each task the layer with the best score on dev."""
+    found = frames.of("probe")
+    found = found.assign(dev=found["dev"].astype(float))
+    best = found.sort_values("dev", ascending=False, kind="stable")
+    return best.drop_duplicates(["weights", "task"]).sort_index()
+
+
+@analysis
+class StructureProbe(Analysis):
+    """What do linear probes read of words and sentences at each layer?
+
+    Parts of speech, chunks and depth in the tree from the embedding of a word (the mean of its
+    tokens); length and content of a sentence from its mean. The probes are multinomial logistic
+    regression (accuracy) and ridge regression (Spearman). Control tasks give each word a random
+    label. Hewitt and Liang 2019; Conneau et al. 2018. The arguments are the keys of
+    `conf/analysis/structure_probe.yaml`.
+    """
+
+    name = "structure_probe"
+    question = "Which structure of words and sentences can a linear map read from each layer?"
+    TABLES: ClassVar = (
+        TableSpec(
+            "tasks",
+            "Structure read by a linear probe",
+            of=_chosen,
+            index={"task": "task"},
+            values={
+                **{"measure": "measure", "layer": "layer", "dev": "dev", "test": "test"},
+                **{"control": "control", "selectivity": "selectivity", "majority": "majority"},
+                **{"n_classes": "classes", "n_train": "N train", "n_test": "N test"},
+            },
+            notes=(
+                "The layer has the best score on dev. Sentences are split into train, dev and test "
+                "(60, 20, 20 %). Control: each word has a random label; selectivity: test minus "
+                "control. Majority: the most frequent class. Intervals: Wilson for accuracy, "
+                "Bonett and Wright (2000) for Spearman, as if words were independent.",
+                left_out("task left out", "task"),
+            ),
+        ),
+        TableSpec(
+            "layers",
+            "Test score by layer",
+            of="probe",
+            index={"layer": "layer"},
+            values={"test": "", "selectivity": "selectivity"},
+            across="task",
+            bare=True,
+        ),
+    )
+    PLOTS: ClassVar = (
+        LinePlot(
+            "structure",
+            "Structure read by a linear probe, by layer",
+            "By layer: test scores of linear probes, and of their control tasks.",
+            of="probe",
+            y={"test": "test", "control": "control"},
+            panel="task",
+            ylabel="score",
+            reference=("control",),
+        ),
+    )
+
+    tasks: Available | Sequence[Task] = AVAILABLE
+    max_train: Annotated[int, Field(ge=50)] = 4000
+    max_eval: Annotated[int, Field(ge=20)] = 2000
+    penalties: Sequence[float] = (1.0, 0.1, 0.01)
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """Requested tasks that the source lacks, or all if it has none; scikit-learn."""
+        return [*present(source, self.tasks, TASKS).problems, *not_installed()]
+
+    def data_sets(self, source: Source) -> Sequence[Any]:
+        """The data sets of the probed tasks."""
+        return [TASKS[name].data_set for name in present(source, self.tasks, TASKS).names]
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """The absent tasks, then each task."""
+        names, absent, _ = present(subject.source, self.tasks, TASKS)
+        left = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
+        yield Part("tasks", lambda: Found(left))
+        for name in names:
+            yield Part(name, partial(self._probed, subject, name))
+
+    def _probed(self, subject: Subject, task: str) -> Found:
+        given = read_task(subject.source, task)
+        part_S = three_parts(len(given.sentences), subject.seed)
+        kept = self._drawn(given, part_S, subject.seed)
+        sentences, labels = ([own[i] for i in kept] for own in (given.sentences, given.label))
+        if given.is_of_words:
+            words = find_words(subject.encoder.tokenizer, sentences, subject.max_length)
+            tokens, spans = words.tokens, words.spans
+            place = [*zip(spans.sentence_N.tolist(), words.word_N.tolist(), strict=True)]
+        else:
+            texts = [" ".join(one) for one in sentences]
+            tokens = tokenise(subject.encoder.tokenizer, texts, subject.max_length)
+            spans, place = whole_sentences(tokens), [(i, 0) for i in range(len(sentences))]
+        label_N = np.array([labels[i][k] for i, k in place])
+        facts: dict[str, Any] = {"kind": "probe", "task": task, "n_cut": tokens.n_cut}
+        facts["measure"] = "accuracy" if given.is_class else "spearman"
+        part_N = np.array([part_S[kept[i]] for i, _ in place])
+        at = {part: np.flatnonzero(part_N == part) for part in PARTS}
+        if min(map(len, at.values())) < 2:
+            raise ValueError(
+                f"{task} has {len(place)} examples of it in {len(given.sentences)} sentences; a "
+                "probe needs two of train, dev and test each: leave it out of analysis.tasks"
+            )
+        facts |= {f"n_{part}": len(own) for part, own in at.items()}
+        if given.is_class:
+            classes, label_N = np.unique(label_N, return_inverse=True)
+            most = np.bincount(label_N[at["train"]]).argmax()
+            facts |= {
+                "n_classes": len(classes),
+                "majority": float((label_N[at["test"]] == most).mean()),
+            }
+        of_task = {"test": label_N}
+        if given.is_of_words:
+            kinds = [sentences[i][k] for i, k in place]
+            of_task["control"] = control_labels(kinds, label_N[at["train"]], subject.seed)
+        records: list[Record] = []
+        for layer, x_ND in enumerate(encode_rows(subject, tokens, spans)):
+            record = {**facts, "layer": layer}
+            for name, own_N in of_task.items():
+                score = self._score(x_ND, own_N, at, facts.get("n_classes", 0))
+                if name == "test":
+                    record |= score
+                else:
+                    record |= {name: score["test"], "selectivity": record["test"] - score["test"]}
+            records.append(record)
+        return Found(records)
+
+    def _drawn(self, given: Labelled, part_S: np.ndarray, seed: int) -> list[int]:
+        """Sentences whose labels are as many as asked for in each part."""
+        kept: list[int] = []
+        for part in PARTS:
+            left = self.max_train if part == "train" else self.max_eval
+            for i in hashed_order(len(part_S), seed).tolist():
+                if part_S[i] == part and left > 0:
+                    kept.append(i)
+                    left -= len(given.label[i])
+        return kept
+
+    def _score(
+        self, x_ND: np.ndarray, label_N: np.ndarray, at: dict[str, np.ndarray], n_classes: int
+    ) -> dict[str, Any]:
+        """The scores on dev and test of the probe with the least loss on dev."""
+        x, label = ({part: own[rows] for part, rows in at.items()} for own in (x_ND, label_N))
+        fit = x["train"].astype(np.float64), label["train"], x["dev"], label["dev"]
+        probe = best_penalty(*fit, self.penalties, n_classes).probe
+        record: dict[str, Any] = {}
+        for part in PARTS[1:]:
+            found = probe.predict(x[part])
+            if n_classes:
+                share = float((found == label[part]).mean())
+                scored: Sequence[Any] = (share, *wilson(share, len(found)))
+            else:
+                scored = spearman(found, label[part])
+            record |= dict(zip((part, f"{part}_low", f"{part}_high"), scored, strict=True))
+        return record

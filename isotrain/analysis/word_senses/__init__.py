@@ -1,0 +1,1 @@
+"""Word senses in embeddings, by layer. Start at `analysis.py`."""

@@ -1,0 +1,199 @@
+"""Word sense disambiguation by neighbours and by a linear probe, before and after a cut.
+
+N occurrences of a word, D dimensions.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field
+
+from isotrain.analysis.annotated import SENSES, find_words, three_parts
+from isotrain.analysis.charts import LinePlot
+from isotrain.analysis.encode import drawn, encode_rows
+from isotrain.analysis.outliers import find_tails, treatments
+from isotrain.analysis.probe import best_penalty, not_installed
+from isotrain.analysis.show import Frames, TableSpec
+from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.results.statistics import wilson
+from isotrain.tasks.data.sources import Source, load_split
+from isotrain.types import Row
+
+EPSILON = 1e-6  # of whitening
+MAJORITY = "most frequent sense"
+
+
+class Occurrences(NamedTuple):
+    """Occurrences of one word, by part."""
+
+    x_ND: np.ndarray
+    sense_N: np.ndarray
+    part_N: np.ndarray
+
+    def of(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings and senses of a part."""
+        own = self.part_N == part
+        return self.x_ND[own], self.sense_N[own]
+
+
+def predictions(words: Occurrences, n_neighbors: int, penalties: Sequence[float]) -> dict[str, Any]:
+    """A function of embeddings to senses for each method, fitted on train.
+
+    Neighbours are the nearest by cosine; the penalty of the probe has the least loss on dev.
+    """
+    from sklearn.dummy import DummyClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+
+    train, n_senses = words.of("train"), int(words.sense_N.max()) + 1
+    near = KNeighborsClassifier(min(n_neighbors, len(train[1])), metric="cosine").fit(*train)
+    probe = best_penalty(*train, *words.of("dev"), penalties, n_senses).probe
+    majority = DummyClassifier().fit(*train)
+    return {"neighbours": near, "linear probe": probe, MAJORITY: majority}
+
+
+def _means(frames: Frames) -> pd.DataFrame:
+    """Means over the words, each with the same weight."""
+    found = frames.of("senses")
+    keys = ["weights", "method", "treatment", "layer"]
+    values = ["dev", "test", "macro_f1"]
+    found[values] = found[values].astype(float)
+    return found.groupby(keys, sort=False)[values].mean().reset_index()
+
+
+def _chosen(frames: Frames) -> pd.DataFrame:
+    """For each word, method and treatment the layer with the best accuracy on dev."""
+    found = frames.of("senses")
+    found = found.assign(dev=found["dev"].astype(float))
+    best = found.sort_values("dev", ascending=False, kind="stable")
+    best = best.drop_duplicates(["weights", "lemma", "method", "treatment"]).sort_index()
+    is_baseline = best["method"] == MAJORITY
+    best = best[~is_baseline | (best["treatment"] == "none")]
+    return best.assign(
+        layer=[
+            None if one == MAJORITY else n
+            for one, n in zip(best["method"], best["layer"], strict=True)
+        ]
+    )
+
+
+@analysis
+class WordSenses(Analysis):
+    """How well do the embeddings of a word tell its senses, at each layer?
+
+    Each word has its own senses, and its occurrences are split into train, dev and test (60, 20
+    and 20 %, by a hash of the seed; equal sentences count once). Embeddings are as they are
+    (`none`), with the encoder's outlier dimensions set to zero (`cut`), and whitened on train. The
+    senses of the occurrences are uneven, so the most frequent sense and macro F1 stand beside the
+    accuracy. Luo 2020. The arguments are the keys of `conf/analysis/word_senses.yaml`.
+    """
+
+    name = "word_senses"
+    question = "Which senses of a word do its embeddings tell, and do outlier dimensions matter?"
+    TABLES: ClassVar = (
+        TableSpec(
+            "senses",
+            "Senses of a word, at the layer that dev chooses",
+            of=_chosen,
+            index={"lemma": "word", "method": "method", "treatment": "embeddings"},
+            values={
+                **{"layer": "layer", "dev": "dev", "test": "test", "macro_f1": "macro F1"},
+                **{"n_senses": "senses", "n_train": "N train", "n_test": "N test"},
+            },
+            notes=(
+                "Accuracy with Wilson's 95 % CI, and the mean F1 of the senses, on test. "
+                "Neighbours: the majority of the {n_neighbors} nearest by cosine. Linear probe: "
+                "multinomial logistic regression.",
+            ),
+        ),
+        TableSpec(
+            "layers",
+            "Test accuracy of each layer, a mean over the words",
+            of=_means,
+            index={"layer": "layer", "method": "method"},
+            values={"test": "", "macro_f1": "macro F1"},
+            across="treatment",
+        ),
+    )
+    PLOTS: ClassVar = (
+        LinePlot(
+            "senses",
+            "Word senses by layer",
+            "By layer: accuracy of word senses on test, a mean over the words.",
+            of=_means,
+            y={"test": "accuracy"},
+            hue="treatment",
+            panel="method",
+            ylabel="accuracy",
+        ),
+    )
+
+    max_occurrences: Annotated[int | None, Field(ge=50)] = 1500
+    n_neighbors: Annotated[int, Field(ge=1)] = 5
+    penalties: Sequence[float] = (1.0, 0.1, 0.01)
+    max_rows: Annotated[int, Field(ge=100)] = 20000
+    threshold: Annotated[float, Field(gt=0)] = 3.0
+    layers_share: Annotated[float, Field(gt=0, le=1)] = 0.75
+
+    def missing(self, source: Source) -> Sequence[str]:
+        """The data set if it is absent; scikit-learn."""
+        return [*super().missing(source), *not_installed()]
+
+    def data_sets(self, source: Source) -> Sequence[Any]:
+        """Sense-tagged occurrences of words."""
+        return [SENSES]
+
+    def parts(self, subject: Subject) -> Iterator[Part]:
+        """Each word."""
+        rows = {(r["lemma"], *r["tokens"]): r for r in load_split(subject.source, SENSES, "train")}
+        by_lemma: dict[str, list[Row]] = {}
+        for row in rows.values():
+            by_lemma.setdefault(row["lemma"], []).append(row)
+        dims = partial(self._dims, subject, [" ".join(row["tokens"]) for row in rows.values()])
+        for lemma, own in by_lemma.items():
+            yield Part(lemma, partial(self._measured, subject, own, dims))
+
+    def _dims(self, subject: Subject, texts: list[str]) -> list[int]:
+        limits = self.max_rows, self.threshold, self.layers_share
+        return find_tails(subject, texts, *limits).dims
+
+    def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> Found:
+        from sklearn.metrics import f1_score
+
+        given = drawn(rows, self.max_occurrences, subject.seed)
+        words = find_words(
+            subject.encoder.tokenizer,
+            [row["tokens"] for row in given],
+            subject.max_length,
+            [[row["position"]] for row in given],
+        )
+        senses, sense_N = np.unique([row["sense"] for row in given], return_inverse=True)
+        sense_N = sense_N[words.spans.sentence_N]
+        part_N, outliers = three_parts(len(sense_N), subject.seed), dims()
+        facts: Record = {
+            "lemma": rows[0]["lemma"],
+            "n_neighbors": self.n_neighbors,
+            "n_senses": len(senses),
+            "n_left_out": len(given) - len(sense_N),
+            "n_outliers": len(outliers),
+            **{f"n_{part}": int((part_N == part).sum()) for part in ("train", "dev", "test")},
+        }
+        records: list[Record] = []
+        for layer, x_ND in enumerate(encode_rows(subject, words.tokens, words.spans)):
+            x = torch.from_numpy(x_ND)
+            for name, treat in treatments(x[part_N == "train"], outliers, EPSILON).items():
+                own = Occurrences(treat(x).numpy(), sense_N, part_N)
+                for method, fitted in predictions(own, self.n_neighbors, self.penalties).items():
+                    scored = {
+                        p: (fitted.predict(own.of(p)[0]), own.of(p)[1]) for p in ("dev", "test")
+                    }
+                    share = {p: float((a == b).mean()) for p, (a, b) in scored.items()}
+                    low, high = wilson(share["test"], facts["n_test"])
+                    at = {"method": method, "treatment": name, "layer": layer}
+                    f1 = float(f1_score(*scored["test"][::-1], average="macro", zero_division=0))
+                    ends = {"test_low": low, "test_high": high, "macro_f1": f1}
+                    records.append({"kind": "senses", **facts, **at, **share, **ends})
+        return Found(records)
