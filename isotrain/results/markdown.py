@@ -53,15 +53,15 @@ def bullets(texts: Iterable[object]) -> str:
     return "\n".join(line for text in texts for line in wrapper.wrap(f"- {text}"))
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Markdown table with aligned columns, header first; `|` and tags escaped."""
     lines = [[_escaped(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * width for width in widths]
-    return "\n".join(
+    return [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
         for line in [lines[0], rule, *lines[1:]]
-    )
+    ]
 
 
 def _escaped(cell: str) -> str:
