@@ -25,18 +25,23 @@ SHARED = (
     *("data.n_test=32", "data.batch_size=8", "trainer.log_every_n_steps=1", "metric=[isoscore]"),
 )
 RUNS = {
-    "plain": ("task=rte",),
-    "cluster_pca": ("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2"),
+    "plain": ("task=rte", "training.select=best", "trainer.val_check_interval=1", "seed=7"),
+    "cluster_pca": (
+        *("task=wic", "isotropy=cluster_pca", "isotropy.n_clusters=2", "monitor.every_steps=1"),
+        "metric=[isoscore,lid,partition_null]",
+    ),
     "bf16": ("task=rte", "trainer.precision=bf16-mixed", "isotropy=zca"),
-    "two threads": ("task=wic", "threads=2", "isotropy=mean", "site=[tokens,pooled]"),
+    "two threads": (
+        *("task=wic", "threads=2", "isotropy=mean", "site=[tokens,pooled]", "speed=exact"),
+        *("data.label_noise=0.3", "data.batching=random"),
+    ),
     "lora": ("task=rte", "peft=lora", "peft.r=2", "seed=3"),
     "deterministic": ("task=stsb", "+trainer.deterministic=true", "+trainer.benchmark=true"),
     "double": ("task=wic", "trainer.precision=64-true", "objective=[cosreg]"),
-    "contrastive": ("task=text", "pooling=mean", "objective=[simcse]"),
-    "select": ("task=rte", "training.select=best", "trainer.val_check_interval=1", "seed=7"),
-    "snapshots": ("task=wic", "metric=[isoscore,lid,partition_null]", "monitor.every_steps=1"),
-    "anomalies": ("task=rte", "+trainer.detect_anomaly=true", "freezing=gradual"),
-    "changed data": ("task=wic", "data.label_noise=0.3", "data.batching=random", "speed=exact"),
+    "anomalies": (
+        *("task=text", "pooling=mean", "objective=[simcse]", "+trainer.detect_anomaly=true"),
+        "freezing=gradual",
+    ),
 }
 
 
