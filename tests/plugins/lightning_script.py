@@ -107,6 +107,8 @@ def run(
             "imported": [m for m in ("lightning", "pytorch_lightning") if m in sys.modules],
         }
         print(json.dumps(seen))
+        for logger in loggers[1:]:
+            logger.experiment.finish()
 
 
 if __name__ == "__main__":
