@@ -9,7 +9,7 @@ NUMERIC := isotrain/geometry isotrain/metrics isotrain/transforms isotrain/objec
 	tests/conf/test_contracts.py \
 	$(addprefix tests/training/,test_golden.py monitor/test_site_measures.py test_losses.py test_module.py)
 
-.PHONY: demo test numeric campaign cluster ray check bench docs venv clean
+.PHONY: demo test numeric campaign cluster check bench docs venv clean
 
 demo: venv
 	$(BIN)/isotrain demo
@@ -30,18 +30,9 @@ numeric: venv
 campaign: venv
 	$(PYTEST) -m campaign $(if $(SAMPLE),--sample $(SAMPLE),--go-on)
 
-# A study in a Slurm of two nodes, started and ended here: needs root, slurm-wlm and munge.
+# A study on two nodes of Slurm, and of Ray, started and ended here. Slurm needs root, slurm-wlm and munge.
 cluster: venv
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
-
-# A study on two nodes of Ray, in an environment that adds Ray to the packages of the other one.
-RAY := .venv-ray
-ray: venv
-	$(PYTHON) -m venv $(RAY)
-	$(BIN)/python -c "import site; print('import site; site.addsitedir(%r)' % site.getsitepackages()[0])" \
-		> "$$($(RAY)/bin/python -c 'import site; print(site.getsitepackages()[0])')/isotrain.pth"
-	$(RAY)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
-	ISOTRAIN_RAY=1 OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/cluster/test_ray.py --durations 20
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster --durations 20
 
 check: venv
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ from isotrain.studies.definition import question_of, read_yaml
 from isotrain.studies.record import SEARCH_FILE, read_plan
 from isotrain.studies.status import Status, at_step, in_slurm, state_of, status_of
 
-N_AT_ONCE = {"joblib": "n_jobs", "submitit_slurm": "array_parallelism"}  # keys of launchers
+N_AT_ONCE = {"joblib": "n_jobs", "submitit_slurm": "array_parallelism", "ray": "n_jobs"}  # keys
 
 
 def run(
@@ -37,13 +37,11 @@ def run(
         return show_all()
     from isotrain.app import main
 
-    chosen = {"slurm": "submitit_slurm", None: "joblib"}.get(launcher, launcher)
+    chosen = {"slurm": "submitit_slurm"}.get(launcher or "joblib", launcher or "joblib")
     if chosen == "submitit_slurm" and find_spec("submitit") is None:
         raise PlanError(f"--launcher slurm needs submitit: {install('slurm')}")
     several = [f"hydra/launcher={chosen}"] if launcher or (jobs or 1) > 1 else []
     if jobs is not None and several:
-        if chosen not in N_AT_ONCE:
-            raise PlanError(f"-j {jobs}: hydra/launcher={chosen} has no such number; leave it out")
         several.append(f"hydra.launcher.{N_AT_ONCE[chosen]}={jobs}")
     listed = ["hydra.sweeper.only_list=true"] if only_list else []
     folder = ["--config-dir", config_dir] if config_dir else []

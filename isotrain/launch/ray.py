@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from isotrain.console import install, say
 from isotrain.launch.devices import VISIBLE
+from isotrain.launch.nodes import NodeError, check_shared, marker_of
 from isotrain.launch.workers import GRACE_S
 from isotrain.runs.record import HOST, JOB
 from isotrain.runs.secrets import redacted
@@ -39,6 +40,7 @@ class Shared(NamedTuple):
     folder: str
     environment: dict[str, str]
     import_path: list[str]
+    marker: Path | None  # a file of the launcher, which the nodes must see
 
 
 class Tasks:
@@ -78,7 +80,8 @@ class Tasks:
         ray = _connected(OmegaConf.to_container(self._init, resolve=True))
         self._say_if_none_has_room()
         run = ray.remote(**{"num_cpus": 1, **self._remote})(_run)
-        here = os.getcwd(), dict(os.environ), sys.path
+        marker = marker_of(Path(str(self._config.hydra.sweep.dir)))
+        here = os.getcwd(), dict(os.environ), sys.path, marker
         shared = ray.put(Shared(self._context, self._task, Singleton.get_state(), *here))
         waiting = list(enumerate(job_overrides))[::-1]
         at_work: dict[Any, tuple[int, str]] = {}
@@ -139,7 +142,7 @@ class Tasks:
             "GPU": self._remote.get("num_gpus"),
             **(self._remote.get("resources") or {}),
         }
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         if not any(all(node.get(k, 0) >= (n or 0) for k, n in wanted.items()) for node in nodes):
             needs = ", ".join(f"{n:g} {k}" for k, n in wanted.items() if n)
             say(f"no node of Ray has {needs} for a run; the runs wait for such a node")
@@ -175,7 +178,7 @@ def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
     """How a run ended, and what it printed; in a worker of Ray."""
     node, task = node_and_task()
     if not Path(shared.folder).is_dir():
-        raise FileNotFoundError(
+        raise NodeError(
             f"node {node} has no folder {shared.folder}; give the command in a folder that all "
             "nodes share"
         )
@@ -185,6 +188,8 @@ def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
     os.environ.clear()  # those of Slurm, in which a node of Ray may be, would make it a rank
     os.environ.update({**given, **own, HOST: node, JOB: task})
     sys.path[:] = dict.fromkeys([*shared.import_path, *sys.path])
+    if shared.marker is not None:
+        check_shared(shared.marker)
     setup_globals()
     Singleton.set_state(shared.state)
     with open_dict(config):
@@ -206,6 +211,7 @@ def node_and_task() -> tuple[str, str]:
     import ray
 
     context = ray.get_runtime_context()
-    node = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    node = next(node for node in nodes if node["NodeID"] == context.get_node_id())
     is_named = node["NodeName"] != node["NodeManagerAddress"]
-    return node["NodeName"] if is_named else gethostname(), context.get_task_id()
+    return node["NodeName"] if is_named else gethostname(), str(context.get_task_id())

@@ -24,12 +24,10 @@ from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLaunche
 
 from isotrain.config.compose import key_of
 from isotrain.console import counted, say
+from isotrain.launch.nodes import NodeError, check_shared, marker_of
 from isotrain.runs.files import read_json, write_json
-from isotrain.runs.locks import is_locked
 from isotrain.runs.record import placement
 from isotrain.studies.call import RunError, alone, safe_name
-from isotrain.studies.record import FILE as STUDY_FILE
-from isotrain.studies.record import SEARCH_FILE
 from isotrain.studies.slurm import (
     SlurmError,
     SlurmJob,
@@ -86,9 +84,9 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
                 requeue(number, None)
             except submitit.core.utils.UncompletedJobError as error:  # too many time limits
                 returned.return_value = RunError("TIMEOUT", str(error))
-        except SlurmError as error:
+        except NodeError as error:
             print(error, file=sys.stderr)
-            returned.return_value = RunError("SlurmError", str(error))
+            returned.return_value = RunError("NodeError", str(error))
         if environment.global_rank == 0:
             write_json(environment.paths.folder / OUTCOME, _outcome(returned))
         return returned
@@ -143,8 +141,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
 
         if not batch:
             return []
-        markers = [folder / STUDY_FILE, folder / SEARCH_FILE]
-        self.marker = next((path.absolute() for path in markers if path.is_file()), None)
+        self.marker = marker_of(folder)
         given = dict(self.params)
         of_all = {field.name for field in fields(BaseQueueConf)}
         arguments = [
@@ -167,23 +164,6 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             SlurmJob(id=job.job_id, folder=os.path.relpath(job.paths.folder, folder.absolute()))
             for job in jobs
         ]
-
-
-def check_shared(marker: Path) -> None:
-    """Raise a SlurmError if this machine does not see a file of the launcher, or cannot lock."""
-    host, folder = placement()["host"], marker.parent
-    if not marker.is_file():
-        raise SlurmError(
-            f"{host} has no {marker}, which the launcher wrote: {folder} must be on a file system "
-            "that all nodes share; give output_dir=... there"
-        )
-    try:
-        is_locked(marker)
-    except OSError as error:
-        raise SlurmError(
-            f"{host} cannot lock files in {folder} ({error.strerror}), by which two processes "
-            "never train one run: mount it with flock, or give another output_dir=..."
-        ) from error
 
 
 def _stop(number: int, _frame: Any) -> None:

@@ -70,8 +70,8 @@ def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
         for key, value in keys.items():
             values.setdefault(one.run.task, {}).setdefault(key, set()).add(value)
     lines = []
-    for (task, method, *keys), members in sorted(groups.items()):
-        tells = _telling(dict(keys), values[task])
+    for (task, method, *named_keys), members in sorted(groups.items()):
+        tells = _telling(dict(named_keys), values[task])
         scored = _scored([one.run for one in members])
         lines.append((task, method, *scored, ", ".join(tells)))
     return [HEADING, *lines] if lines else []

@@ -22,10 +22,7 @@ from tests.studies.test_kill import (
     wait_until,
 )
 
-if "ISOTRAIN_RAY" not in os.environ:  # `make ray` sets it: there a skip would show nothing
-    pytest.importorskip("ray")
-
-pytestmark = [pytest.mark.cluster, pytest.mark.campaign]
+pytestmark = pytest.mark.cluster
 STUDY = """
 overrides: [encoder=tiny, encoder.width=16, source=demo, trainer.accelerator=cpu, report=false,
             data.batch_size=16, monitor.max_rows=64, 'metric=[isoscore]', monitor.map_rows=0,
@@ -108,8 +105,8 @@ def test_a_study_is_that_of_joblib(tmp_path, whole, on_ray):
     assert len(re.findall(r"^done rte-\w+-seed\d: ", said, re.MULTILINE)) == 8
     assert_same(place, whole, 8)
     assert tables(place) == tables(whole)
-    assert {one["placement"]["host"] for one in records(place)} == {"n1", "n2"}
-    assert len({one["placement"]["job"] for one in records(place)}) == 8
+    assert {one["place"]["host"] for one in records(place)} == {"n1", "n2"}
+    assert len({one["place"]["job"] for one in records(place)}) == 8
 
 
 def test_a_run_that_raises_is_not_repeated(tmp_path, on_ray):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -33,6 +35,19 @@ seeds: [0, 1]
 TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
 ISOTRAIN = (sys.executable, "-m", "isotrain")
 RUN = (*ISOTRAIN, "run", "killed.yaml")
+# A part of one's own, which fails as the file `fail` says.
+MINE = """
+import sys
+from pathlib import Path
+
+def f(x):
+    how = Path("fail").read_text() if Path("fail").exists() else ""
+    if how == "raise":
+        raise ValueError("no ink")
+    if how:
+        sys.exit(int(how))
+    return x.mean()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -47,23 +62,32 @@ def place(tmp_path):
     return placed(tmp_path)
 
 
-def placed(folder):
-    (folder / "killed.yaml").write_text(STUDY)
+def placed(folder, text=STUDY):
+    (folder / "killed.yaml").write_text(text)
+    (folder / "mine.py").write_text(MINE)
     return folder
 
 
-def call(folder, *line):
-    """What a command prints, which must end with exit code 0."""
-    words = [*(line or (*RUN, "-j", "2"))]
-    ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=400)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def environment(folder):
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([known] if known else [])])}
+
+
+def call(folder, *line, code=0, **more):
+    """What a command prints, which must end with an exit code."""
+    ended = subprocess.run(
+        [*(line or (*RUN, "-j", "2"))],
+        **{"cwd": folder, "env": environment(folder), "capture_output": True, "text": True},
+        **{"timeout": 400, "check": False, **more},
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 
 
 def started(folder, *line):
     """A call in a group of its own."""
     with (folder / "log").open("w") as log:
-        more = {"stdout": log, "stderr": log, "process_group": 0}
+        more = {"stdout": log, "stderr": log, "process_group": 0, "env": environment(folder)}
         return subprocess.Popen([*(line or (*RUN, "-j", "2"))], cwd=folder, **more)
 
 
@@ -147,6 +171,13 @@ def assert_goes_on(folder, whole):
     assert tables(folder) == tables(whole)
 
 
+def test_a_finished_study_is_left_as_it_is(whole):
+    before, of_tables = finished(whole), tables(whole)
+    assert "4 runs, 4 finished before, 0 to do" in call(whole)
+    assert finished(whole) == before
+    assert tables(whole) == of_tables
+
+
 def test_the_basic_launcher_gives_the_same_bytes(place, whole):
     assert "1 at a time" in call(place, *RUN)
     assert runs(place) == runs(whole)
@@ -165,6 +196,32 @@ def test_fresh_processes_by_hand_give_the_same_bytes(place, whole):
     assert b"4 of 4 runs had finished before the first call on record" in after["table.md"]
     for name in ("table.csv", "runs.csv", "runs.parquet"):
         assert after[name] == wanted[name]
+
+
+METHOD = """
+  mine: [isotropy=mean, +metric.mine.function._target_=mine.f,
+         +metric.mine.function._partial_=true]
+"""
+OTHER = STUDY.replace("\n  cluster_pca: [isotropy=cluster_pca]\n", METHOD)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("raise", ".*no ink"), ("3", "SystemExit: 3"), ("0", "SystemExit: 0")],
+)
+def test_a_part_that_fails_or_exits_fails_its_run_alone(tmp_path, how, kind):
+    place = placed(tmp_path, OTHER.replace("[0, 1]", "[0]"))
+    (place / "fail").write_text(how)
+    message = call(place, code=1)
+    assert re.search(f"failed rte-mine-seed0: {kind}", message)
+    assert "done rte-none-seed0" in message
+    assert "1 of 2 runs finished" in message
+    before = finished(place)
+    assert len(before) == 1
+    (place / "fail").unlink()
+    assert "2 runs, 1 finished before, 1 to do" in call(place)
+    assert finished(place).items() > before.items()
+    assert len(runs(place)) == 2
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -202,6 +259,18 @@ def test_ctrl_c_once_and_twice(place, whole, n):
     assert "the same command goes on" in (place / "log").read_text()
     assert "failed" not in (place / "log").read_text()
     assert len(finished(place)) < 4
+    assert_goes_on(place, whole)
+
+
+def test_a_full_disk(place, whole):
+    """A limit on the size of files stands for it: checkpoints are larger."""
+
+    def small():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    message = call(place, *RUN, code=1, preexec_fn=small)
+    assert message.count("failed rte-") == 4
+    assert not finished(place)
     assert_goes_on(place, whole)
 
 

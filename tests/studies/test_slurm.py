@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from isotrain.launch.slurm import check_shared
-from isotrain.studies.slurm import SlurmError, SlurmJob, SlurmJobs, write_jobs
+from isotrain.launch.nodes import NodeError, check_shared
+from isotrain.studies.slurm import SlurmJob, SlurmJobs, write_jobs
 from tests.processes import loaded_by
 from tests.studies.test_call import errors
 
@@ -84,7 +84,7 @@ def test_a_node_must_see_the_folder_of_the_launcher(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     marker = tmp_path / "study.json"
     rule = "must be on a file system that all nodes share; give output_dir=... there"
-    with pytest.raises(SlurmError, match=f"n7 has no {marker}, .*: {tmp_path} {rule}"):
+    with pytest.raises(NodeError, match=f"n7 has no {marker}, .*: {tmp_path} {rule}"):
         check_shared(marker)
     marker.touch()
     check_shared(marker)
@@ -97,5 +97,5 @@ def test_a_node_must_be_able_to_lock(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     monkeypatch.setattr(fcntl, "flock", flock)
     (tmp_path / "study.json").touch()
-    with pytest.raises(SlurmError, match=f"n7 cannot lock files in {tmp_path} .*mount it with"):
+    with pytest.raises(NodeError, match=f"n7 cannot lock files in {tmp_path} .*mount it with"):
         check_shared(tmp_path / "study.json")

@@ -119,7 +119,7 @@ def scores(trees: Sequence[Sequence[set[Span]]], gold: Sequence[Gold], half_S: A
         own = f1_S[half_S == half]
         record |= {half: own.mean(), f"{half}_error": own.std(ddof=1) / sqrt(len(own))}
         record[f"n_{half}"] = len(own)
-    pairs = [pair for *pair, half in zip(trees, gold, half_S, strict=True) if half == "test"]
+    pairs = [(t, g) for t, g, half in zip(trees, gold, half_S, strict=True) if half == "test"]
     for label in LABELS:
         hit = [s in t for own, g in pairs for t in own for s, names in g.items() if label in names]
         record[f"recall_{label}"] = float(np.mean(hit)) if hit else None
