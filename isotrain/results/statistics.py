@@ -6,7 +6,7 @@ seeds covers far less. Sums are exactly rounded, so results do not depend on the
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -215,7 +215,7 @@ def _summary(values: Sequence[float], scale: float) -> Summary:
     mean = fmean(values)
     if n == 1:
         return Summary(n, mean, None, None, None, None)
-    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    sd = stdev(values)
     if sd <= ROUNDING * scale:
         return Summary(n, mean, 0.0, None, None, None)
     if n < FEWEST_SEEDS:
