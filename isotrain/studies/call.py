@@ -302,9 +302,12 @@ def _error_of(returned: Any) -> Exception | None:
 @contextmanager
 def _stopped_by_signals(what: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the call, and say that the same command goes on."""
+    code = 128 + signal.SIGINT
 
     def end(number: int, _frame: Any) -> NoReturn:
-        raise SystemExit(128 + number)
+        nonlocal code
+        code = 128 + number  # Ray raises another SystemExit
+        raise SystemExit(code)
 
     before = signal.signal(signal.SIGTERM, end)
     try:
@@ -312,7 +315,7 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as stop:
         notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
         say("; ".join([f"{what}: stopped", "the same command goes on", *notes]))
-        raise SystemExit(getattr(stop, "code", None) or 128 + signal.SIGINT) from None
+        raise SystemExit(code or getattr(stop, "code", None) or 128 + signal.SIGINT) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -168,9 +168,3 @@ def test_runs_of_a_killed_worker_and_of_a_lost_node_end_elsewhere(tmp_path, whol
     assert command.wait(timeout=900) == 0, (place / "log").read_text()
     assert_same(place, whole, 8)
     assert any(one["resumed_after_step"] for one in records(place))
-
-
-def test_a_call_without_ray_says_how_to_start_it(place):
-    nowhere = "hydra.launcher.ray.init.address=127.0.0.1:1"
-    said = call(place, *RUN, "hydra/launcher=ray", nowhere, code=2)
-    assert "Ray cannot be reached (" in said
