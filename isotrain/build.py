@@ -23,7 +23,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from isotrain.config.compose import config_of
 from isotrain.config.parts import load, make
 from isotrain.config.schema import n_processes, training_steps
-from isotrain.console import counted, launched, launcher, process_rank
+from isotrain.console import counted, launcher, process_rank
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.fast import TAKEN
 from isotrain.encoders.freezing import (
@@ -126,7 +126,7 @@ def build(
     }
     step: Step = make(cfg.step, Step, model=model, **needs)
 
-    if launched() or cfg.trainer.get("num_nodes") not in (None, 1):
+    if launcher() or cfg.trainer.get("num_nodes") not in (None, 1):
         _check_launcher(cfg.trainer)
     world_size = n_processes(cfg.trainer) * int(cfg.trainer.get("num_nodes") or 1)
     steps_per_epoch, n_steps = training_steps(cfg.trainer, data.n_batches(world_size))

@@ -139,17 +139,11 @@ def process_rank() -> int:
     return int(next((os.environ[name] for name in RANKS if name in os.environ), "0"))
 
 
-def launched() -> bool:
-    """Whether a launcher (torchrun, srun, Lightning) has started one process per rank."""
-    return bool(launcher())
-
-
 def launcher() -> str:
-    """What has started one process per rank: torchrun, srun, another one, or nothing (empty)."""
+    """What has started one process per rank: torchrun, srun, another one; empty if nothing has."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return "torchrun"
-    # Any process of a Slurm job has SLURM_NTASKS: a job script, too, and the one task of submitit.
-    if os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":
+    if os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # a script or lone task has SLURM_NTASKS
         return "srun"
     return "another" if "RANK" in os.environ or "LOCAL_RANK" in os.environ else ""
 

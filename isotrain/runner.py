@@ -283,6 +283,7 @@ def quiet() -> None:
     logging.getLogger("pytorch_lightning.profilers").setLevel(logging.INFO)  # their report
     for message in (
         ".*does not have many workers.*",
+        ".*`srun` command is available.*",
         ".*isinstance.treespec, LeafSpec.*",
         ".*number of training batches .* is smaller than the logging interval.*",
         ".*`broadcast_buffers` is deprecated.*",  # the replacement is not in all torch versions

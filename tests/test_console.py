@@ -12,7 +12,7 @@ import termios
 import pytest
 from rich.table import Table
 
-from isotrain.console import launched, reject, say
+from isotrain.console import launcher, reject, say
 
 WIDTH = 70
 HEAD = "import time\nfrom isotrain.console import guarded, spinner\n"
@@ -139,21 +139,22 @@ def test_a_process_that_is_not_the_first_shows_nothing():
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, False),
-        ({"RANK": "0"}, True),
-        ({"LOCAL_RANK": "1"}, True),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, False),  # the script of a job
-        ({"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, False),  # srun -n1, submitit
-        ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}, True),
-        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_NAME": "interactive"}, True),  # within salloc
+        ({}, ""),
+        ({"TORCHELASTIC_RUN_ID": "none", "RANK": "0"}, "torchrun"),
+        ({"RANK": "0"}, "another"),
+        ({"LOCAL_RANK": "1"}, "another"),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, ""),  # the script of a job
+        ({"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, ""),  # srun -n1, submitit
+        ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}, "srun"),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_NAME": "interactive"}, "srun"),  # within salloc
     ],
 )
-def test_whether_a_launcher_started_this_process(monkeypatch, environment, expected):
+def test_what_started_this_process(monkeypatch, environment, expected):
     for name in ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert launched() is expected
+    assert launcher() == expected
 
 
 def test_control_characters_are_escaped_in_messages_and_tables(capsys):

@@ -117,6 +117,7 @@ def test_result(finished):
             "n_processes",
         ),
         *("monitor", "mode", "headline", "finished_at", "resumed_after_step", "init_from"),
+        "place",
         *("earlier_environments", "select", "selected_step", "n_candidates", "steps", "scores"),
         *("stopped_early", "degenerate", "degenerate_reason", "timings_s", "speed"),
         "weights_sha256",

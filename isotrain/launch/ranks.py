@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from omegaconf import DictConfig, OmegaConf
 
 from isotrain.config.schema import RunConfig, n_processes
-from isotrain.console import FAILED, REJECTED, guarded, launched, spinner
+from isotrain.console import FAILED, REJECTED, guarded, launcher, spinner
 from isotrain.launch.devices import unclaimed
 from isotrain.runs.record import CannotRunError, StorageError
 from isotrain.runs.secrets import redacted
@@ -36,7 +36,7 @@ class RanksError(RuntimeError):
 
 def needs_ranks(cfg: DictConfig) -> bool:
     """Whether a run has several processes that no launcher (torchrun, srun) has started."""
-    return not launched() and n_processes(cfg.trainer) > 1
+    return not launcher() and n_processes(cfg.trainer) > 1
 
 
 def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:

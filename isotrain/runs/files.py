@@ -354,6 +354,4 @@ def read_records(path: str | Path, last_step: float = math.inf) -> list[dict[str
 
 def nulls_as_nan(values: dict[str, Any]) -> dict[str, Any]:
     """Logged values as they are computed with: NaN for null."""
-    if None not in values.values():  # as of most lines
-        return values
     return {key: math.nan if value is None else value for key, value in values.items()}

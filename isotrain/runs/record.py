@@ -61,13 +61,10 @@ def environment(threads: int) -> dict[str, Any]:
 def placement() -> dict[str, str | None]:
     """Launcher, machine and job of this process, for the record."""
     own = os.environ.get
-    array = own("SLURM_ARRAY_JOB_ID")
-    of_slurm = f"{array}_{own('SLURM_ARRAY_TASK_ID')}" if array else own("SLURM_JOB_ID")
-    return {
-        "launcher": own(LAUNCHER),
-        "host": own(HOST) or own("SLURMD_NODENAME") or gethostname(),
-        "job": own(JOB) or of_slurm,
-    }
+    array, task = own("SLURM_ARRAY_JOB_ID"), own("SLURM_ARRAY_TASK_ID")
+    job = own(JOB) or (f"{array}_{task}" if array else own("SLURM_JOB_ID"))
+    host = own(HOST) or own("SLURMD_NODENAME") or gethostname()
+    return {"launcher": own(LAUNCHER), "host": host, "job": job}
 
 
 def code_state() -> dict[str, str | None]:

@@ -28,7 +28,7 @@ from isotrain.config.compose import (
     written,
 )
 from isotrain.config.typos import NOT_COMPOSED, alternatives, find_typos, first_line
-from isotrain.console import counted, launched, say
+from isotrain.console import counted, launcher, say
 from isotrain.runs.locks import taken_within
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.revision import revision
@@ -108,7 +108,7 @@ class Call:
         kind: str,
         name: str,
     ) -> None:
-        if launched():
+        if launcher():
             raise PlanError(
                 "-m launches its runs itself, and this is one process of torchrun or srun; start "
                 "it once, and give each run its processes by trainer.devices=..."

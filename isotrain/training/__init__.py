@@ -2,6 +2,6 @@
 
 `module.py` is the training step, `data.py` the batches, `freezing_schedule.py` applies freezing
 schedules, `losses.py` computes the objectives of a step. `rules.py` has the facts across
-parts that are checked, `revision.py` names what a run reads. `memory.py` recognises that memory is
-full.
+parts that are checked, `revision.py` names what a run reads. `failures.py` recognises that memory
+is full, or a rank gone.
 """

@@ -78,7 +78,7 @@ def line_of(x_N: Tensor, y_N: Tensor) -> tuple[float, float]:
         ValueError: y does not rise with x.
 
     >>> line_of(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([1.0, 2.0, 3.0]))
-    (4.0, 1.0)
+    (2.0, 1.0)
     """
     both_2N = torch.stack([x_N, y_N]).double()
     variance, covariance = both_2N.cov()[0].tolist()

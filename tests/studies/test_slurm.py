@@ -51,11 +51,6 @@ def test_a_launcher_by_its_short_name(fake, monkeypatch, words, expected):
     assert found == [["-m", "study=smoke", *expected]]
 
 
-def test_a_launcher_without_a_number_of_runs_takes_none(fake, capsys):
-    (output,) = errors(capsys, fake.main("run", "smoke", "--launcher", "ray", "-j", "2"))
-    assert output == "-j 2: hydra/launcher=ray has no such number; leave it out"
-
-
 def test_submitit_is_imported_when_it_launches():
     code = "import isotrain.app as app; app.isotrain_launchers.register()"
     assert loaded_by(code).isdisjoint({"submitit", "torch"})
