@@ -4,7 +4,7 @@ N occurrences of a word, D dimensions.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -152,7 +152,9 @@ class WordSenses(Analysis):
         by_lemma: dict[str, list[Row]] = {}
         for row in rows.values():
             by_lemma.setdefault(row["lemma"], []).append(row)
-        dims = partial(self._dims, subject, [" ".join(row["tokens"]) for row in rows.values()])
+        dims = cache(
+            partial(self._dims, subject, [" ".join(row["tokens"]) for row in rows.values()])
+        )
         for lemma, own in by_lemma.items():
             yield Part(lemma, partial(self._measured, subject, own, dims))
 
