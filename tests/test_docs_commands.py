@@ -10,8 +10,11 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import datasets
 import pytest
+from huggingface_hub import HfApi
 from omegaconf import OmegaConf
 
 from isotrain import cli
@@ -49,6 +52,7 @@ ELSEWHERE = {  # words of commands whose processes another test starts: which, a
     ),
     "trainer.devices=2": ("tests/training/test_processes.py", "trainer.devices=2"),
 }
+HUB = {"stanfordnlp/imdb": "text", "nyu-mll/glue": "sentence"}  # its column of texts
 COMMANDS = {param.id: param.values[0] for param in commands()}
 
 
@@ -103,6 +107,21 @@ def folder(tmp_path_factory, data_dir):
     return place
 
 
+def of_hub(really):
+    """`load_dataset` that has these data sets of the hub, which is not asked."""
+
+    def load_dataset(path, *args, **options):
+        if path not in HUB:
+            return really(path, *args, **options)
+        parts = {"train": 64, "validation": 32, "test": 32}
+        return {
+            part: [{HUB[path]: f"{part} number {i}", "label": i % 2} for i in range(n)]
+            for part, n in parts.items()
+        }
+
+    return load_dataset
+
+
 @pytest.fixture
 def typed(folder, data_dir, monkeypatch, capsys):
     """`typed("doctor")`: what a command prints, which must end with exit code 0."""
@@ -110,6 +129,8 @@ def typed(folder, data_dir, monkeypatch, capsys):
     monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
     monkeypatch.setenv("WANDB_MODE", "offline")
     (made,) = folder.glob("runs/rte/zca-*")
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: SimpleNamespace(sha="a" * 40))
+    monkeypatch.setattr(datasets, "load_dataset", of_hub(datasets.load_dataset))
 
     def call(*words):
         words = [re.sub(r"\bRUN$", str(made.relative_to(folder)), text) for text in words]
