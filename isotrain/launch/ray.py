@@ -6,13 +6,14 @@ path of the launching command, as joblib's workers do.
 """
 
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from socket import gethostname
 from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
@@ -29,6 +30,8 @@ from isotrain.runs.record import HOST, JOB
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
+
+REACHED_S = 10.0  # in which a given address must answer; Ray itself tries for many minutes
 
 
 class Shared(NamedTuple):
@@ -88,13 +91,12 @@ class Tasks:
         ended: dict[int, JobReturn] = {}
         try:
             while waiting or at_work:
-                is_open = waiting and len(at_work) < (n_at_once or len(job_overrides))
-                if is_open:
+                while waiting and len(at_work) < (n_at_once or len(job_overrides)):
                     k, overrides = waiting.pop()
                     config = self._config_of(overrides, first + k)
                     name = str(config.hydra.job.name)
                     at_work[run.options(name=name).remote(shared, config)] = k, name
-                for done in ray.wait(list(at_work), timeout=0 if is_open else None)[0]:
+                for done in ray.wait(list(at_work))[0]:
                     k, name = at_work.pop(done)
                     ended[k] = self._end_of(done, name)
         finally:
@@ -124,7 +126,8 @@ class Tasks:
             failure = RunError(
                 type(error).__name__,
                 f"its worker died, and Ray gave up after {n} retries "
-                "(hydra.launcher.ray.remote.max_retries); the same command goes on",
+                "(hydra.launcher.ray.remote.max_retries); the same command goes on. Ray says: "
+                + str(error).partition("\n")[0],
             )
         else:
             if printed:
@@ -162,8 +165,10 @@ def _connected(init: Any) -> Any:
         return ray
     handler = signal.getsignal(signal.SIGTERM)
     try:
+        if found := re.fullmatch(r"([\w.-]+):(\d+)", str(init.get("address"))):
+            socket.create_connection((found[1], int(found[2])), REACHED_S).close()
         ray.init(**init)
-    except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
         why = redacted(str(error).partition("\n")[0])
         raise PlanError(
             f"Ray cannot be reached ({why}); start it with `ray start --head`, or correct "
@@ -214,4 +219,4 @@ def node_and_task() -> tuple[str, str]:
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     node = next(node for node in nodes if node["NodeID"] == context.get_node_id())
     is_named = node["NodeName"] != node["NodeManagerAddress"]
-    return node["NodeName"] if is_named else gethostname(), str(context.get_task_id())
+    return node["NodeName"] if is_named else socket.gethostname(), str(context.get_task_id())

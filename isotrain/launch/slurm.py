@@ -1,13 +1,15 @@
 """Runs as an array of Slurm, by Hydra's plug-in for submitit: what waits, and what a node does.
 
 The plug-in's launcher ends with the first job that is killed, and submits a study anew when the
-call is given again. This one waits for every job, by `outcome.json` beside its log and by squeue,
-and attaches to jobs that an earlier call has left in Slurm.
+call is given again. This one waits for every job, by the outcome that it writes beside its log and
+by squeue, and attaches to jobs that an earlier call has left in Slurm.
 """
 
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,8 @@ from isotrain.runs.files import read_json, write_json
 from isotrain.runs.record import placement
 from isotrain.studies.call import RunError, alone, safe_name
 from isotrain.studies.slurm import (
+    TIMEOUT_S,
+    JobState,
     SlurmError,
     SlurmJob,
     SlurmJobs,
@@ -36,11 +40,14 @@ from isotrain.studies.slurm import (
     states_of,
     write_jobs,
 )
+from isotrain.studies.status import FAILED_LINE
 
-POLL_S = 1.0  # between two looks for outcomes
+POLL_S = 1.0  # between two looks for outcomes, of 50 runs; longer for more
 ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
 LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
-OUTCOME = "outcome.json"
+OUTCOME = "{}_outcome.json"  # by the id of the job
+USUAL = ("None", "Priority", "Resources", "JobArrayTaskLimit")  # reasons to wait for a while
+MOST_RUNS = 1000  # of an array, where Slurm does not say: one less than its default MaxArraySize
 MOST = 80  # letters of a name
 
 
@@ -60,13 +67,19 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
     marker: Path | None = None  # a file of the launcher, which the nodes must see
 
     def __call__(self, *arguments: Any) -> JobReturn:
-        """Run on a node; how it ended is also written to `outcome.json`.
+        """Run on a node; how it ended is also written beside its log.
 
         A run that stopped with a checkpoint is requeued: at its time limit, or if it is preempted.
+
+        Raises:
+            SystemExit: the run failed, so that Slurm knows it.
         """
         import submitit
 
         environment = submitit.JobEnvironment()
+        outcome = environment.paths.folder / OUTCOME.format(environment.job_id)
+        if environment.global_rank == 0:
+            outcome.unlink(missing_ok=True)  # of this job before it was requeued
         number = signal.Signals[f"SIG{environment.USR_SIG}"]
         requeue: Any = signal.signal(number, _stop)  # of submitit; it exits
         signal.signal(signal.SIGTERM, _stop)
@@ -84,11 +97,16 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
                 requeue(number, None)
             except submitit.core.utils.UncompletedJobError as error:  # too many time limits
                 returned.return_value = RunError("TIMEOUT", str(error))
+            except (subprocess.SubprocessError, OSError) as error:
+                message = f"it has a checkpoint, but could not be requeued: {error}"
+                returned.return_value = RunError("TIMEOUT", message)
         except NodeError as error:
             print(error, file=sys.stderr)
             returned.return_value = RunError("NodeError", str(error))
         if environment.global_rank == 0:
-            write_json(environment.paths.folder / OUTCOME, _outcome(returned))
+            write_json(outcome, _outcome(returned))
+        if returned.status != JobStatus.COMPLETED:
+            raise SystemExit(1)
         return returned
 
     def launch(
@@ -110,7 +128,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             there = {
                 name: job
                 for name, job in known.jobs.items()
-                if job.id in told and not told[job.id].is_over
+                if job.id in told and _is_there(job.id, told[job.id], known.logs(job))
             }
             new = [k for k, name in enumerate(names) if name not in there]
             ids = self._submit(folder, [job_overrides[k] for k in new], initial_job_idx)
@@ -143,6 +161,9 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             return []
         self.marker = marker_of(folder)
         given = dict(self.params)
+        more = {"requeue": True, **(given.pop("additional_parameters", None) or {})}
+        given["additional_parameters"] = more  # whatever JobRequeue of slurm.conf says
+        most = _most_runs()
         of_all = {field.name for field in fields(BaseQueueConf)}
         arguments = [
             (list(overrides), "hydra.sweep.dir", first + k, "", Singleton.get_state())
@@ -157,7 +178,11 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             executor.update_parameters(
                 **{key if key in of_all else f"slurm_{key}": x for key, x in given.items()}
             )
-            jobs = executor.map_array(self, *zip(*arguments, strict=True))
+            jobs = [
+                job
+                for k in range(0, len(arguments), most)
+                for job in executor.map_array(self, *zip(*arguments[k : k + most], strict=True))
+            ]
         except (RuntimeError, ValueError) as error:  # of sbatch, or of a parameter
             raise SlurmError(f"Slurm does not take the jobs: {str(error).strip()}") from error
         return [
@@ -170,15 +195,34 @@ def _stop(number: int, _frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
+def _most_runs() -> int:
+    """The number of runs that an array may have."""
+    line = ["scontrol", "show", "config"]
+    with suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+        if found := re.search(r"^MaxArraySize\s*=\s*(\d+)$", told, re.MULTILINE):
+            return max(1, int(found[1]) - 1)
+    return MOST_RUNS
+
+
+def _is_there(job: str, now: JobState, logs: Path) -> bool:
+    """Whether a job has yet to end its run; one with an outcome has not, unless it waits again."""
+    outcome = logs / OUTCOME.format(job)
+    if now.state == "PENDING":
+        outcome.unlink(missing_ok=True)
+    return not now.is_over and not outcome.exists()
+
+
 def _is_running(job: str) -> bool:
     """Whether a job that was asked to end is to be requeued by itself: it is being preempted.
 
-    One that was cancelled or requeued is no longer running.
+    One that was cancelled or requeued is no longer running. Where Slurm cannot be asked, the job
+    is taken to run: its run would be lost otherwise.
     """
     try:
         told = states_of([job])
     except SlurmError:
-        return False
+        return True
     return job in told and told[job].state == "RUNNING"
 
 
@@ -216,11 +260,12 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
     """How runs ended, each told as it ends."""
     returned: dict[str, JobReturn] = {}
     gone: dict[str, float] = {}  # when Slurm first said that a job is over
+    said: set[tuple[str, str]] = set()  # reasons for which jobs wait
     asked_at, pause, trouble = 0.0, ASK_S, ""
     while True:
         left = [job for job in jobs if job.id not in returned]
         for job in left:
-            if outcome := _read(job.logs):
+            if outcome := _read(job):
                 returned[job.id] = _told(job, outcome)
         left = [job for job in left if job.id not in returned]
         if not left:
@@ -231,8 +276,10 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
             except SlurmError as error:
                 if str(error) != trouble:
                     _tell(f"{error}; asking again until it answers")
-                told, trouble = {}, str(error)
+                trouble = str(error)
             else:
+                trouble = ""
+                _tell_what_waits(left, told, said)
                 for job in left:
                     state = told.get(job.id)
                     if state is not None and not state.is_over:
@@ -244,7 +291,21 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
                             message = f"Slurm ended job {job.id} {state.why}on {state.node}"
                         returned[job.id] = _told(job, {"error": [how, message], "value": None})
             asked_at, pause = time.monotonic(), ASK_S if gone else min(pause * 1.5, MOST_S)
-        time.sleep(POLL_S)
+        time.sleep(POLL_S * max(1, len(left) / 50))
+
+
+def _tell_what_waits(
+    jobs: Sequence[Submitted], told: dict[str, JobState], said: set[tuple[str, str]]
+) -> None:
+    """A line on each job that waits for more than its turn."""
+    for job in jobs:
+        now = told.get(job.id)
+        if now is None or now.reason in USUAL or now.state not in ("PENDING", "SPECIAL_EXIT"):
+            continue
+        if (job.id, now.reason) not in said:
+            said.add((job.id, now.reason))
+            release = f"; scontrol release {job.id}" if "held" in now.reason.lower() else ""
+            _tell(f"waits {job.name.rpartition('-')[0]}: job {job.id}, {now.reason}{release}")
 
 
 def _tell(text: str) -> None:
@@ -253,12 +314,12 @@ def _tell(text: str) -> None:
     sys.stdout.flush()
 
 
-def _read(logs: Path) -> dict[str, Any]:
+def _read(job: Submitted) -> dict[str, Any]:
     """The outcome of a job; empty before its end."""
     with suppress(OSError):
-        os.utime(logs)  # NFS looks again at a folder that has changed
+        os.utime(job.logs)  # NFS looks again at a folder that has changed
     try:
-        found: dict[str, Any] = read_json(logs / OUTCOME)
+        found: dict[str, Any] = read_json(job.logs / OUTCOME.format(job.id))
     except (OSError, ValueError):
         return {}
     return found
@@ -272,7 +333,10 @@ def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
     returned.return_value = RunError(*outcome["error"]) if outcome["error"] else outcome["value"]
     name = job.name.rpartition("-")[0]  # without its hash
     if outcome["error"]:
-        _tell(f"failed {name}: {returned._return_value}; {_logs_of(job, 'host' in outcome)}")
+        if not (by_itself := "host" in outcome):
+            with suppress(OSError), job.log.open("a", encoding="utf-8") as log:  # for `status`
+                log.write(f"{FAILED_LINE}{returned._return_value}\n")
+        _tell(f"failed {name}: {returned._return_value}; {_logs_of(job, by_itself)}")
     else:
         _tell(f"done {name} (job {job.id} on {outcome['host']})")
     return returned
@@ -280,7 +344,8 @@ def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
 
 def _logs_of(job: Submitted, by_itself: bool) -> str:
     """Where the log of a run is, and that of its job if the run did not end by itself."""
-    logs = [path for path in (job.log, *sorted(job.logs.glob("*_log.err"))) if path.is_file()]
+    of_job = sorted(job.logs.glob(f"{job.id}_*_log.*"))
+    logs = [path for path in (job.log, *of_job) if path.is_file()]
     if logs:
         return ", ".join(map(str, logs[:1] if by_itself else logs))
     return f"no log: all nodes must share {job.logs.parent}; give output_dir=... that they share"

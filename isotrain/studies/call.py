@@ -133,6 +133,11 @@ class Call:
         n = int(launcher.get("n_jobs") or launcher.get("array_parallelism") or 1)
         return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)  # as joblib counts
 
+    @property
+    def launcher(self) -> str:
+        """The name of Hydra's launcher."""
+        return str(self.config.hydra.runtime.choices["hydra/launcher"])
+
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """A run's configuration, as its launcher will compose it.
 
@@ -302,7 +307,7 @@ def _error_of(returned: Any) -> Exception | None:
 @contextmanager
 def _stopped_by_signals(what: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the call, and say that the same command goes on."""
-    code = 128 + signal.SIGINT
+    code = 0
 
     def end(number: int, _frame: Any) -> NoReturn:
         nonlocal code

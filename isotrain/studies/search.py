@@ -234,6 +234,11 @@ def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     several = n_processes(trainer) > 1 or (trainer.get("num_nodes") or 1) > 1
     if search.pruner != "NopPruner" and several:
         raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
+    if call.launcher in ("submitit_slurm", "ray") and search.storage is None:
+        raise PlanError(
+            f"runs of {call.launcher} report to the trials from their nodes, and SQLite's file is "
+            "not safe on a network file system; write storage: journal:trials.log"
+        )
     identity = {
         "space": [[p.key, str(p.distribution), p.when] for p in search.parameters],
         "seeds": search.seeds,

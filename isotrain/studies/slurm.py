@@ -92,13 +92,14 @@ def states_of(ids: Iterable[str]) -> dict[str, JobState]:
     if not arrays:
         return {}
     line = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", f"-o{FORMAT}"]
+    own = {key: x for key, x in os.environ.items() if not key.startswith("SQUEUE_")}  # filters
     try:
-        told = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S)
+        told = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S, env=own)
     except FileNotFoundError as error:
         raise SlurmError("squeue is not on this machine") from error
     except subprocess.TimeoutExpired as error:
         raise SlurmError(f"squeue did not answer within {TIMEOUT_S:.0f} s") from error
     if told.returncode and "Invalid job id" not in told.stderr:
         raise SlurmError(f"squeue cannot tell: {told.stderr.strip()}")
-    rows = (text.split("|", 4) for text in told.stdout.splitlines())
-    return {own: JobState(*words) for own, *words in rows}
+    rows = [text.split("|", 4) for text in told.stdout.splitlines()]
+    return {row[0]: JobState(*row[1:]) for row in rows if len(row) == 5}

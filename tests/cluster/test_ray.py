@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from isotrain.launch.ray import _connected
 from isotrain.runs.files import read_result
+from isotrain.runs.stored import PlanError
 from tests.studies.test_kill import (
     METHOD,
     RUN,
@@ -168,3 +170,10 @@ def test_runs_of_a_killed_worker_and_of_a_lost_node_end_elsewhere(tmp_path, whol
     assert command.wait(timeout=900) == 0, (place / "log").read_text()
     assert_same(place, whole, 8)
     assert any(one["resumed_after_step"] for one in records(place))
+
+
+def test_an_address_at_which_nothing_listens_is_an_error_at_once():
+    began = time.monotonic()
+    with pytest.raises(PlanError, match=r"Ray cannot be reached \(.*refused.*; start it with"):
+        _connected({"address": "127.0.0.1:1"})
+    assert time.monotonic() - began < 60

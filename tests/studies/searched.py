@@ -41,6 +41,8 @@ def formula(job):
 class FakeCall:
     """One call of a sweeper; `score(job)` is what a run does: a score, or an error."""
 
+    launcher = "basic"
+
     def __init__(self, folder, score=formula, n_at_once=1, overrides=()):
         self.folder, self.score, self.n_at_once = Path(folder), score, n_at_once
         self.overrides, self.config_dir, self.launched = list(overrides), None, []

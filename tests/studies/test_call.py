@@ -212,6 +212,12 @@ def test_a_signal_ends_the_call_and_the_same_command_goes_on(fake, number, capsy
     assert fake.started == ["none-0", "mean-0", "mean-0", "zca-0"]
 
 
+@pytest.mark.parametrize("code", [129, 138, 140, 143])
+def test_a_run_that_handles_its_signals_gives_its_exit_code(fake, code):
+    fake.failing["mean", 0] = SystemExit(code)
+    assert fake.run() == code
+
+
 def test_a_list_of_runs_launches_and_writes_nothing(fake, capsys):
     assert fake.run("--list", "data.batch_size=8", "logger=[wandb]") == 0
     first, *lines = capsys.readouterr().out.splitlines()

@@ -253,6 +253,16 @@ def test_what_cannot_run_is_rejected_before_any_trial(folder, changed, overrides
     assert not call.launched
 
 
+@pytest.mark.parametrize("launcher", ["submitit_slurm", "ray"])
+def test_nodes_do_not_share_a_file_of_sqlite(folder, launcher):
+    call = FakeCall(folder)
+    call.launcher = launcher
+    with pytest.raises(PlanError, match=f"runs of {launcher} .*; write storage: journal:trials"):
+        searched(call)
+    assert not call.launched
+    assert searched(call, storage="journal:trials.log") == 0
+
+
 def test_a_damaged_storage_is_reported(folder):
     folder.mkdir(parents=True)
     (folder / "study.db").write_text("no database" * 100)

@@ -5,12 +5,14 @@ Real jobs are in tests/cluster.
 
 import errno
 import fcntl
+import json
 import os
 
 import pytest
 
+from isotrain.launch import slurm
 from isotrain.launch.nodes import NodeError, check_shared
-from isotrain.studies.slurm import SlurmJob, SlurmJobs, write_jobs
+from isotrain.studies.slurm import SlurmError, SlurmJob, SlurmJobs, states_of, write_jobs
 from tests.processes import loaded_by
 from tests.studies.test_call import errors
 
@@ -21,6 +23,19 @@ SLURM = "hydra/launcher=submitit_slurm"
 def no_slurm(monkeypatch, tmp_path):
     """A machine without the commands of Slurm."""
     monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def slurm_says(monkeypatch, tmp_path):
+    """`slurm_says(text)`: what each command of Slurm prints from now on; `code`, how it ends."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def says(text, code=0):
+        for name in ("squeue", "scontrol"):
+            (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+            (tmp_path / name).chmod(0o755)
+
+    return says
 
 
 def test_its_keys_are_those_of_the_plug_in_and_a_time_limit_is_no_end(fake):
@@ -94,3 +109,91 @@ def test_a_node_must_be_able_to_lock(tmp_path, monkeypatch):
     (tmp_path / "study.json").touch()
     with pytest.raises(NodeError, match=f"n7 cannot lock files in {tmp_path} .*mount it with"):
         check_shared(tmp_path / "study.json")
+
+
+def test_what_squeue_says_of_jobs(slurm_says, monkeypatch, tmp_path):
+    slurm_says("CLUSTER: alpha\n7_0|RUNNING|n1|4:00|None\n7_1|PENDING||1:00|launch|held")
+    found = states_of(["7_0", "7_1"])
+    assert found["7_0"] == ("RUNNING", "n1", "4:00", "None")
+    assert found["7_1"].reason == "launch|held"
+    (tmp_path / "squeue").write_text('#!/bin/sh\necho "7_0|RUNNING|$SQUEUE_PARTITION|1:00|None"\n')
+    monkeypatch.setenv("SQUEUE_PARTITION", "other")
+    assert states_of(["7_0"])["7_0"].node == "", "its filters would hide jobs"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "expected"),
+    [("RUNNING", 0, True), ("COMPLETING", 0, False), ("CANCELLED", 0, False), ("", 1, True)],
+)
+def test_a_job_that_is_preempted_is_requeued_and_a_cancelled_one_is_not(
+    slurm_says, state, code, expected
+):
+    slurm_says(f"7_0|{state}|n1|4:00|None", code)
+    assert slurm._is_running("7_0") == expected
+
+
+def job_of(folder, number=0):
+    (folder / "logs").mkdir(exist_ok=True)
+    log = folder / f"rte-none-seed{number}-0a.log"
+    return slurm.Submitted(log.stem, ["a=1"], f"7_{number}", log, folder / "logs")
+
+
+def written(job, value=None, error=None):
+    place = {"launcher": "submitit_slurm", "host": "n1", "job": job.id}
+    content = {"value": value, "error": error, **place}
+    (job.logs / f"{job.id}_outcome.json").write_text(json.dumps(content))
+
+
+def test_jobs_with_one_folder_of_logs_have_an_outcome_each(
+    slurm_says, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(slurm, "POLL_S", 0.01)
+    monkeypatch.setattr(slurm, "ASK_S", 0.01)
+    monkeypatch.setattr(slurm, "LAG_S", 0.0)
+    slurm_says("7_1|CANCELLED|n2|0:00|None")
+    done, cancelled = job_of(tmp_path, 0), job_of(tmp_path, 1)
+    written(done, value=0.5)
+    (tmp_path / "logs/7_1_0_log.err").touch()
+    one, other = slurm._ended([done, cancelled])
+    assert one.return_value == 0.5
+    with pytest.raises(slurm.RunError, match="CANCELLED: Slurm ended job 7_1 on n2"):
+        _ = other.return_value
+    assert cancelled.log.read_text() == "isotrain: failed: CANCELLED: Slurm ended job 7_1 on n2\n"
+    assert f"{cancelled.log}, {tmp_path}/logs/7_1_0_log.err" in capsys.readouterr().out
+
+
+def test_a_job_with_an_outcome_is_over_unless_it_waits_again(slurm_says, tmp_path):
+    job, states = job_of(tmp_path), {}
+    for state in ("RUNNING", "PENDING", "COMPLETED"):
+        slurm_says(f"7_0|{state}|n1|4:00|None")
+        states |= states_of(["7_0"])
+        assert slurm._is_there("7_0", states["7_0"], job.logs) == (state != "COMPLETED")
+    written(job, error=["ValueError", "no ink"])
+    slurm_says("7_0|RUNNING|n1|4:00|None")
+    assert not slurm._is_there("7_0", states_of(["7_0"])["7_0"], job.logs), "it is ending"
+    slurm_says("7_0|PENDING||4:00|BeginTime")
+    assert slurm._is_there("7_0", states_of(["7_0"])["7_0"], job.logs)
+    assert not list(job.logs.iterdir()), "the outcome is that of its first time"
+
+
+def test_why_a_job_waits_is_said_once(slurm_says, tmp_path, capsys):
+    jobs, said = [job_of(tmp_path, number) for number in range(3)], set()
+    reason = "launch failed requeued held"
+    slurm_says(f"7_0|PENDING||1:00|{reason}\n7_1|PENDING||1:00|Priority\n7_2|RUNNING|n1|1:00|None")
+    for _ in range(2):
+        slurm._tell_what_waits(jobs, states_of(job.id for job in jobs), said)
+    line = f"waits rte-none-seed0: job 7_0, {reason}; scontrol release 7_0\n"
+    assert capsys.readouterr().out == line
+
+
+def test_an_array_has_no_more_runs_than_slurm_takes(slurm_says):
+    slurm_says("MaxArraySize            = 21\nMaxJobCount = 9")
+    assert slurm._most_runs() == 20
+    slurm_says("unknown", 1)
+    assert slurm._most_runs() == 1000
+
+
+def test_slurm_that_cannot_be_asked_is_an_error(slurm_says):
+    slurm_says("", 1)
+    with pytest.raises(SlurmError, match="squeue cannot tell"):
+        states_of(["7_0"])
