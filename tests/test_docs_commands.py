@@ -99,6 +99,8 @@ def folder(tmp_path_factory, data_dir):
     place = tmp_path_factory.mktemp("commands")
     (place / "experiments").symlink_to(ROOT / "experiments")
     write_files(place)
+    rows = [f"number {i},{i % 2},number {i},{i % 2}" for i in range(120)]
+    (place / "reviews.csv").write_text("\n".join(["text,label,review,verdict", *rows]))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
@@ -226,8 +228,10 @@ def test_studies_and_searches_run_and_are_reported(group, ended, typed, folder):
                         sys.modules.pop(file.stem, None)  # of another experiment
                 assert plan_name(name) in typed("run", name, "--list", *given)
         elif action == "run":
-            assert plan_name(name) in typed("run", name, "--list", *with_own(keys, here))
-        if name in shown and "--list" not in options:
+            k = options.index("--launcher") if "--launcher" in options else len(options)
+            own = options[k : k + 2]
+            assert plan_name(name) in typed("run", name, "--list", *own, *with_own(keys, here))
+        if name in shown & {*names(group)} and "--list" not in options:
             file = shorter(group, name, folder)
             message = typed(
                 action, file, *(with_own(options, TRAIN) if action == "run" else options)
