@@ -49,7 +49,14 @@ class State(NamedTuple):
 def status_of(plan: Plan) -> Status:
     """One row per task and method with the seeds in each state; reasons and time left below."""
     states, of_slurm = in_slurm([state_of(job, plan.folder) for job in plan.jobs], plan.folder)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(
+        title="seeds by state",
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
     for heading in ("task", "method", *STATES):
         table.add_column(heading)
     for row in product(plan.study.tasks, plan.study.methods):
