@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+BLOCK = 256  # embeddings whose differences are held at once: they stay in cache
+
 
 class KMeans(NamedTuple):
     """Centroids, the nearest centroid of each embedding, and the sizes of the clusters."""
@@ -128,6 +130,11 @@ def _nearest(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
     return distance_NK.argmin(dim=1)
 
 
+def _squared_distances(x_ND: Tensor, centroid_D: Tensor) -> Tensor:
+    blocks = torch.split(x_ND, BLOCK)
+    return torch.cat([(x_BD - centroid_D).square().sum(dim=1) for x_BD in blocks])
+
+
 def _plus_plus(
     x_ND: Tensor, centroid_KD: Tensor, n_more: int, generator: torch.Generator | None
 ) -> Tensor:
@@ -137,7 +144,7 @@ def _plus_plus(
     centroids = list(centroid_KD)
     square_N, distance_N = x_ND.square().sum(dim=1), x_ND.new_full((n,), torch.inf)
     for centroid_D in centroids:
-        distance_N = torch.minimum(distance_N, (x_ND - centroid_D).square().sum(dim=1))
+        distance_N = torch.minimum(distance_N, _squared_distances(x_ND, centroid_D))
     for _ in range(n_more):
         # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
         odds_N = distance_N.cpu().double()
@@ -151,5 +158,5 @@ def _plus_plus(
         best = int(torch.minimum(apart_CN, distance_N).sum(dim=1).argmin())
         centroids.append(candidate_CD[best])
         # Products choose; the distance kept is exact, so that a duplicate is never drawn.
-        distance_N = torch.minimum(distance_N, (x_ND - candidate_CD[best]).square().sum(dim=1))
+        distance_N = torch.minimum(distance_N, _squared_distances(x_ND, candidate_CD[best]))
     return torch.stack(centroids[len(centroid_KD) :])

@@ -10,6 +10,7 @@ from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 
 BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
+ROWS = 256  # embeddings that are centred at once, likewise
 
 
 @checked
@@ -52,34 +53,37 @@ def partition(
             "pass directions=[D, J] or use signs='both'"
         )
     cloud = Cloud.of(x, min_rows=1)
-    x = cloud.rows
-    n, d = x.shape
+    n, d = cloud.shape
     if directions is not None:
-        directions = directions.to(x)
+        directions = directions.to(cloud.x.device, torch.float64)
         if not bool(((directions.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
             raise ValueError("directions must be unit columns; divide each by its norm")
-    scale = 2.0 ** (math.frexp(float(x.detach().abs().amax()))[1] - 1)  # avoid overflow of squares
-    x = x / scale  # exact: a power of two
-    centre_D, rest_ND = x.new_zeros(d), x
+    scale = 0.5 / cloud.shrink  # a power of two, so exact: avoids overflow of squares
+    width = max(1, BLOCK // n)
     if precision == "mixed":
-        centre_D = x.mean(dim=0)
-        rest_ND = (x - centre_D).float()
+        width = max(64, width // 64 * 64)  # others take twice as long in float32
+        centre_D = cloud.mean_D / (cloud.unit * scale)
+        blocks = (x_BD.double() / scale - centre_D for x_BD in torch.split(cloud.x, ROWS))
+        rest_ND = torch.cat([rest_BD.float() for rest_BD in blocks])
+    else:
+        rest_ND = cloud.rows / scale
+        centre_D = rest_ND.new_zeros(d)
     direction_DJ = directions
     if direction_DJ is None:
         if precision == "mixed" and n >= d:
             gram_SS = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
         else:
             gram_SS = cloud.uncentred_gram_SS
-        direction_DJ = _eigenvectors(gram_SS.detach(), x.detach())
+        direction_DJ = _eigenvectors(gram_SS.detach(), cloud, scale)
     parts = []
-    for block_DJ in torch.split(direction_DJ, max(1, BLOCK // n), dim=1):
+    for block_DJ in torch.split(direction_DJ, width, dim=1):
         product_NJ = _product(rest_ND, block_DJ.to(rest_ND.dtype))
         shift_J = centre_D @ block_DJ * scale
         parts.append(_log_sum_exp(product_NJ, scale) + shift_J)
         if signs == "both":
             parts.append(_log_sum_exp(-product_NJ, scale) - shift_J)
     if directions is None and direction_DJ.shape[1] < d:
-        parts.append(x.new_tensor([math.log(n)]))
+        parts.append(centre_D.new_tensor([math.log(n)]))
     log_f = torch.cat(parts)
     value = (log_f.min() - log_f.max()).clamp(max=0.0)
     return value if log else value.exp()
@@ -95,18 +99,18 @@ def _log_sum_exp(p_NJ: Tensor, scale: float) -> Tensor:
     """ln Σ_i exp(scale·p_ij), in float64; the exponentials in the precision of `p`."""
     largest_J = p_NJ.detach().amax(dim=0)
     # Past 1e30 every term but the largest is 0 with or without the bound, and float32 holds it.
-    sum_J = ((p_NJ - largest_J) * min(scale, 1e30)).exp_().sum(dim=0)
+    sum_J = (p_NJ - largest_J).mul_(min(scale, 1e30)).exp_().sum(dim=0)
     return sum_J.double().log() + largest_J.double() * scale
 
 
-def _eigenvectors(gram_SS: Tensor, x_ND: Tensor) -> Tensor:
+def _eigenvectors(gram_SS: Tensor, cloud: Cloud, scale: float) -> Tensor:
     """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by either Gram matrix."""
-    n, d = x_ND.shape
+    n, d = cloud.shape
     value, direction_DJ = torch.linalg.eigh(gram_SS)
     if n >= d:
         return direction_DJ
     real = value > value[-1] * n * torch.finfo(value.dtype).eps
-    direction_DJ = x_ND.T @ direction_DJ[:, real]
+    direction_DJ = (cloud.rows.detach() / scale).T @ direction_DJ[:, real]
     direction_DJ = direction_DJ / direction_DJ.norm(dim=0)
     if bool((value[real] < 1e-6 * value[-1]).any()):  # otherwise they are orthogonal to 1e-9
         direction_DJ, _ = torch.linalg.qr(direction_DJ)

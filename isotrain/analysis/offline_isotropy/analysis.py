@@ -39,6 +39,7 @@ from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import (
+    CenteredClusters,
     ClusterPCAStats,
     apply_cluster_pca,
     center_clusters,
@@ -57,29 +58,25 @@ from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]
-BLOCK = 8192  # tokens that are transformed at a time
-
-Transform = Callable[[Tensor], Tensor]  # [M, D] to [M, D], each row by itself
+BLOCK = 2048  # tokens that are transformed at a time
 
 
 class TokenCloud(NamedTuple):
-    """Embeddings of every token of some sentences, at one layer."""
+    """Embeddings of tokens of some sentences, at one layer."""
 
-    rows_ND: np.ndarray  # of a file on disk
+    rows_ND: np.ndarray  # of all tokens: of a file on disk
     sentence_N: np.ndarray
     special_N: np.ndarray  # whether a row is CLS, SEP or the like
     n_sentences: int
     n_cut: int  # sentences that were longer than `max_length`
 
+    def ordinary(self) -> TokenCloud:
+        """Without special tokens."""
+        rows_ND, sentence_N, special_N, *facts = self
+        return TokenCloud(*(one[~special_N] for one in (rows_ND, sentence_N, special_N)), *facts)
+
 
 Clouds = Callable[[], Mapping[int, TokenCloud]]  # of each layer, encoded at the first call
-
-
-class Sample(NamedTuple):
-    """Rows of ordinary tokens, those of whole sentences."""
-
-    x_MD: Tensor
-    n_sentences: int
 
 
 def token_clouds(
@@ -114,33 +111,26 @@ def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.sort(order_U[: max(1, n_fitting)])
 
 
-def sample(cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None) -> Sample:
-    """Up to `most` ordinary tokens of whole sentences; from the sentences `among`, if given."""
-    ordinary_N = ~cloud.special_N
-    if among_U is not None:
-        ordinary_N &= np.isin(cloud.sentence_N, among_U)
-    sentence_N = cloud.sentence_N[ordinary_N]
-    own_U, n_rows_U = np.unique(sentence_N, return_counts=True)
-    chosen_U = own_U[drawn(n_rows_U, most, seed)]
-    at_M = np.flatnonzero(ordinary_N)[np.isin(sentence_N, chosen_U)]
-    return Sample(torch.from_numpy(cloud.rows_ND[at_M]), len(chosen_U))
+def sample(
+    cloud: TokenCloud, most: int, seed: int, among_U: np.ndarray | None = None
+) -> np.ndarray:
+    """Positions of up to `most` tokens of whole sentences; from the sentences `among`, if given."""
+    sentence_N = cloud.sentence_N
+    eligible_N = np.ones(len(sentence_N), bool) if among_U is None else np.isin(sentence_N, among_U)
+    own_U, n_rows_U = np.unique(sentence_N[eligible_N], return_counts=True)
+    return np.flatnonzero(eligible_N & np.isin(sentence_N, own_U[drawn(n_rows_U, most, seed)]))
 
 
-def pooled(cloud: TokenCloud, transform: Transform | None, specials: bool = False) -> Tensor:
-    """Mean `[U, D]` of the transformed tokens of each sentence, CLS and SEP with `specials` alone.
+def pooled(cloud: TokenCloud) -> Tensor:
+    """Mean `[U, D]` of the tokens of each sentence.
 
     A sentence without a token is zero, so that its cosine with any other is 0.
     """
+    at_N = torch.from_numpy(cloud.sentence_N)
     sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
-    count_U1 = torch.zeros(cloud.n_sentences, 1)
-    for start in range(0, len(cloud.rows_ND), BLOCK):
-        kept_B = start + np.flatnonzero(specials | ~cloud.special_N[start : start + BLOCK])
-        if len(kept_B):
-            y_BD = torch.from_numpy(cloud.rows_ND[kept_B])
-            at_B = torch.from_numpy(cloud.sentence_N[kept_B])
-            sum_UD.index_add_(0, at_B, y_BD if transform is None else transform(y_BD))
-            count_U1.index_add_(0, at_B, torch.ones(len(at_B), 1))
-    return sum_UD / count_U1.clamp_min(1.0)
+    sum_UD.index_add_(0, at_N, torch.from_numpy(cloud.rows_ND))
+    count_U = torch.bincount(at_N, minlength=cloud.n_sentences)
+    return sum_UD / count_U.clamp_min(1)[:, None]
 
 
 OWN_POOLING: Final = "own_pooling"
@@ -181,49 +171,75 @@ class Fitted:
 Fits = dict[str, Fitted | None]  # by setting; None for the identity
 
 
-def fit_transform(
-    x_MD: Tensor, name: str, options: OfflineIsotropy, seed: int, split: str = ""
-) -> Fitted | None:
-    """A transform fitted on the given embeddings; None if it is the identity.
+def fit_transforms(x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str = "") -> Fits:
+    """The transforms of `options`, fitted on the given embeddings; None for identities.
+
+    Those with the same clusters share them.
 
     >>> x = torch.tensor([[1.0, 0.0], [3.0, 0.0]])
-    >>> fit_transform(x, "mean", OfflineIsotropy(), seed=0)(torch.tensor([[9.0, 0.0]])).tolist()
+    >>> fits = fit_transforms(x, OfflineIsotropy(transforms=["none", "mean"]), seed=0)
+    >>> fits["mean"](torch.tensor([[9.0, 0.0]])).tolist()
     [[7.0, 0.0]]
     """
-    if (recipe := RECIPES[name]) is None:
-        return None
-    assign, removes = recipe
-    n_clusters = options.n_clusters if assign else 1
-    n_removed = (options.n_components if assign else options.n_directions) if removes else 0
-    generator, n_iterations = torch.Generator().manual_seed(seed), options.n_iterations
-    found = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
-    nearest: Callable[[Tensor], Tensor] = partial(nearest_centroid, centroid_KD=found.centroid_KD)
-    if assign == "gmm":
-        nearest = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
-        found = found._replace(assignment_N=nearest(x_MD))
-    stats = fit_cluster_pca(center_clusters(x_MD, found), n_removed, options.rho, exact=True)
-    facts: dict[str, Cell] = {
-        "fitted_on": split,
-        "n_fitted": len(x_MD),
-        "n_clusters": n_clusters,
-        "n_directions": n_removed,  # of a cluster, where it is not small
-        "smallest_cluster": int(torch.bincount(found.assignment_N, minlength=n_clusters).min()),
-        "directions_removed": int(stats.counters["directions_removed"]),
-        "rows_borrowed": int(stats.counters["rows_borrowed"]),
-    }
-    return Fitted(replace(stats, assignment_N=None), nearest, facts)
+    n_iterations = options.n_iterations
+
+    @cache
+    def clustered(assign: str | None) -> tuple[CenteredClusters, Callable[[Tensor], Tensor]]:
+        """The clusters, and what finds the cluster of each embedding."""
+        if assign == "gmm":
+            found = clustered("kmeans")[0].found
+            likely = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
+            return center_clusters(x_MD, found._replace(assignment_N=likely(x_MD))), likely
+        n_clusters, generator = options.n_clusters if assign else 1, torch.Generator()
+        generator.manual_seed(seed)
+        found = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
+        nearest = partial(nearest_centroid, centroid_KD=found.centroid_KD)
+        return center_clusters(x_MD, found), nearest
+
+    fits: Fits = dict.fromkeys(options.transforms)
+    for name in options.transforms:
+        if (recipe := RECIPES[name]) is not None:
+            assign, removes = recipe
+            n_removed = (options.n_components if assign else options.n_directions) * removes
+            clusters, nearest = clustered(assign)
+            stats = fit_cluster_pca(clusters, n_removed, options.rho, exact=True)
+            facts: dict[str, Cell] = {
+                "fitted_on": split,
+                "n_fitted": len(x_MD),
+                "n_clusters": len(clusters.members),
+                "n_directions": n_removed,  # of a cluster, where it is not small
+                "smallest_cluster": min(map(len, clusters.members)),
+                "directions_removed": int(stats.counters["directions_removed"]),
+                "rows_borrowed": int(stats.counters["rows_borrowed"]),
+            }
+            fits[name] = Fitted(replace(stats, assignment_N=None), nearest, facts)
+    return fits
 
 
-def shapes(rows: Sample, fits: Fits, facts: Mapping[str, Cell]) -> list[Record]:
-    """One record per transform: isotropy of its output, and facts about its fit."""
-    counts = {"n_sentences": rows.n_sentences}
+def apply_fits(
+    cloud: TokenCloud, fits: Fits, sample_M: np.ndarray, facts: Mapping[str, Cell]
+) -> tuple[dict[str, Tensor], list[Record]]:
+    """Sentence embeddings of each setting, and the isotropy of its tokens in the sample.
+
+    The sample has positions among the ordinary tokens.
+    """
+    own = cloud.ordinary()
+    counts = {"n_sentences": len(np.unique(own.sentence_N[sample_M]))}
+    embeddings: dict[str, Tensor] = {}
     records: list[Record] = []
     for setting, fit in fits.items():
-        if setting != OWN_POOLING:  # the embeddings of `none`
-            known, y_MD = ({}, rows.x_MD) if fit is None else (fit.facts, fit(rows.x_MD))
-            at = {"kind": "cloud", **facts, "setting": setting}
-            records.append({**at, **known, **shape_of(y_MD), **counts})
-    return records
+        if setting == OWN_POOLING:  # the tokens of `none`, and special ones
+            embeddings[setting] = pooled(cloud)
+            continue
+        y_ND = torch.from_numpy(own.rows_ND)
+        if fit is not None:
+            y_ND = torch.cat([fit(x_BD) for x_BD in torch.split(y_ND, BLOCK)])
+        embeddings[setting] = pooled(own._replace(rows_ND=y_ND.numpy()))
+        y_MD = y_ND if len(sample_M) == len(y_ND) else y_ND[torch.from_numpy(sample_M)]
+        at = {"kind": "cloud", **facts, "setting": setting}
+        known = {} if fit is None else fit.facts
+        records.append({**at, **known, **shape_of(y_MD), **counts})
+    return embeddings, records
 
 
 def shape_of(x_MD: Tensor) -> dict[str, Cell]:
@@ -233,7 +249,8 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     norm; None where N or D is beyond the table.
     """
     n, d = x_MD.shape
-    rms = float(x_MD.double().square().sum(dim=1).mean().sqrt())
+    square_M = torch.cat([x_BD.double().square().sum(dim=1) for x_BD in torch.split(x_MD, BLOCK)])
+    rms = float(square_M.mean().sqrt())
     cloud = Cloud(x_MD)  # what the measures have in common is computed once
     log_value = float(partition(cloud, precision="mixed"))
     try:
@@ -268,20 +285,21 @@ def measure_pairs(
     """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
     data_set, split = PLACES[name]
     cloud = clouds()[layer]
-    rows = sample(cloud, options.max_rows, seed)
-    fit_MD, fitted_on = rows.x_MD, f"{data_set.name} {split}"
+    fit_on, fitted_on = cloud.ordinary(), f"{data_set.name} {split}"
+    sample_M = sample_fit_M = sample(fit_on, options.max_rows, seed)
     if train_clouds is not None:
-        fit_MD = sample(train_clouds()[layer], options.max_rows, seed).x_MD
-        fitted_on = f"{TRAIN} train"
-    names = options.transforms
-    fits: Fits = {one: fit_transform(fit_MD, one, options, seed, fitted_on) for one in names}
+        fit_on, fitted_on = train_clouds()[layer].ordinary(), f"{TRAIN} train"
+        sample_fit_M = sample(fit_on, options.max_rows, seed)
+    fit_MD = torch.from_numpy(fit_on.rows_ND[sample_fit_M])
+    fits = fit_transforms(fit_MD, options, seed, fitted_on)
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
-    pooled_SUD = (pooled(cloud, fit, setting == OWN_POOLING) for setting, fit in fits.items())
-    cosine_SP = np.stack([cosines(x_UD, pairs.first_P, pairs.second_P) for x_UD in pooled_SUD])
+    embeddings, records = apply_fits(cloud, fits, sample_M, facts)
+    sides = pairs.first_P, pairs.second_P
+    cosine_SP = np.stack([cosines(x_UD, *sides) for x_UD in embeddings.values()])
     counts = {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
-    found = scores(pairs, cosine_SP, names, options.n_resamples, seed, facts | counts)
+    found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts | counts)
     known = {one: {} if fit is None else fit.facts for one, fit in fits.items()}
-    return Found([*shapes(rows, fits, facts), *({**r, **known[r["setting"]]} for r in found)])
+    return Found([*records, *({**r, **known[r["setting"]]} for r in found)])
 
 
 def scores(
@@ -333,14 +351,14 @@ def measure_sst2(
     """
     _, at, label = examples
     cloud = clouds()[layer]
-    rows = sample(cloud, options.max_rows, seed, among_U=np.unique(at["train"].numpy()))
-    names, split = options.transforms, f"{SST2} train"
-    fits: Fits = {name: fit_transform(rows.x_MD, name, options, seed, split) for name in names}
+    own = cloud.ordinary()
+    sample_M = sample(own, options.max_rows, seed, among_U=np.unique(at["train"].numpy()))
+    fit_MD = torch.from_numpy(own.rows_ND[sample_M])
+    fits = fit_transforms(fit_MD, options, seed, f"{SST2} train")
     facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
-    records = shapes(rows, fits, facts)
+    embeddings, records = apply_fits(cloud, fits, sample_M, facts)
     has_gold = [s for s in ("dev", "test") if len(label[s]) and bool((label[s] >= 0).all())]
-    for setting, transform in fits.items():
-        x_UD = pooled(cloud, transform, specials=setting == OWN_POOLING)
+    for setting, x_UD in embeddings.items():
         head = fit_head(x_UD[at["train"]], label["train"], options.l2)
         for split in has_gold:
             right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
@@ -417,12 +435,13 @@ def agreement(
 class OfflineIsotropy(Analysis):
     """Transforms of token embeddings, then mean pooling, cosine and its correlation with gold.
 
-    Each layer is transformed and scored on its own. CLS, SEP and pads are neither fitted nor
-    pooled, as published; `own_pooling` is the mean over all tokens. Gains are over `none`. Each
-    different sentence counts once. Statistics are fitted on one split and frozen: with
-    `fit_on=train` on STS-B's train split, less the scored sentences; with `test` on the scored
-    sentences, the published protocol (transductive, without gold); for SST-2, whose features a
-    linear head reads, on its train split. The arguments are the keys of
+    Each layer (by default every second one down from the last) is transformed and scored on its
+    own. CLS, SEP and pads are neither fitted nor pooled, as published; `own_pooling` is the mean
+    over all tokens. Gains are over `none`. Each different sentence counts once. Statistics are
+    fitted on one split and frozen: with `fit_on=train` on STS-B's train split, less the scored
+    sentences; with `test` on the scored sentences, the published protocol (transductive, without
+    gold); for SST-2, whose features a linear head reads, on its train split. The arguments are the
+    keys of
     `conf/analysis/offline_isotropy.yaml`. Rajaei and Sheikhi 2020; Rajaee and Pilehvar 2021.
     """
 
@@ -433,7 +452,7 @@ class OfflineIsotropy(Analysis):
 
     sets: Available | Sequence[SetName] = AVAILABLE
     transforms: Sequence[Setting] = get_args(Setting)
-    layers: Literal["all"] | Sequence[int] = "all"
+    layers: Literal["alternate", "all"] | Sequence[int] = "alternate"
     n_clusters: Annotated[int, Field(ge=2)] = 27
     n_components: Annotated[int, Field(ge=1)] = 12
     n_directions: Annotated[int, Field(ge=1)] = 12
@@ -459,7 +478,8 @@ class OfflineIsotropy(Analysis):
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent sets, then each set at each layer."""
         every = range(subject.encoder.n_blocks + 1)
-        layers: Sequence[int] = every if self.layers == "all" else self.layers
+        named = {"all": every, "alternate": every[subject.encoder.n_blocks % 2 :: 2]}
+        layers = named[self.layers] if isinstance(self.layers, str) else self.layers
         pairs, absent = readable_sets(subject.source, self.sets)
         left_out = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
         yield Part("sets", lambda: Found(left_out))

@@ -6,7 +6,14 @@ import torch
 
 from isotrain.analysis.encode import hidden_states
 from isotrain.analysis.offline_isotropy import analysis as offline_cloud
-from isotrain.analysis.offline_isotropy.analysis import cosines, drawn, pooled, sample, token_clouds
+from isotrain.analysis.offline_isotropy.analysis import (
+    apply_fits,
+    cosines,
+    drawn,
+    pooled,
+    sample,
+    token_clouds,
+)
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.model.pooling import mean_pool
 from tests.analysis.runs import minilm, subject_on
@@ -20,6 +27,14 @@ SENTENCES = [
 ]
 
 
+class Affine:
+    def __init__(self):
+        self.facts = {}
+
+    def __call__(self, x_BD):
+        return 2.0 * x_BD + 1.0
+
+
 def subject_of(encoder, folder):
     return subject_on(encoder.eval(), None, folder, batch_size=3)
 
@@ -29,7 +44,9 @@ def test_pooling_is_the_masked_mean(encoder, tmp_path, monkeypatch, specials):
     monkeypatch.setattr(offline_cloud, "BLOCK", 4)  # sentences lie across blocks
     subject = subject_of(encoder, tmp_path)
     cloud = token_clouds(subject, SENTENCES, [2])[2]
-    found_UD = pooled(cloud, lambda x: 2.0 * x + 1.0, specials)
+    sample_M = sample(cloud.ordinary(), 1000, seed=0)
+    found, _ = apply_fits(cloud, {"own_pooling": None, "mean": Affine()}, sample_M, {})
+    found_UD = 2.0 * found["own_pooling"] + 1.0 if specials else found["mean"]
     for i, text in enumerate(SENTENCES):
         ids = encoder.tokenizer(text)["input_ids"]
         state_1TD = 2.0 * hidden_states(subject, [ids])[-1] + 1.0
@@ -42,7 +59,7 @@ def test_pooling_is_the_masked_mean(encoder, tmp_path, monkeypatch, specials):
 
 def test_a_sentence_without_tokens_has_cosine_zero(encoder, tmp_path):
     cloud = token_clouds(subject_of(encoder, tmp_path), ["", *SENTENCES], [2])[2]
-    pooled_UD = pooled(cloud, None)
+    pooled_UD = pooled(cloud.ordinary())
     assert (pooled_UD[0] == 0).all()
     assert cosines(pooled_UD, np.array([0]), np.array([1]))[0] == 0.0
 
@@ -51,12 +68,13 @@ def test_a_sample_has_whole_sentences_and_no_special(encoder, tmp_path):
     cloud = token_clouds(subject_of(encoder, tmp_path), SENTENCES, [2])[2]
     n_U = np.bincount(cloud.sentence_N[~cloud.special_N])
     for most in (1, 8, 12, 1000):
-        rows = sample(cloud, most, seed=0)
+        sample_M = sample(cloud.ordinary(), most, seed=0)
         chosen_U = drawn(n_U, most, seed=0)
-        assert len(rows.x_MD) == n_U[chosen_U].sum()
-        assert len(rows.x_MD) <= most or len(chosen_U) == 1
-        assert rows.n_sentences == len(chosen_U)
-    assert len(sample(cloud, 1000, seed=0).x_MD) == (~cloud.special_N).sum()
+        assert len(sample_M) == n_U[chosen_U].sum()
+        assert len(sample_M) <= most or len(chosen_U) == 1
+        assert np.unique(cloud.ordinary().sentence_N[sample_M]).tolist() == chosen_U.tolist()
+    assert len(sample(cloud.ordinary(), 1000, seed=0)) == (~cloud.special_N).sum()
+    assert not cloud.ordinary().special_N.any()
 
 
 def test_sentence_transformers_gives_the_same_vectors(tmp_path):
@@ -65,7 +83,7 @@ def test_sentence_transformers_gives_the_same_vectors(tmp_path):
     texts = [*SENTENCES, "A man is playing a guitar.", "Stocks fell 2.5% (again) on Tuesday!"]
     subject = subject_of(minilm(), tmp_path)
     cloud = token_clouds(subject, texts, [6])[6]
-    ours_UD = pooled(cloud, None, specials=True)
+    ours_UD = pooled(cloud)
     theirs_UD = SentenceTransformer(str(packaged_folder()), device="cpu").encode(
         texts, batch_size=2, normalize_embeddings=True, show_progress_bar=False
     )

@@ -56,7 +56,9 @@ def test_with_train_statistics_no_pair_depends_on_the_others(
         for n in range(1, 21)
     ]
     write(larger, "sts12", "test", pair_rows(5, 30) + more)
-    analysis = OfflineIsotropy(**{**SMALL, "max_rows": 2000}, sets=["sts12"], fit_on=fit_on)
+    analysis = OfflineIsotropy(
+        **{**SMALL, "max_rows": 2000}, sets=["sts12"], fit_on=fit_on, layers="all"
+    )
     few_LSP = cosines_of(analysis, subject(sets, "few"), monkeypatch)
     many_LSP = cosines_of(analysis, subject(larger, "many"), monkeypatch)[:, :, :30]
     moved_LS = np.abs(few_LSP - many_LSP).max(axis=2)

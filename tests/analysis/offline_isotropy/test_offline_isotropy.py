@@ -17,7 +17,7 @@ from tests.analysis.offline_isotropy.offline_rows import (
     SMALL,
     subject_on,
 )
-from tests.analysis.runs import minilm, of, outcome_of
+from tests.analysis.runs import minilm, of, outcome_of, tiny
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def subject(encoder, tmp_path):
 def whole(sets, encoder, tmp_path_factory):
     """All layers, with the published protocol."""
     folder = tmp_path_factory.mktemp("rows")
-    analysis = OfflineIsotropy(**SMALL, fit_on="test")
+    analysis = OfflineIsotropy(**SMALL, fit_on="test", layers="all")
     return outcome_of(analysis, subject_on(encoder, sets, folder))
 
 
@@ -86,6 +86,13 @@ def test_a_set_and_layer_is_a_part(sets, subject):
     parts = OfflineIsotropy(**SMALL, sets=["stsb", "sst2"], layers=[0, 2]).parts(subject(sets))
     names = [f"{s}-layer_{n:02d}" for s in ("stsb", "sst2") for n in (0, 2)]
     assert [part.name for part in parts] == ["sets", *names]
+
+
+@pytest.mark.parametrize(("n_blocks", "layers"), [(2, [0, 2]), (3, [1, 3])])
+def test_every_second_layer_is_measured_by_default(sets, tmp_path, n_blocks, layers):
+    subject = subject_on(tiny(n_blocks=n_blocks), sets, tmp_path)
+    names = [part.name for part in OfflineIsotropy(**SMALL, sets=["stsb"]).parts(subject)]
+    assert names[1:] == [f"stsb-layer_{n:02d}" for n in layers]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from isotrain.analysis.offline_isotropy.analysis import (
     RECIPES,
     OfflineIsotropy,
-    fit_transform,
+    fit_transforms,
     shape_of,
 )
 
@@ -26,6 +26,10 @@ def x_MD():
     spread_D = torch.linspace(3.0, 0.5, 12)
     parts = [c + spread_D * torch.randn(60, 12, generator=generator) for c in centre_KD]
     return torch.cat(parts) + 2.0
+
+
+def fitted_as(x_MD, name, **changes):
+    return fit_transforms(x_MD, replace(OPTIONS, transforms=["none", name], **changes), 0)[name]
 
 
 def reference(x_MD, fit_MD, own_M, own_fit_M, n_removed):
@@ -48,7 +52,7 @@ def nearest(x_MD, anchor_KD):
 
 @pytest.mark.parametrize(("name", "n_removed"), [("kmeans_mean", 0), ("kmeans_mean_pca", 3)])
 def test_clusters_against_numpy(x_MD, name, n_removed):
-    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
+    fitted = fitted_as(x_MD, name)
     fit_MD = x_MD.double().numpy()
     anchor_KD = fitted.stats.anchor_KD.double().numpy()
     own_fit_M = nearest(fit_MD, anchor_KD)
@@ -63,7 +67,7 @@ def test_clusters_against_numpy(x_MD, name, n_removed):
 
 
 def test_a_row_of_a_mixture_belongs_to_the_likeliest_component(x_MD):
-    fitted = fit_transform(x_MD, "gmm_mean_pca", OPTIONS, seed=0)
+    fitted = fitted_as(x_MD, "gmm_mean_pca")
     mixture = fitted.nearest.keywords["mixture"]
     mean_KD, variance_KD, log_weight_K = (part.double().numpy() for part in mixture)
     fit_MD = x_MD.double().numpy()
@@ -75,7 +79,7 @@ def test_a_row_of_a_mixture_belongs_to_the_likeliest_component(x_MD):
 
 @pytest.mark.parametrize(("name", "n_removed"), [("mean", 0), ("mean_pca", 2)])
 def test_without_clusters_against_scikit_learn(x_MD, name, n_removed):
-    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
+    fitted = fitted_as(x_MD, name)
     new_MD = x_MD[:30] * 1.5
     pca = PCA(n_components=2).fit(x_MD.numpy())
     centred_MD = new_MD.numpy() - pca.mean_
@@ -86,7 +90,7 @@ def test_without_clusters_against_scikit_learn(x_MD, name, n_removed):
 
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe])
 def test_a_row_does_not_depend_on_its_batch_mates(x_MD, name):
-    fitted = fit_transform(x_MD, name, OPTIONS, seed=0)
+    fitted = fitted_as(x_MD, name)
     alone_MD = torch.cat([fitted(x_D[None]) for x_D in x_MD[:20]])
     torch.testing.assert_close(fitted(x_MD)[:20], alone_MD, atol=1e-5, rtol=0)
 
@@ -95,7 +99,7 @@ def test_a_small_cluster_is_not_emptied():
     generator = torch.Generator().manual_seed(1)
     far_MD = 100.0 + torch.randn(5, 12, generator=generator)
     x_MD = torch.cat([torch.randn(200, 12, generator=generator), far_MD])
-    fitted = fit_transform(x_MD, "kmeans_mean_pca", replace(OPTIONS, n_clusters=2), seed=0)
+    fitted = fitted_as(x_MD, "kmeans_mean_pca", n_clusters=2)
     assert fitted.facts["smallest_cluster"] == 5
     assert fitted.facts["directions_removed"] == 3 + 1  # rho · (5 − 1)
     assert fitted(far_MD).norm(dim=1).min() > 0.5
