@@ -168,15 +168,20 @@ class _Drawn(NamedTuple):
 def cls_measures(x_GD: Tensor) -> Measures:
     """Whether the CLS embeddings of G sentences are zero-mean: 0, up to 1/G, if they are.
 
-    `cls_mean_share` = ‖m‖²/mean ‖x‖², m the mean embedding: 1 if all are equal. The mean cosine of
-    two of them is near it unless norms differ.
+    With m the mean embedding, `cls_mean_norm` = ‖m‖/mean ‖x‖ and `cls_mean_share` =
+    ‖m‖²/mean ‖x‖²: 1 if all are equal. The mean cosine of two of them is near the second unless
+    norms differ.
 
     >>> cls_measures(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))["cls_mean_share"]
     0.5
     """
-    share = x_GD.mean(dim=0).square().sum() / x_GD.square().sum(dim=1).mean()
-    cosine = float(mean_pairwise_cosine(x_GD))
-    return {"n_cls": len(x_GD), "cls_mean_share": float(share), "cls_mean_cosine": cosine}
+    mean_D = x_GD.mean(dim=0)
+    return {
+        "n_cls": len(x_GD),
+        "cls_mean_norm": float(mean_D.norm() / x_GD.norm(dim=1).mean()),
+        "cls_mean_share": float(mean_D.square().sum() / x_GD.square().sum(dim=1).mean()),
+        "cls_mean_cosine": float(mean_pairwise_cosine(x_GD)),
+    }
 
 
 @analysis

@@ -82,11 +82,15 @@ TABLES = (
         "Whether CLS is zero-mean",
         of="cls",
         index={"layer": "layer"},
-        values={"cls_mean_share": "share of the mean", "cls_mean_cosine": "mean cosine"},
+        values={
+            "cls_mean_norm": "norm of the mean / mean norm",
+            "cls_mean_share": "share of the mean",
+            "cls_mean_cosine": "mean cosine",
+        },
         notes=(
-            "CLS of {n_cls:,} sentences of {corpus}. Share of the mean: squared norm of the mean "
-            "embedding over the mean squared norm, from about 1/{n_cls:,} (zero-mean) to 1 (all "
-            "equal). Mean cosine: of two sentences, 0 if zero-mean.",
+            "CLS of {n_cls:,} sentences of {corpus}. Norm of the mean embedding over the mean "
+            "norm: from about 1/√{n_cls:,} (zero-mean) to 1 (all equal). Share of the mean: the "
+            "same of squared norms. Mean cosine: of two sentences, 0 if zero-mean.",
         ),
     ),
 )

@@ -95,6 +95,16 @@ TABLES = (
         )
     ),
     TableSpec(
+        "partition",
+        "ln I(W) of the token embeddings before (none) and after each transform",
+        of="cloud",
+        index=BY_SET,
+        across="setting",
+        values={"ln_partition": ""},
+        notes=(ISOTROPY[0], "chance and the other measures: the next table."),
+        form=".2f",
+    ),
+    TableSpec(
         "clouds",
         "Token embeddings before (none) and after each transform",
         of=_clouds,

@@ -195,6 +195,9 @@ def test_cls_is_read_where_it_stands_and_its_mean_has_a_share(measured, encoder)
         )
         assert record["n_cls"] == len(TEXTS)
         assert record["cls_mean_share"] == pytest.approx(share.item(), abs=1e-5)
+        rows = np.stack([one.numpy() for one in states])
+        ratio = np.linalg.norm(rows.mean(axis=0)) / np.linalg.norm(rows, axis=1).mean()
+        assert record["cls_mean_norm"] == pytest.approx(ratio, abs=1e-5)
         pairs = [cosine(a.numpy(), b.numpy()) for a, b in itertools.combinations(states, 2)]
         assert record["cls_mean_cosine"] == pytest.approx(np.mean(pairs), abs=1e-5)
 

@@ -95,6 +95,14 @@ def test_every_second_layer_is_measured_by_default(sets, tmp_path, n_blocks, lay
     assert names[1:] == [f"stsb-layer_{n:02d}" for n in layers]
 
 
+def test_isotropy_before_and_after_each_transform_stands_in_one_line(outcome):
+    (table,) = [t for t in OfflineIsotropy(**SMALL).tables(outcome) if t.name == "partition"]
+    assert [*table.columns] == ["set", "layer", *OfflineIsotropy().transforms[1:]]
+    for row in table.rows:
+        clouds = of(outcome, kind="cloud", set=row[0], layer=row[1])
+        assert row[2:] == [r["ln_partition"] for r in clouds]
+
+
 @pytest.fixture(scope="module")
 def published():
     conf = OmegaConf.load(f"{conf_folder()}/analysis/offline_isotropy.yaml")
