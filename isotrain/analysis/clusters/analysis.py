@@ -7,10 +7,12 @@ tokens of a chunk, V token ids.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +25,8 @@ from isotrain.analysis.data_sets import RUNNING, Split
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
 from isotrain.analysis.jackknife import anisotropy
 from isotrain.analysis.show import principal_map
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
+from isotrain.encoders.static import build_static
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import check_groups, hashed_order, sample_groups
@@ -180,11 +183,11 @@ def measure_layer(
         record |= {f"s_intra{form}": intra.value, f"s_intra{form}_error": intra.error}
     arrays = {}
     if n_map:
-        map_N2, share_2 = principal_map(x_ND)
-        record["map_variance"] = float(share_2.sum())
+        map_N3, share_3 = principal_map(x_ND, 3)
+        record |= {f"map_variance_{k}": float(share_3[k - 1]) for k in (1, 2, 3)}
         shown = types[:n_map]
         arrays = {
-            f"layer-{layer}/map": map_N2[:n_map].float().numpy(),
+            f"layer-{layer}/map": map_N3[:n_map].float().numpy(),
             f"layer-{layer}/cluster": found.assignment_N[:n_map].short().numpy(),
             f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in shown]),
             f"layer-{layer}/symbol": np.array(
@@ -225,6 +228,16 @@ def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed:
     records = [{"kind": "lid", "layer": layer, **own} for layer, own in enumerate(found)]
     counts = {"n_layers": len(above), "of_layers": of_layers}
     return Found([*records, {"kind": "lid mean", **counts, **mean}])
+
+
+def measure_static(
+    subject: Subject, vectors: str, texts: tuple[Any, ...], max_rows: int, rule: tuple[Any, ...]
+) -> Found:
+    """LID of the word vectors of the types of a text, each once; `texts` as of `read_texts`."""
+    own = subject._replace(encoder=build_static(vectors).eval())
+    sample = draw_sample(own, read_texts(own, *texts), max_rows)
+    facts = {"kind": "static", "layer": Path(vectors).name, "n_types": len(sample.token_of)}
+    return Found([{**facts, **dimensions(_distinct(sample, 0)[0], *rule)}])
 
 
 def _distinct(sample: Sample, layer: int) -> tuple[Tensor, Tensor]:
@@ -365,6 +378,7 @@ class Clusters(Analysis):
     n_neighbors: Annotated[int, Field(ge=2)] = 100
     lid_queries: Annotated[int | None, Field(ge=1)] = 5000
     map_rows: Annotated[int, Field(ge=1, le=10_000)] = 3000
+    static: str | None = None
 
     def data_sets(self, source: Source) -> Sequence[Any]:
         """The corpus."""
@@ -394,6 +408,11 @@ class Clusters(Analysis):
             yield Part(f"layer-{layer}", partial(measured, layer))
         lid = self.n_neighbors, self.lid_queries, seed
         yield Part("lid", lambda: measure_lid(sample(), *lid))
+        if (vectors := self.static) and subject.weights != AFTER:  # training leaves them as is
+            every = self.corpus, self.splits, self.chunk, sys.maxsize
+            yield Part(
+                "static", lambda: measure_static(subject, vectors, every, self.max_rows, lid)
+            )
 
     def _facts(self, texts: Texts, sample: Sample) -> Record:
         return {

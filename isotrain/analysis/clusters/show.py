@@ -13,7 +13,7 @@ from isotrain.pages.charts import COLOURS, Spec, scale
 FORMS = ("", "_centred", "_clustered")
 CALLED = {"": "raw", "_centred": "centred", "_clustered": "centred inside clusters"}
 KINDS = {"word": COLOURS[5], "symbol": COLOURS[1]}
-ARRAYS = ("map", "frequency", "symbol", "cluster")  # of a layer: [M, 2] and [M]
+ARRAYS = ("map", "frequency", "symbol", "cluster")  # of a layer: [M, 3] and [M]
 LID = {"lid": "Euclidean", "lid_cosine_squared": "1 − cos"}
 
 
@@ -29,8 +29,9 @@ def _layers(frames: Frames) -> pd.DataFrame:
 
 
 def _lids(frames: Frames) -> pd.DataFrame:
-    """The dimension of each layer, followed by the mean."""
-    return pd.concat([frames.of("lid"), frames.of("lid mean").assign(layer="mean")])
+    """The dimension of each layer, followed by the mean, and that of static vectors."""
+    mean = frames.of("lid mean").assign(layer="mean")
+    return pd.concat([frames.of("lid"), mean, frames.of("static")])
 
 
 def _averaged(frames: Frames) -> Iterator[str]:
@@ -47,15 +48,15 @@ def _about(frames: Frames) -> Iterator[str]:
 
 
 def _islands(outcome: Any) -> Iterator[Picture]:
-    """Each layer on two directions: by frequency, by symbol or word, and by cluster."""
+    """Each layer on three directions: by frequency, by symbol or word, and by cluster."""
     for weights, maps, points in _maps(outcome):
         charts = [spec for one in maps for spec in _of_layer(one)]
         yield Picture(
             f"islands_{weights}".replace(" ", "_"),
-            f"Clusters on two principal directions ({weights})",
+            f"Clusters on three principal directions ({weights})",
             charts,
-            f"{points} on the two leading principal directions: by occurrences of the type in the "
-            "text, by symbol (no letter or digit) or word, and by cluster.",
+            f"{points} on the principal directions 1 and 2, then 1 and 3: by occurrences of the "
+            "type in the text, by symbol (no letter or digit) or word, and by cluster.",
         )
 
 
@@ -67,19 +68,22 @@ def _of_layer(one: Mapping[str, Any]) -> Iterator[Spec]:
     kind = {"field": "kind", "type": "nominal", "scale": scale([*KINDS], [*KINDS.values()])}
     cluster = {"field": "cluster", "type": "nominal", "scale": {"scheme": "tableau20"}}
     kinds = ["symbol" if is_symbol else "word" for is_symbol in one["symbol"]]
-    share = f"{layer}: {one['map_variance']:.0%} of the variance"
     order = np.argsort(-one["frequency"], kind="stable")  # rare ones on top
     occurs = one["frequency"][order].tolist()
-    yield scatter(one["map"][order], share, f"{layer}, by frequency", occurs, frequent)
-    yield scatter(one["map"], f"{layer}: symbols and words", f"{layer}, by kind", kinds, kind)
-    title = f"{layer}: k = {one['k']}, {chosen}"
     clusters = {**cluster, "legend": {"columns": 6}}
-    yield scatter(one["map"], title, f"{layer}, by cluster", one["cluster"].tolist(), clusters)
+    for other in (2, 3):
+        plane_M2, axes = one["map"][:, [0, other - 1]], f"{layer}, directions 1 and {other}"
+        variance = one["map_variance_1"] + one[f"map_variance_{other}"]
+        share = f"{axes}: {variance:.0%} of the variance"
+        yield scatter(plane_M2[order], share, f"{axes}, by frequency", occurs, frequent)
+        yield scatter(plane_M2, f"{axes}: symbols and words", f"{axes}, by kind", kinds, kind)
+        title = f"{axes}: k = {one['k']}, {chosen}"
+        yield scatter(plane_M2, title, f"{axes}, by cluster", one["cluster"].tolist(), clusters)
 
 
 def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
     """Layers of each set of weights with their maps, and what the points are."""
-    records = [r for r in outcome.records if r["kind"] == "layer" and "map_variance" in r]
+    records = [r for r in outcome.records if r["kind"] == "layer" and "map_variance_1" in r]
     for weights in dict.fromkeys(r["weights"] for r in records):
         maps = [
             r | {key: outcome.arrays[f"{weights}/layer-{r['layer']}/{key}"] for key in ARRAYS}
