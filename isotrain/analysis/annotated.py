@@ -47,7 +47,16 @@ class Parse(NamedTuple):
     @property
     def is_word(self) -> list[bool]:
         """Whether each is a word, and no punctuation or symbol of a currency."""
-        return [tag not in BRACKETS and any(map(str.isalpha, tag)) for tag in self.tags]
+        return [*map(is_word_tag, self.tags)]
+
+
+def is_word_tag(tag: str) -> bool:
+    """Whether a tag is that of a word, not of punctuation or a symbol.
+
+    >>> is_word_tag("VBD"), is_word_tag("-LRB-"), is_word_tag("``")
+    (True, False, False)
+    """
+    return tag not in BRACKETS and any(map(str.isalpha, tag))
 
 
 def parsed(tree: str) -> Parse:

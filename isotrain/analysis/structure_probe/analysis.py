@@ -4,19 +4,27 @@ N words or sentences, D dimensions.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import torch
 from pydantic import Field
 
-from isotrain.analysis.annotated import CHUNKS, TREEBANK, find_words, parses, three_parts
+from isotrain.analysis.annotated import (
+    CHUNKS,
+    TREEBANK,
+    find_words,
+    is_word_tag,
+    parses,
+    three_parts,
+)
 from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import AVAILABLE, Available, Texts, present
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.probe import best_penalty, not_installed, spearman
-from isotrain.analysis.show import Frames, TableSpec, left_out
+from isotrain.analysis.show import Frames, TableSpec, left_out, principal_map
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.geometry.groups import hashed_order
 from isotrain.results.statistics import wilson
@@ -33,6 +41,17 @@ TASKS = {
 PARTS = ("train", "dev", "test")
 N_WORDS = 50  # classes of word content: the words of middle frequency
 MOST_FREQUENT = 100  # words that are more frequent are no classes
+N_DIRECTIONS = 5  # whose tags are told
+FUNCTION_TAGS = [
+    *("CC", "DT", "EX", "IN", "MD", "PDT", "POS", "PRP"),
+    *("PRP$", "RP", "TO", "WDT", "WP", "WP$", "WRB"),
+]
+CLASSES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "punctuation": lambda tag_N: np.array([not is_word_tag(tag) for tag in tag_N]),
+    "function_word": lambda tag_N: np.isin(tag_N, FUNCTION_TAGS),
+    "past_tense": lambda tag_N: tag_N == "VBD",
+    "any_tag": lambda tag_N: tag_N,
+}
 
 
 class Labelled(NamedTuple):
@@ -78,6 +97,39 @@ def control_labels(words: Sequence[str], label_N: np.ndarray, seed: int) -> np.n
     """
     kinds, number_N = np.unique(words, return_inverse=True)
     return np.random.default_rng(seed).choice(label_N, len(kinds))[number_N]
+
+
+def correlation_ratio(value_NR: np.ndarray, class_N: np.ndarray) -> np.ndarray:
+    """η² `[R]`: the share of the variance of each column that lies between classes, in [0, 1].
+
+    Σ_k n_k(m_k − m)²/Σ_i(v_i − m)², 0 without spread. Pearson 1905. About (K − 1)/(N − 1) for K
+    classes by chance.
+
+    >>> value = np.array([[0.0], [0.0], [2.0], [2.0]])
+    >>> correlation_ratio(value, np.array(["a", "a", "b", "b"])).tolist()
+    [1.0]
+    """
+    centred_NR = value_NR - value_NR.mean(axis=0)
+    _, number_N, count_K = np.unique(class_N, return_inverse=True, return_counts=True)
+    sum_KR = np.zeros((len(count_K), value_NR.shape[1]))
+    np.add.at(sum_KR, number_N, centred_NR)
+    between_R = (sum_KR**2 / count_K[:, None]).sum(axis=0)
+    total_R = (centred_NR**2).sum(axis=0)
+    return np.asarray(between_R / np.where(total_R > 0, total_R, 1.0))
+
+
+def tag_directions(x_ND: np.ndarray, tag_N: np.ndarray) -> list[dict[str, Any]]:
+    """What the leading principal directions of words tell of their tags: a record a direction.
+
+    η² of the coordinate along a direction and whether a word is in a class of tags.
+    """
+    map_NR, share_R = principal_map(torch.from_numpy(x_ND), N_DIRECTIONS)
+    ratio_R = {name: correlation_ratio(map_NR.numpy(), of(tag_N)) for name, of in CLASSES.items()}
+    return [
+        {"direction": r + 1, "variance": float(share), "n_words": len(tag_N)}
+        | {name: float(own_R[r]) for name, own_R in ratio_R.items()}
+        for r, share in enumerate(share_R.tolist())
+    ]
 
 
 def _chosen(frames: Frames) -> Any:
@@ -129,6 +181,19 @@ class StructureProbe(Analysis):
             across="task",
             bare=True,
         ),
+        TableSpec(
+            "directions",
+            "What the leading principal directions hold, before any is removed",
+            of="direction",
+            index={"layer": "layer", "direction": "direction"},
+            values={"variance": "variance", **{name: name.replace("_", " ") for name in CLASSES}},
+            notes=(
+                "{n_words:,} words of the treebank, centred. Variance: share of all. The others: "
+                "η², the share of a direction's variance between words of a class of tags and the "
+                "rest (any tag: between all tags); about 1/{n_words:,} by chance. Function words: "
+                f"{', '.join(FUNCTION_TAGS)}; past tense: VBD.",
+            ),
+        ),
     )
     PLOTS: ClassVar = (
         LinePlot(
@@ -177,7 +242,7 @@ class StructureProbe(Analysis):
             texts = [" ".join(one) for one in sentences]
             tokens = tokenise(subject.encoder.tokenizer, texts, subject.max_length)
             spans, place = whole_sentences(tokens), [(i, 0) for i in range(len(sentences))]
-        label_N = np.array([labels[i][k] for i, k in place])
+        label_N = tag_N = np.array([labels[i][k] for i, k in place])
         facts: dict[str, Any] = {"kind": "probe", "task": task, "n_cut": tokens.n_cut}
         facts["measure"] = "accuracy" if given.is_class else "spearman"
         part_N = np.array([part_S[kept[i]] for i, _ in place])
@@ -209,6 +274,9 @@ class StructureProbe(Analysis):
                 else:
                     record |= {name: score["test"], "selectivity": record["test"] - score["test"]}
             records.append(record)
+            if task == "pos":
+                own = {"kind": "direction", "layer": layer}
+                records += [{**own, **one} for one in tag_directions(x_ND, tag_N)]
         return Found(records)
 
     def _drawn(self, given: Labelled, part_S: np.ndarray, seed: int) -> list[int]:

@@ -7,9 +7,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.feature_selection import f_classif
 
 from isotrain.analysis.structure_probe import analysis
-from isotrain.analysis.structure_probe.analysis import StructureProbe, control_labels, read_task
+from isotrain.analysis.structure_probe.analysis import (
+    StructureProbe,
+    control_labels,
+    correlation_ratio,
+    read_task,
+    tag_directions,
+)
 from isotrain.encoders.static import TableEncoder
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.annotated_rows import sentences
@@ -76,6 +83,37 @@ def test_words_tell_their_tag_and_learn_the_control_by_heart(subject_of, source)
     (depth,) = of(outcome, "probe", task="depth")
     assert depth["measure"] == "spearman"
     assert 0.3 < depth["test"] < 1.0  # nouns are at two depths
+
+
+def test_the_correlation_ratio_is_that_of_an_analysis_of_variance():
+    generator = np.random.default_rng(0)
+    tag_N = generator.choice(["DT", "NN", "VBD"], 60)
+    value_NR = generator.normal(size=(60, 4)) + (tag_N == "VBD")[:, None] * [0.0, 1.0, 3.0, 0.2]
+    f_R, _ = f_classif(value_NR, tag_N)
+    np.testing.assert_allclose(correlation_ratio(value_NR, tag_N), 2 * f_R / (2 * f_R + 57))
+    is_past_N = (tag_N == "VBD").astype(float)
+    r_R = [np.corrcoef(is_past_N, own_N)[0, 1] for own_N in value_NR.T]
+    np.testing.assert_allclose(correlation_ratio(value_NR, is_past_N), np.square(r_R))
+    assert correlation_ratio(np.ones((4, 1)), np.array([0, 0, 1, 1])) == 0
+
+
+def test_a_direction_of_one_class_of_tags_is_found():
+    """The widest direction parts punctuation, the second the past tense, the third nothing."""
+    tags = np.array([*[".", "VBD", "DT", "NN"] * 30])
+    x_ND = np.random.default_rng(0).normal(size=(120, 6)).astype(np.float32) * 0.01
+    x_ND[:, 4] += 100.0 * (tags == ".")
+    x_ND[:, 2] += 10.0 * (tags == "VBD")
+    x_ND[:, 0] += np.random.default_rng(1).normal(size=120)
+    first, second, third, *_ = tag_directions(x_ND, tags)
+    assert first["punctuation"] > 0.99 > second["punctuation"]
+    assert second["past_tense"] > 0.85
+    for one in (first, second):
+        assert one["function_word"] < 0.3
+        assert one["any_tag"] > 0.99
+    assert third["any_tag"] < 0.2
+    assert [one["direction"] for one in (first, second, third)] == [1, 2, 3]
+    shares = np.linalg.svd(x_ND - x_ND.mean(axis=0), compute_uv=False) ** 2
+    assert second["variance"] == pytest.approx(shares[1] / shares.sum(), rel=1e-4)
 
 
 def test_length_is_read_from_the_mean_of_a_sentence(subject_of, encoder, source):
