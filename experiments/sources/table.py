@@ -2,9 +2,9 @@
 
     python experiments/sources/table.py runs/analysis
 
-A row is a claim of `claims.yaml`, a column an encoder. A cell has the figures of the first, the middle
-and the last layer (or other key, `over`), or one figure where the records have none; a dash is an
-analysis that was not run.
+A row is a claim of `claims.yaml`, a column an encoder. A cell has the figures of the first, the
+middle and the last layer (or other key, `over`), or one figure where the records have none; a dash
+is an analysis that was not run.
 """
 
 import sys
