@@ -21,7 +21,8 @@ from tools.readme_blocks import BLOCK, PAGES, filled
 FOLDER = Path(__file__).parents[1] / "experiments"
 STUDIES = sorted(file.parent.name for file in FOLDER.glob("*/study.yaml"))
 WITH_RESULTS = sorted(file.parent.name for file in FOLDER.glob("*/results.csv"))
-ALL = sorted(file.name for file in FOLDER.iterdir() if file.is_dir() and file.name[0] not in "._")
+SEARCHES = sorted(file.parent.name for file in FOLDER.glob("*/search.yaml"))
+ALL = sorted(STUDIES + SEARCHES)
 WITH_PICTURE = sorted(file.parent.name for file in FOLDER.glob("*/differences.svg"))
 OWN_LAYERS = {name for name in STUDIES if (FOLDER / name / "conf").is_dir()}
 

@@ -1,9 +1,13 @@
 """What holds for every analysis: its file, a small run, what it rejects, what is published."""
 
 import math
+import re
 from importlib import import_module
+from runpy import run_path
 
+import pandas as pd
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from isotrain.analysis.charts import DASHED, DOTTED, SOLID
@@ -37,6 +41,8 @@ SMALL = {
     },
 }
 WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
+SOURCES = CONF.parent / "experiments" / "sources"
+cell = run_path(str(SOURCES / "table.py"))["cell"]
 WIDTH = 125  # of a table in a terminal
 
 
@@ -141,6 +147,18 @@ def test_a_part_alone_finds_what_all_parts_find(measured, subject):
             if isinstance(value, float) and math.isfinite(value):
                 value = pytest.approx(value, rel=1e-2, abs=0.06)
             assert other[key] == value or value != value, key
+
+
+def test_each_claim_of_the_sources_has_its_record(measured):
+    """Of the tiny data, which have other words and tasks, and no static vectors."""
+    analysis, outcome = measured
+    here = {"beverage": "the", "sst2": "rte"}
+    for claim in yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8")):
+        where = {key: here.get(value, value) for key, value in claim["where"].items()}
+        if claim["analysis"] != analysis.name or "static" in where.values():
+            continue
+        found = cell({**claim, "where": where}, pd.DataFrame(outcome.records))
+        assert re.fullmatch(r"−?\d[\d.e−]*(, −?\d[\d.e−]*)*", found), (claim, found)
 
 
 @pytest.mark.parametrize("name", ["contextuality", "data_scale"])
