@@ -46,7 +46,7 @@ POLL_S = 1.0  # between two looks for outcomes, of 50 runs; longer for more
 ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
 LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
 OUTCOME = "{}_outcome.json"  # by the id of the job
-USUAL = ("None", "Priority", "Resources", "JobArrayTaskLimit")  # reasons to wait for a while
+USUAL = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime")  # all wait for these
 MOST_RUNS = 1000  # of an array, where Slurm does not say: one less than its default MaxArraySize
 MOST = 80  # letters of a name
 
