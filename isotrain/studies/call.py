@@ -320,7 +320,9 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as stop:
         notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
         say("; ".join([f"{what}: stopped", "the same command goes on", *notes]))
-        raise SystemExit(code or getattr(stop, "code", None) or 128 + signal.SIGINT) from None
+        own = getattr(stop, "code", None)  # of a run's handler, if above 128
+        own = own if isinstance(own, int) and own > 128 else 128 + signal.SIGINT
+        raise SystemExit(code or own) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
