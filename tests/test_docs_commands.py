@@ -21,6 +21,8 @@ from isotrain import cli
 from isotrain.config.compose import compose_run
 from isotrain.config.shipped import names, plan_name
 from isotrain.runner import run
+from tests.analysis.annotated_rows import write_annotated
+from tests.analysis.runs import SMALL
 from tests.docs_pages import ACTIONS, ROOT, RUN, commands, write_files
 
 # Warnings are of libraries, at first use.
@@ -40,6 +42,9 @@ FIGURE = (  # any value will do: what is tried is that it is looked for, and jud
     "column: spearman, value: 0, tolerance: 1000, source: nobody}"
 )
 OF_ANALYSIS = {
+    name: tuple(f"analysis.{key}={json.dumps(value)}" for key, value in small.items())
+    for name, small in SMALL.items()
+} | {
     "contextuality": ("analysis.max_rows=600", "analysis.words=[the]"),
     "offline_isotropy": (
         *("analysis.n_clusters=3", "analysis.n_components=1", "analysis.n_resamples=50"),
@@ -79,6 +84,8 @@ def small_form(words):
         return [command, *with_own(rest, SWEEP if is_sweep(rest) else TRAIN)]
     if command == "analyze" and "=" in rest[0]:
         own = OF_ANALYSIS[rest[0].removeprefix("analysis=")]
+        if "analysis.static=glove" in rest:
+            own += ("analysis.static=vectors.txt",)
         of_run = any(text.startswith("from_run=") for text in rest)  # which has an encoder
         given = [t for t in (*ANALYZE, *own) if not (of_run and t.startswith("encoder"))]
         return [command, *with_own(rest, given)]
@@ -94,16 +101,20 @@ ONCE = {  # by what is run: the first place where it stands
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, data_dir):
+def folder(tmp_path_factory, write_fixture_data):
     """Where commands are typed, with a finished run, a study and a search to be small."""
     place = tmp_path_factory.mktemp("commands")
     (place / "experiments").symlink_to(ROOT / "experiments")
     write_files(place)
+    write_fixture_data(place / "data")
+    write_annotated(place / "data")
     rows = [f"number {i},{i % 2},number {i},{i % 2}" for i in range(120)]
     (place / "reviews.csv").write_text("\n".join(["text,label,review,verdict", *rows]))
+    vectors = [f"{word} {i} {i * i % 7} 1" for i, word in enumerate(("the", "a", "of", "in", "is"))]
+    (place / "vectors.txt").write_text("\n".join(vectors))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
+        patch.setenv("ISOTRAIN_DATA_DIR", str(place / "data"))
         overrides = [*TRAIN, "task=rte", "isotropy=zca"]
         run(compose_run(overrides), overrides)  # which `isotrain evaluate` composes again
     return place
@@ -125,10 +136,10 @@ def of_hub(really):
 
 
 @pytest.fixture
-def typed(folder, data_dir, monkeypatch, capsys):
+def typed(folder, monkeypatch, capsys):
     """`typed("doctor")`: what a command prints, which must end with exit code 0."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(data_dir))
+    monkeypatch.setenv("ISOTRAIN_DATA_DIR", str(folder / "data"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     (made,) = folder.glob("runs/rte/zca-*")
     monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: SimpleNamespace(sha="a" * 40))

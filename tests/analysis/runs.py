@@ -15,6 +15,28 @@ from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 
+SMALL = {  # arguments with which an analysis is one of seconds
+    "contextuality": {"corpus": "rte", "splits": ["train"], "words": ["the", "xyz"]},
+    "tails": {"corpus": "snli", "max_rows": 300, "max_pairs": 20, "min_count": 2, "threshold": 1.0},
+    "clusters": {
+        **{"chunk": 8, "max_rows": 200, "cut": -1.0, "k_max": 3},
+        **{"n_neighbors": 10, "map_rows": 30},
+    },
+    "data_scale": {"tasks": ["rte"], "seeds": 2, "smallest": 16},
+    "layer_probe": {"max_train": 40, "penalties": [1.0]},
+    "structure_probe": {
+        **{"tasks": ["pos", "chunks", "depth", "length"], "penalties": [1.0]},
+        **{"max_train": 50, "max_eval": 20},
+    },
+    "word_senses": {"penalties": [1.0], "max_rows": 300, "threshold": 1.0},
+    "phrase_grammar": {"max_rows": 300, "threshold": 1.0},
+    "attention": {"max_sentences": 8},
+    "offline_isotropy": {
+        **{"fit_on": "test", "n_clusters": 2, "n_components": 2, "n_directions": 2},
+        **{"n_resamples": 50},
+    },
+}
+
 
 def tiny(kind="bert", width=16, n_blocks=2, seed=0):
     """A random encoder in evaluation mode, the same each time: bert, gpt2 or distilbert."""

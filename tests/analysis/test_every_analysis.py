@@ -15,31 +15,10 @@ from isotrain.analysis.published import read_published
 from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
-from tests.analysis.runs import outcome_of, records_of
+from tests.analysis.runs import SMALL, outcome_of, records_of
 from tests.parts import CONF, names
 
 NAMES = names("analysis")
-SMALL = {
-    "contextuality": {"corpus": "rte", "splits": ["train"], "words": ["the", "xyz"]},
-    "tails": {"corpus": "snli", "max_rows": 300, "max_pairs": 20, "min_count": 2, "threshold": 1.0},
-    "clusters": {
-        **{"chunk": 8, "max_rows": 200, "cut": -1.0, "k_max": 3},
-        **{"n_neighbors": 10, "map_rows": 30},
-    },
-    "data_scale": {"tasks": ["rte"], "seeds": 2, "smallest": 16},
-    "layer_probe": {"max_train": 40, "penalties": [1.0]},
-    "structure_probe": {
-        **{"tasks": ["pos", "chunks", "depth", "length"], "penalties": [1.0]},
-        **{"max_train": 50, "max_eval": 20},
-    },
-    "word_senses": {"penalties": [1.0], "max_rows": 300, "threshold": 1.0},
-    "phrase_grammar": {"max_rows": 300, "threshold": 1.0},
-    "attention": {"max_sentences": 8},
-    "offline_isotropy": {
-        **{"fit_on": "test", "n_clusters": 2, "n_components": 2, "n_directions": 2},
-        **{"n_resamples": 50},
-    },
-}
 WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
 SOURCES = CONF.parent / "experiments" / "sources"
 cell = run_path(str(SOURCES / "table.py"))["cell"]
