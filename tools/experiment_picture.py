@@ -11,6 +11,9 @@ A panel for each task (with its title), a line for each method: its difference t
 the study, paired by seed, with 95 % CI over seeds (Student's t) and a small mark for each seed.
 Without `score`: Spearman, else accuracy, on test if the study has it, else on dev. A method of
 which a run has constant predictions is drawn hollow. `share_x`: one scale for all panels.
+
+With `by_layer: isotropy/mean_cosine/layer_{}/cls` a panel has lines over layers instead: of each
+method after training, and of the baseline before it; mean and 95 % CI over seeds.
 """
 
 import argparse
@@ -21,12 +24,22 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from isotrain.pages.charts import COLOURS, GREY, LOOK, Spec, chart, mark, picture, quantity
-from isotrain.results.statistics import compare_paired
+from isotrain.pages.charts import (
+    COLOURS,
+    GREY,
+    LOOK,
+    Spec,
+    chart,
+    mark,
+    picture,
+    quantity,
+    scale,
+)
+from isotrain.results.statistics import compare_paired, summarize
 from isotrain.runs.files import replace_bytes
 
 SCORES = ("test/spearman", "test/accuracy", "val/spearman", "val/accuracy")
-KEYS = ("tasks", "methods", "score", "share_x")
+KEYS = ("tasks", "methods", "score", "share_x", "by_layer")
 SPLITS = {"val": "dev", "test": "test"}
 SPEC = re.compile(r"<!-- picture(.*?)-->", re.DOTALL)
 
@@ -62,6 +75,9 @@ def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
     panels: list[Spec] = []
     for task, title in tasks.items():
         runs = table[table["task"] == task]
+        if key := spec.get("by_layer"):
+            panels.append(layer_panel(by_layer(runs, key, [base, *methods]), title, key))
+            continue
         score = spec.get("score") or next(key for key in SCORES if key in runs and runs[key].any())
         split, name, *genre = score.split("/")
         words = {"spearman": "Spearman", "accuracy": "accuracy"}.get(name, name)
@@ -69,8 +85,8 @@ def draw(folder: Path, spec: dict[str, Any], file: Path) -> None:
         label = f"{words}{within} on {SPLITS[split]} × 100, less {base}"
         has_names = not panels
         panels.append(panel(differences(runs, score, methods, base), title, label, has_names))
-    axis = {"x": "shared"} if spec.get("share_x") else {}
-    whole = {"hconcat": panels, "config": LOOK, "resolve": {"scale": {"y": "shared", **axis}}}
+    axes = {"y": "shared"} | ({"x": "shared"} if spec.get("share_x") else {})
+    whole = {"hconcat": panels, "config": LOOK, "resolve": {"scale": axes}}
     replace_bytes(file, picture({"$schema": panels[0].pop("$schema"), **whole}, "svg"))
 
 
@@ -117,6 +133,40 @@ def panel(values: list[dict[str, Any]], title: str, label: str, has_names: bool)
     found = chart(values, title, f"{label}, {title}", layer, height={"step": 22})
     del found["config"], found["autosize"]
     return {**found, "width": 215}
+
+
+def by_layer(runs: pd.DataFrame, key: str, methods: list[str]) -> list[dict[str, Any]]:
+    """A value at each layer of each method, and of the first one before training."""
+    found: list[dict[str, Any]] = []
+    lines = [("untrained", methods[0], "before/"), *((name, name, "") for name in methods)]
+    layers = re.compile(re.escape(key).replace(r"\{\}", r"(\d+)"))
+    for name, method, prefix in lines:
+        own = runs[runs["method"] == method]
+        for column in own:
+            if at := layers.fullmatch(column):
+                mean = summarize(own[prefix + column].tolist())
+                place = {"line": name, "layer": int(at[1])}
+                found.append({**place, "mean": mean.mean, "low": mean.low, "high": mean.high})
+    return found
+
+
+def layer_panel(values: list[dict[str, Any]], title: str, key: str) -> Spec:
+    """The chart of one task over layers."""
+    names = [*dict.fromkeys(row["line"] for row in values)]
+    looks = scale(names, [GREY, *COLOURS])
+    colour = {"field": "line", "type": "nominal", "title": None, "scale": looks}
+    x = quantity("layer", "layer", axis={"tickMinStep": 1})
+    metric = key.split("/")[1].replace("_", " ")
+    y = {"y": quantity("mean", metric)}
+    ends = {"x": x, "y": quantity("low", metric), "y2": {"field": "high"}, "color": colour}
+    layer = [
+        mark("line", {"x": x, **y, "color": colour}),
+        mark("point", {"x": x, **y, "color": colour}, size=25),
+        mark("rule", ends),
+    ]
+    found = chart(values, title, f"{metric} by layer, {title}", layer, height=180)
+    del found["config"], found["autosize"]
+    return {**found, "width": 240}
 
 
 if __name__ == "__main__":

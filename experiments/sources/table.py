@@ -1,6 +1,7 @@
 """Print the figures that stand beside the sources' claims, from the records of analyses.
 
-    python experiments/sources/table.py runs/analysis
+    python experiments/sources/table.py runs/analysis   # reads records into figures.csv first
+    python experiments/sources/table.py
 
 A row is a claim of `claims.yaml`, a column an encoder. A cell has the figures of the first, the
 middle and the last layer (or other key, `over`), or one figure where the records have none; a dash
@@ -8,6 +9,7 @@ is an analysis that was not run.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,13 @@ import pandas as pd
 import yaml
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
+RESULTS = CLAIMS.with_name("figures.csv")
+ENCODERS = {  # as folders of analyses name them
+    "all_minilm_l6_v2": "MiniLM",
+    "all_mpnet_base_v2": "MPNet",
+    "multilingual_e5_small_enpt_q4": "E5",
+    "smollm2_135m_instruct_q4": "SmolLM2",
+}
 
 
 def found(folder: Path) -> dict[str, dict[str, pd.DataFrame]]:
@@ -50,20 +59,37 @@ def cell(claim: dict[str, Any], records: pd.DataFrame | None) -> str:
     return ", ".join(f"{means.iloc[k]:.3g}" for k in places).replace("-", "−")
 
 
-def main() -> None:
-    """Print a table for each source."""
-    tables = found(Path(sys.argv[1]))
+def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
+    """A row a claim, a column an encoder."""
+    tables = found(folder)
     encoders = sorted({name for own in tables.values() for name in own})
-    source = None
-    for claim in yaml.safe_load(CLAIMS.read_text(encoding="utf-8")):
-        if claim["source"] != source:
-            source = claim["source"]
-            print(f"\n## {source}\n\n| claim | published | {' | '.join(encoders)} | analysis |")
-            print("| --- " * (len(encoders) + 3) + "|")
-        own = tables.get(claim["analysis"], {})
-        cells = [cell(claim, own.get(name)) for name in encoders]
-        published = claim.get("published", "no figure could be read")
-        print(f"| {claim['claim']} | {published} | {' | '.join(cells)} | `{claim['analysis']}` |")
+    own = [[cell(c, tables.get(c["analysis"], {}).get(e)) for e in encoders] for c in claims]
+    return pd.DataFrame(own, index=[k for k, _ in enumerate(claims)], columns=encoders)
+
+
+def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
+    """A table for each source."""
+    lines: list[str] = []
+    encoders = [name for name in ENCODERS if name in figures] or [*figures]
+    headings = [ENCODERS.get(name, name) for name in encoders]
+    for k, claim in enumerate(claims):
+        if k == 0 or claim["source"] != claims[k - 1]["source"]:
+            row = ["claim", "published", *headings, "same direction?", "analysis"]
+            lines += ["", f"## {claim['source']}", "", f"| {' | '.join(row)} |"]
+            lines.append("| --- " * len(row) + "|")
+        own = [str(figures.loc[k, name]) for name in encoders]
+        published, same = str(claim.get("published", "–")), claim.get("same", "–")
+        row = [claim["claim"], published, *own, same, f"`{claim['analysis']}`"]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines[1:])
+
+
+def main() -> None:
+    """Read records of analyses, if a folder of them is given, and print the tables."""
+    claims = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
+    if sys.argv[1:]:
+        figures(claims, Path(sys.argv[1])).to_csv(RESULTS, index_label="claim")
+    print(rendered(claims, pd.read_csv(RESULTS, index_col="claim", dtype=str)))
 
 
 if __name__ == "__main__":

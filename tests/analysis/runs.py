@@ -22,7 +22,7 @@ SMALL = {  # arguments with which an analysis is one of seconds
         **{"chunk": 8, "max_rows": 200, "cut": -1.0, "k_max": 3},
         **{"n_neighbors": 10, "map_rows": 30},
     },
-    "data_scale": {"tasks": ["rte"], "seeds": 2, "smallest": 16},
+    "data_scale": {"tasks": ["rte", "chunks"], "seeds": 2, "smallest": 16},
     "layer_probe": {"max_train": 40, "penalties": [1.0]},
     "structure_probe": {
         **{"tasks": ["pos", "chunks", "depth", "length"], "penalties": [1.0]},

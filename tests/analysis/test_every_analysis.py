@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from importlib import import_module
 from runpy import run_path
 
@@ -15,11 +16,12 @@ from isotrain.analysis.published import read_published
 from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
+from tests.analysis.offline_isotropy.offline_rows import labelled_rows, write
 from tests.analysis.runs import SMALL, outcome_of, records_of
 from tests.parts import CONF, names
 
 NAMES = names("analysis")
-WITHOUT = {"diagnostic", "sst2", "norms_"}  # of data, and norms, that the fixture does not have
+WITHOUT = {"diagnostic", "norms_"}  # of data, and norms, that the fixture does not have
 SOURCES = CONF.parent / "experiments" / "sources"
 cell = run_path(str(SOURCES / "table.py"))["cell"]
 WIDTH = 125  # of a table in a terminal
@@ -41,9 +43,18 @@ def small(name, **changes):
 MEASURED = {}
 
 
+@pytest.fixture(scope="module")
+def folder(data_dir, tmp_path_factory):
+    """The data with SST-2."""
+    folder = shutil.copytree(data_dir, tmp_path_factory.mktemp("data") / "whole")
+    for seed, split in enumerate(("train", "dev", "test")):
+        write(folder, "sst2", split, labelled_rows(seed, 30))
+    return folder
+
+
 @pytest.fixture
-def subject(subject_of, encoder, data_dir):
-    return subject_of(encoder, LocalSource(str(data_dir)))
+def subject(subject_of, encoder, folder):
+    return subject_of(encoder, LocalSource(str(folder)))
 
 
 @pytest.fixture(params=NAMES)
@@ -131,7 +142,8 @@ def test_a_part_alone_finds_what_all_parts_find(measured, subject):
 def test_each_claim_of_the_sources_has_its_record(measured):
     """Of the tiny data, which have other words and tasks, and no static vectors."""
     analysis, outcome = measured
-    here = {"beverage": "the", "sst2": "rte"}
+    here = {"beverage": "the", "word_content": "length"}
+    here |= {"sst2": "rte"} if analysis.name == "data_scale" else {}
     for claim in yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8")):
         where = {key: here.get(value, value) for key, value in claim["where"].items()}
         if claim["analysis"] != analysis.name or "static" in where.values():
@@ -158,7 +170,7 @@ def test_the_seed_decides_every_number(name, subject):
         ("contextuality", {"splits": ["trian"]}, "splits must be train, dev or test"),
         ("contextuality", {"min_count": 2}, "min_count must be at least 3, got 2"),
         ("clusters", {"corpus": "snli"}, "corpus must be wikitext-2 or ptb"),
-        ("data_scale", {"tasks": ["wic"]}, "tasks must be .*sst2, rte or snli"),
+        ("data_scale", {"tasks": ["wic"]}, "tasks must be .*sst2, rte, snli or chunks"),
         ("layer_probe", {"tasks": "rte"}, "tasks must be"),
         ("offline_isotropy", {"transforms": ["none", "zca"]}, "transforms must be own_pooling"),
     ],

@@ -12,11 +12,14 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from pydantic import Field
 
+from isotrain.analysis.annotated import CHUNKS
 from isotrain.analysis.data_scale.measures import (
     Encoded,
     Examples,
     encoded,
     measured,
+    of_chunks,
+    of_folder,
     read_diagnostic,
     scored_labels,
     sentence_examples,
@@ -24,7 +27,7 @@ from isotrain.analysis.data_scale.measures import (
     tagged_examples,
 )
 from isotrain.analysis.data_scale.show import ENCODER, PLOTS, RANDOM, STATIC, TABLES
-from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
+from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, Present, Texts, present
 from isotrain.analysis.probe import not_installed
 from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
@@ -33,9 +36,11 @@ from isotrain.encoders.static import build_static
 from isotrain.tasks.data.sources import Source
 from isotrain.types import Row
 
-Task = Literal["sst2", "rte", "snli"]
-TASKS = {name: TEXTS[name] for name in get_args(Task)}
+OfSentences = Literal["sst2", "rte", "snli"]
+Task = Literal["sst2", "rte", "snli", "chunks"]
+SENTENCES = {name: TEXTS[name] for name in get_args(OfSentences)}
 CONLL = "conll"
+TASKS = {**SENTENCES, "chunks": Texts(CHUNKS)}
 MOST_SEEDS = 255
 read_vectors = cache(build_static)  # minutes for a large file, which every task reads
 
@@ -70,20 +75,24 @@ class DataScale(Analysis):
     def missing(self, source: Source) -> Sequence[str]:
         """Missing data sets, and scikit-learn."""
         is_enough = self.conll and self.tasks == AVAILABLE
-        problems = [] if is_enough else present(source, self.tasks, TASKS).problems
+        problems = [] if is_enough else self._present(source).problems
         return [*problems, *not_installed()]
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """Data sets of the tasks; given files count by content."""
-        return [TASKS[task].data_set for task in present(source, self.tasks, TASKS).names]
+        return [TASKS[task].data_set for task in self._present(source).names]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """Each task with each kind of features, fast ones first."""
         kinds = [*[STATIC] * bool(self.static), RANDOM, ENCODER]
         kinds = kinds[-1:] if subject.weights == AFTER else kinds  # training left the others as is
-        tasks = present(subject.source, self.tasks, TASKS).names
+        tasks = self._present(subject.source).names
         for task, features in product([*tasks, *[CONLL] * bool(self.conll)], kinds):
             yield Part(f"{task}-{features}", partial(self._part, subject, task, features))
+
+    def _present(self, source: Source) -> Present:
+        """The tasks that the source has; chunks, which take longest, only if they are named."""
+        return present(source, self.tasks, SENTENCES if self.tasks == AVAILABLE else TASKS)
 
     def _part(self, subject: Subject, task: str, features: str) -> Found:
         file = self.diagnostic if task == "snli" else None
@@ -109,6 +118,7 @@ class DataScale(Analysis):
             "n_texts": len(examples.texts),
             "n_train": examples.n_train,
             "n_scored": examples.n_scored,
+            "split": "test" if task == "chunks" else "dev",
             "majority": None if examples.gold else largest / examples.n_scored,
             "source": encoder.source_id,
         }
@@ -120,7 +130,10 @@ class DataScale(Analysis):
     def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
         most = (self.max_rows, self.max_evaluated, subject.seed * (MOST_SEEDS + 1))
         if task == CONLL:
-            return tagged_examples(Path(str(self.conll)).expanduser(), self.window, *most)
+            splits = of_folder(Path(str(self.conll)).expanduser())
+            return tagged_examples(splits, self.window, *most)
+        if task == "chunks":
+            return tagged_examples(of_chunks(subject.source), self.window, *most)
         return sentence_examples(subject.source, task, *most, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from isotrain.analysis.annotated import CHUNKS
 from isotrain.analysis.data_sets import TEXTS
 from isotrain.analysis.encode import Spans, Tokens, encode_rows, overlapping, tokenise
 from isotrain.analysis.probe import best_penalty, features
@@ -167,19 +168,31 @@ def sentence_examples(
     )
 
 
-def tagged_examples(
-    folder: Path, window: int, max_train: int, max_evaluated: int, seed: int
-) -> Examples:
-    """Sentences of a folder in CoNLL's columns, at most so many, by `nested_order`.
+def of_folder(folder: Path) -> list[list[Tagged]]:
+    """Train and dev of a folder in CoNLL's columns: the first of train, or dev, val, valid."""
+    found = []
+    for split in ("train", "dev"):
+        names = (folder / (stem + end) for stem in STEMS[split] for end in (".txt", ".conll"))
+        found.append(read_conll(next(filter(Path.is_file, names), folder / f"{split}.txt")))
+    return found
 
-    The files are the first of train, or dev, val, valid, as .txt or .conll. Words are classified,
-    with the vectors of `window` words on either side. A sentence is drawn by
+
+def of_chunks(source: Source) -> list[list[Tagged]]:
+    """Train and test of CoNLL-2000, whose tags are chunks."""
+    splits = [load_split(source, CHUNKS, split) for split in ("train", "test")]
+    return [[Tagged([*row["tokens"]], [*row["chunks"]]) for row in rows] for rows in splits]
+
+
+def tagged_examples(
+    splits: Sequence[Sequence[Tagged]], window: int, max_train: int, max_evaluated: int, seed: int
+) -> Examples:
+    """Sentences to train on, and to score, at most so many, by `nested_order`.
+
+    Words are classified, with the vectors of `window` words on either side. A sentence is drawn by
     the kind of its first entity.
     """
     kept: list[list[Tagged]] = []
-    for split, most in (("train", max_train), ("dev", max_evaluated)):
-        names = (folder / (stem + end) for stem in STEMS[split] for end in (".txt", ".conll"))
-        found = read_conll(next(filter(Path.is_file, names), folder / f"{split}.txt"))
+    for found, most in zip(splits, (max_train, max_evaluated), strict=True):
         kinds = [_first_kind(sentence.tags) for sentence in found]
         order = nested_order(np.unique(kinds, return_inverse=True)[1], seed)[:most]
         kept.append([found[i] for i in order])

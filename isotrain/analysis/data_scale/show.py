@@ -95,8 +95,9 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
     return text_of("mean", "mean"), least, most
 
 
-INTERVALS = "for other seeds and other dev examples together (crossed), within the score's range"
+INTERVALS = "for other seeds and other examples together (crossed), within the score's range"
 CHANCE = "largest class"
+SPANS = {"conll": "F1 of entities", "chunks": "F1 of chunks"}  # of tagged sentences
 FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_texts")
 
 
@@ -142,7 +143,7 @@ def _points(frames: Frames, kind: str) -> pd.DataFrame:
     if frames.of(kind).empty:
         return frames.of(kind)
     found = _named(frames, kind).drop(columns="weights")
-    measure = found["task"].map(lambda task: "F1 of entities" if task == "conll" else "accuracy")
+    measure = found["task"].map(lambda task: SPANS.get(task, "accuracy"))
     found = found.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
     about = frames.of("features").drop(columns="weights").drop_duplicates("task")
     return found.merge(about, on="task", how="left", suffixes=("", "_of_task"))
@@ -158,8 +159,8 @@ TABLES = (
         values={"mean": ""},
         each="task",
         notes=(
-            "{measure} on {n_scored:,} examples of the dev split of {task}; n = {n_seeds} seeds, "
-            "which draw the training examples (nested) and random vectors; mean over them, 95 % CI "
+            "{measure} on {n_scored:,} examples of {task} ({split}); n = {n_seeds} seeds, which "
+            "draw the training examples (nested) and random vectors; mean over them, 95 % CI "
             f"{INTERVALS}.",
             "{task} has {n_train:,} training examples here; the largest class has a share of "
             "{majority} of the scored examples.",
@@ -187,7 +188,7 @@ TABLES = (
     ),
     TableSpec(
         "unseen_words",
-        "Scores on dev examples with few and with many words that training did not have",
+        "Scores on examples with few and with many words that training did not have",
         of=_unseen,
         index={
             "task": "task",

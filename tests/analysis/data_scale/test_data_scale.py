@@ -14,6 +14,7 @@ from isotrain.analysis.types import Outcome
 from isotrain.encoders.static import SPECIALS, word_tokenizer
 from isotrain.tasks.data.sources import LocalSource
 from isotrain.types import EncoderOutput
+from tests.analysis.annotated_rows import write_annotated
 from tests.analysis.runs import records_of
 
 NAMES, VERBS, THINGS = ("jordan", "austin", "paris"), ("sees", "met"), ("in", "near")
@@ -140,6 +141,20 @@ def test_the_halves_are_those_of_the_words_that_training_lacks(subject, tmp_path
     everything = by_unseen(tally(examples, right), none)
     assert everything["unseen_share"] == 0
     assert everything["score_many_unseen"] is None
+
+
+def test_chunks_are_those_of_the_files_and_are_asked_for_by_name(subject, tmp_path):
+    write_annotated(tmp_path)
+    given = subject._replace(source=LocalSource(str(tmp_path)))
+    assert DataScale().missing(given.source), "available has no chunks"
+    records = records_of(DataScale(tasks=["chunks"], seeds=1, smallest=8), given)
+    about = next(r for r in records if r["kind"] == "features")
+    assert (about["n_train"], about["n_scored"], about["split"]) == (45, 45, "test")
+    lines = (tmp_path / "conll2000" / "test.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    examples = DataScale(tasks=["chunks"])._examples(given, "chunks", ())
+    assert sorted(examples.gold) == sorted(row["chunks"] for row in rows)
+    assert sorted(examples.texts[45:]) == sorted(" ".join(row["tokens"]) for row in rows)
 
 
 def test_the_score_of_tags_is_the_harmonic_mean_of_precision_and_recall(subject, tmp_path):

@@ -8,6 +8,7 @@ from isotrain.analysis.data_scale.measures import (
     NOWHERE,
     Encoded,
     encoded,
+    of_folder,
     sentence_examples,
     spans_of,
     tagged_examples,
@@ -50,7 +51,7 @@ def tagged(tmp_path):
             "John B-PER\nsees O\nNew B-LOC\nYork I-LOC\n\nthe O\ndog O\n\nMary I-PER\n"
         )
         (tmp_path / "dev.conll").write_text("the O\nAcme B-ORG\ndog O\n")
-        return tagged_examples(tmp_path, window, 10, 10, 0)
+        return tagged_examples(of_folder(tmp_path), window, 10, 10, 0)
 
     return write
 
