@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 from hydra.core.singleton import Singleton
@@ -31,6 +32,7 @@ from isotrain.runs.files import read_json, write_json
 from isotrain.runs.record import placement
 from isotrain.studies.call import RunError, alone, safe_name
 from isotrain.studies.slurm import (
+    OUTCOME,
     TIMEOUT_S,
     JobState,
     SlurmError,
@@ -45,7 +47,6 @@ from isotrain.studies.status import FAILED_LINE
 POLL_S = 1.0  # between two looks for outcomes, of 50 runs; longer for more
 ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
 LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
-OUTCOME = "{}_outcome.json"  # by the id of the job
 USUAL = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime")  # all wait for these
 MOST_RUNS = 1000  # of an array, where Slurm does not say: one less than its default MaxArraySize
 MOST = 80  # letters of a name
@@ -58,13 +59,14 @@ class Submitted(NamedTuple):
     overrides: Sequence[str]
     id: str
     log: Path  # of the run
-    logs: Path  # folder of the job's own log, and of its outcome
+    outcome: Path  # of its job, beside the job's own log
 
 
 class SlurmArray(SlurmLauncher):  # type: ignore[misc]
     """The plug-in's launcher. A copy of it is pickled for each job, which calls it."""
 
     marker: Path | None = None  # a file of the launcher, which the nodes must see
+    mark = ""  # of the launch
 
     def __call__(self, *arguments: Any) -> JobReturn:
         """Run on a node; how it ended is also written beside its log.
@@ -77,7 +79,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         import submitit
 
         environment = submitit.JobEnvironment()
-        outcome = environment.paths.folder / OUTCOME.format(environment.job_id)
+        outcome = environment.paths.folder / OUTCOME.format(environment.job_id, self.mark)
         if environment.global_rank == 0:
             outcome.unlink(missing_ok=True)  # of this job before it was requeued
         number = signal.Signals[f"SIG{environment.USR_SIG}"]
@@ -128,7 +130,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             there = {
                 name: job
                 for name, job in known.jobs.items()
-                if job.id in told and _is_there(job.id, told[job.id], known.logs(job))
+                if job.id in told and _is_there(told[job.id], known.outcome(job))
             }
             new = [k for k, name in enumerate(names) if name not in there]
             ids = self._submit(folder, [job_overrides[k] for k in new], initial_job_idx)
@@ -138,7 +140,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         own = [
             Submitted(
                 *(name, overrides, jobs[name].id),
-                *(folder / "logs" / f"{name}.log", known.logs(jobs[name])),
+                *(folder / "logs" / f"{name}.log", known.outcome(jobs[name])),
             )
             for name, overrides in zip(names, job_overrides, strict=True)
         ]
@@ -159,7 +161,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
 
         if not batch:
             return []
-        self.marker = marker_of(folder)
+        self.marker, self.mark = marker_of(folder), token_hex(4)
         given = dict(self.params)
         more = {"requeue": True, **(given.pop("additional_parameters", None) or {})}
         given["additional_parameters"] = more  # whatever JobRequeue of slurm.conf says
@@ -186,7 +188,11 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         except (RuntimeError, ValueError) as error:  # of sbatch, or of a parameter
             raise SlurmError(f"Slurm does not take the jobs: {str(error).strip()}") from error
         return [
-            SlurmJob(id=job.job_id, folder=os.path.relpath(job.paths.folder, folder.absolute()))
+            SlurmJob(
+                id=job.job_id,
+                folder=os.path.relpath(job.paths.folder, folder.absolute()),
+                launch=self.mark,
+            )
             for job in jobs
         ]
 
@@ -205,9 +211,8 @@ def _most_runs() -> int:
     return MOST_RUNS
 
 
-def _is_there(job: str, now: JobState, logs: Path) -> bool:
+def _is_there(now: JobState, outcome: Path) -> bool:
     """Whether a job has yet to end its run; one with an outcome has not, unless it waits again."""
-    outcome = logs / OUTCOME.format(job)
     if now.state == "PENDING":
         outcome.unlink(missing_ok=True)
     return not now.is_over and not outcome.exists()
@@ -317,9 +322,9 @@ def _tell(text: str) -> None:
 def _read(job: Submitted) -> dict[str, Any]:
     """The outcome of a job; empty before its end."""
     with suppress(OSError):
-        os.utime(job.logs)  # NFS looks again at a folder that has changed
+        os.utime(job.outcome.parent)  # NFS looks again at a folder that has changed
     try:
-        found: dict[str, Any] = read_json(job.logs / OUTCOME.format(job.id))
+        found: dict[str, Any] = read_json(job.outcome)
     except (OSError, ValueError):
         return {}
     return found
@@ -344,8 +349,9 @@ def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
 
 def _logs_of(job: Submitted, by_itself: bool) -> str:
     """Where the log of a run is, and that of its job if the run did not end by itself."""
-    of_job = sorted(job.logs.glob(f"{job.id}_*_log.*"))
+    of_job = sorted(job.outcome.parent.glob(f"{job.id}_*_log.*"))
     logs = [path for path in (job.log, *of_job) if path.is_file()]
     if logs:
         return ", ".join(map(str, logs[:1] if by_itself else logs))
-    return f"no log: all nodes must share {job.logs.parent}; give output_dir=... that they share"
+    folder = job.outcome.parent.parent
+    return f"no log: all nodes must share {folder}; give output_dir=... that they share"

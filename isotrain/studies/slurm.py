@@ -17,6 +17,7 @@ from isotrain.runs.stored import PlanError
 from isotrain.studies.record import STRICT, read_record
 
 FILE = "slurm.json"
+OUTCOME = "{}_{}_outcome.json"  # by job and launch: another Slurm counts its jobs from 1 again
 TIMEOUT_S = 60.0  # of squeue
 FORMAT = "%i|%T|%N|%L|%r"
 ENDED = (  # states of jobs that will not run again by themselves
@@ -35,6 +36,7 @@ class SlurmJob(BaseModel):
     model_config = STRICT
     id: str  # 12_3, the task of an array; or 12
     folder: str
+    launch: str  # what marks the launch that submitted it
 
 
 class SlurmJobs(BaseModel):
@@ -47,6 +49,10 @@ class SlurmJobs(BaseModel):
     def logs(self, job: SlurmJob) -> Path:
         """The folder of its log."""
         return Path(os.path.normpath(self.folder / job.folder))
+
+    def outcome(self, job: SlurmJob) -> Path:
+        """The file that it writes at its end, beside its log."""
+        return self.logs(job) / OUTCOME.format(job.id, job.launch)
 
 
 class JobState(NamedTuple):

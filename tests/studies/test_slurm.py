@@ -80,7 +80,9 @@ def test_a_machine_without_slurm_cannot_submit(fake, capsys, no_slurm):
 def test_a_machine_without_slurm_shows_the_rest(fake, capsys, no_slurm):
     assert fake.run() == 0
     (fake.runs / "rte").rename(fake.runs / "elsewhere")  # they have yet to run
-    jobs = {job.log: SlurmJob(id="7_0", folder=".submitit/7_0") for job in fake.plan.jobs}
+    jobs = {
+        job.log: SlurmJob(id="7_0", folder=".submitit/7_0", launch="a1") for job in fake.plan.jobs
+    }
     write_jobs(SlurmJobs(folder=fake.folder, jobs=jobs))
     capsys.readouterr()
     assert fake.main("status", str(fake.folder)) == 0
@@ -132,16 +134,18 @@ def test_a_job_that_is_preempted_is_requeued_and_a_cancelled_one_is_not(
     assert slurm._is_running("7_0") == expected
 
 
-def job_of(folder, number=0):
+def job_of(folder, number=0, launch="a1"):
     (folder / "logs").mkdir(exist_ok=True)
     log = folder / f"rte-none-seed{number}-0a.log"
-    return slurm.Submitted(log.stem, ["a=1"], f"7_{number}", log, folder / "logs")
+    job = SlurmJob(id=f"7_{number}", folder="logs", launch=launch)
+    outcome = SlurmJobs(folder=folder).outcome(job)
+    return slurm.Submitted(log.stem, ["a=1"], job.id, log, outcome)
 
 
 def written(job, value=None, error=None):
     place = {"launcher": "submitit_slurm", "host": "n1", "job": job.id}
     content = {"value": value, "error": error, **place}
-    (job.logs / f"{job.id}_outcome.json").write_text(json.dumps(content))
+    job.outcome.write_text(json.dumps(content))
 
 
 def test_jobs_with_one_folder_of_logs_have_an_outcome_each(
@@ -167,13 +171,20 @@ def test_a_job_with_an_outcome_is_over_unless_it_waits_again(slurm_says, tmp_pat
     for state in ("RUNNING", "PENDING", "COMPLETED"):
         slurm_says(f"7_0|{state}|n1|4:00|None")
         states |= states_of(["7_0"])
-        assert slurm._is_there("7_0", states["7_0"], job.logs) == (state != "COMPLETED")
+        assert slurm._is_there(states["7_0"], job.outcome) == (state != "COMPLETED")
     written(job, error=["ValueError", "no ink"])
     slurm_says("7_0|RUNNING|n1|4:00|None")
-    assert not slurm._is_there("7_0", states_of(["7_0"])["7_0"], job.logs), "it is ending"
+    assert not slurm._is_there(states_of(["7_0"])["7_0"], job.outcome), "it is ending"
     slurm_says("7_0|PENDING||4:00|BeginTime")
-    assert slurm._is_there("7_0", states_of(["7_0"])["7_0"], job.logs)
-    assert not list(job.logs.iterdir()), "the outcome is that of its first time"
+    assert slurm._is_there(states_of(["7_0"])["7_0"], job.outcome)
+    assert not list(job.outcome.parent.iterdir()), "the outcome is that of its first time"
+
+
+def test_a_job_of_the_same_number_in_another_slurm_is_not_over(tmp_path):
+    """A controller that is set up anew counts its jobs from 1 again."""
+    written(job_of(tmp_path, launch="a1"), value=0.5)
+    assert slurm._read(job_of(tmp_path, launch="a1"))["value"] == 0.5
+    assert slurm._read(job_of(tmp_path, launch="b2")) == {}
 
 
 def test_why_a_job_waits_is_said_once(slurm_says, tmp_path, capsys):
