@@ -64,20 +64,23 @@ def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
     tables = found(folder)
     encoders = sorted({name for own in tables.values() for name in own})
     own = [[cell(c, tables.get(c["analysis"], {}).get(e)) for e in encoders] for c in claims]
-    return pd.DataFrame(own, index=[k for k, _ in enumerate(claims)], columns=encoders)
+    return pd.DataFrame([{"source": c["source"], "claim": c["claim"]} for c in claims]).join(
+        pd.DataFrame(own, columns=encoders)
+    )
 
 
 def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
     """A table for each source."""
     lines: list[str] = []
-    encoders = [name for name in ENCODERS if name in figures] or [*figures]
+    encoders = [name for name in figures if name not in ("source", "claim")]
+    encoders.sort(key=[*ENCODERS, *encoders].index)
     headings = [ENCODERS.get(name, name) for name in encoders]
     for k, claim in enumerate(claims):
         if k == 0 or claim["source"] != claims[k - 1]["source"]:
             row = ["claim", "published", *headings, "same direction?", "analysis"]
             lines += ["", f"## {claim['source']}", "", f"| {' | '.join(row)} |"]
             lines.append("| --- " * len(row) + "|")
-        own = [str(figures.loc[k, name]) for name in encoders]
+        own = [str(figures[name][k]) for name in encoders]
         published, same = str(claim.get("published", "–")), claim.get("same", "–")
         row = [claim["claim"], published, *own, same, f"`{claim['analysis']}`"]
         lines.append(f"| {' | '.join(row)} |")
@@ -88,8 +91,8 @@ def main() -> None:
     """Read records of analyses, if a folder of them is given, and print the tables."""
     claims = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
     if sys.argv[1:]:
-        figures(claims, Path(sys.argv[1])).to_csv(RESULTS, index_label="claim")
-    print(rendered(claims, pd.read_csv(RESULTS, index_col="claim", dtype=str)))
+        figures(claims, Path(sys.argv[1])).to_csv(RESULTS, index=False)
+    print(rendered(claims, pd.read_csv(RESULTS, dtype=str)))
 
 
 if __name__ == "__main__":

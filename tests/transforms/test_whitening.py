@@ -222,6 +222,14 @@ def test_one_step_of_axes_training_and_frozen_maps_agree(r):
         assert float(torch.cosine_similarity(outputs[0], y).mean()) > 0.9
 
 
+def test_given_embeddings_turn_no_axes_that_are_known():
+    """A refit for an evaluation must leave the coordinates that the head was trained on."""
+    layer = followed(Whitening(40, n_components=5).double(), cloud(300, 40, seed=1))
+    axes_DR = layer.axes_DR.clone()
+    layer.fit(cloud(200, 40, seed=2))
+    assert torch.equal(layer.axes_DR, axes_DR)
+
+
 # --- IterNorm ---------------------------------------------------------------------------------
 
 
