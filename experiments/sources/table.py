@@ -3,9 +3,8 @@
     python experiments/sources/table.py runs/analysis   # reads records into figures.csv first
     python experiments/sources/table.py
 
-A row is a claim of `claims.yaml`, a column an encoder. A cell has the figures of the first, the
-middle and the last layer (or other key, `over`), or one figure where the records have none; a dash
-is an analysis that was not run.
+A row is a claim of `claims.yaml`, a column an encoder; after a run its encoder before it counts. A
+dash is an analysis that was not run, or a value that the encoder does not have.
 """
 
 import sys
@@ -26,37 +25,58 @@ ENCODERS = {  # as folders of analyses name them
 }
 
 
+NOT_AFTER = ("as given", "before")  # weights of an encoder
+
+
 def found(folder: Path) -> dict[str, dict[str, pd.DataFrame]]:
-    """The records by analysis and encoder; of two runs the one with more rows."""
-    tables: dict[str, dict[str, pd.DataFrame]] = {}
+    """The records by analysis and encoder, those of several runs together."""
+    tables: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for file in sorted(folder.glob("*/*/records.csv")):
-        records = pd.read_csv(file, low_memory=False)
-        own = tables.setdefault(file.parents[1].name, {})
+        records = pd.read_csv(file, low_memory=False).assign(run=file.parent.name)
         encoder = file.parent.name.rpartition("-")[0]
-        if len(records) > len(own.get(encoder, ())):
-            own[encoder] = records
-    return tables
+        own = tables.setdefault(file.parents[1].name, {}).setdefault(encoder, [])
+        own.append(records[records["weights"].isin(NOT_AFTER)])
+    return {
+        name: {encoder: pd.concat(records) for encoder, records in own.items()}
+        for name, own in tables.items()
+    }
 
 
 def cell(claim: dict[str, Any], records: pd.DataFrame | None) -> str:
-    """The figures of a claim; a dash without the analysis.
+    """The figures of a claim; a dash if there are none.
 
     Raises:
-        KeyError: the records have no such column.
+        KeyError: the records of the claim have no such column.
+        ValueError: two runs have records of the claim.
     """
     if records is None:
         return "–"
     for key, value in claim["where"].items():
-        records = records[records[key] == value]
-    values = records[records[claim["column"]].notna()]
-    if values.empty:
+        records = records[records[key] == value] if key in records else records.iloc[:0]
+    if records.empty:
         return "–"
+    records = records[records[claim["column"]].notna()]
+    if "run" in records and records["run"].nunique() > 1:
+        runs = ", ".join(records["run"].unique())
+        raise ValueError(f"{claim['claim']}: two runs have it, {runs}; move one elsewhere")
     over = claim.get("over", "layer")
-    if over not in values or values[over].isna().all():
-        return f"{values[claim['column']].mean():.3g}"
-    means = values[values[over] > 0].groupby(over)[claim["column"]].mean()
-    places = dict.fromkeys([0, (len(means) - 1) // 2, len(means) - 1])
-    return ", ".join(f"{means.iloc[k]:.3g}" for k in places).replace("-", "−")
+    if over is None:
+        return written(records[claim["column"]].agg(claim.get("take", "mean")))
+    place = pd.to_numeric(records[over])
+    records, place = records[place > 0], place[place > 0]
+    if records.empty:
+        return "–"
+    if "range" in claim:
+        last = records[place == place.max()].groupby(claim["range"])[claim["column"]].mean()
+        return f"{written(last.min())} to {written(last.max())} ({len(last)})"
+    values = records.groupby(place)[claim["column"]].agg(claim.get("take", "mean"))
+    places = dict.fromkeys([0, (len(values) - 1) // 2, len(values) - 1])
+    return ", ".join(written(values.iloc[k]) for k in ([-1] if "at" in claim else places))
+
+
+def written(value: float) -> str:
+    """A value with three digits."""
+    return f"{value:.3g}".replace("-", "−")
 
 
 def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
@@ -70,9 +90,16 @@ def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
 
 
 def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
-    """A table for each source."""
+    """A table for each source.
+
+    Raises:
+        ValueError: the figures are of other claims.
+    """
+    names = ["source", "claim"]
+    if figures[names].to_dict("records") != [{k: c[k] for k in names} for c in claims]:
+        raise ValueError(f"{RESULTS} is of other claims; give the folder of the analyses again")
     lines: list[str] = []
-    encoders = [name for name in figures if name not in ("source", "claim")]
+    encoders = [name for name in figures if name not in names]
     encoders.sort(key=[*ENCODERS, *encoders].index)
     headings = [ENCODERS.get(name, name) for name in encoders]
     for k, claim in enumerate(claims):

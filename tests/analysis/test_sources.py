@@ -1,0 +1,73 @@
+"""The table of the sources' claims, from records of analyses."""
+
+from pathlib import Path
+from runpy import run_path
+
+import pandas as pd
+import pytest
+import yaml
+
+SOURCES = Path(__file__).parents[2] / "experiments" / "sources"
+table = run_path(str(SOURCES / "table.py"))
+cell = table["cell"]
+
+
+def records(**columns):
+    return pd.DataFrame({"kind": "layer", "weights": "as given", **columns})
+
+
+def claim(column="s", **more):
+    return {"claim": "a", "where": {"kind": "layer"}, "column": column, **more}
+
+
+def test_a_cell_has_the_first_the_middle_and_the_last_layer():
+    own = records(layer=[0, 1, 2, 3, 10, 10], s=[9.0, 0.1, -0.25, 0.3, 0.4, 0.8])
+    assert cell(claim(), own) == "0.1, −0.25, 0.6"
+    assert cell(claim(take="max"), own) == "0.1, −0.25, 0.8"
+    assert cell(claim(at="last"), own) == "0.6"
+    assert cell(claim(over=None), own.iloc[1:3]) == "−0.075"
+
+
+def test_layers_are_numbers_where_a_record_has_a_name_in_their_place():
+    own = records(layer=["1", "2", "10", "glove"], s=[1.0, 2.0, 3.0, 4.0])
+    own.loc[3, "kind"] = "static"
+    assert cell(claim(), own) == "1, 2, 3"
+    assert cell({**claim(over=None), "where": {"kind": "static"}}, own) == "4"
+
+
+def test_a_range_has_the_least_and_the_most_of_the_last_layer():
+    own = records(layer=[1, 2, 2, 2], set=["a", "a", "b", "c"], s=[9.0, 1.0, -2.0, 3.0])
+    assert cell(claim(range="set"), own) == "−2 to 3 (3)"
+
+
+def test_a_dash_is_what_the_encoder_does_not_have():
+    assert cell(claim(), None) == "–"
+    assert cell({**claim("t"), "where": {"kind": "cls"}}, records(layer=[1])) == "–"
+    assert cell({**claim("t"), "where": {"word": "the"}}, records(layer=[1])) == "–"
+    assert cell(claim(), records(layer=[0], s=[1.0])) == "–"
+    with pytest.raises(KeyError, match="t"):
+        cell(claim("t"), records(layer=[1]))
+
+
+def test_what_a_run_has_changed_does_not_count_and_two_runs_do_not_mix(tmp_path):
+    own = records(layer=[1, 1], s=[1.0, 3.0]).assign(weights=["before", "after"])
+    for run in ("tiny-0a", "other_one-0a"):
+        (tmp_path / "tails" / run).mkdir(parents=True)
+        own.to_csv(tmp_path / "tails" / run / "records.csv", index=False)
+    claims = [{"source": "b", "analysis": "tails", **claim()}]
+    found = table["figures"](claims, tmp_path)
+    assert found.to_dict("records") == [
+        {"source": "b", "claim": "a", "other_one": "1", "tiny": "1"}
+    ]
+    lines = table["rendered"](claims, found).splitlines()
+    assert lines[-1] == "| a | – | 1 | 1 | – | `tails` |"
+    with pytest.raises(ValueError, match="is of other claims"):
+        table["rendered"]([{**claims[0], "claim": "c"}], found)
+    (tmp_path / "tails" / "tiny-0a").rename(tmp_path / "tails" / "other_one-0b")
+    with pytest.raises(ValueError, match="two runs have it, other_one-0a, other_one-0b"):
+        table["figures"](claims, tmp_path)
+
+
+def test_claims_have_a_wording_each():
+    claims = yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8"))
+    assert len({(one["source"], one["claim"]) for one in claims}) == len(claims)
