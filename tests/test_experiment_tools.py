@@ -13,6 +13,7 @@ from isotrain.cli import main
 from isotrain.runs.files import read_records, read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.record import read_plan
+from tools.experiment_picture import by_layer
 from tools.readme_blocks import filled
 from tools.results_csv import results
 
@@ -230,3 +231,21 @@ def test_a_row_has_the_scores_of_its_run_before_and_after(experiment, monkeypatc
         within = (n * rho["news"] + (32 - n) * rho["captions"]) / 32
         assert row["test/spearman/within"] == pytest.approx(within)
         assert "before/test/spearman/within" in row
+
+
+def test_lines_over_layers_are_means_over_seeds_and_the_baseline_before():
+    key = "isotropy/mean_cosine/layer_{}/cls"
+    runs = pd.DataFrame({"method": ["none"] * 3 + ["layer"] * 2, "seed": [0, 1, 2, 0, 1]})
+    runs[key.format("00")] = [0.1, 0.2, 0.3, 0.5, 0.7]
+    runs["before/" + key.format("00")] = [0.9, 0.9, 0.9, 0.8, 0.8]
+    runs[key.format("01")] = [0.1, 0.2, 0.3, None, None]
+    found = by_layer(runs, key, ["none", "layer", "absent"])
+    lines = {(row["line"], row["layer"]): row["mean"] for row in found}
+    assert lines == pytest.approx(
+        {("untrained", 0): 0.9, ("none", 0): 0.2, ("none", 1): 0.2, ("layer", 0): 0.6}
+    )
+    half = t.ppf(0.975, 2) * 0.1 / 3**0.5
+    assert found[1]["high"] - found[1]["mean"] == pytest.approx(half)
+    assert found[-1]["high"] is None, "two seeds have no interval"
+    with pytest.raises(ValueError, match="with --also"):
+        by_layer(runs, "isotropy/isoscore/layer_{}/cls", ["none"])

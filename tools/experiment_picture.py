@@ -13,7 +13,8 @@ Without `score`: Spearman, else accuracy, on test if the study has it, else on d
 which a run has constant predictions is drawn hollow. `share_x`: one scale for all panels.
 
 With `by_layer: isotropy/mean_cosine/layer_{}/cls` a panel has lines over layers instead: of each
-method after training, and of the baseline before it; mean and 95 % CI over seeds.
+method after training, and of the baseline before it; mean, and with three seeds its 95 % CI. The
+columns are those of `results_csv.py --also "isotropy/mean_cosine/layer_../cls"`.
 """
 
 import argparse
@@ -136,17 +137,23 @@ def panel(values: list[dict[str, Any]], title: str, label: str, has_names: bool)
 
 
 def by_layer(runs: pd.DataFrame, key: str, methods: list[str]) -> list[dict[str, Any]]:
-    """A value at each layer of each method, and of the first one before training."""
+    """A value at each layer of each method, and of the first one before training.
+
+    Raises:
+        ValueError: no run has such a value.
+    """
     found: list[dict[str, Any]] = []
     lines = [("untrained", methods[0], "before/"), *((name, name, "") for name in methods)]
-    layers = re.compile(re.escape(key).replace(r"\{\}", r"(\d+)"))
     for name, method, prefix in lines:
-        own = runs[runs["method"] == method]
-        for column in own:
-            if at := layers.fullmatch(column):
-                mean = summarize(own[prefix + column].tolist())
+        layers = re.compile(re.escape(prefix + key).replace(r"\{\}", r"(\d+)"))
+        for column in runs:
+            values = runs.loc[runs["method"] == method, column].dropna().tolist()
+            if values and (at := layers.fullmatch(column)):
+                mean = summarize(values)
                 place = {"line": name, "layer": int(at[1])}
                 found.append({**place, "mean": mean.mean, "low": mean.low, "high": mean.high})
+    if not found:
+        raise ValueError(f"no run has {key}; write results.csv with --also")
     return found
 
 

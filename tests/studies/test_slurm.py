@@ -7,6 +7,9 @@ import errno
 import fcntl
 import json
 import os
+import pickle
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -185,6 +188,34 @@ def test_a_job_of_the_same_number_in_another_slurm_is_not_over(tmp_path):
     written(job_of(tmp_path, launch="a1"), value=0.5)
     assert slurm._read(job_of(tmp_path, launch="a1"))["value"] == 0.5
     assert slurm._read(job_of(tmp_path, launch="b2")) == {}
+
+
+def test_a_launch_marks_its_jobs_and_gives_them_the_mark(slurm_says, monkeypatch, tmp_path):
+    class Executor:
+        """Of submitit: its jobs get the pickled launcher."""
+
+        sent: ClassVar = []
+
+        def __init__(self, **given):
+            assert given["cluster"] == "slurm"
+
+        def update_parameters(self, **given):
+            assert given["slurm_additional_parameters"] == {"requeue": True}
+
+        def map_array(self, call, *arguments):
+            self.sent.append(pickle.loads(pickle.dumps(call)).mark)
+            paths = SimpleNamespace(folder=tmp_path / ".submitit" / "7_0")
+            return [SimpleNamespace(job_id="7_0", paths=paths) for _ in arguments[0]]
+
+    slurm_says("MaxArraySize = 9")
+    monkeypatch.setattr("submitit.AutoExecutor", Executor)
+    launcher = slurm.SlurmArray(submitit_folder=str(tmp_path), max_num_timeout=1)
+    jobs = [launcher._submit(tmp_path, [["a=1"], ["a=2"]], 0) for _ in range(2)]
+    assert [job.launch for launch in jobs for job in launch] == [
+        mark for mark in Executor.sent for _ in range(2)
+    ]
+    assert len(set(Executor.sent)) == 2
+    assert jobs[0][0].folder == ".submitit/7_0"
 
 
 def test_why_a_job_waits_is_said_once(slurm_says, tmp_path, capsys):

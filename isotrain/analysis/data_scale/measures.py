@@ -178,9 +178,12 @@ def of_folder(folder: Path) -> list[list[Tagged]]:
 
 
 def of_chunks(source: Source) -> list[list[Tagged]]:
-    """Train and test of CoNLL-2000, whose tags are chunks."""
-    splits = [load_split(source, CHUNKS, split) for split in ("train", "test")]
-    return [[Tagged([*row["tokens"]], [*row["chunks"]]) for row in rows] for rows in splits]
+    """Train and test of CoNLL-2000, tagged with chunks; each sentence once, shared ones in test."""
+    train, test = (
+        {tuple(row["tokens"]): Tagged([*row["tokens"]], [*row["chunks"]]) for row in rows}
+        for rows in (load_split(source, CHUNKS, split) for split in ("train", "test"))
+    )
+    return [[own for words, own in train.items() if words not in test], [*test.values()]]
 
 
 def tagged_examples(

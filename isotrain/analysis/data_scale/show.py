@@ -146,6 +146,12 @@ def _points(frames: Frames, kind: str) -> pd.DataFrame:
     measure = found["task"].map(lambda task: SPANS.get(task, "accuracy"))
     found = found.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
     about = frames.of("features").drop(columns="weights").drop_duplicates("task")
+    about["classes"] = [
+        "an example is a sentence, whose words are classified"
+        if share is None or share != share
+        else f"the largest class has a share of {share:.3f} of the scored examples"
+        for share in about["majority"]
+    ]
     return found.merge(about, on="task", how="left", suffixes=("", "_of_task"))
 
 
@@ -162,8 +168,7 @@ TABLES = (
             "{measure} on {n_scored:,} examples of {task} ({split}); n = {n_seeds} seeds, which "
             "draw the training examples (nested) and random vectors; mean over them, 95 % CI "
             f"{INTERVALS}.",
-            "{task} has {n_train:,} training examples here; the largest class has a share of "
-            "{majority} of the scored examples.",
+            "{task} has {n_train:,} training examples here; {classes}.",
             "The same head on all features, standardised, fitted on four fifths of the examples of "
             "a class, its penalty chosen by the loss on the fifth. Pairs of one premise are on one "
             "side of that cut.",

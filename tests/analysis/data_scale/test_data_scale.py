@@ -154,6 +154,18 @@ def test_chunks_are_those_of_the_files_and_are_asked_for_by_name(subject, tmp_pa
     rows = [json.loads(line) for line in lines]
     examples = DataScale(tasks=["chunks"])._examples(given, "chunks", ())
     assert sorted(examples.gold) == sorted(row["chunks"] for row in rows)
+    tables = DataScale().tables(Outcome(records, {}))
+    notes = next(table.notes for table in tables if table.name == "scores_chunks")
+    assert notes[0].startswith("F1 of chunks on 45 examples of chunks (test); n = 1 seeds")
+    assert notes[1].endswith("here; an example is a sentence, whose words are classified.")
+    (own,) = (
+        r for r in records if r["kind"] == "mean" and r["features"] == "encoder" and r["size"] == 45
+    )
+    assert own["mean"] > 0.8, "chunks follow from the words"
+    same = (tmp_path / "conll2000" / "test.jsonl").read_text("utf-8")
+    with (tmp_path / "conll2000" / "train.jsonl").open("a", encoding="utf-8") as train:
+        train.write("\n" + same)
+    assert DataScale(tasks=["chunks"])._examples(given, "chunks", ()).n_train == 45, "no leak"
     assert sorted(examples.texts[45:]) == sorted(" ".join(row["tokens"]) for row in rows)
 
 
