@@ -130,7 +130,7 @@ def both(x, labels, **options):
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "k"), [(40, 3, 2), (100, 8, 5), (12, 30, 3), (5, 2, 8), (9, 2, 1)]
+    ("n", "d", "k"), [(40, 3, 2), (100, 8, 5), (12, 30, 3), (5, 2, 8), (4, 2, 8), (9, 2, 1)]
 )
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_nmi_and_ari_are_those_of_scikit_learn(n, d, k, n_classes):
