@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -131,10 +132,12 @@ def best_penalty(
 def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> Any:
     """The fitted probe; a constant predictor if there is only one class."""
     from sklearn.dummy import DummyClassifier
+    from threadpoolctl import threadpool_limits
 
     if n_classes and len(np.unique(label_N)) == 1:
         return DummyClassifier().fit(x_NF, label_N)
-    return probe.fit(x_NF, label_N)
+    with threadpool_limits(torch.get_num_threads()):  # else BLAS takes every core
+        return probe.fit(x_NF, label_N)
 
 
 def mean_loss(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> float:

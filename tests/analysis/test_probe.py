@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
 
 from isotrain.analysis import probe as probes
 from isotrain.analysis.probe import best_penalty, choose_penalty, mean_loss
@@ -116,3 +119,17 @@ def test_one_class_and_classes_that_training_lacks_are_no_failure():
 def test_too_few_rows_are_rejected():
     with pytest.raises(ValueError, match="held out of 5; give more training rows"):
         choose_penalty(np.zeros((5, 1)), np.zeros(5), [1.0], 0.2, 0)
+
+
+def test_a_fit_takes_the_threads_of_the_analysis():
+    """Two analyses of a thread each on two cores would wait for one another."""
+    seen = []
+
+    class Counting(DummyClassifier):
+        def fit(self, x, label):
+            seen.append({pool["num_threads"] for pool in threadpool_info()})
+            return super().fit(x, label)
+
+    torch.set_num_threads(1)
+    probes._fitted(Counting(), *cloud(40), 2)
+    assert seen == [{1}]
