@@ -7,6 +7,7 @@ A row is a claim of `claims.yaml`, a column an encoder; after a run its encoder 
 dash is an analysis that was not run, or a value that the encoder does not have.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,8 +76,8 @@ def cell(claim: dict[str, Any], records: pd.DataFrame | None) -> str:
 
 
 def written(value: float) -> str:
-    """A value with three digits."""
-    return f"{value:.3g}".replace("-", "−")
+    """A value with three digits, and no 0 before its point."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3g}").replace("-", "−")
 
 
 def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:

@@ -155,7 +155,7 @@ def test_each_claim_of_the_sources_has_its_record(measured, tmp_path):
     small = [{**one, "where": {k: here.get(v, v) for k, v in one["where"].items()}} for one in own]
     found = of_sources["figures"](small, tmp_path)
     assert bool(len(found)) == (analysis.name in str(claims))
-    value = r"−?\d[\d.e−+]*"
+    value = r"−?[\d.][\d.e−+]*"
     for row in found.to_dict("records"):
         text = row["tiny"]
         assert re.fullmatch(rf"{value}((, {value})*| to {value} \(\d+\))", text), row

@@ -22,10 +22,10 @@ def claim(column="s", **more):
 
 def test_a_cell_has_the_first_the_middle_and_the_last_layer():
     own = records(layer=[0, 1, 2, 3, 10, 10], s=[9.0, 0.1, -0.25, 0.3, 0.4, 0.8])
-    assert cell(claim(), own) == "0.1, −0.25, 0.6"
-    assert cell(claim(take="max"), own) == "0.1, −0.25, 0.8"
-    assert cell(claim(at="last"), own) == "0.6"
-    assert cell(claim(over=None), own.iloc[1:3]) == "−0.075"
+    assert cell(claim(), own) == ".1, −.25, .6"
+    assert cell(claim(take="max"), own) == ".1, −.25, .8"
+    assert cell(claim(at="last"), own) == ".6"
+    assert cell(claim(over=None), own.iloc[1:3]) == "−.075"
 
 
 def test_layers_are_numbers_where_a_record_has_a_name_in_their_place():
@@ -68,6 +68,8 @@ def test_what_a_run_has_changed_does_not_count_and_two_runs_do_not_mix(tmp_path)
         table["figures"](claims, tmp_path)
 
 
-def test_claims_have_a_wording_each():
+def test_the_page_has_the_tables_of_its_figures():
     claims = yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8"))
     assert len({(one["source"], one["claim"]) for one in claims}) == len(claims)
+    figures = pd.read_csv(SOURCES / "figures.csv", dtype=str)
+    assert table["rendered"](claims, figures) in (SOURCES / "README.md").read_text("utf-8")
