@@ -59,7 +59,7 @@ class Submitted(NamedTuple):
     overrides: Sequence[str]
     id: str
     log: Path  # of the run
-    outcome: Path  # of its job, beside the job's own log
+    outcome: Path  # file of its job, next to the log of the job
 
 
 class SlurmArray(SlurmLauncher):  # type: ignore[misc]

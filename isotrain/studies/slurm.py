@@ -51,7 +51,7 @@ class SlurmJobs(BaseModel):
         return Path(os.path.normpath(self.folder / job.folder))
 
     def outcome(self, job: SlurmJob) -> Path:
-        """The file that it writes at its end, beside its log."""
+        """The file that a job writes at its end, next to its log."""
         return self.logs(job) / OUTCOME.format(job.id, job.launch)
 
 
