@@ -46,6 +46,7 @@ from isotrain.analysis.outliers import (
     treatments,
 )
 from isotrain.analysis.probe import spearman
+from isotrain.analysis.tails.positions import position_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
 from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
@@ -405,8 +406,9 @@ class Tails(Analysis):
     layers above the embeddings. Outliers are found, and whitening is fitted, on tokens of the
     train split. Tokens of dev, of other sentences, are measured: as they are, with outliers set to
     zero in every layer (the encoder is not run again), and whitened. So are the target words of
-    WiC and the mean-pooled sentences of the STS sets that the source has. The arguments are the
-    keys of `conf/analysis/tails.yaml`.
+    WiC and the mean-pooled sentences of the STS sets that the source has. An encoder with a table
+    of positions is run again with these zeroed, and shuffled. The arguments are the keys of
+    `conf/analysis/tails.yaml`.
     """
 
     name = "tails"
@@ -428,12 +430,13 @@ class Tails(Analysis):
         return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
-        """The layers, the origin of outliers, and WiC and STS if the source has them."""
+        """The layers, origin and positions of outliers, and WiC and STS if the source has them."""
         source, encoder, given = subject.source, subject.encoder, (self.epsilon, self.max_pairs)
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
         origins = (norm_records, table_records)
         yield Part("origin", lambda: Found([r for o in origins for r in o(encoder, search().dims)]))
+        yield Part("positions", lambda: Found(position_records(subject, search())))
         if not source.missing(wic.DATA):
             yield Part("wic", lambda: Found(wic_records(subject, search().dims, *given)))
         if sets := sts_sets(source):

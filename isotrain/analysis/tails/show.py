@@ -107,6 +107,15 @@ def _mean_vectors(outcome: Outcome) -> Iterator[Picture]:
         )
 
 
+def _profile(frames: Frames) -> pd.DataFrame:
+    """Scores by position of the first layer above the embeddings, the middle one and the last."""
+    found = frames.of("profile")
+    if found.empty:
+        return found
+    last = found["layer"].max()
+    return found[found["layer"].isin({1, (last + 1) // 2, last})]
+
+
 def _chart(score_LD: np.ndarray, dims: list[int], description: str) -> Spec:
     values = [
         {"layer": layer, "dimension": i, "score": float(score)}
@@ -195,6 +204,21 @@ TABLES = (
             "size: mean |entry| of the column of a table; others: the mean of that over the "
             "dimensions that are no outliers; score: the distance from it, in their sd.",
         ),
+    ),
+    TableSpec(
+        "positions",
+        "Outliers and anisotropy without positions",
+        of="positions",
+        index={"layer": "layer"},
+        across="positions",
+        values={"outlier_score": "score", "largest_score": "largest", "anisotropy": "mean cosine"},
+        notes=(
+            "score: mean |score| of the outliers of the table above; largest: of any dimension; "
+            "{n_rows:,} tokens of train. The encoder is run again with the embeddings of all "
+            "positions set to zero, or permuted; it was trained with them. One without such "
+            "embeddings is shown as it is.",
+        ),
+        form=".3f",
     ),
     TableSpec(
         "anisotropy",
@@ -288,6 +312,18 @@ PLOTS = (
         panel="part",
         each="weights",
         xlabel="layer (0 = embedding output)",
+    ),
+    LinePlot(
+        "positions_{weights}",
+        "outlier dimensions by position, {weights}: mean |score|",
+        "How far the outliers lie out in the mean vector of the tokens at a position; a line for "
+        "each of three layers.",
+        of=_profile,
+        x="position",
+        y={"outlier_score": ""},
+        hue="layer",
+        each="weights",
+        xlabel="position in the sentence",
     ),
     *(
         LinePlot(column, title, f"By layer: {title}.", of=of, y={column: ""}, hue="treatment")
