@@ -16,8 +16,11 @@ from isotrain.encoders.tiny import build_tiny
 from isotrain.encoders.transformer import TransformerEncoder
 
 SMALL = {  # arguments with which an analysis is one of seconds
-    "contextuality": {"corpus": "rte", "splits": ["train"], "words": ["the", "xyz"]},
-    "tails": {"corpus": "snli", "max_rows": 300, "max_pairs": 20, "min_count": 2, "threshold": 1.0},
+    "contextuality": {
+        **{"corpus": "rte", "splits": ["train"], "ranked_words": 2},
+        "words": ["the", "xyz"],
+    },
+    "tails": {"corpus": "snli", "max_rows": 600, "max_pairs": 20, "min_count": 2, "threshold": 1.0},
     "clusters": {
         **{"chunk": 8, "max_rows": 200, "cut": -1.0, "k_max": 3},
         **{"n_neighbors": 10, "map_rows": 30},

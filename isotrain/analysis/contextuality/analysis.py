@@ -4,6 +4,8 @@ N embeddings, n of a word, D dimensions, G words or sentences, S sets.
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple
@@ -153,7 +155,24 @@ def _mean(value_S: Tensor) -> tuple[float, float]:
     return float(value_S.mean()), error
 
 
-WORDS = ("beverage", "dog", "man", "the", "of", "playing", "water", "white")
+def ranked_words(
+    sentences: Sequence[str], words: Words, left_out: Sequence[str], min_count: int, n: int
+) -> list[str]:
+    """Up to n words of all frequencies: at even steps of the logarithm of their rank.
+
+    Ranked are the lower-case words of letters that the tokenizer has as one piece and the corpus
+    `min_count` times, the most frequent first; the first and the last are among those chosen.
+    """
+    counts = Counter(w for one in sentences for w in re.findall(r"[^\W\d_]+", one.lower()))
+    known = [
+        word
+        for word, count in counts.most_common()
+        if count >= min_count and word not in left_out and words.ids_of(word)[0]
+    ]
+    if not known:
+        return []
+    rank_n = np.geomspace(1, len(known), n).round().astype(int) - 1
+    return [known[k] for k in dict.fromkeys(rank_n.tolist())]
 
 
 class _Drawn(NamedTuple):
@@ -200,7 +219,8 @@ class Contextuality(Analysis):
     corpus: Corpus = "snli"
     splits: Sequence[Split] = ("train", "dev", "test")
     max_rows: Annotated[int, Field(ge=100)] = 20_000
-    words: Sequence[str] = WORDS
+    words: Sequence[str] = ("beverage",)
+    ranked_words: Annotated[int, Field(ge=0)] = 9
     max_occurrences: Annotated[int, Field(ge=5)] = 1000
     min_count: Annotated[int, Field(ge=3)] = 5
 
@@ -218,7 +238,7 @@ class Contextuality(Analysis):
             return baseline(x_ND, sentence_N, self.min_count, subject.seed)
 
         yield Part("layers", lambda: self._layers(subject, drawn(), base))
-        if self.words:
+        if self.words or self.ranked_words:
             yield Part("words", lambda: self._words(subject, drawn(), base))
         if subject.encoder.tokenizer.cls_token_id is not None:
             yield Part("cls", lambda: self._cls(subject, drawn()))
@@ -286,7 +306,8 @@ class Contextuality(Analysis):
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
         """Positions of the chosen words, and why some are left out."""
         words = Words(subject.encoder.tokenizer, punctuation=False)
-        ids_of = {word: words.ids_of(word) for word in self.words}
+        given = [sentences, words, self.words, self.min_count, self.ranked_words]
+        ids_of = {word: words.ids_of(word) for word in [*self.words, *ranked_words(*given)]}
         left_out = {word: reason for word, (_, reason) in ids_of.items() if reason}
         known = {word: ids for word, (ids, reason) in ids_of.items() if not reason}
         draw = subject.max_length, subject.seed, known, self.max_occurrences

@@ -17,7 +17,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.geometry.groups import hashed_order
 
 GIVEN, ZEROED, SHUFFLED = "as they are", "zeroed", "shuffled"
-MIN_ROWS = 30  # tokens at a position of the profile
+MIN_ROWS = 20  # tokens at a position of the profile
 
 
 def position_tables(encoder: Encoder) -> list[nn.Embedding]:

@@ -3,15 +3,16 @@
 import itertools
 import os
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from isotrain.analysis.contextuality import analysis as contextuality
-from isotrain.analysis.contextuality.analysis import Contextuality, sentence_means
+from isotrain.analysis.contextuality.analysis import Contextuality, ranked_words, sentence_means
 from isotrain.analysis.data_sets import read_corpus
-from isotrain.analysis.encode import draw_sentences
+from isotrain.analysis.encode import Words, draw_sentences
 from isotrain.analysis.jackknife import (
     anisotropy,
     mean_over_sentences,
@@ -30,7 +31,10 @@ TEXTS = [
     for one, other in itertools.permutations(PEOPLE, 2)
     for place in PLACES
 ][::2]
-SMALL = {"corpus": "rte", "splits": ["train"], "words": ["doctor", "the", "xyz", "boss", "garden"]}
+SMALL = {
+    **{"corpus": "rte", "splits": ["train"], "ranked_words": 0},
+    "words": ["doctor", "the", "xyz", "boss", "garden"],
+}
 
 
 @pytest.fixture
@@ -115,6 +119,22 @@ def test_a_chosen_word_against_loops(measured, slow):
         assert record["self_similarity_adjusted"] == pytest.approx(wanted, abs=1e-5)
         assert record["n_sets"] == record["n"] // 5
     assert {r["word"] for r in records} == {"doctor", "the", "garden"}
+
+
+def test_words_of_all_frequencies_are_added_by_rank(measured, encoder):
+    counts = {"the": 100, "dog": 40, "king": 20, "garden": 12, "horse": 9, "bank": 8, "old": 7}
+    texts = [f"{w} {'xyz ' * (k % 3)}doctor" for w, n in counts.items() for k in range(n)]
+    words = Words(encoder.tokenizer, punctuation=False)
+    known = ["doctor", *counts]  # the most frequent first; xyz is unknown
+    pick = partial(ranked_words, texts, words)
+    assert pick([], 5, 8) == ["doctor", "the", "dog", "king", "horse", "old"]
+    assert pick([], 5, 2) == ["doctor", "old"]
+    assert pick(["old"], 9, 2) == ["doctor", "horse"]
+    assert pick([], 1000, 9) == []
+    assert set(pick([], 5, 40)) == set(known)
+    found = [r["word"] for r in measured(words=["garden"], ranked_words=2)["word"]]
+    assert len(set(found)) == 3
+    assert {"garden", "the"} < set(found)  # and the rarest
 
 
 def test_explained_variance_of_words_that_occur_five_times(measured, encoder):
@@ -266,7 +286,7 @@ def test_minilm_on_snli(subject_of):
     """Every `beverage` of SNLI is found once, and the layers look as they are known to."""
     source = LocalSource(os.environ["ISOTRAIN_DATA_DIR"])
     subject = subject_of(minilm(), source, batch_size=32)
-    analysis = Contextuality(max_rows=2000, words=["beverage"])
+    analysis = Contextuality(max_rows=2000, ranked_words=0)
     layers, words, cls = (part.measure().records for part in analysis.parts(subject))
     assert len(cls) == len(layers)
     splits = ("train", "dev", "test")
