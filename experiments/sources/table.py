@@ -29,47 +29,44 @@ ENCODERS = {  # as folders of analyses name them
 NOT_AFTER = ("as given", "before")  # weights of an encoder
 
 
-def found(folder: Path) -> dict[str, dict[str, pd.DataFrame]]:
-    """The records by analysis and encoder, those of several runs together."""
+def found(folder: Path) -> dict[str, dict[str, list[pd.DataFrame]]]:
+    """The records by analysis and encoder, those of each run for themselves."""
     tables: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for file in sorted(folder.glob("*/*/records.csv")):
-        records = pd.read_csv(file, low_memory=False).assign(run=file.parent.name)
-        encoder = file.parent.name.rpartition("-")[0]
-        own = tables.setdefault(file.parents[1].name, {}).setdefault(encoder, [])
-        own.append(records[records["weights"].isin(NOT_AFTER)])
-    return {
-        name: {encoder: pd.concat(records) for encoder, records in own.items()}
-        for name, own in tables.items()
-    }
+        records = pd.read_csv(file, low_memory=False)
+        own = tables.setdefault(file.parents[1].name, {})
+        runs = own.setdefault(file.parent.name.rpartition("-")[0], [])
+        runs.append(records[records["weights"].isin(NOT_AFTER)])
+    return tables
 
 
-def cell(claim: dict[str, Any], records: pd.DataFrame | None) -> str:
+def cell(claim: dict[str, Any], runs: Sequence[pd.DataFrame]) -> str:
     """The figures of a claim; a dash if there are none.
 
     Raises:
         KeyError: the records of the claim have no such column.
-        ValueError: two runs have records of the claim.
+        ValueError: two runs have other figures of the claim.
     """
-    if records is None:
-        return "–"
+    texts = {own for records in runs if (own := cell_of(claim, records)) != "–"}
+    if len(texts) > 1:
+        raise ValueError(f"{claim['claim']}: runs have {', '.join(texts)}; move one elsewhere")
+    return texts.pop() if texts else "–"
+
+
+def cell_of(claim: dict[str, Any], records: pd.DataFrame) -> str:
+    """The figures in the records of one run."""
     for key, value in claim["where"].items():
         records = records[records[key] == value] if key in records else records.iloc[:0]
     if records.empty:
         return "–"
     records = records[records[claim["column"]].notna()]
-    if "run" in records and records["run"].nunique() > 1:
-        runs = ", ".join(records["run"].unique())
-        raise ValueError(f"{claim['claim']}: two runs have it, {runs}; move one elsewhere")
     over = claim.get("over", "layer")
-    if over is None:
+    if over is None and not records.empty:
         return written(records[claim["column"]].agg(claim.get("take", "mean")))
-    place = pd.to_numeric(records[over])
+    place = pd.to_numeric(records.get(over))
     records, place = records[place > 0], place[place > 0]
     if records.empty:
         return "–"
-    if "range" in claim:
-        last = records[place == place.max()].groupby(claim["range"])[claim["column"]].mean()
-        return f"{written(last.min())} to {written(last.max())} ({len(last)})"
     values = records.groupby(place)[claim["column"]].agg(claim.get("take", "mean"))
     places = dict.fromkeys([0, (len(values) - 1) // 2, len(values) - 1])
     return ", ".join(written(values.iloc[k]) for k in ([-1] if "at" in claim else places))
@@ -84,7 +81,7 @@ def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
     """A row a claim, a column an encoder."""
     tables = found(folder)
     encoders = sorted({name for own in tables.values() for name in own})
-    own = [[cell(c, tables.get(c["analysis"], {}).get(e)) for e in encoders] for c in claims]
+    own = [[cell(c, tables.get(c["analysis"], {}).get(e, [])) for e in encoders] for c in claims]
     return pd.DataFrame([{"source": c["source"], "claim": c["claim"]} for c in claims]).join(
         pd.DataFrame(own, columns=encoders)
     )

@@ -7,6 +7,8 @@ from transformers import (
     DistilBertModel,
     GPT2Config,
     GPT2Model,
+    RobertaConfig,
+    RobertaModel,
 )
 
 from isotrain.analysis.types import Outcome, Subject
@@ -42,14 +44,17 @@ SMALL = {  # arguments with which an analysis is one of seconds
 
 
 def tiny(kind="bert", width=16, n_blocks=2, seed=0):
-    """A random encoder in evaluation mode, the same each time: bert, gpt2 or distilbert."""
+    """A random bert, distilbert, roberta or gpt2 in evaluation mode, the same each time."""
     torch.manual_seed(seed)
     if kind == "bert":
         return build_tiny(width, n_blocks, 2).eval()
     tokenizer = build_tiny(8, 1, 1).tokenizer
     n = len(tokenizer)
     size = {"n_embd": width, "n_layer": n_blocks, "n_head": 2, "n_positions": 64}
-    if kind == "distilbert":
+    if kind == "roberta":
+        shape = {"hidden_size": width, "num_hidden_layers": n_blocks, "num_attention_heads": 2}
+        model = RobertaModel(RobertaConfig(vocab_size=n, intermediate_size=32, **shape))
+    elif kind == "distilbert":
         size = {"dim": width, "n_layers": n_blocks, "n_heads": 2, "hidden_dim": 32}
         model = DistilBertModel(DistilBertConfig(vocab_size=n, **size))
     else:

@@ -1,7 +1,6 @@
 """What holds for every analysis: its file, a small run, what it rejects, what is published."""
 
 import math
-import re
 import shutil
 from importlib import import_module
 from runpy import run_path
@@ -17,7 +16,7 @@ from isotrain.analysis.show import text
 from isotrain.analysis.types import Outcome
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.offline_isotropy.offline_rows import labelled_rows, write
-from tests.analysis.runs import SMALL, outcome_of, records_of
+from tests.analysis.runs import SMALL, outcome_of, records_of, tiny
 from tests.parts import CONF, names
 
 NAMES = names("analysis")
@@ -139,26 +138,52 @@ def test_a_part_alone_finds_what_all_parts_find(measured, subject):
             assert other[key] == value or value != value, key
 
 
+def claims_of(name, outcome, folder):
+    """The rows of the sources' table that an outcome has figures for, and those it has none for."""
+    (folder := folder / name / "tiny-0a").mkdir(parents=True)
+    pd.DataFrame(outcome.records).to_csv(folder / "records.csv", index=False)
+    here = {"beverage": "the", "word_content": "length"}
+    here |= {"sst2": "rte"} if name == "data_scale" else {}
+    if name == "offline_isotropy":
+        here = {"stsb train": "stsb test"}
+        for other in ("sts12", "sts13", "sts14", "sts15", "sts16", "sickr"):
+            here |= {other: "stsb", f"{other} test": "stsb test"}
+    claims = yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8"))
+    without = ("static", "many_unseen")
+    own = [one for one in claims if not any(text in str(one) for text in without)]
+    small = [
+        {**one, "where": {k: here.get(v, v) for k, v in one["where"].items()}}
+        for one in own
+        if one["analysis"] == name
+    ]
+    found = of_sources["figures"](small, folder.parents[1])
+    value = r"−?[\d.][\d.e−+]*"
+    is_found = found["tiny"].str.fullmatch(rf"{value}(, {value})*").tolist()
+    return [
+        [one for one, there in zip(small, is_found, strict=True) if there == wanted]
+        for wanted in (True, False)
+    ]
+
+
 def test_each_claim_of_the_sources_has_its_record(measured, tmp_path):
     """Of the tiny data: with other words and tasks, few words in all, and no static vectors."""
     analysis, outcome = measured
-    without = ("static", "many_unseen")
-    folder = tmp_path / analysis.name / "tiny-0a"
-    folder.mkdir(parents=True)
-    pd.DataFrame(outcome.records).to_csv(folder / "records.csv", index=False)
-    here = {"beverage": "the", "word_content": "length"}
-    here |= {"sst2": "rte"} if analysis.name == "data_scale" else {}
-    here = here if analysis.name != "offline_isotropy" else {}
-    claims = yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8"))
-    own = [one for one in claims if one["analysis"] == analysis.name]
-    own = [one for one in own if not any(text in str(one) for text in without)]
-    small = [{**one, "where": {k: here.get(v, v) for k, v in one["where"].items()}} for one in own]
-    found = of_sources["figures"](small, tmp_path)
-    assert bool(len(found)) == (analysis.name in str(claims))
-    value = r"−?[\d.][\d.e−+]*"
-    for row in found.to_dict("records"):
-        text = row["tiny"]
-        assert re.fullmatch(rf"{value}((, {value})*| to {value} \(\d+\))", text), row
+    found, missing = claims_of(analysis.name, outcome, tmp_path)
+    assert found
+    assert missing == []
+
+
+@pytest.mark.parametrize("kind", ["roberta", "gpt2"])
+@pytest.mark.parametrize("name", NAMES)
+def test_random_encoders_stand_in_for_those_of_the_sources(
+    name, kind, subject_of, folder, tmp_path
+):
+    """A decoder has no CLS, and GPT-2 another name for its table of positions."""
+    subject = subject_of(tiny(kind), LocalSource(str(folder)))
+    found, missing = claims_of(name, outcome_of(small(name), subject), tmp_path)
+    assert found
+    allowed = {"cls", "table"} if kind == "gpt2" else set()
+    assert {one["where"]["kind"] for one in missing} <= allowed
 
 
 @pytest.mark.parametrize("name", ["contextuality", "data_scale"])
