@@ -36,6 +36,7 @@ from isotrain.pages.charts import (
     quantity,
     scale,
 )
+from isotrain.results.readings import label
 from isotrain.results.statistics import compare_paired, summarize
 from isotrain.runs.files import replace_bytes
 
@@ -163,7 +164,7 @@ def layer_panel(values: list[dict[str, Any]], title: str, key: str) -> Spec:
     looks = scale(names, [GREY, *COLOURS])
     colour = {"field": "line", "type": "nominal", "title": None, "scale": looks}
     x = quantity("layer", "layer", axis={"tickMinStep": 1})
-    metric = key.split("/")[1].replace("_", " ")
+    metric = label(key.split("/")[1])
     y = {"y": quantity("mean", metric)}
     ends = {"x": x, "y": quantity("low", metric), "y2": {"field": "high"}, "color": colour}
     layer = [
