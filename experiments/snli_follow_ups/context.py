@@ -23,6 +23,8 @@ def rows(runs: Path) -> list[dict[str, str | int | float]]:
     found = []
     for file in sorted(runs.glob("analysis/contextuality/*/records.csv")):
         given = json.loads((file.parent / "result.json").read_text("utf-8"))["config"]["from_run"]
+        if given is None:  # an encoder that was not trained here
+            continue
         run = json.loads((runs / "snli" / Path(given).name / "result.json").read_text("utf-8"))
         row = {"task": "snli", "method": run["method"], "seed": run["seed"]}
         records = pd.read_csv(file).query("kind == 'layer'")
@@ -37,5 +39,9 @@ def rows(runs: Path) -> list[dict[str, str | int | float]]:
 
 if __name__ == "__main__":
     table = pd.DataFrame(rows(Path(sys.argv[1]))).sort_values(["method", "seed"])
+    if twice := table[table.duplicated(["method", "seed"])]["method"].tolist():
+        raise SystemExit(
+            f"two analyses of one run, or runs of one seed: {', '.join(twice)}; move one"
+        )
     table.to_csv(Path(__file__).with_name("context.csv"), index=False)
     print(f"context.csv: {len(table)} runs")

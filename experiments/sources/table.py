@@ -1,7 +1,8 @@
 """Print the figures that stand beside the sources' claims, from the records of analyses.
 
-    python experiments/sources/table.py runs/analysis   # reads records into figures.csv first
-    python experiments/sources/table.py
+    python experiments/sources/table.py                        # of figures.csv
+    python experiments/sources/table.py runs/analysis          # of records of one's own
+    python experiments/sources/table.py runs/analysis --save   # ... into figures.csv
 
 A row is a claim of `claims.yaml`, a column an encoder; after a run its encoder before it counts. A
 dash is an analysis that was not run, or a value that the encoder does not have.
@@ -113,11 +114,13 @@ def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    """Read records of analyses, if a folder of them is given, and print the tables."""
+    """Print the tables of a folder of analyses, or of the figures that were saved."""
     claims = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
-    if sys.argv[1:]:
-        figures(claims, Path(sys.argv[1])).to_csv(RESULTS, index=False)
-    print(rendered(claims, pd.read_csv(RESULTS, dtype=str)))
+    runs = sys.argv[1:2]
+    found = figures(claims, Path(*runs)) if runs else pd.read_csv(RESULTS, dtype=str)
+    if "--save" in sys.argv:
+        found.to_csv(RESULTS, index=False)
+    print(rendered(claims, found))
 
 
 if __name__ == "__main__":

@@ -160,15 +160,16 @@ def ranked_words(
 ) -> list[str]:
     """Up to n words of all frequencies: at even steps of the logarithm of their rank.
 
-    Ranked are the lower-case words of letters that the tokenizer has as one piece and the corpus
-    `min_count` times, the most frequent first; the first and the last are among those chosen.
+    Ranked are the corpus' words of letters, in lower case, that the tokenizer has as one piece; a
+    word's frequency is that of its pieces, `min_count` at least. Ties go by the alphabet. The first
+    and the last are among those chosen.
     """
-    counts = Counter(w for one in sentences for w in re.findall(r"[^\W\d_]+", one.lower()))
-    known = [
-        word
-        for word, count in counts.most_common()
-        if count >= min_count and word not in left_out and words.ids_of(word)[0]
-    ]
+    pieces = words.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
+    counts = Counter(token for ids in pieces for token in ids)
+    texts = {word for one in sentences for word in re.findall(r"[^\W\d_]+", one.lower())}
+    ids_of = {word: words.ids_of(word)[0] for word in sorted(texts.difference(left_out))}
+    count_of = {word: sum(counts[i] for i in ids) for word, ids in ids_of.items()}
+    known = sorted((w for w in count_of if count_of[w] >= min_count), key=lambda w: -count_of[w])
     if not known:
         return []
     rank_n = np.geomspace(1, len(known), n).round().astype(int) - 1

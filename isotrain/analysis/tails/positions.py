@@ -1,4 +1,4 @@
-"""What outlier dimensions owe to positions: a profile over them, and encoders without them.
+"""Outlier dimensions by position, and with position embeddings zeroed or shuffled.
 
 N embeddings (tokens), L layers, D dimensions.
 """
@@ -21,13 +21,13 @@ MIN_ROWS = 20  # tokens at a position of the profile
 
 
 def position_tables(encoder: Encoder) -> list[nn.Embedding]:
-    """The tables of absolute positions, found by name and width; none with rotary ones."""
-    found = [
+    """The tables of absolute positions, by their names; none with rotary or relative ones."""
+    tables = [
         (path.rpartition(".")[2], module)
         for path, module in encoder.named_modules()
-        if isinstance(module, nn.Embedding) and module.embedding_dim == encoder.width
+        if isinstance(module, nn.Embedding)
     ]
-    return [table for name, table in found if "position" in name or name == "wpe"]
+    return [table for name, table in tables if "position" in name or name == "wpe"]
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def changed_positions(
 ) -> Iterator[None]:
     """Position embeddings set to zero, or permuted among the `longest` first positions.
 
-    Behind the pad row, if the table has one. The weights are given back at the end.
+    Behind the pad row, if the table has one. The weights are restored at the end.
     """
     given = [table.weight.detach().clone() for table in tables]
     try:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from isotrain.analysis.outliers import find_tails
+from isotrain.analysis.encode import encode_rows
+from isotrain.analysis.outliers import find_tails, mean_scores
 from isotrain.analysis.tails.positions import (
     changed_positions,
     position_records,
@@ -61,6 +62,26 @@ def test_outliers_of_positions_are_gone_without_them_and_those_of_words_are_not(
         for how in ("as they are", "zeroed")
     )
     assert all(z < g - 0.3 for g, z in zip(given, zeroed, strict=True))
+
+
+def test_outliers_of_all_positions_stay_where_they_are_shuffled(tmp_path):
+    records = records_of(from_positions(), tmp_path)
+    assert min(scores(records, positions="shuffled")) > 5
+    assert all(r["largest_score"] >= r["outlier_score"] for r in records)
+
+
+def test_shuffled_records_are_of_the_encoder_so_changed(tmp_path):
+    encoder = from_positions(at=slice(1, 6))
+    subject = subject_on(encoder, DemoSource(), tmp_path)
+    tails = find_tails(subject, SENTENCES, 1000, 3.0, 0.5)
+    own = [r for r in position_records(subject, tails) if r.get("positions") == "shuffled"]
+    longest = max(map(len, tails.sample.tokens.ids))
+    with changed_positions(position_tables(encoder), "shuffled", longest, subject.seed):
+        rows_LND = encode_rows(subject, tails.sample.tokens, tails.sample.spans)
+    for record, rows_ND, given_ND in zip(own, rows_LND, tails.rows_LND, strict=True):
+        score_D = mean_scores(torch.from_numpy(rows_ND).double().mean(dim=0)[None])[0].abs()
+        assert record["largest_score"] == pytest.approx(score_D.max().item(), rel=1e-4)
+        assert not (rows_ND == given_ND).all()
 
 
 def test_shuffled_positions_move_the_outlier_of_one_position(tmp_path):
