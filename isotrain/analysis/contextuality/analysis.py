@@ -307,8 +307,10 @@ class Contextuality(Analysis):
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
         """Positions of the chosen words, and why some are left out."""
         words = Words(subject.encoder.tokenizer, punctuation=False)
-        more = ranked_words(sentences, words, self.words, self.min_count, self.ranked_words)
-        ids_of = {word: words.ids_of(word) for word in [*self.words, *more]}
+        chosen = list(self.words)
+        if n := self.ranked_words:  # reads the whole corpus
+            chosen += ranked_words(sentences, words, chosen, self.min_count, n)
+        ids_of = {word: words.ids_of(word) for word in chosen}
         left_out = {word: reason for word, (_, reason) in ids_of.items() if reason}
         known = {word: ids for word, (ids, reason) in ids_of.items() if not reason}
         draw = subject.max_length, subject.seed, known, self.max_occurrences
