@@ -19,7 +19,7 @@ from pydantic import AllowInfNan, ConfigDict, Strict, TypeAdapter, ValidationErr
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# a text is no number, 1 no boolean; what yaml writes as a list or text may be a tuple or an enum
+# A text is no number, and 1 no boolean. A list or text in yaml may become a tuple or an enum.
 STRICT: dict[Any, Any] = {
     bool: Annotated[bool, Strict()],
     int: Annotated[int, Strict()],
@@ -66,8 +66,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def with_valid_arguments(*args: P.args, **kwargs: P.kwargs) -> R:
-        if found := invalid(function, dict(zip(names, args, strict=False)) | kwargs):
-            raise ValueError("\n".join(found))
+        if errors := invalid(function, dict(zip(names, args, strict=False)) | kwargs):
+            raise ValueError("\n".join(errors))
         return function(*args, **kwargs)
 
     return with_valid_arguments
@@ -76,7 +76,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 def invalid(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
     """A line for each argument that its annotation does not allow, in order.
 
-    Nodes of parts that are not made yet, and arguments without annotation, are left out.
+    Nodes of parts that are not built yet, and arguments without annotation, are skipped.
     """
     adapters = _adapters(function)
     return [
@@ -89,7 +89,7 @@ def invalid(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[
 
 
 def violation(adapter: TypeAdapter[Any], value: Any) -> str:
-    """The rule that a value breaks, and the value; empty if it is valid.
+    """The violated rule and the value; empty if the value is valid.
 
     >>> violation(adapter_of(int), "ten")
     "must be a valid integer, got 'ten'"
@@ -97,12 +97,12 @@ def violation(adapter: TypeAdapter[Any], value: Any) -> str:
     try:
         adapter.validate_python(value)
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        details = error.errors(include_url=False)
         rules = dict.fromkeys(
-            RULES[one["type"]].format_map(one.get("ctx", {}))
-            if one["type"] in RULES
-            else one["msg"].removeprefix("Input should be ").replace("'", "")
-            for one in found
+            RULES[detail["type"]].format_map(detail.get("ctx", {}))
+            if detail["type"] in RULES
+            else detail["msg"].removeprefix("Input should be ").replace("'", "")
+            for detail in details
         )
         return f"must be {' or '.join(rules)}, got {value!r:.200}"
     return ""

@@ -66,11 +66,11 @@ from isotrain.training.step import Step
 from isotrain.transforms.base import RowTransform
 from isotrain.types import Pooling, RowMetric
 
-DECIDED = (  # keys of the trainer whose value is derived from the given one
+DECIDED = (  # keys of the trainer whose value is derived from the configured one
     *("strategy", "log_every_n_steps", "enable_progress_bar", "enable_model_summary"),
 )
-# Lightning would take the script of a Slurm job for a process of srun, and its SIGUSR1 for a stop
-# with a checkpoint that is not ours.
+# Lightning would mistake the script of a Slurm job for a process of srun. On its SIGUSR1 it would
+# stop with a checkpoint that is not ours.
 ENVIRONMENTS: Mapping[str, Callable[[], Any]] = {
     "torchrun": TorchElasticEnvironment,
     "srun": partial(SLURMEnvironment, auto_requeue=False),
@@ -168,8 +168,8 @@ def build(
     names = value_names(metrics, cfg.monitor.max_rows, encoder.width)
     headline = headline_of(names, cfg.monitor.headline)
     selection = Selection(cfg.training.select.value, task.monitor, task.mode, folder)
-    every = cfg.checkpoint.every_steps, cfg.checkpoint.every_s
-    checkpoints = Checkpoints(folder / "resume.ckpt", *every, selection)
+    intervals = cfg.checkpoint.every_steps, cfg.checkpoint.every_s
+    checkpoints = Checkpoints(folder / "resume.ckpt", *intervals, selection)
     paths = take_paths(cfg, model, objectives, plan, data)
     freezing = Freezing(plan, cfg.training.frozen_dropout)
     callbacks: list[Callback] = [Throughput(), checkpoints, freezing]  # in the order of their hooks
@@ -184,8 +184,8 @@ def build(
         callbacks += [monitor, EvaluationRecords(lambda: monitor.newest, headline)]
     else:
         callbacks.append(EvaluationRecords())
-    own = [_callback(node, selection) for node in cfg.callbacks.values()]
-    trainer = _trainer(cfg, folder, [*callbacks, *own, *extra], n_steps, world_size)
+    user_callbacks = [_callback(node, selection) for node in cfg.callbacks.values()]
+    trainer = _trainer(cfg, folder, [*callbacks, *user_callbacks, *extra], n_steps, world_size)
     return Experiment(
         module,
         data,
@@ -289,28 +289,28 @@ def _metric(node: DictConfig) -> RowMetric:
 
 def _callback(node: DictConfig, selection: Selection) -> Callback:
     """A callback of the configuration; `monitor: score` is the score that selects weights."""
-    own = OmegaConf.create(OmegaConf.to_container(node))
-    assert isinstance(own, DictConfig)
-    if own.get("monitor") == "score":
-        own.monitor, own.mode = selection.key, selection.mode
-    elif own.get("mode") == "auto":
-        if not str(own.monitor).endswith("loss"):
-            raise ValueError(f"callbacks: monitor={own.monitor} needs mode=min or mode=max")
-        own.mode = "min"
-    kind = load(str(own.get("_target_")))
-    saves = isinstance(kind, type) and issubclass(kind, Checkpoint) and "dirpath" not in own
-    known = {"dirpath": selection.path.parent / "checkpoints"} if saves else {}
-    callback: Callback = make(own, Callback, **known)
+    config = OmegaConf.create(OmegaConf.to_container(node))
+    assert isinstance(config, DictConfig)
+    if config.get("monitor") == "score":
+        config.monitor, config.mode = selection.key, selection.mode
+    elif config.get("mode") == "auto":
+        if not str(config.monitor).endswith("loss"):
+            raise ValueError(f"callbacks: monitor={config.monitor} needs mode=min or mode=max")
+        config.mode = "min"
+    kind = load(str(config.get("_target_")))
+    saves = isinstance(kind, type) and issubclass(kind, Checkpoint) and "dirpath" not in config
+    arguments = {"dirpath": selection.path.parent / "checkpoints"} if saves else {}
+    callback: Callback = make(config, Callback, **arguments)
     return callback
 
 
 def _check_accelerator(trainer: DictConfig) -> None:
-    """Raise a ValueError for a GPU that is asked for and not here, before weights are loaded."""
+    """Raise a ValueError if a requested GPU is missing, before weights are loaded."""
     if torch.accelerator.is_available():  # CUDA, ROCm, MPS
         return
-    if (asked := trainer.get("accelerator")) in ("gpu", "cuda", "mps"):
+    if (kind := trainer.get("accelerator")) in ("gpu", "cuda", "mps"):
         raise ValueError(
-            f"no GPU here for trainer.accelerator={asked}: leave trainer.accelerator out, or =cpu"
+            f"no GPU here for trainer.accelerator={kind}: leave trainer.accelerator out, or =cpu"
         )
     if not isinstance(devices := trainer.get("devices", 1), int | str):
         raise ValueError(
@@ -320,13 +320,13 @@ def _check_accelerator(trainer: DictConfig) -> None:
 
 
 def _check_launcher(trainer: DictConfig) -> None:
-    """Raise a ValueError unless a launcher has started the processes that the keys ask for."""
+    """Raise a ValueError unless a launcher started the processes that the trainer requests."""
     nodes, each = int(trainer.get("num_nodes") or 1), n_processes(trainer)
     if (name := launcher()) == "torchrun":
         world = int(os.environ["WORLD_SIZE"])
         n_nodes = world // int(os.environ["LOCAL_WORLD_SIZE"])
     elif name == "srun":
-        world, n_nodes = (int(os.environ[f"SLURM_STEP_NUM_{what}"]) for what in ("TASKS", "NODES"))
+        world, n_nodes = (int(os.environ[f"SLURM_STEP_NUM_{unit}"]) for unit in ("TASKS", "NODES"))
     elif nodes > 1:
         raise ValueError(
             f"trainer.num_nodes={nodes} needs torchrun or srun, which start the processes of every "
@@ -353,32 +353,30 @@ def _trainer(
     world_size: int,
 ) -> pl.Trainer:
     """The trainer and its callbacks; by default a progress bar on a terminal only."""
-    given = cfg.trainer
-    if (strategy := given.get("strategy", "auto")) not in ("auto", "ddp"):
+    node = cfg.trainer
+    if (strategy := node.get("strategy", "auto")) not in ("auto", "ddp"):
         raise ValueError(
             f"trainer.strategy must be auto or ddp, got {str(strategy)[:80]}: each process has the "
             "whole model, as layers, objectives and checkpoints need"
         )
     # the layers' buffers are left to the layers
-    patience = timedelta(seconds=cfg.rank_timeout_s)
-    of_several = DDPStrategy(
-        timeout=patience, broadcast_buffers=False, find_unused_parameters=False
-    )
-    shows = given.get("enable_progress_bar")
-    watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
-    # by default a curve of 20 points at least, and a record every 10 steps at most
-    every = given.get("log_every_n_steps") or min(10, max(1, n_steps // 20))
+    timeout = timedelta(seconds=cfg.rank_timeout_s)
+    ddp = DDPStrategy(timeout=timeout, broadcast_buffers=False, find_unused_parameters=False)
+    shows = node.get("enable_progress_bar")
+    is_watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0
+    # by default at least 20 records per run, and at least one every 10 steps
+    log_every = node.get("log_every_n_steps") or min(10, max(1, n_steps // 20))
     trainer: pl.Trainer = make(
-        OmegaConf.create({"trainer": {k: v for k, v in given.items() if k not in DECIDED}}).trainer,
-        log_every_n_steps=min(every, n_steps) or every,  # a short run logs its last step
+        OmegaConf.create({"trainer": {k: v for k, v in node.items() if k not in DECIDED}}).trainer,
+        log_every_n_steps=min(log_every, n_steps) or log_every,  # a short run logs its last step
         plugins=[AtomicFiles(), ENVIRONMENTS.get(launcher(), LightningEnvironment)()],
         default_root_dir=str(folder),
-        strategy="auto" if world_size == 1 else of_several,
+        strategy="auto" if world_size == 1 else ddp,
         logger=False,
-        callbacks=[*callbacks, *([RichProgressBar(refresh_rate=4)] if watched else [])],
-        enable_progress_bar=watched,
-        enable_model_summary=bool(given.get("enable_model_summary")),
-        enable_checkpointing=any(isinstance(one, Checkpoint) for one in callbacks),
+        callbacks=[*callbacks, *([RichProgressBar(refresh_rate=4)] if is_watched else [])],
+        enable_progress_bar=is_watched,
+        enable_model_summary=bool(node.get("enable_model_summary")),
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )

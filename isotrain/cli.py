@@ -151,15 +151,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.name != "posix":
         sys.exit("isotrain runs on Linux and macOS; on Windows use WSL (the Linux subsystem)")
     try:
-        given = vars(parsed(sys.argv[1:] if arguments is None else arguments))
-    except SystemExit as end:  # after --help or an error
-        return int(end.code or 0)
-    module, _, name = given.pop("function").partition(":")
+        options = vars(parsed(sys.argv[1:] if arguments is None else arguments))
+    except SystemExit as stop:  # after --help or an error
+        return int(stop.code or 0)
+    module, _, name = options.pop("function").partition(":")
     try:
-        code = int(getattr(import_module(f"isotrain.{module}"), name)(**given))
-        return FAILED if is_lost() and given.get("as_json") else code
-    except (KeyboardInterrupt, SystemExit) as end:
-        if KeyboardInterrupt in (type(end), type(end.__context__)):  # Lightning exits with 1
+        code = int(getattr(import_module(f"isotrain.{module}"), name)(**options))
+        return FAILED if is_lost() and options.get("as_json") else code
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if KeyboardInterrupt in (type(stop), type(stop.__context__)):  # Lightning exits with 1
             return 128 + SIGINT
         raise
     except (UserError, OSError) as error:
@@ -178,8 +178,8 @@ def parsed(arguments: Sequence[str]) -> Namespace:
         print(*commands)
         sys.exit()
     if name == "run":
-        known, others = commands[name].parse_known_args(rest)
-        return Namespace(**vars(known), arguments=others)
+        options, hydra_arguments = commands[name].parse_known_args(rest)
+        return Namespace(**vars(options), arguments=hydra_arguments)
     if name in commands:
         return commands[name].parse_intermixed_args(rest)
     if not name.startswith("-"):
@@ -191,19 +191,19 @@ def parsers() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     """The main parser, whose help has the usage of all commands, and the parser of each command."""
     commands: dict[str, ArgumentParser] = {}
     for name, command in COMMANDS.items():
-        own = commands[name] = _Parser(
+        parser = commands[name] = _Parser(
             prog=f"isotrain {name}",
             description=command.does,
             epilog="\n  ".join(["examples:", *(f"isotrain {name} {x}" for x in command.examples)]),
             formatter_class=RawTextHelpFormatter,
             allow_abbrev=False,
         )
-        own.set_defaults(function=command.function)
+        parser.set_defaults(function=command.function)
         for flags, options in command.arguments:
-            own.add_argument(*flags.split(), **options)
+            parser.add_argument(*flags.split(), **options)
     usages = (
-        f"{own.format_usage().removeprefix('usage: ')}{indent(str(own.description), '    ')}"
-        for own in commands.values()
+        f"{parser.format_usage().removeprefix('usage: ')}{indent(str(parser.description), '    ')}"
+        for parser in commands.values()
     )
     program = _Parser(
         prog="isotrain",
@@ -221,8 +221,8 @@ class _Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit code 2."""
-        _, is_unknown, words = message.partition("unrecognized arguments: ")
+        _, is_unknown, arguments = message.partition("unrecognized arguments: ")
         if is_unknown:
-            word = words.split()[0].partition("=")[0]
-            message += f"; {nearest(word, [*self._option_string_actions])}"
+            option = arguments.split()[0].partition("=")[0]
+            message += f"; {nearest(option, [*self._option_string_actions])}"
         sys.exit(reject(message))

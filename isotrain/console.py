@@ -32,19 +32,19 @@ _spinners: list[Live] = []  # those shown; output to stderr stops them
 
 
 class UserError(ValueError):
-    """What a command cannot do as it was given; its message is shown without a traceback."""
+    """An error of the user's command; its message is shown without a traceback."""
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
     """Within the block, stdout and stderr raise no errors; neither does Python's exit."""
-    before = sys.stdout, sys.stderr
+    streams = sys.stdout, sys.stderr
     out, error = _Output(_opened(sys.stdout)), _ErrorOutput(_opened(sys.stderr))
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, error)
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = streams
         for output in (out, error):
             _close_off(output)
 
@@ -63,8 +63,8 @@ def say(what: Any) -> None:
     console = get_console()
     if isinstance(what, Table):
         what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
-    shown = _Printable(what) if isinstance(what, Table) else printable(str(what))
-    console.print(shown, soft_wrap=True, markup=False, highlight=False)
+    output = _Printable(what) if isinstance(what, Table) else printable(str(what))
+    console.print(output, soft_wrap=True, markup=False, highlight=False)
 
 
 def printable(text: str) -> str:
@@ -93,8 +93,8 @@ def reject(errors: str | Sequence[str]) -> int:
 def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.
 
-    Yields a function that changes the text. It stands below what is printed, and ends early where
-    something else writes to stderr, such as the bar of a download.
+    Yields a function that changes the text. The spinner stays below printed lines. It ends early if
+    something else writes to stderr, such as a download bar.
 
     >>> with spinner("reading 5,428 rows") as now:
     ...     now("tokenising 5,428 rows")
@@ -117,7 +117,7 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def drawing(page: Path, rest: str) -> Iterator[None]:
-    """A spinner while a page is drawn; an error is reported, and that the rest is complete."""
+    """Spinner while a page is drawn; an error is reported, and that the rest is complete."""
     try:
         with spinner(f"drawing {page.name}"):
             yield
@@ -140,7 +140,7 @@ def process_rank() -> int:
 
 
 def launcher() -> str:
-    """What has started one process per rank: torchrun, srun, another one; empty if nothing has."""
+    """The launcher that started one process per rank: torchrun, srun, another; empty if none."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return "torchrun"
     if os.environ.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # a script or lone task has SLURM_NTASKS
@@ -185,10 +185,10 @@ def print_start(
     folder: Path, n_parameters: Mapping[str, int], n_rows: Mapping[str, int], trains: bool = True
 ) -> None:
     """One line: folder, trainable parameters if any are trained, examples."""
-    n, of_all = n_parameters["trainable"], n_parameters["total"]
+    n, total = n_parameters["trainable"], n_parameters["total"]
     rows = ", ".join(f"{n:,} {split}" for split, n in n_rows.items() if n)
-    what = f"training {n:,} of {of_all:,} parameters ({n / of_all:.1%})" if trains else "evaluating"
-    say(f"{folder}: {what}; examples: {rows}")
+    action = f"training {n:,} of {total:,} parameters ({n / total:.1%})" if trains else "evaluating"
+    say(f"{folder}: {action}; examples: {rows}")
 
 
 def print_phases(phases: Sequence[Mapping[str, Any]], n_parameters: Mapping[str, int]) -> None:
@@ -224,8 +224,8 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
     changed data: 750 of 3,000 training examples; 75 labels replaced, of which 70 differ
     """
     for split, n in limited.items():
-        few = f"{n['scored']:,} of {n['of']:,} examples"
-        say(f"scored of {split}: {few}, a fixed random subset (data.n_{split})")
+        share = f"{n['scored']:,} of {n['of']:,} examples"
+        say(f"scored of {split}: {share}, a fixed random subset (data.n_{split})")
     if not changes:
         return
     rows = changes["rows"]
@@ -234,8 +234,8 @@ def print_changes(changes: Mapping[str, Any], limited: Mapping[str, Mapping[str,
         counts = (f"{name} {n['kept']:,} of {n['before']:,}" for name, n in classes.items())
         line += f" ({', '.join(counts)})"
     if "labels_replaced" in changes:
-        replaced, differ = changes["labels_replaced"], changes["labels_changed"]
-        line += f"; {replaced:,} labels replaced, of which {differ:,} differ"
+        n_replaced, n_changed = changes["labels_replaced"], changes["labels_changed"]
+        line += f"; {n_replaced:,} labels replaced, of which {n_changed:,} differ"
     say(line + ("; sentence 1 empty in every split" if "sentence1" in changes else ""))
 
 
@@ -301,7 +301,7 @@ def _close_off(output: _Output) -> None:
         try:
             output.stream.flush()
         except OSError:
-            number = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(number, output.stream.fileno())
-            os.close(number)
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(descriptor, output.stream.fileno())
+            os.close(descriptor)
             output.stream.flush()

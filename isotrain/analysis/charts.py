@@ -16,7 +16,7 @@ SOLID, DASHED, DOTTED = [1, 0], [5, 3], [2, 2]
 
 
 class Picture(NamedTuple):
-    """Charts that belong together: the name of their files, a title, what they show in words."""
+    """A group of charts: the name of their files, a title, a description."""
 
     name: str
     title: str
@@ -29,12 +29,12 @@ class LinePlot:
     """A picture as data: a line for each value of `hue` and each column of `y`.
 
     A band is the 95 % CI: ± 1.96 · `<y>_error`, or from `<y>_low` to `<y>_high`. Lines of the
-    weights before a run are dashed. Texts have fields, as the notes of a table.
+    weights before a run are dashed. Texts have format fields, as in the notes of a table.
 
     Args:
         name: of the picture's files.
         title: above it.
-        description: for readers who do not see it.
+        description: alternative text.
         of: a kind of record, or a function of all of them.
         y: columns, with the names of their lines.
         x: a column of numbers.
@@ -65,16 +65,16 @@ class LinePlot:
 
 
 def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
-    """The picture of a specification, or one for each value of `each`; none without a value."""
-    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
-        if own.empty or not any(y in own and own[y].notna().any() for y in spec.y):
+    """One picture, or one for each value of `each`; a picture without values is skipped."""
+    for fields, frame in groups_of(spec.of, spec.each, frames, analysis):
+        if frame.empty or not any(y in frame and frame[y].notna().any() for y in spec.y):
             continue
-        if "weights" not in own:
-            own = own.assign(weights="as given")
+        if "weights" not in frame:
+            frame = frame.assign(weights="as given")
         texts = (spec.name, spec.title, spec.description)
         name, title, description = (text.format_map(fields) for text in texts)
-        lines = _lines(spec, own)
-        panels = [None] if spec.panel is None else list(dict.fromkeys(own[spec.panel]))
+        lines = _lines(spec, frame)
+        panels = [None] if spec.panel is None else list(dict.fromkeys(frame[spec.panel]))
         charts = [
             _chart(spec, lines, panel, description, {**fields, str(spec.panel): panel})
             for panel in panels
@@ -83,31 +83,31 @@ def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
 
 
 def _lines(spec: LinePlot, own: pd.DataFrame) -> pd.DataFrame:
-    """A row for each point: panel, line, x, y, the ends of its band, null, and its look."""
-    parts, weights = [], list(dict.fromkeys(own["weights"]))
+    """One row per point: panel, line, x, y, bounds of its band, null, and style."""
+    parts, all_weights = [], list(dict.fromkeys(own["weights"]))
     hues = [None] if spec.hue is None else list(dict.fromkeys(own[spec.hue]))
-    place: dict[tuple[Any, str], int] = {}
+    number_of: dict[tuple[Any, str], int] = {}
     for hue in hues:
         for column, name in spec.y.items():
             of_hue = own if hue is None else own[own[spec.hue] == hue]
             if column not in own or not of_hue[column].notna().any():
                 continue
             is_reference = bool({column, hue} & {*spec.reference})
-            number = -1 if is_reference else place.setdefault((hue, column), len(place))
-            for one in weights:
-                points = of_hue[of_hue["weights"] == one]
-                called = [str(one)] * (len(weights) > 1) + [str(hue or ""), name]
+            number = -1 if is_reference else number_of.setdefault((hue, column), len(number_of))
+            for weights in all_weights:
+                points = of_hue[of_hue["weights"] == weights]
+                label_parts = [str(weights)] * (len(all_weights) > 1) + [str(hue or ""), name]
                 y = _numbers(points[column])
                 low = high = pd.Series(np.nan, points.index)
                 if f"{column}_low" in points:
-                    low, high = (_numbers(points[f"{column}_{end}"]) for end in ("low", "high"))
+                    low, high = (_numbers(points[f"{column}_{bound}"]) for bound in ("low", "high"))
                 elif f"{column}_error" in points:
                     half = Z * _numbers(points[f"{column}_error"])
                     low, high = y - half, y + half
                 null = points[spec.null] if spec.null else np.nan
-                found = {
+                columns = {
                     "panel": None if spec.panel is None else points[spec.panel],
-                    "line": " ".join(filter(None, called)) or "value",
+                    "line": " ".join(filter(None, label_parts)) or "value",
                     "x": _numbers(points[spec.x]),
                     "y": y,
                     "low": low,
@@ -115,9 +115,9 @@ def _lines(spec: LinePlot, own: pd.DataFrame) -> pd.DataFrame:
                     "null": null,
                     "colour": "black" if is_reference else COLOURS[number % len(COLOURS)],
                     "shape": SHAPES[number // len(COLOURS) % len(SHAPES)],
-                    "dash": 2 if is_reference else int(one == "before"),
+                    "dash": 2 if is_reference else int(weights == "before"),
                 }
-                parts.append(pd.DataFrame(found, index=points.index))
+                parts.append(pd.DataFrame(columns, index=points.index))
     return pd.concat(parts).sort_values("x", kind="stable")
 
 
@@ -128,22 +128,22 @@ def _numbers(column: pd.Series) -> pd.Series:
 def _chart(
     spec: LinePlot, lines: pd.DataFrame, panel: Any, description: str, fields: Mapping[str, Any]
 ) -> Spec:
-    looks = lines.drop_duplicates("line")
-    names = [*looks["line"]]
-    own = lines if panel is None else lines[lines["panel"] == panel]
-    of: Spec = {"field": "line", "type": "nominal"}
+    styles = lines.drop_duplicates("line")
+    names = [*styles["line"]]
+    points = lines if panel is None else lines[lines["panel"] == panel]
+    line_field: Spec = {"field": "line", "type": "nominal"}
     legend = {} if len(names) > 1 else {"legend": None}
-    colour = {**of, "scale": scale(names, [*looks["colour"]]), **legend}
-    dashes = [(SOLID, DASHED, DOTTED)[kind] for kind in looks["dash"]]
+    colour = {**line_field, "scale": scale(names, [*styles["colour"]]), **legend}
+    dashes = [(SOLID, DASHED, DOTTED)[k] for k in styles["dash"]]
     log = {"type": "log", "base": 2} if spec.log else {"zero": False}
-    whole = spec.log or spec.x == "layer"
-    ticks = {"values": sorted({*own["x"]}), "format": ",d"} if whole else {}
+    is_integer = spec.log or spec.x == "layer"
+    ticks = {"values": sorted({*points["x"]}), "format": ",d"} if is_integer else {}
     x = quantity("x", spec.xlabel.format_map(fields), scale=log, axis=ticks)
     title = spec.ylabel.format_map(fields) or None
     line: Spec = {"x": x, "y": quantity("y", title), "color": colour}
     line["tooltip"] = tooltip("line", "x", "y", "low", "high")
-    dash = {**of, "scale": scale(names, dashes), **legend}
-    shape = {**of, "scale": scale(names, [*looks["shape"]]), **legend}
+    dash = {**line_field, "scale": scale(names, dashes), **legend}
+    shape = {**line_field, "scale": scale(names, [*styles["shape"]]), **legend}
     band = {**line, "y": quantity("low", title), "y2": {"field": "high"}}
     layer = [
         mark("area", band, known("low"), opacity=0.18),
@@ -153,7 +153,7 @@ def _chart(
     if spec.null:
         null = {"x": x, "y": quantity("null", title), "color": colour}
         layer.append(mark("line", null, strokeWidth=0.8, strokeDash=DOTTED))
-    values = own[["line", "x", "y", "low", "high", "null"]].to_dict("records")
+    values = points[["line", "x", "y", "low", "high", "null"]].to_dict("records")
     rows = [{str(key): value for key, value in row.items()} for row in values]
     return chart(rows, "" if panel is None else str(panel), description, layer)
 
@@ -161,11 +161,11 @@ def _chart(
 def scatter(
     point_MR: np.ndarray, title: str, description: str, known: Sequence[Any], colour: Spec
 ) -> Spec:
-    """Points `[M, 2]` without axes, coloured by what is `known` of each: the field of `colour`."""
+    """Points `[M, 2]` without axes, coloured by `known`, the values of the field of `colour`."""
     field = colour["field"]
     values = [
-        {"x": x, "y": y, field: one}
-        for (x, y), one in zip(np.asarray(point_MR, float).tolist(), known, strict=True)
+        {"x": x, "y": y, field: value}
+        for (x, y), value in zip(np.asarray(point_MR, float).tolist(), known, strict=True)
     ]
     axis = {"labels": False, "ticks": False, "grid": False, "domain": False}
     point: Spec = {"x": quantity("x", axis=axis), "y": quantity("y", axis=axis), "color": colour}

@@ -33,8 +33,8 @@ def main(overrides: Sequence[str], config_dir: str | None = None) -> int:
     cfg, errors = _checked(overrides, config_dir)
     if cfg is None or errors:
         return reject(errors)
-    own = [] if config_dir is None else [f"--config-dir={config_dir}"]
-    return _analyze(cfg, [*own, *overrides])
+    options = [] if config_dir is None else [f"--config-dir={config_dir}"]
+    return _analyze(cfg, [*options, *overrides])
 
 
 def _checked(
@@ -45,8 +45,8 @@ def _checked(
     try:
         cfg = compose_run(overrides, config_dir, root="analyze")
         if cfg.from_run is not None:
-            given = Path(cfg.from_run).expanduser()
-            run = read_result(given if given.is_dir() else given.parent)
+            path = Path(cfg.from_run).expanduser()
+            run = read_result(path if path.is_dir() else path.parent)
             names_encoder = any(key_of(text).partition(".")[0] == "encoder" for text in overrides)
             if not names_encoder and (encoder := run.get("config", {}).get("encoder")):
                 check_recorded({"encoder": encoder})

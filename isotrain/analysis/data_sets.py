@@ -71,7 +71,7 @@ PTB = DataSet(
 
 SetName = Literal[
     "sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "stsb_dev", "sst2"
-]  # of PLACES
+]  # keys of PLACES
 
 
 class Texts(NamedTuple):
@@ -89,7 +89,7 @@ TEXTS: Mapping[str, Texts] = {  # by Corpus
     "wikitext-2": Texts(text.DATA, ("text",)),
     **{name: Texts(data_set) for name, data_set in STS.items()},
 }
-RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, which chunks can be cut of
+RUNNING = {"wikitext-2": text.DATA, "ptb": PTB}  # running text, to be cut into chunks
 
 
 class Place(NamedTuple):
@@ -110,24 +110,24 @@ def read_corpus(source: Source, corpus: str, splits: Sequence[str], unknown: str
     """The distinct sentences of some splits of a data set, in order of first occurrence.
 
     Repeated ones (SNLI has each premise three times) would raise every similarity. WikiText is cut
-    into sentences and written as ordinary text, headings left out, with the tokenizer's `unknown`
-    token for rare words.
+    into sentences and detokenised, without headings. Its rare words become the tokenizer's
+    `unknown` token.
     """
     data_set, fields = TEXTS[corpus]
     rows = [row for split in splits for row in load_split(source, data_set, split)]
-    found = [str(row[field]) for row in rows for field in fields]
+    texts = [str(row[field]) for row in rows for field in fields]
     if corpus == "wikitext-2":
-        lines = (line for line in found if line.strip() and not is_heading(line))
-        cut = (sentence for line in lines for sentence in split_sentences(line))
-        found = [as_written(sentence).replace(UNKNOWN, unknown) for sentence in cut]
-    return list(dict.fromkeys(filter(None, map(str.strip, found))))
+        lines = (line for line in texts if line.strip() and not is_heading(line))
+        sentences = (sentence for line in lines for sentence in split_sentences(line))
+        texts = [as_written(sentence).replace(UNKNOWN, unknown) for sentence in sentences]
+    return list(dict.fromkeys(filter(None, map(str.strip, texts))))
 
 
 class Pairs(NamedTuple):
     """P pairs of sentences and their gold similarity."""
 
-    sentences: list[str]  # the different ones, in the order in which they first stood
-    first_P: np.ndarray  # numbers of sentences
+    sentences: list[str]  # distinct, in order of first occurrence
+    first_P: np.ndarray  # indices of sentences
     second_P: np.ndarray
     gold_P: np.ndarray
 
@@ -136,33 +136,35 @@ class Present(NamedTuple):
     """Which of the requested data sets a source has."""
 
     names: list[str]
-    absent: dict[str, str]  # why others are not there
-    problems: list[str]  # what cannot run: a named one is absent, or of `available` all are
+    absent: dict[str, str]  # reasons of the missing ones
+    problems: list[str]  # errors: a requested set is missing, or of `available` all are
 
 
 def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
     """Requested data sets of `known` that the source has; reads none."""
-    wanted = known if isinstance(asked, str) else dict.fromkeys(asked)
-    absent = {name: why for name in wanted if (why := source.missing(known[name].data_set))}
-    names = [name for name in wanted if name not in absent]
-    return Present(names, absent, [] if isinstance(asked, str) and names else [*absent.values()])
+    candidates = known if isinstance(asked, str) else dict.fromkeys(asked)
+    reasons = {
+        name: reason for name in candidates if (reason := source.missing(known[name].data_set))
+    }
+    names = [name for name in candidates if name not in reasons]
+    return Present(names, reasons, [] if isinstance(asked, str) and names else [*reasons.values()])
 
 
 def readable_sets(
     source: Source, sets: str | Sequence[str]
 ) -> tuple[dict[str, Pairs], dict[str, str]]:
-    """The pairs of each set to measure, SST-2 aside; and why others are left out."""
-    names, absent, _ = present(source, sets, PLACES)
-    pairs = {name: sts_pairs(source, *PLACES[name]) for name in names if name != SST2}
-    absent |= {name: NO_GOLD for name, own in pairs.items() if not len(own.gold_P)}
-    return {name: own for name, own in pairs.items() if name not in absent}, absent
+    """Pairs of each set except SST-2, and the reason for each set left out."""
+    names, reasons, _ = present(source, sets, PLACES)
+    pairs_of = {name: sts_pairs(source, *PLACES[name]) for name in names if name != SST2}
+    reasons |= {name: NO_GOLD for name, pairs in pairs_of.items() if not len(pairs.gold_P)}
+    return {name: pairs for name, pairs in pairs_of.items() if name not in reasons}, reasons
 
 
 def sts_pairs(source: Source, data_set: DataSet, split: str) -> Pairs:
     """The labelled pairs of a split; a split may have none."""
     rows = [row for row in load_split(source, data_set, split) if row["score"] >= 0]
-    sides = [row[field].strip() for field in PAIR for row in rows]
-    number, sentences = pd.factorize(np.array(sides, object))
+    texts = [row[field].strip() for field in PAIR for row in rows]
+    index, sentences = pd.factorize(np.array(texts, object))
     gold_P = np.array([row["score"] for row in rows])
-    first_P, second_P = np.split(number, 2)
+    first_P, second_P = np.split(index, 2)
     return Pairs([*sentences], first_P, second_P, gold_P)

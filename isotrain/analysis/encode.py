@@ -25,7 +25,7 @@ from isotrain.tasks.data.sources import Source
 from isotrain.tasks.wic import WiC
 from isotrain.types import Batch, Row
 
-CHUNK = 1024  # sentences that are tokenised at a time
+CHUNK = 1024  # sentences tokenised at a time
 
 
 class Tokens(NamedTuple):
@@ -62,7 +62,7 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
     >>> tokens.special
     [[1, 0, 0, 0, 1]]
     """
-    found = Tokens([], [], [], [], [])
+    tokens = Tokens([], [], [], [], [])
     for start in range(0, len(sentences), CHUNK):
         encoded = tokenizer(
             list(sentences[start : start + CHUNK]),
@@ -74,12 +74,14 @@ def tokenise(tokenizer: Any, sentences: Sequence[str], max_length: int) -> Token
             return_special_tokens_mask=True,
             return_offsets_mapping=True,
         )
-        found.ids.extend(encoded["input_ids"])
-        found.special.extend(encoded["special_tokens_mask"])
-        found.segments.extend(encoded["token_type_ids"])
-        found.offsets.extend(np.array(own, dtype=np.int32) for own in encoded["offset_mapping"])
-        found.is_cut.extend(bool(encoding.overflowing) for encoding in encoded.encodings)
-    return found
+        tokens.ids.extend(encoded["input_ids"])
+        tokens.special.extend(encoded["special_tokens_mask"])
+        tokens.segments.extend(encoded["token_type_ids"])
+        tokens.offsets.extend(
+            np.array(spans, dtype=np.int32) for spans in encoded["offset_mapping"]
+        )
+        tokens.is_cut.extend(bool(encoding.overflowing) for encoding in encoded.encodings)
+    return tokens
 
 
 def whole_sentences(tokens: Tokens) -> Spans:
@@ -93,9 +95,9 @@ def encode_rows(
 ) -> np.ndarray:
     """Embeddings `[layers, N, D]` float32 of the spans, at each of the layers (None: all L + 1).
 
-    Layer 0 is the embedding output, L what leaves the encoder, its final norm included. The array
-    is mapped to a file without a name in the subject's folder, so that memory does not grow with N;
-    the file ends with the array. Only sentences with a span are encoded, the longest first. The
+    Layer 0 is the embedding output, layer L the encoder output after its final norm. The array is
+    memory-mapped to an unnamed file in the subject's folder, so memory does not grow with N. The
+    file is deleted with the array. Only sentences with a span are encoded, the longest first. The
     batch size changes only rounding (1e-5 of the rms).
 
     Raises:
@@ -105,28 +107,28 @@ def encode_rows(
         raise ValueError("there are no rows to encode; give spans of at least one sentence")
     encoder = subject.encoder
     layers = list(range(encoder.n_blocks + 1)) if layers is None else list(layers)
-    used = np.unique(spans.sentence_N)
-    lengths = np.array([len(tokens.ids[i]) for i in used])
-    order = used[np.argsort(-lengths, kind="stable")]
+    indices = np.unique(spans.sentence_N)
+    lengths = np.array([len(tokens.ids[i]) for i in indices])
+    order = indices[np.argsort(-lengths, kind="stable")]
     rows_LND = _on_disk(subject.folder, (len(layers), len(spans), encoder.width))
     by_sentence = np.argsort(spans.sentence_N, kind="stable")
     first = np.searchsorted(spans.sentence_N[by_sentence], np.arange(len(tokens.ids) + 1))
     for start in range(0, len(order), subject.batch_size):
         sentences = order[start : start + subject.batch_size]
-        own = ([part[i] for i in sentences] for part in (tokens.ids, tokens.segments))
-        states = hidden_states(subject, *own)
+        inputs = ([part[i] for i in sentences] for part in (tokens.ids, tokens.segments))
+        states = hidden_states(subject, *inputs)
         row_N = np.concatenate([by_sentence[first[i] : first[i + 1]] for i in sentences])
         at_N = np.repeat(np.arange(len(sentences)), first[sentences + 1] - first[sentences])
         for k, layer in enumerate(layers):
-            found_ND = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
-            rows_LND[k, row_N] = found_ND.float().cpu().numpy()
+            mean_ND = span_means(states[layer], at_N, spans.start_N[row_N], spans.stop_N[row_N])
+            rows_LND[k, row_N] = mean_ND.float().cpu().numpy()
     return rows_LND
 
 
 def _on_disk(folder: Path, shape: tuple[int, ...]) -> np.memmap:
-    """An array of float32 in a file that is gone when nothing refers to the array."""
+    """A float32 array in an unnamed temporary file, deleted with the array."""
     with TemporaryFile(dir=folder) as file:
-        if hasattr(os, "posix_fallocate"):  # on a full disk, writing to a map kills the process
+        if hasattr(os, "posix_fallocate"):  # a write to a map on a full disk kills the process
             os.posix_fallocate(file.fileno(), 0, 4 * math.prod(shape))
         return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
 
@@ -149,15 +151,15 @@ def padded(
     ids: Sequence[Sequence[int]], pad: int, segments: Sequence[Sequence[int]] | None = None
 ) -> Batch:
     """A batch of sentences without labels; segments are 0 if None."""
-    mask_AT = _pad([[1] * len(own) for own in ids])
+    mask_AT = _pad([[1] * len(token_ids) for token_ids in ids])
     segment_AT = torch.zeros_like(mask_AT) if segments is None else _pad(segments)
-    none = torch.zeros(len(ids), dtype=torch.long)
-    return Batch(_pad(ids, pad), mask_AT, segment_AT, torch.zeros_like(mask_AT), none, none)
+    zero_A = torch.zeros(len(ids), dtype=torch.long)
+    return Batch(_pad(ids, pad), mask_AT, segment_AT, torch.zeros_like(mask_AT), zero_A, zero_A)
 
 
 def _pad(values: Sequence[Sequence[int]], pad: int = 0) -> Tensor:
-    """Values of sentences `[A, T]`, with `pad` behind the shorter ones."""
-    return pad_sequence([torch.tensor(own) for own in values], True, pad)
+    """Values of sentences `[A, T]`, padded on the right with `pad`."""
+    return pad_sequence([torch.tensor(row) for row in values], True, pad)
 
 
 def span_means(
@@ -175,8 +177,8 @@ def span_means(
         raise ValueError("a span must have a token: start below stop")
     _, length, width = states_ATD.shape
     first_N = np.cumsum(n_tokens_N) - n_tokens_N  # of all tokens of spans
-    skipped_N = at_N * length + start_N - first_N
-    token_M = torch.from_numpy(np.arange(n_tokens_N.sum()) + np.repeat(skipped_N, n_tokens_N))
+    offset_N = at_N * length + start_N - first_N
+    token_M = torch.from_numpy(np.arange(n_tokens_N.sum()) + np.repeat(offset_N, n_tokens_N))
     flat, first = states_ATD.reshape(-1, width), torch.from_numpy(first_N)
     return embedding_bag(token_M.to(flat.device), flat, first.to(flat.device), mode="mean")
 
@@ -239,25 +241,25 @@ def draw_sentences(
 ) -> Sample:
     """The words of whole sentences, sampled by hashing their positions with the seed.
 
-    Sentences are added until the next one would exceed `max_rows` words (before the first, ones
-    that are too long are skipped). Of sentences with equal tokens, the first one drawn counts.
+    Sentences are added until the next one would exceed `max_rows` words. Longer ones before the
+    first are skipped. Of sentences with equal tokens, the first one drawn counts.
     """
-    kept = Tokens([], [], [], [], [])
-    places: list[tuple[int, int]] = []  # sentence and position
+    sample_tokens = Tokens([], [], [], [], [])
+    occurrences: list[tuple[int, int]] = []  # sentence and position
     for tokens, i, text in _shuffled(sentences, words.tokenizer, max_length, seed):
-        own = words.of(tokens, i, text)
-        if len(places) + len(own) > max_rows:
-            if places:
+        positions = words.of(tokens, i, text)
+        if len(occurrences) + len(positions) > max_rows:
+            if occurrences:
                 break
             continue
-        _add(kept, tokens, i)
-        places += [(len(kept.ids) - 1, t) for t in own]
-    if not places:
+        _add(sample_tokens, tokens, i)
+        occurrences += [(len(sample_tokens.ids) - 1, t) for t in positions]
+    if not occurrences:
         raise ValueError(f"no sentence of the corpus has 1 to {max_rows} words; raise max_rows")
     number_of: dict[int, int] = {}
-    word_N = [number_of.setdefault(kept.ids[i][t], len(number_of)) for i, t in places]
-    spans = _single_tokens(places)
-    return Sample(kept, spans, torch.tensor(word_N), torch.from_numpy(spans.sentence_N))
+    word_N = [number_of.setdefault(sample_tokens.ids[i][t], len(number_of)) for i, t in occurrences]
+    spans = _single_tokens(occurrences)
+    return Sample(sample_tokens, spans, torch.tensor(word_N), torch.from_numpy(spans.sentence_N))
 
 
 def draw_occurrences(
@@ -269,20 +271,22 @@ def draw_occurrences(
     most: int,
 ) -> tuple[Tokens, dict[str, Spans]]:
     """Up to `most` positions of each word, in sentences drawn as by `draw_sentences`."""
-    kept = Tokens([], [], [], [], [])
-    places: dict[str, list[tuple[int, int]]] = {word: [] for word in ids_of}
-    wanted = set(ids_of)
+    sample_tokens = Tokens([], [], [], [], [])
+    occurrences: dict[str, list[tuple[int, int]]] = {word: [] for word in ids_of}
+    open_words = set(ids_of)
     for tokens, i, text in _shuffled(sentences, words.tokenizer, max_length, seed):
-        own = words.of(tokens, i, text)
-        at = {word: [t for t in own if tokens.ids[i][t] in ids_of[word]] for word in ids_of}
-        if any(at[word] for word in wanted):
-            _add(kept, tokens, i)
-            for word in wanted:
-                places[word] += [(len(kept.ids) - 1, t) for t in at[word]]
-            wanted = {word for word in wanted if len(places[word]) < most}
-        if not wanted:
+        positions = words.of(tokens, i, text)
+        hits = {word: [t for t in positions if tokens.ids[i][t] in ids_of[word]] for word in ids_of}
+        if any(hits[word] for word in open_words):
+            _add(sample_tokens, tokens, i)
+            for word in open_words:
+                occurrences[word] += [(len(sample_tokens.ids) - 1, t) for t in hits[word]]
+            open_words = {word for word in open_words if len(occurrences[word]) < most}
+        if not open_words:
             break
-    return kept, {word: _single_tokens(found[:most]) for word, found in places.items()}
+    return sample_tokens, {
+        word: _single_tokens(pairs[:most]) for word, pairs in occurrences.items()
+    }
 
 
 class Targets(NamedTuple):
@@ -317,10 +321,12 @@ def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Target
         for k, row in enumerate(rows)
         for side in (0, 1)
     ]
-    kept = [k for k in range(len(rows)) if spans[2 * k] and spans[2 * k + 1]]
-    found = [spans[2 * k + side] for k in kept for side in (0, 1)]
-    both = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
-    return Targets(tokens, both, np.array(kept, dtype=np.int64), len(rows) - len(kept))
+    pair_ids = [k for k in range(len(rows)) if spans[2 * k] and spans[2 * k + 1]]
+    targets = [spans[2 * k + side] for k in pair_ids for side in (0, 1)]
+    target_spans = Spans(*np.array(targets, dtype=np.int64).reshape(-1, 3).T)
+    return Targets(
+        tokens, target_spans, np.array(pair_ids, dtype=np.int64), len(rows) - len(pair_ids)
+    )
 
 
 def overlapping(tokens: Tokens, i: int, begin: int, end: int) -> tuple[int, int, int] | None:
@@ -340,9 +346,9 @@ def _shuffled(
     seen: set[bytes] = set()
     order = hashed_order(len(sentences), seed).tolist()
     for start in range(0, len(order), CHUNK):
-        some = [sentences[k] for k in order[start : start + CHUNK]]
-        tokens = tokenise(tokenizer, some, max_length)
-        for i, text in enumerate(some):
+        texts = [sentences[k] for k in order[start : start + CHUNK]]
+        tokens = tokenise(tokenizer, texts, max_length)
+        for i, text in enumerate(texts):
             key = np.array(tokens.ids[i], dtype=np.int32).tobytes()
             if key not in seen:
                 seen.add(key)
@@ -351,12 +357,12 @@ def _shuffled(
 
 def _add(kept: Tokens, tokens: Tokens, i: int) -> None:
     """Append sentence i of `tokens` to `kept`."""
-    parts: Iterable[tuple[list[Any], list[Any]]] = zip(kept, tokens, strict=True)
-    for own, part in parts:
-        own.append(part[i])
+    fields: Iterable[tuple[list[Any], list[Any]]] = zip(kept, tokens, strict=True)
+    for target, source in fields:
+        target.append(source[i])
 
 
 def _single_tokens(places: Sequence[tuple[int, int]]) -> Spans:
-    """A span for each sentence and position."""
+    """A one-token span for each (sentence, position)."""
     sentence_N, start_N = np.array(places, dtype=np.int64).reshape(-1, 2).T
     return Spans(sentence_N, start_N, start_N + 1)

@@ -1,7 +1,7 @@
 """Mean cosines over pairs of embeddings, with a jackknife over sentences.
 
-N rows, D dimensions, G sentences, W words, C cells: the rows of a word in a sentence. S is the sum
-of all unit rows, S_g that of sentence g, n_g its rows.
+N embeddings, D dimensions, G sentences, W words. C cells: the embeddings of a word in a sentence.
+S is the sum of all unit vectors, S_g that of sentence g, n_g its number of embeddings.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Estimate(NamedTuple):
         Embeddings of one sentence are not independent, as an error over embeddings would assume.
         """
         n = len(self.without_G)
-        apart_G = self.without_G - self.without_G.mean()
-        return torch.sqrt((n - 1) / n * apart_G.square().sum())
+        deviation_G = self.without_G - self.without_G.mean()
+        return torch.sqrt((n - 1) / n * deviation_G.square().sum())
 
     def figures(self, name: str) -> dict[str, float]:
         """Value and standard error, as cells of a record."""
@@ -46,10 +46,10 @@ class Estimate(NamedTuple):
         """
         id_G = torch.unique(torch.cat([self.sentence_G, other.sentence_G]))
         without_2G = [
-            one.value.expand(len(id_G)).scatter(
-                0, torch.searchsorted(id_G, one.sentence_G), one.without_G
+            estimate.value.expand(len(id_G)).scatter(
+                0, torch.searchsorted(id_G, estimate.sentence_G), estimate.without_G
             )
-            for one in (self, other)
+            for estimate in (self, other)
         ]
         return Estimate(self.value - other.value, id_G, without_2G[0] - without_2G[1])
 
@@ -66,8 +66,8 @@ def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of estimates over the same sentences, such as one per layer."""
-    value = torch.stack([one.value for one in estimates]).mean()
-    without_G = torch.stack([one.without_G for one in estimates]).mean(dim=0)
+    value = torch.stack([estimate.value for estimate in estimates]).mean()
+    without_G = torch.stack([estimate.without_G for estimate in estimates]).mean(dim=0)
     return Estimate(value, estimates[0].sentence_G, without_G)
 
 
@@ -90,34 +90,34 @@ def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     sum_GD = group_sums(unit_rows(x_ND), groups)
     sum_D, square_G = sum_GD.sum(dim=0), sum_GD.square().sum(dim=1)
     count_G = groups.count_G.to(sum_GD.dtype)
-    n, within = count_G.sum(), count_G.square().sum()
-    value = (sum_D.square().sum() - square_G.sum()) / (n.square() - within)
+    n, n_within = count_G.sum(), count_G.square().sum()
+    value = (sum_D.square().sum() - square_G.sum()) / (n.square() - n_within)
     rest_G = (sum_D - sum_GD).square().sum(dim=1) - (square_G.sum() - square_G)
-    without_G = rest_G / ((n - count_G).square() - (within - count_G.square()))
+    without_G = rest_G / ((n - count_G).square() - (n_within - count_G.square()))
     return Estimate(value, groups.id_G, without_G)
 
 
 def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
-    """Mean cosine of two rows of one word: its self-similarity, (‖S‖² − N)/(N(N−1)).
+    """Mean cosine of two embeddings of a word: its self-similarity, (‖S‖² − N)/(N(N−1)).
 
-    The error is NaN for fewer than three sentences, and where one of them has all rows but one.
+    The error is NaN for fewer than three sentences, or if one has all embeddings but one.
     Ethayarajh 2019, definition 1.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     >>> round(occurrences(x, torch.tensor([5, 6, 7])).value.item(), 6)  # 1 of 3 pairs
     0.333333
     """
-    found = self_similarity(x_ND, torch.zeros_like(sentences_N), sentences_N, 2)
-    is_few = len(found.without_G) < 3
-    return found._replace(without_G=found.without_G * torch.nan) if is_few else found
+    estimate = self_similarity(x_ND, torch.zeros_like(sentences_N), sentences_N, 2)
+    is_few = len(estimate.without_G) < 3
+    return estimate._replace(without_G=estimate.without_G * torch.nan) if is_few else estimate
 
 
 def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int) -> Estimate:
     """Mean over words of the mean cosine of two occurrences of a word, in [−1, 1].
 
-    Of words with `min_count` rows or more, all pairs, exactly, in O(N·D). Without each sentence,
-    words that it leaves one row are left out; the error is NaN where it leaves no word.
-    Ethayarajh 2019, definition 1.
+    Exact over all pairs of words with at least `min_count` embeddings, in O(N·D). A
+    leave-one-sentence-out value drops words that are left with one embedding. The error is NaN
+    where no word is left. Ethayarajh 2019, definition 1.
 
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0], [3.0, 3.0]])
     >>> words = torch.tensor([4, 4, 4, 9, 9])
@@ -133,15 +133,15 @@ def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_coun
     cell_N = words.index_N * n_sentences + sentences.index_N[large_N]
     cells = check_groups(unit_ND, cell_N)
     word_C, sentence_C = cells.id_G // n_sentences, cells.id_G % n_sentences
-    own_N1 = unit_ND.square().sum(dim=1, keepdim=True)  # 1, of a zero row 0
-    own_W, own_C = (group_sums(own_N1, groups)[:, 0] for groups in (words, cells))
+    square_N1 = unit_ND.square().sum(dim=1, keepdim=True)  # 1; 0 for a zero vector
+    square_W, square_C = (group_sums(square_N1, groups)[:, 0] for groups in (words, cells))
     sum_WD, sum_CD = group_sums(unit_ND, words), group_sums(unit_ND, cells)
     count_W = words.count_G.to(x_ND.dtype)
-    value_W = (sum_WD.square().sum(dim=1) - own_W) / (count_W * (count_W - 1))
-    left_C = count_W[word_C] - cells.count_G
-    rest_C = (sum_WD[word_C] - sum_CD).square().sum(dim=1) - (own_W[word_C] - own_C)
-    is_pair_C = left_C > 1
-    rest_C = torch.where(is_pair_C, rest_C / (left_C * (left_C - 1)).clamp_min(1), 0.0)
+    value_W = (sum_WD.square().sum(dim=1) - square_W) / (count_W * (count_W - 1))
+    n_left_C = count_W[word_C] - cells.count_G
+    rest_C = (sum_WD[word_C] - sum_CD).square().sum(dim=1) - (square_W[word_C] - square_C)
+    is_pair_C = n_left_C > 1
+    rest_C = torch.where(is_pair_C, rest_C / (n_left_C * (n_left_C - 1)).clamp_min(1), 0.0)
     zero_G = x_ND.new_zeros(n_sentences)
     total_G = value_W.sum() + zero_G.index_add(0, sentence_C, rest_C - value_W[word_C])
     n_lost_G = zero_G.index_add(0, sentence_C, (~is_pair_C).to(x_ND.dtype))

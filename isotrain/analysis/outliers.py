@@ -27,9 +27,9 @@ def mean_scores(mean_LD: Tensor) -> Tensor:
     [[-1.0, 1.0, -1.0, 1.0]]
     """
     mean_LD = mean_LD.double()
-    apart_LD = mean_LD - mean_LD.mean(dim=1, keepdim=True)
-    spread_L1 = apart_LD.square().mean(dim=1, keepdim=True).sqrt()
-    return apart_LD / torch.where(spread_L1 > 0, spread_L1, 1.0)
+    deviation_LD = mean_LD - mean_LD.mean(dim=1, keepdim=True)
+    spread_L1 = deviation_LD.square().mean(dim=1, keepdim=True).sqrt()
+    return deviation_LD / torch.where(spread_L1 > 0, spread_L1, 1.0)
 
 
 def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) -> list[int]:
@@ -41,9 +41,9 @@ def outlier_dimensions(score_LD: Tensor, threshold: float, layers_share: float) 
     >>> outlier_dimensions(torch.tensor([[0.0, 4.0, -5.0], [0.0, 1.0, -6.0]]), 3.0, 0.75)
     [2]
     """
-    beyond_D = (score_LD.abs() > threshold).double().mean(dim=0) >= layers_share
+    is_outlier_D = (score_LD.abs() > threshold).double().mean(dim=0) >= layers_share
     order_D = score_LD.abs().mean(dim=0).argsort(descending=True, stable=True)
-    return [int(i) for i in order_D if beyond_D[i]]
+    return [int(i) for i in order_D if is_outlier_D[i]]
 
 
 class Search(NamedTuple):
@@ -57,7 +57,7 @@ class Search(NamedTuple):
 
 
 def above(x_LD: Tensor) -> Tensor:
-    """The layers above the embeddings; for word vectors, which have only layer 0, that one."""
+    """The layers above the embedding output; for word vectors, their only layer 0."""
     return x_LD[1:] if len(x_LD) > 1 else x_LD
 
 
@@ -93,18 +93,18 @@ def treatments(fit_ND: Tensor, dims: Sequence[int], epsilon: float) -> Mapping[s
     """Maps `[N, D] -> [N, D]` by name, float64: `none`, `cut` and `whitened`.
 
     `cut` sets `dims` to zero; `whitened` is (x − μ)·U diag((λ + ε·λ̄)^−1/2) with the mean and
-    directions of `fit`; ε = 1e-6 keeps directions emptied by a norm small. Luo 2020; Su
-    2021 (whitening, ε = 0).
+    directions of `fit`. ε = 1e-6 keeps directions emptied by a norm small. Luo 2020; Su 2021
+    (whitening, ε = 0).
 
     >>> x = torch.tensor([[3.0, 50.0], [1.0, 50.0], [-4.0, 51.0]])
     >>> treatments(x, [1], 0.0)["cut"](x[:1]).tolist()
     [[3.0, 0.0]]
     """
     whitening = Whitening(fit_ND.shape[1], epsilon, keep_scale=False).estimate(fit_ND.double())
-    cut = torch.tensor(list(dims), dtype=torch.long)
+    cut_dims = torch.tensor(list(dims), dtype=torch.long)
     return {
         NONE: lambda x_ND: x_ND.double(),
-        CUT: lambda x_ND: x_ND.double().index_fill(1, cut, 0.0),
+        CUT: lambda x_ND: x_ND.double().index_fill(1, cut_dims, 0.0),
         WHITENED: lambda x_ND: apply_whitening(x_ND.double(), whitening),
     }
 

@@ -22,7 +22,7 @@ from isotrain.results.run_frames import csv_text
 from isotrain.runs.files import replace_text
 
 MOST_PRINTED = 40  # rows of a table in a terminal
-WIDTH = 116  # of a note there
+WIDTH = 116  # of a note in a terminal
 MOST_OPEN = 40  # rows of a table that is not folded
 
 
@@ -39,8 +39,8 @@ def write_outputs(
         tables.append(published_table(compared, str(record["encoder"])))
     replace_text(folder / "records.csv", _csv(DataFrame(outcome.records, dtype=object)))
     for table in tables:
-        found = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
-        replace_text(folder / f"{table.name}.csv", _csv(found))
+        frame = DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
+        replace_text(folder / f"{table.name}.csv", _csv(frame))
     config = record["config"]
     facts = [f"weights: {record['weights']}", f"data: {record['data']}", f"seed {config['seed']}"]
     facts += [f"before and after {config['from_run']}"] * bool(config["from_run"])
@@ -74,21 +74,21 @@ def write_page(
     pictures: Iterable[Picture],
     record: Mapping[str, Any],
 ) -> Path:
-    """The path of `analysis.html`, which needs no other file and no network.
+    """Write `analysis.html`, which needs no other file and no network; its path.
 
-    Charts stand side by side above the tables; a table of more than 40 rows is folded.
+    Charts are side by side above the tables; tables of more than 40 rows are folded.
     """
     charts = Charts()
-    shown = [
+    figures = [
         {
-            "title": one.title,
-            "description": one.description,
+            "title": picture.title,
+            "description": picture.description,
             "charts": [
-                charts.add(f"{one.name}_{k}" if k else one.name, spec)
-                for k, spec in enumerate(one.specs)
+                charts.add(f"{picture.name}_{k}" if k else picture.name, spec)
+                for k, spec in enumerate(picture.specs)
             ],
         }
-        for one in pictures
+        for picture in pictures
     ]
     text = render(
         "analysis.html",
@@ -96,7 +96,7 @@ def write_page(
         title=f"Analysis {analysis.name}",
         facts=list(facts),
         question=analysis.question,
-        pictures=shown,
+        pictures=figures,
         tables=[
             {
                 "title": table.title,

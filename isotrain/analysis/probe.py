@@ -39,8 +39,8 @@ class Chosen(NamedTuple):
 
 def not_installed() -> list[str]:
     """Why no probe can be fitted, and the fix; empty if scikit-learn is installed."""
-    missing = "this analysis fits its heads by scikit-learn, which is not installed: "
-    return [] if find_spec("sklearn") else [missing + install("analysis")]
+    message = "this analysis fits its heads by scikit-learn, which is not installed: "
+    return [] if find_spec("sklearn") else [message + install("analysis")]
 
 
 def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
@@ -57,8 +57,8 @@ def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
 def linear_probe(n_classes: int, penalty: float, n: int) -> Any:
     """Standardised features and a linear map, unfitted; λ = `penalty`, for n examples.
 
-    Multinomial logistic regression, which minimises mean log loss + λ/2·‖W‖² (a column a class),
-    or without classes ridge regression: mean squared error/2 + λ/2·‖w‖².
+    Multinomial logistic regression, which minimises mean log loss + λ/2·‖W‖² (a column per class),
+    or, without classes, ridge regression: mean squared error/2 + λ/2·‖w‖².
     """
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
@@ -67,9 +67,9 @@ def linear_probe(n_classes: int, penalty: float, n: int) -> Any:
     if not n_classes:
         return make_pipeline(StandardScaler(), Ridge(alpha=penalty * n))
     # Of two classes scikit-learn has one column w = w₁ − w₀, and ‖W‖² is ‖w‖²/2.
-    strength = (2 if n_classes == 2 else 1) / (penalty * n)
+    inverse_strength = (2 if n_classes == 2 else 1) / (penalty * n)
     options = {"max_iter": MOST_STEPS, "tol": SETTLED, "warm_start": True}
-    return make_pipeline(StandardScaler(), LogisticRegression(C=strength, **options))
+    return make_pipeline(StandardScaler(), LogisticRegression(C=inverse_strength, **options))
 
 
 def choose_penalty(
@@ -80,10 +80,10 @@ def choose_penalty(
     seed: int,
     n_classes: int = 0,
 ) -> Chosen:
-    """The probe on all examples with the penalty of least loss on a held-out part.
+    """Select the penalty by held-out loss, and fit the probe with it on all examples.
 
-    `held_out` of the examples, drawn by a hash of their position and the seed, are left out of the
-    fits that choose; features are standardised by the others.
+    The share `held_out` of the examples, drawn by a hash of position and seed, is left out of the
+    selection fits. Features are standardised on the rest.
 
     >>> x = np.arange(20.0)[:, None]
     >>> found = choose_penalty(x, x[:, 0] > 9, [1.0, 0.01], held_out=0.2, seed=0, n_classes=2)
@@ -97,9 +97,9 @@ def choose_penalty(
         )
     out_N, in_N = np.split(hashed_order(len(x_NF), seed).numpy(), [n_out])
     parts = x_NF[in_N], label_N[in_N], x_NF[out_N], label_N[out_N]
-    chosen = best_penalty(*parts, penalties, n_classes)
-    probe = linear_probe(n_classes, chosen.penalty, len(x_NF))
-    return chosen._replace(probe=_fitted(probe, x_NF, label_N, n_classes))
+    best = best_penalty(*parts, penalties, n_classes)
+    probe = linear_probe(n_classes, best.penalty, len(x_NF))
+    return best._replace(probe=_fitted(probe, x_NF, label_N, n_classes))
 
 
 def best_penalty(
@@ -112,21 +112,21 @@ def best_penalty(
 ) -> Chosen:
     """The probe of n examples at the penalty with the least loss on m others.
 
-    Penalties are tried from the largest down, each fit started at the last one, until three in a
-    row have a larger loss than that before them: the path may have bumps.
+    Penalties are tried in descending order, each fit warm-started at the last. The search stops
+    only after three consecutive increases of the loss, because the path may have bumps.
     """
     probe = linear_probe(n_classes, max(penalties), len(x_nF))
-    found: list[Chosen] = []
+    candidates: list[Chosen] = []
     for penalty in sorted(penalties, reverse=True):
-        fresh = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
-        probe.steps[-1][1].set_params(**fresh)
-        own = _fitted(probe, x_nF, label_n, n_classes)
-        loss = mean_loss(own, held_mF, held_label_m, n_classes)
-        found.append(Chosen(deepcopy(own), penalty, loss, len(held_mF)))
-        last = [one.held_out_loss for one in found[-RISES - 1 :]]
-        if len(last) > RISES and all(a < b for a, b in pairwise(last)):
+        params = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
+        probe.steps[-1][1].set_params(**params)
+        model = _fitted(probe, x_nF, label_n, n_classes)
+        loss = mean_loss(model, held_mF, held_label_m, n_classes)
+        candidates.append(Chosen(deepcopy(model), penalty, loss, len(held_mF)))
+        losses = [candidate.held_out_loss for candidate in candidates[-RISES - 1 :]]
+        if len(losses) > RISES and all(a < b for a, b in pairwise(losses)):
             break
-    return min(found, key=lambda one: one.held_out_loss)
+    return min(candidates, key=lambda candidate: candidate.held_out_loss)
 
 
 def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> Any:
@@ -141,12 +141,12 @@ def _fitted(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> An
 
 
 def mean_loss(probe: Any, x_NF: Floats, label_N: np.ndarray, n_classes: int) -> float:
-    """Mean negative log likelihood of the classes, in nats; of scores the mean squared error."""
+    """Mean negative log likelihood in nats; for scores, the mean squared error."""
     if not n_classes:
         return float(np.square(probe.predict(x_NF) - label_N).mean())
-    share_NC = np.full((len(label_N), n_classes), np.finfo(np.float32).tiny)  # of classes unseen
-    share_NC[:, probe.classes_.astype(int)] = probe.predict_proba(x_NF).clip(share_NC[0, 0])
-    return float(-np.log(share_NC[np.arange(len(label_N)), label_N.astype(int)]).mean())
+    p_NC = np.full((len(label_N), n_classes), np.finfo(np.float32).tiny)  # of unseen classes
+    p_NC[:, probe.classes_.astype(int)] = probe.predict_proba(x_NF).clip(p_NC[0, 0])
+    return float(-np.log(p_NC[np.arange(len(label_N)), label_N.astype(int)]).mean())
 
 
 class Correlation(NamedTuple):
@@ -161,14 +161,14 @@ def spearman(predicted_N: ArrayLike, label_N: ArrayLike) -> Correlation:
     """Spearman's ρ of predictions and labels, in [−1, 1], with a 95 % CI.
 
     Pearson's correlation of the ranks, ties at their mean rank. The CI is
-    tanh(artanh ρ ± 1.96·√((1 + ρ²/2)/(N − 3))). Without spread on one side, or with N < 4, there
-    is no value, or no CI. Bonett and Wright 2000 (CI).
+    tanh(artanh ρ ± 1.96·√((1 + ρ²/2)/(N − 3))). If one side is constant, there is no value; with
+    N < 4, there is no CI. Bonett and Wright 2000 (CI).
 
     >>> found = spearman([1.0, 2.0, 3.0, 5.0, 4.0, 6.0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     >>> [round(v, 2) for v in found]
     [0.94, 0.38, 1.0]
     """
-    label, predicted = (np.asarray(given, np.float64) for given in (label_N, predicted_N))
+    label, predicted = (np.asarray(x_N, np.float64) for x_N in (label_N, predicted_N))
     n = len(label)
     value = float(spearman_of(label, predicted[None], np.ones((1, n)))[0, 0]) if n > 1 else math.nan
     if not math.isfinite(value):
@@ -176,5 +176,5 @@ def spearman(predicted_N: ArrayLike, label_N: ArrayLike) -> Correlation:
     if n < 4 or abs(value) > 1.0 - ROUNDING:
         return Correlation(value, None, None)
     half = Z * math.sqrt((1 + value**2 / 2) / (n - 3))
-    ends = (math.tanh(math.atanh(value) + side * half) for side in (-1, 1))
-    return Correlation(value, *ends)
+    interval = (math.tanh(math.atanh(value) + side * half) for side in (-1, 1))
+    return Correlation(value, *interval)

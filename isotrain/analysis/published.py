@@ -29,7 +29,7 @@ class Beside(NamedTuple):
 
 
 def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
-    """The figures of `analysis.published`; a ValueError names the entry that is none."""
+    """The figures of `analysis.published`; a ValueError names an invalid entry."""
     return TypeAdapter(list[Published], config=ConfigDict(strict=True)).validate_python(
         [dict(entry) for entry in given]
     )
@@ -45,15 +45,15 @@ def beside(published: Sequence[Published], records: Sequence[Record], encoder: s
     >>> beside([figure], [measured], "bert")[0].verdict
     'agrees'
     """
-    start = [r for r in records if r.get("weights") != "after"]
-    compared = []
+    candidates = [r for r in records if r.get("weights") != "after"]
+    comparisons = []
     for figure in published:
-        wanted = figure.where.items()
-        own = (r.get(figure.column) for r in start if wanted <= r.items())
-        here = next((float(value) for value in own if isinstance(value, int | float)), None)
-        known = figure.encoder == encoder
-        compared.append(Beside(figure, here, _verdict(figure, here) if known else None))
-    return compared
+        where = figure.where.items()
+        values = (r.get(figure.column) for r in candidates if where <= r.items())
+        here = next((float(value) for value in values if isinstance(value, int | float)), None)
+        is_same = figure.encoder == encoder
+        comparisons.append(Beside(figure, here, _verdict(figure, here) if is_same else None))
+    return comparisons
 
 
 def _verdict(figure: Published, here: float | None) -> str | None:
@@ -61,8 +61,8 @@ def _verdict(figure: Published, here: float | None) -> str | None:
         return "not measured"
     if figure.tolerance is None:
         return None
-    off = abs(here - figure.value)  # 54.1 − 54.0 is more than 0.1
-    return "agrees" if off < figure.tolerance or isclose(off, figure.tolerance) else "differs"
+    gap = abs(here - figure.value)  # 54.1 − 54.0 is more than 0.1
+    return "agrees" if gap < figure.tolerance or isclose(gap, figure.tolerance) else "differs"
 
 
 def published_table(compared: Sequence[Beside], encoder: str) -> Table:
@@ -72,9 +72,9 @@ def published_table(compared: Sequence[Beside], encoder: str) -> Table:
     for figure, here, verdict in compared:
         where = ", ".join(f"{key} {value}" for key, value in figure.where.items())
         name = f"{figure.column} ({where})" if where else figure.column
-        by = sources.setdefault(f"{figure.encoder}, {figure.source}", f"[{len(sources) + 1}]")
+        label = sources.setdefault(f"{figure.encoder}, {figure.source}", f"[{len(sources) + 1}]")
         tolerance = None if figure.tolerance is None else f"{figure.tolerance:g}"
-        rows.append([name, f"{figure.value:g}", by, here, tolerance, verdict])
+        rows.append([name, f"{figure.value:g}", label, here, tolerance, verdict])
     return Table(
         "published",
         "Published figures beside those measured here",

@@ -50,7 +50,7 @@ class _Plan(NamedTuple):
 def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
     """Run or resume an analysis; its folder.
 
-    `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line a record),
+    `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line per record),
     `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
     analysis is read without loading an encoder. An interrupted one resumes at its part, unless its
     data, the run, a file named in the configuration, or the code has changed.
@@ -60,7 +60,7 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
             written then.
         ValueError: a part of the analysis is undefined for this corpus or encoder.
     """
-    started = time.perf_counter()
+    start = time.perf_counter()
     with spinner("looking for data and weights") as now:
         try:
             plan = _plan(cfg)
@@ -83,15 +83,15 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
             record["overrides"] = redacted([t for t in overrides if not t.startswith("rerun=")])
             now("drawing tables and figures")
             outcome = store.outcome(record["parts"])
-            compared = beside(plan.published, outcome.records, plan.name)
-            write_outputs(store.folder, plan.analysis, outcome, compared, record)
-            record.setdefault("total_s", round(time.perf_counter() - started, 2))
+            comparisons = beside(plan.published, outcome.records, plan.name)
+            write_outputs(store.folder, plan.analysis, outcome, comparisons, record)
+            record.setdefault("total_s", round(time.perf_counter() - start, 2))
             write_json(store.folder / "result.json", record)
     return store.folder
 
 
 def _plan(cfg: DictConfig) -> _Plan:
-    with open_dict(cfg):  # threads and device are spelled out
+    with open_dict(cfg):  # resolve threads and device
         torch.set_num_threads(cfg.threads or torch.get_num_threads())
         cfg.threads = torch.get_num_threads()
         cfg.device = device_of(getattr(cfg.device, "value", cfg.device))
@@ -130,7 +130,7 @@ def _name_of(encoder: DictConfig) -> str:
 def given_files(node: Any) -> dict[str, str]:
     """Twelve hex digits of the SHA-256 of each file that a value of `node` names, by its path.
 
-    Of a folder, such as that of an encoder, every file in it counts, those of its folders do not.
+    For a folder, such as an encoder's, every file directly in it counts; subfolders do not.
 
     >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
     {}
@@ -146,19 +146,19 @@ def given_files(node: Any) -> dict[str, str]:
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
     """The encoder in evaluation mode, on its device: as given, or as at the start of a run.
 
-    What a run draws (`training.reinit_blocks`) is drawn with its seed, and its `init_from` loaded.
-    `end` has the weights that the run ended with; None = no run.
+    Blocks that a run re-initialises (`training.reinit_blocks`) are drawn with its seed, and its
+    `init_from` is loaded. `end` holds the final weights of the run; None = no run.
     """
     run = {} if end is None else read_result(end.parent)
     config = run.get("config", {})
     torch.manual_seed(config.get("seed", cfg.seed))
     encoder: Encoder = make(cfg.encoder, Encoder)
-    if earlier := run.get("init_from"):
-        given = Path(earlier["path"]).expanduser()
-        file = given / WEIGHTS_FILE if given.is_dir() else given
-        if not file.is_file() or sha256_of(file) != earlier["sha256"]:
+    if init_from := run.get("init_from"):
+        path = Path(init_from["path"]).expanduser()
+        file = path / WEIGHTS_FILE if path.is_dir() else path
+        if not file.is_file() or sha256_of(file) != init_from["sha256"]:
             raise ValueError(
-                f"from_run: that run started from {given}, which is gone, or is another by now; "
+                f"from_run: that run started from {path}, which is gone, or is another by now; "
                 "put it back, or measure a run that started from its encoder's own weights"
             )
         load_start(encoder, file)
@@ -185,9 +185,9 @@ def _measured(
     if length < cfg.max_length:
         say(f"max_length={cfg.max_length} is beyond the positions of {plan.name}; {length} is used")
     parts: list[tuple[str, str]] = []
-    for weights, measured in each_weights(encoder, plan.end):
+    for weights, model in each_weights(encoder, plan.end):
         settings = cfg.seed, cfg.batch_size, length
-        subject = Subject(measured, plan.source, *settings, store.folder, weights)
+        subject = Subject(model, plan.source, *settings, store.folder, weights)
         for part in plan.analysis.parts(subject):
             parts.append((weights, part.name))
             if not store.has(weights, part.name):

@@ -21,7 +21,7 @@ Cell = str | float | int | None
 Record = Mapping[str, Any]
 """One measurement, of cells: flat, so that it is a line of a CSV file and a row of a table."""
 
-DIGITS = 4  # of a number in a table to read; CSV files have them all
+DIGITS = 4  # of a number in a table for readers; CSV files have full precision
 Z = 1.959963984540054  # half a 95 % CI in standard errors
 
 
@@ -63,8 +63,8 @@ class Frames:
 
     def of(self, kind: str) -> pd.DataFrame:
         """The records of a kind; missing values are None."""
-        own = [record for record in self.records if record["kind"] == kind]
-        return without_nan(pd.DataFrame(own, dtype=object))
+        records = [record for record in self.records if record["kind"] == kind]
+        return without_nan(pd.DataFrame(records, dtype=object))
 
     @property
     def weights(self) -> list[Cell]:
@@ -87,20 +87,20 @@ class TableSpec:
     """A table as data.
 
     A value with a column `<value>_error` reads `value ± 1.96 · error`; one with `<value>_low` and
-    `<value>_high` has a column `95 % CI` behind it. Of a run, `weights` follows the index. Rows
-    are grouped by the index, left to right, each group where it first occurs.
+    `<value>_high` has a column `95 % CI` after it. For a run, a column `weights` follows the index.
+    Rows are grouped by the index, left to right, in order of first occurrence.
 
     Args:
         name: of the table's file.
         title: with fields, as notes.
         of: a kind of record, or a function of all of them.
-        index: columns that a row is named by.
+        index: columns that identify a row.
         values: columns and their headings; those that no record has are left out.
-        across: a column whose values stand side by side, each with all of `values`.
+        across: a column whose values are side by side, each with all of `values`.
         notes: with fields `{n_rows:,}` of the first record, `{analysis.seeds}`; or a function.
         each: a column: one table for each of its values.
         form: of a value with an error or a CI, such as `.3f`.
-        bare: values alone, without errors and CIs.
+        bare: only values, without errors and CIs.
     """
 
     name: str
@@ -116,15 +116,15 @@ class TableSpec:
 
 
 def render(spec: TableSpec, frames: Frames, analysis: object) -> Iterator[Table]:
-    """The table of a specification, or one for each value of `each`; its texts filled."""
-    for fields, own in groups_of(spec.of, spec.each, frames, analysis):
-        if len(own):
+    """The table of a specification, or one for each value of `each`, with its texts filled in."""
+    for fields, frame in groups_of(spec.of, spec.each, frames, analysis):
+        if len(frame):
             notes: list[str] = []
             for note in spec.notes:
                 notes += [note.format_map(fields)] if isinstance(note, str) else note(frames)
             name, title = (text.format_map(fields) for text in (spec.name, spec.title))
-            several = len(frames.weights) > 1 and "weights" in own
-            yield Table(name, title, *_columns_and_rows(spec, own, several), notes)
+            has_weights = len(frames.weights) > 1 and "weights" in frame
+            yield Table(name, title, *_columns_and_rows(spec, frame, has_weights), notes)
 
 
 def groups_of(
@@ -134,9 +134,9 @@ def groups_of(
     frame = frames.of(of) if isinstance(of, str) else without_nan(of(frames))
     values = [None] if each is None or frame.empty else list(dict.fromkeys(frame[each]))
     for value in values:
-        own = frame if value is None else frame[frame[each] == value]
-        first = {} if own.empty else own.iloc[0].to_dict()
-        yield {"analysis": analysis, **first}, own
+        group = frame if value is None else frame[frame[each] == value]
+        first = {} if group.empty else group.iloc[0].to_dict()
+        yield {"analysis": analysis, **first}, group
 
 
 def interval(low: Cell, high: Cell, form: str = ".3f") -> str | None:
@@ -158,17 +158,17 @@ def with_error(value: Cell, error: Cell, form: str = ".3f") -> str | None:
     """
     if not isinstance(value, int | float) or math.isnan(value):
         return None
-    known = isinstance(error, int | float) and math.isfinite(error)
-    return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if known else "")  # type: ignore[arg-type]
+    has_error = isinstance(error, int | float) and math.isfinite(error)
+    return f"{value:{form}}" + (f" ± {Z * float(error):{form.lstrip('+')}}" if has_error else "")  # type: ignore[arg-type]
 
 
 def left_out(kind: str, column: str) -> Callable[[Frames], Iterator[str]]:
     """A note on unmeasured items: the records of a kind, by a column."""
 
     def note(frames: Frames) -> Iterator[str]:
-        absent = frames.of(kind)
-        if len(absent):
-            yield f"left out: {', '.join(dict.fromkeys(absent[column]))}; records.csv says why"
+        frame = frames.of(kind)
+        if len(frame):
+            yield f"left out: {', '.join(dict.fromkeys(frame[column]))}; records.csv says why"
 
     return note
 
@@ -189,16 +189,16 @@ def _columns_and_rows(
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
     columns: dict[str, None] = {}
     for record in own.to_dict("records"):
-        side = "" if spec.across is None else f"{record[spec.across]} "
-        cells = {(side + name).strip(): cell for name, cell in _cells(spec, own, record)}
+        prefix = "" if spec.across is None else f"{record[spec.across]} "
+        cells = {(prefix + name).strip(): cell for name, cell in _cells(spec, own, record)}
         lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
         columns |= dict.fromkeys(cells)
 
-    def order(place: tuple[Cell, ...]) -> list[int]:  # where each beginning first occurs
-        ends = range(1, len(spec.index) + 1)
-        return [next(i for i, one in enumerate(lines) if one[:n] == place[:n]) for n in ends]
+    def order(place: tuple[Cell, ...]) -> list[int]:  # first occurrence of each prefix
+        lengths = range(1, len(spec.index) + 1)
+        return [next(i for i, line in enumerate(lines) if line[:n] == place[:n]) for n in lengths]
 
-    rows = [[*place, *map(lines[place].get, columns)] for place in sorted(lines, key=order)]
+    rows = [[*line, *map(lines[line].get, columns)] for line in sorted(lines, key=order)]
     return [*(spec.index.get(key, key) for key in keys), *columns], rows
 
 
@@ -210,9 +210,9 @@ def _cells(
         if key not in own:
             continue
         if f"{key}_low" in own and not spec.bare:
-            ends = record[f"{key}_low"], record[f"{key}_high"]
+            bounds = record[f"{key}_low"], record[f"{key}_high"]
             yield name, record[key]
-            yield f"{name} 95 % CI".strip(), interval(*ends, spec.form)
+            yield f"{name} 95 % CI".strip(), interval(*bounds, spec.form)
         elif f"{key}_error" in own and not spec.bare:
             yield name, with_error(record[key], record[f"{key}_error"], spec.form)
         else:

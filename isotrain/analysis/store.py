@@ -41,8 +41,8 @@ class Store:
         """Store the results of a part."""
         file = self._file(weights, part)
         if found.arrays:
-            with replacing(file.with_suffix(".npz")) as packed:
-                np.savez_compressed(packed, **found.arrays)  # type: ignore[arg-type]
+            with replacing(file.with_suffix(".npz")) as archive:
+                np.savez_compressed(archive, **found.arrays)  # type: ignore[arg-type]
         write_json(file, {"records": [dict(record) for record in found.records]})
 
     def outcome(self, parts: Sequence[tuple[str, str]]) -> Outcome:
@@ -51,11 +51,11 @@ class Store:
         arrays: dict[str, np.ndarray] = {}
         for weights, part in parts:
             file = self._file(weights, part)
-            own = json.loads(file.read_text(encoding="utf-8"))["records"]
-            records += [{"weights": weights, **record} for record in own]
-            if (packed := file.with_suffix(".npz")).is_file():
-                with np.load(packed) as found:
-                    arrays |= {f"{weights}/{key}": found[key] for key in found.files}
+            part_records = json.loads(file.read_text(encoding="utf-8"))["records"]
+            records += [{"weights": weights, **record} for record in part_records]
+            if (path := file.with_suffix(".npz")).is_file():
+                with np.load(path) as archive:
+                    arrays |= {f"{weights}/{key}": archive[key] for key in archive.files}
         return Outcome(records, arrays)
 
     def _file(self, weights: str, part: str) -> Path:

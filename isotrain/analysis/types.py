@@ -1,6 +1,6 @@
 """Base class of analyses: parts measure an encoder; tables and plots show their records.
 
-N rows, D dimensions, L blocks.
+N embeddings, D dimensions, L blocks.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 from isotrain.tasks.data.sources import Source
 
-__all__ = ["Cell", "Picture", "Record", "Table"]  # of its parts, from here for those who write one
+__all__ = ["Cell", "Picture", "Record", "Table"]  # re-exported for authors of analyses
 T = TypeVar("T")
 AS_GIVEN, BEFORE, AFTER = "as given", "before", "after"  # weights of an encoder
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     """Results of a part of an analysis."""
 
     records: Sequence[Record]
-    arrays: Mapping[str, np.ndarray] = {}  # for pictures: maps of rows, small
+    arrays: Mapping[str, np.ndarray] = {}  # for pictures: small maps of embeddings
 
 
 class Part(NamedTuple):
@@ -58,9 +58,9 @@ class Outcome(NamedTuple):
 @dataclass_transform()
 def analysis(cls: type[T]) -> type[T]:
     """Class decorator: annotated names become arguments, validated by pydantic."""
-    made = dataclass(cls)
-    made.__init__ = checked(made.__init__)  # type: ignore[method-assign]
-    return made
+    data_class = dataclass(cls)
+    data_class.__init__ = checked(data_class.__init__)  # type: ignore[method-assign]
+    return data_class
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Analysis(ABC):
 
     def missing(self, source: Source) -> Sequence[str]:
         """Requirements missing from `source`, with fixes; reads no example."""
-        return [why for one in self.data_sets(source) if (why := source.missing(one))]
+        return [why for data_set in self.data_sets(source) if (why := source.missing(data_set))]
 
     @abstractmethod
     def parts(self, subject: Subject) -> Iterable[Part]:

@@ -42,10 +42,10 @@ def demo(overrides: Sequence[str]) -> None:
             raise CannotRunError(f"{text} is fixed in the demo; use isotrain train")
     folders = {}
     for method in METHODS:
-        used = ["experiment=demo", *overrides, f"isotropy={method}"]
-        cfg = compose_run(used)
+        run_overrides = ["experiment=demo", *overrides, f"isotropy={method}"]
+        cfg = compose_run(run_overrides)
         try:
-            run(cfg, used, show=show_run)
+            run(cfg, run_overrides, show=show_run)
         except CannotRunError as error:
             is_chosen = any(key_of(text).partition(".")[0] == "encoder" for text in overrides)
             if is_chosen or not isinstance(error.__cause__, EncoderUnavailableError):
@@ -55,16 +55,16 @@ def demo(overrides: Sequence[str]) -> None:
         folders[method] = folder_of(cfg)
     results = {method: read_result(folder) for method, folder in folders.items()}
     baseline = results[METHODS[0]]
-    rows = {method: read_records(folder / "metrics.jsonl") for method, folder in folders.items()}
-    print_layers(rows, baseline)
+    logs = {method: read_records(folder / "metrics.jsonl") for method, folder in folders.items()}
+    print_layers(logs, baseline)
     say(
         f"{baseline['n_rows']['train']:,} training pairs, one seed per method: a demonstration, "
         "not a comparison of methods."
     )
     keys = baseline["monitor"], on_test(baseline["monitor"])
     for method, result in results.items():
-        found = [
+        score_texts = [
             f"{k} {score_number(result['scores'][k], k)}" for k in keys if k in result["scores"]
         ]
-        drawn = next(file for name in FILES if (file := folders[method] / name).is_file())
-        say(f"isotropy={method}: {', '.join(found)}; page: {drawn}")
+        page = next(file for name in FILES if (file := folders[method] / name).is_file())
+        say(f"isotropy={method}: {', '.join(score_texts)}; page: {page}")

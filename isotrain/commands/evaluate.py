@@ -62,25 +62,25 @@ def evaluated(
         from isotrain.runner import quiet
         from isotrain.training.loggers.jsonl import scores_of
         from isotrain.training.revision import revision
-    known = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
+    parts = [text for text in str(result["data"]).split("; ") if not text.startswith("init_from ")]
     keys = {key_of(text) for text in overrides}
     moves = keys & {"data.path", "data.hub"} or {"source", "task"} & {k.split(".")[0] for k in keys}
-    if not moves and (now := revision(cfg)) != "; ".join(known):
+    if not moves and (current := revision(cfg)) != "; ".join(parts):
         raise PlanError(
-            f"{folder} was scored on {'; '.join(known)}, and there is {now} now; put the data "
+            f"{folder} was scored on {'; '.join(parts)}, and there is {current} now; put the data "
             "back, or give source=... to score it on others"
         )
     quiet()
     torch.set_num_threads(cfg.threads)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    with TemporaryDirectory() as place:
-        cfg.output_dir, cfg.cache_dir = place, None
+    with TemporaryDirectory() as scratch:
+        cfg.output_dir, cfg.cache_dir = scratch, None
         try:
-            experiment = build(cfg, Path(place), None)
+            experiment = build(cfg, Path(scratch), None)
             module, data, trainer = experiment.module, experiment.data, experiment.trainer
             load_weights(module, folder / WEIGHTS_FILE)
             module.selected_step = result["steps"]
-            lost = {split: of for split, of in data.lost_input.items() if split != "train"}
+            lost = {split: losses for split, losses in data.lost_input.items() if split != "train"}
             trainer.validate(module, datamodule=data, verbose=False)
             scores = scores_of(trainer, ("val/", "holdout/"))
             if data.n_rows["test"]:
@@ -101,25 +101,27 @@ def composed_again(
             configuration.
         ConfigError: the further ones do not apply.
     """
-    of_run = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
-    dirs = [text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in of_run]
+    run_overrides = [text for text in result["overrides"] if not text.startswith(CONFIG_DIR)]
+    dirs = [
+        text.removeprefix(CONFIG_DIR) for text in result["overrides"] if text not in run_overrides
+    ]
     config_dir = config_dir or (dirs[-1] if dirs else None)
     try:
         recorded = config_of(result)
     except ValueError as error:
         raise PlanError(str(error)) from error
-    of_run = [f"threads={recorded.threads}", *of_run]
+    run_overrides = [f"threads={recorded.threads}", *run_overrides]
     if recorded.data.revision:
-        of_run.append(f"data.revision={recorded.data.revision}")
-    again = compose_run(of_run, config_dir)
-    check(again)
-    again.source = recorded.source  # its data may have moved
-    if content_hash(again) != content_hash(recorded):
+        run_overrides.append(f"data.revision={recorded.data.revision}")
+    replica = compose_run(run_overrides, config_dir)
+    check(replica)
+    replica.source = recorded.source  # its data may have moved
+    if content_hash(replica) != content_hash(recorded):
         raise PlanError(
             f"the overrides that {folder} records no longer give its configuration; evaluate it "
             "with the version of isotrain and the --config-dir that it was made with"
         )
-    cfg = compose_run([*of_run, *overrides, "logger=[]"], config_dir)
+    cfg = compose_run([*run_overrides, *overrides, "logger=[]"], config_dir)
     check(cfg)
     cfg.init_from, cfg.callbacks = None, {}
     return cfg

@@ -37,16 +37,16 @@ def run(
         return show_all()
     from isotrain.app import main
 
-    chosen = {"slurm": "submitit_slurm"}.get(launcher or "joblib", launcher or "joblib")
-    if chosen == "submitit_slurm" and find_spec("submitit") is None:
+    launcher_name = {"slurm": "submitit_slurm"}.get(launcher or "joblib", launcher or "joblib")
+    if launcher_name == "submitit_slurm" and find_spec("submitit") is None:
         raise PlanError(f"--launcher slurm needs submitit: {install('slurm')}")
-    several = [f"hydra/launcher={chosen}"] if launcher or (jobs or 1) > 1 else []
-    if jobs is not None and several:
-        several.append(f"hydra.launcher.{N_AT_ONCE[chosen]}={jobs}")
-    listed = ["hydra.sweeper.only_list=true"] if only_list else []
-    folder = ["--config-dir", config_dir] if config_dir else []
-    own = [f"{kind_of(target)}={written(target)}", *several, *listed, *folder]
-    return main(["-m", *own, *arguments])
+    launcher_options = [f"hydra/launcher={launcher_name}"] if launcher or (jobs or 1) > 1 else []
+    if jobs is not None and launcher_options:
+        launcher_options.append(f"hydra.launcher.{N_AT_ONCE[launcher_name]}={jobs}")
+    list_options = ["hydra.sweeper.only_list=true"] if only_list else []
+    dir_options = ["--config-dir", config_dir] if config_dir else []
+    args = [f"{kind_of(target)}={written(target)}", *launcher_options, *list_options, *dir_options]
+    return main(["-m", *args, *arguments])
 
 
 def kind_of(name_or_path: str) -> str:
@@ -62,9 +62,9 @@ def kind_of(name_or_path: str) -> str:
 
 def show_all() -> int:
     """List the studies and searches of the package, each with its question; exit code 0."""
-    shipped = [(group, name) for group in ("studies", "searches") for name in names(group)]
-    width = max(len(name) for _, name in shipped)
-    for group, name in shipped:
+    plans = [(group, name) for group in ("studies", "searches") for name in names(group)]
+    width = max(len(name) for _, name in plans)
+    for group, name in plans:
         say(f"{name:<{width}}  {question_of(read_yaml(group, name)[0])}")
     return 0
 
@@ -74,10 +74,10 @@ def status(target: str, as_json: bool = False) -> int:
     folder = folder_of(target)
     if as_json:
         return _print_states(folder, target)
-    found = _look(folder, target)
-    for line in found.lines:
+    progress = _look(folder, target)
+    for line in progress.lines:
         say(line)
-    return int(found.has_failed)
+    return int(progress.has_failed)
 
 
 def report(
@@ -115,24 +115,24 @@ def folder_of(target: str) -> Path:
     """
     if Path(target).is_dir():
         return Path(target)
-    own, kinds = plan_name(target), [*FOLDERS.values()]
+    label, kinds = plan_name(target), [*FOLDERS.values()]
     if Path(target).suffix in YAML and Path(target).is_file():
-        own = str(read_yaml("studies", target)[1].get("name", own))
+        label = str(read_yaml("studies", target)[1].get("name", label))
         kinds = [FOLDERS[kind_of(target)]]
-    places = [Path("runs") / kind / own for kind in kinds]
-    shipped = [*names("studies"), *names("searches")]
-    found = next((place for place in places if place.is_dir()), None)
-    if found is None:
+    folders = [Path("runs") / kind / label for kind in kinds]
+    plans = [*names("studies"), *names("searches")]
+    match = next((folder for folder in folders if folder.is_dir()), None)
+    if match is None:
         raise PlanError(
-            f"{target} is no folder, and there is no {' or '.join(map(str, places[:2]))}; give "
+            f"{target} is no folder, and there is no {' or '.join(map(str, folders[:2]))}; give "
             "the folder of a study, search, sweep or run"
             + nearest_folder(
-                *(place for place in places if place.parent.is_dir()),
+                *(folder for folder in folders if folder.parent.is_dir()),
                 *(Path("runs") / target, Path(target)),
-                others={name: f"{name} (isotrain run {name} starts it)" for name in shipped},
+                others={name: f"{name} (isotrain run {name} starts it)" for name in plans},
             )
         )
-    return found
+    return match
 
 
 def _look(folder: Path, target: str) -> Status:
@@ -145,9 +145,9 @@ def _look(folder: Path, target: str) -> Status:
     jobs, lines = runs_below(folder)
     if [job.folder for job in jobs] != [folder]:
         return Status([f"{folder}: {counted(len(jobs), 'run')} finished", *lines], False)
-    own = state_of(jobs[0], folder)
-    line = ", ".join(filter(None, [f"{folder}: {own.state}", at_step(own.step, own.n_steps)]))
-    return Status(list(filter(None, [own.reason, line])), own.state == "failed")
+    state = state_of(jobs[0], folder)
+    line = ", ".join(filter(None, [f"{folder}: {state.state}", at_step(state.step, state.n_steps)]))
+    return Status(list(filter(None, [state.reason, line])), state.state == "failed")
 
 
 def runs_below(folder: Path) -> tuple[list[Job], list[str]]:
@@ -157,7 +157,7 @@ def runs_below(folder: Path) -> tuple[list[Job], list[str]]:
     from isotrain.results.below import find_runs
 
     below = find_runs(folder)
-    return [job_of(one.run.folder) for one in below.runs], below.others
+    return [job_of(entry.run.folder) for entry in below.runs], below.others
 
 
 def _storage_of(target: str) -> str | None:

@@ -37,14 +37,14 @@ def write_report(plan: Plan, figures: bool = False) -> list[Path]:
     if not result.runs:
         reasons = "".join(f"\n{gap}" for gap in result.gaps if gap.why != NOT_RUN)
         raise PlanError(f"no run of {plan.kind} {plan.name} has finished{reasons}")
-    first = read_result(result.runs[0].folder)["config"]
+    cfg = read_result(result.runs[0].folder)["config"]
     result = result._replace(
         overrides=[
             text  # overrides that change results, unlike loggers or the data folder
-            for text in in_force((f"threads={first['threads']}", *study.overrides, *plan.overrides))
+            for text in in_force((f"threads={cfg['threads']}", *study.overrides, *plan.overrides))
             if not f"{key_of(text)}.".startswith((*(f"{n}." for n in NOT_CONTENT), "source.root."))
         ],
-        command=_command(plan, first),
+        command=_command(plan, cfg),
         question=study.question,
     )
     return write_result(result, plan.folder, figures)
@@ -69,10 +69,10 @@ def write_result(result: Result, folder: Path, figures: bool = False) -> list[Pa
         "runs.parquet": parquet_bytes(scores_frame(result.runs)),
     }
     (folder / PAGE).unlink(missing_ok=True)
-    written = replace_files(folder, files)
+    paths = replace_files(folder, files)
     say(first_tables(files["table.md"].decode()))
     say(f"{folder}: {', '.join(files)}; table.md has every score")
-    return [*written, *_draw(result, folder, figures)]
+    return [*paths, *_draw(result, folder, figures)]
 
 
 def _draw(result: Result, folder: Path, figures: bool) -> list[Path]:
@@ -87,7 +87,7 @@ def _draw(result: Result, folder: Path, figures: bool) -> list[Path]:
 
 def _command(plan: Plan, config: Mapping[str, Any]) -> str:
     """The command that repeats the plan."""
-    words = ["run", plan.file] if plan.file else ["train", "-m"]
-    own = ["--config-dir", plan.config_dir] if plan.config_dir else []
-    given = plan.overrides if plan.file else plan.arguments
-    return shlex.join(["isotrain", *words, *own, *given])
+    subcommand = ["run", plan.file] if plan.file else ["train", "-m"]
+    dir_options = ["--config-dir", plan.config_dir] if plan.config_dir else []
+    arguments = plan.overrides if plan.file else plan.arguments
+    return shlex.join(["isotrain", *subcommand, *dir_options, *arguments])

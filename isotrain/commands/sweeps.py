@@ -46,16 +46,16 @@ def start(
         only_list: show the runs, and launch none.
     """
     try:
-        kind, *others = [key for key in ("study", "search") if config[key] is not None] or ["sweep"]
-        if others:
+        kind, *rest = [key for key in ("study", "search") if config[key] is not None] or ["sweep"]
+        if rest:
             raise PlanError(
                 f"study={config.study} search={config.search}: start one, and then the other"
             )
-        if kind != "sweep" and (several := swept(arguments)):
-            place = "methods or grid" if kind == "study" else "space"
-            raise PlanError(f"{next(iter(several))} has several values; write them in {place}")
-        work = {"study": _study, "search": _search, "sweep": _sweep}[kind]
-        return work(config, partial(Call, config, context, task), arguments, only_list)
+        if kind != "sweep" and (axes := swept(arguments)):
+            section = "methods or grid" if kind == "study" else "space"
+            raise PlanError(f"{next(iter(axes))} has several values; write them in {section}")
+        handler = {"study": _study, "search": _search, "sweep": _sweep}[kind]
+        return handler(config, partial(Call, config, context, task), arguments, only_list)
     except (PlanError, ConfigError) as error:
         return reject(str(error))
 
@@ -64,22 +64,22 @@ def _study(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
     study = load_study(str(config.study))
     call = new(arguments, "study", study.name)
     groups = (*study.tasks.values(), *study.methods.values())
-    own = {key_of(text) for group in groups for text in group}
-    if twice := [text for text in call.overrides if key_of(text) in own]:
-        raise PlanError(f"{twice[0]}: tasks or methods of the study set it; change it in the file")
+    keys = {key_of(text) for group in groups for text in group}
+    if clash := [text for text in call.overrides if key_of(text) in keys]:
+        raise PlanError(f"{clash[0]}: tasks or methods of the study set it; change it in the file")
     return _run(call, study, str(config.study), call.plan(study.pairs, study.seeds), only_list)
 
 
 def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     """Its tasks are the values of `task`, its seeds those of `seed`, its methods all the others."""
-    several = dict(swept(arguments))
-    name = "-".join(safe_name(key.rpartition(".")[2]) for key in several) or "one"
+    axes = dict(swept(arguments))
+    name = "-".join(safe_name(key.rpartition(".")[2]) for key in axes) or "one"
     digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
-    fixed = [text for text in arguments if key_of(text) not in several]
+    fixed = [text for text in arguments if key_of(text) not in axes]
     call = new(fixed, "sweep", f"{name[:MOST]}-{digits}")
     call.arguments = list(arguments)
     try:
-        study = _study_of(call, several)
+        study = _study_of(call, axes)
         call.overrides = [text for text in call.overrides if key_of(text) != "seed"]
         jobs = call.plan(study.pairs, study.seeds)
     except (PlanError, ConfigError) as error:  # every typo at once, in any of the values
@@ -109,45 +109,45 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
         return 0
     plan = write_plan(call, file, study, jobs)
     call.announce(jobs)
-    ended = call.launch(jobs)
+    outcomes = call.launch(jobs)
     if any(job.is_finished for job in jobs):
         from isotrain.commands.report import write_report  # scipy is slow to import
 
         write_report(plan)
         say("these tables again: " + shlex.join(["isotrain", "report", str(call.folder)]))
-    failed = any(one.error is not None for one in ended)
-    return int(failed or not all(job.is_finished for job in jobs))
+    has_failed = any(outcome.error is not None for outcome in outcomes)
+    return int(has_failed or not all(job.is_finished for job in jobs))
 
 
 def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
-    """The study that a sweep is."""
+    """Convert a sweep to a study."""
     tasks = {text.partition("=")[2]: (text,) for text in several.pop("task", ())}
     seeds = [int(text.partition("=")[2]) for text in several.pop("seed", ())]
     methods: dict[str, tuple[str, ...]] = {}
-    for chosen in product(*several.values()):
-        values = (text.partition("=") for text in chosen)
-        name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in values)
-        methods[_unused(name, methods)] = tuple(chosen)
-    own = next(iter(tasks.values()), ()), next(iter(methods.values()))
-    first = call.compose([*call.overrides, *own[0], *own[1]])
+    for point in product(*several.values()):
+        parts = (text.partition("=") for text in point)
+        name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in parts)
+        methods[_unused(name, methods)] = tuple(point)
+    pair = next(iter(tasks.values()), ()), next(iter(methods.values()))
+    cfg = call.compose([*call.overrides, *pair[0], *pair[1]])
     if not several:
-        methods = {method_of(first): ()}
+        methods = {method_of(cfg): ()}
     if "experiment" in several and not seeds:  # their files may have seeds
-        found = {int(call.compose([*call.overrides, *own[0], *m]).seed) for m in methods.values()}
-        if len(found) > 1:
-            raise PlanError(f"the experiments have the seeds {sorted(found)}; give seed=...")
-    task = task_name(plain(first))
+        values = {int(call.compose([*call.overrides, *pair[0], *m]).seed) for m in methods.values()}
+        if len(values) > 1:
+            raise PlanError(f"the experiments have the seeds {sorted(values)}; give seed=...")
+    task = task_name(plain(cfg))
     content: dict[str, Any] = {
         "name": call.name,
-        "tasks": {safe_name(name): given for name, given in tasks.items()} or {task: ()},
+        "tasks": {safe_name(name): overrides for name, overrides in tasks.items()} or {task: ()},
         "methods": methods,
         "baseline": next(iter(methods)),
-        "seeds": tuple(seeds or [int(first.seed)]),
+        "seeds": tuple(seeds or [int(cfg.seed)]),
     }
     return parsed(Study, content, "sweep")
 
 
 def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:
-    """A name, with a number behind it where it is taken."""
+    """A name, with a number appended if it is in use."""
     names = chain([name], (f"{name}.{k}" for k in count(2)))
-    return next(one for one in names if one not in known)
+    return next(candidate for candidate in names if candidate not in known)

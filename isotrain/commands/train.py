@@ -45,8 +45,8 @@ def train(cfg: DictConfig) -> float | None:
     """
     hydra = HydraConfig.get()
     cfg = with_names(cfg, hydra.runtime.choices)
-    sources = [one.path for one in hydra.runtime.config_sources if one.provider == "command-line"]
-    overrides = [*(f"--config-dir={path}" for path in sources), *hydra.overrides.task]
+    dirs = [s.path for s in hydra.runtime.config_sources if s.provider == "command-line"]
+    overrides = [*(f"--config-dir={path}" for path in dirs), *hydra.overrides.task]
     if hydra.mode != RunMode.MULTIRUN:
         if hydra.run.dir != ".":
             sys.exit(reject(f"hydra.run.dir={hydra.run.dir}: {PLACE}"))
@@ -108,8 +108,8 @@ def _run_in_sweep(cfg: DictConfig, overrides: Sequence[str], log: Path) -> float
                 print(f"{FAILED_LINE}{failure}", file=sys.stderr)
             tell(f"pruned {name}" if failure.kind == PRUNED else f"failed {name}: {failure}; {log}")
             raise failure from None
-    found = f": {score_number(score, _monitored(cfg))} on dev" if score is not None else ""
-    tell(f"done {name}{found}")
+    score_text = f": {score_number(score, _monitored(cfg))} on dev" if score is not None else ""
+    tell(f"done {name}{score_text}")
     return score
 
 

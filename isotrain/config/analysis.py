@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from isotrain.config.compose import plain
 from isotrain.config.schema import Schema, number
 
-NOT_CONTENT = ("output_dir", "rerun", "analysis.published")  # keys that change no number
+NOT_CONTENT = ("output_dir", "rerun", "analysis.published")  # keys that change no result
 
 
 class Device(StrEnum):

@@ -22,7 +22,7 @@ from isotrain.runs.files import as_json
 from isotrain.runs.secrets import redacted
 
 WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # a text that needs no quotes
-READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any case, unless they are quoted
+READ_AS_VALUES = ("true", "false", "null", "nan", "inf")  # in any letter case, unless quoted
 
 
 class ConfigError(UserError):
@@ -34,27 +34,27 @@ def compose_run(
 ) -> DictConfig:
     """Compose the configuration of a run (`root="analyze"`: of an analysis) from Python.
 
-    `config_dir` has groups of one's own, as `--config-dir` on the command line.
+    `config_dir` has the user's config groups, as `--config-dir` on the command line.
 
     Raises:
         ConfigError: every override that does not apply, with the nearest key or option.
     """
-    with _composer(config_dir, root) as composed:
+    with _composer(config_dir, root) as composer:
         try:
-            return without_hydra(composed(overrides))
+            return without_hydra(composer(overrides))
         except (*NOT_COMPOSED, ValueError, AssertionError) as error:
-            found = find_typos(overrides, composed, config_dir) or [first_line(error)]
-            raise ConfigError("\n".join(found)) from error
+            messages = find_typos(overrides, composer, config_dir) or [first_line(error)]
+            raise ConfigError("\n".join(messages)) from error
 
 
 def wrong_overrides(overrides: Sequence[str], config_dir: str | None = None) -> list[str]:
-    """Every override of a command line that does not apply, also where a key has several values.
+    """Every override of a command line that does not apply, including values of a sweep.
 
     >>> wrong_overrides(["task=wic,wicc", "sede=1"])
     ['task=wicc does not exist; did you mean wic?', 'no key sede; did you mean seed?']
     """
-    with _composer(config_dir, "train") as composed:
-        return find_typos(overrides, composed, config_dir)
+    with _composer(config_dir, "train") as composer:
+        return find_typos(overrides, composer, config_dir)
 
 
 @contextmanager
@@ -62,14 +62,14 @@ def _composer(config_dir: str | None, root: str) -> Iterator[Callable[[Sequence[
     """Hydra's `compose` of a root configuration."""
     if config_dir is not None and not Path(config_dir).is_dir():
         raise ConfigError(f"--config-dir {config_dir} is not a folder")
-    place = [f"hydra.searchpath=[{written(str(Path(config_dir).resolve()))}]"] if config_dir else []
+    extra = [f"hydra.searchpath=[{written(str(Path(config_dir).resolve()))}]"] if config_dir else []
     RUN.register()
     register()
     folder = conf_folder()
     is_package = folder.startswith("pkg://")
-    start = initialize_config_module if is_package else initialize_config_dir
-    with start(folder.removeprefix("pkg://"), version_base="1.3"):
-        yield lambda chosen: compose(root, [*place, *chosen], return_hydra_config=True)
+    initialize = initialize_config_module if is_package else initialize_config_dir
+    with initialize(folder.removeprefix("pkg://"), version_base="1.3"):
+        yield lambda overrides: compose(root, [*extra, *overrides], return_hydra_config=True)
 
 
 def without_hydra(cfg: DictConfig) -> DictConfig:
@@ -103,17 +103,17 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
 def dotted(
     config: Mapping[str, Any], start: str = "", leave_out: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Nested keys joined by dots, with their values; without some of them and what is below."""
-    found: dict[str, Any] = {}
+    """Nested keys joined by dots, with their values; without `leave_out` and the keys below it."""
+    flat: dict[str, Any] = {}
     for name, value in config.items():
         key = f"{start}{name}"
         if key in leave_out:
             continue
         if isinstance(value, Mapping) and value:
-            found |= dotted(value, f"{key}.", leave_out)
+            flat |= dotted(value, f"{key}.", leave_out)
         else:
-            found[key] = value
-    return found
+            flat[key] = value
+    return flat
 
 
 def content(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def content(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_locations(config: Mapping[str, Any]) -> dict[str, Any]:
     """`content` without locations, whose digests are in the `data` of a run."""
-    found = content(config)
-    for key, (target, beginning) in LOCATIONS.items():
-        is_read = target is None or found.get(f"{key.partition('.')[0]}._target_") == target
-        if is_read and found.get(key) is not None and str(found[key]).startswith(beginning):
-            del found[key]
-    return found
+    values = content(config)
+    for key, (target, prefix) in LOCATIONS.items():
+        is_read = target is None or values.get(f"{key.partition('.')[0]}._target_") == target
+        if is_read and values.get(key) is not None and str(values[key]).startswith(prefix):
+            del values[key]
+    return values
 
 
 class RunId(NamedTuple):
@@ -153,9 +153,9 @@ def run_id(config: Mapping[str, Any], method: str) -> RunId:
 
 
 def task_name(config: Mapping[str, Any]) -> str:
-    """The name of a run's task, by which folders and tables go.
+    """The name of a run's task in folders and tables.
 
-    It is `task.name`, else the name of the data of one's own, else the module of the task's class.
+    It is `task.name`, else the name of the user's data, else the module of the task's class.
 
     >>> task_name({"task": {"_target_": "isotrain.tasks.wic.WiC"}})
     'wic'
@@ -163,11 +163,11 @@ def task_name(config: Mapping[str, Any]) -> str:
     'good_reviews'
     """
     data = config.get("data") or {}
-    of_hub = data.get("name") or str(data.get("hub") or "").rpartition("/")[2]
+    hub_name = data.get("name") or str(data.get("hub") or "").rpartition("/")[2]
     path = data.get("path") and Path(str(data["path"])).resolve()
-    of_data = path.name.partition(".")[0] or path.name if path else of_hub
-    given = config["task"].get("name") or of_data
-    name = given or str(config["task"]["_target_"]).split(".")[-2]
+    data_name = path.name.partition(".")[0] or path.name if path else hub_name
+    preferred_name = config["task"].get("name") or data_name
+    name = preferred_name or str(config["task"]["_target_"]).split(".")[-2]
     return re.sub(r"[^\w+=-]+", "_", name)
 
 
@@ -205,7 +205,7 @@ def _hash(content: Any) -> str:
 
 
 def config_of(result: Mapping[str, Any]) -> DictConfig:
-    """The configuration that the record of a run has.
+    """The configuration in the record of a run.
 
     Raises:
         ValueError: it names code that a record may not run.
@@ -233,7 +233,7 @@ def written(value: Any) -> str:
     r"""The text after the `=` of an override that gives exactly this value.
 
     Args:
-        value: a number, a text, true, false, None, or a list of these and of lists.
+        value: a number, text, true, false, None, or a (nested) list of these.
 
     Raises:
         ValueError: a value of another kind, such as a mapping.

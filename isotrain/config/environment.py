@@ -1,4 +1,4 @@
-"""Switches and keys in the environment."""
+"""Switches and API keys in the environment."""
 
 import netrc
 import os
@@ -17,31 +17,31 @@ def is_on(*names: str) -> bool:
 
 @cache
 def hub_error() -> str:
-    """Why the hub does not answer; empty if it does. One request of a process."""
+    """The reason why the hub does not answer; empty if it does. One request per process."""
     from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=HUB_WAIT_S)
     except Exception as error:  # of httpx or httpx2, by version; or the hub is switched off
-        why = str(error).partition("\n")[0] or type(error).__name__
-        return f"{constants.ENDPOINT} does not answer ({why})"
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        return f"{constants.ENDPOINT} does not answer ({reason})"
     return ""
 
 
 @contextmanager
 def hub_or_cache() -> Iterator[str]:
-    """Switch the hub off for a block if it does not answer; why it does not.
+    """Switch the hub off for a block if it does not answer; yields the reason.
 
-    Its libraries then read their caches at once. They would ask for each file again, for minutes.
+    Its libraries then read their caches at once. Otherwise they retry each file, for minutes.
     """
     from huggingface_hub import constants
 
-    why, before = hub_error(), constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = bool(why)
+    reason, was_offline = hub_error(), constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = bool(reason)
     try:
-        yield why
+        yield reason
     finally:
-        constants.HF_HUB_OFFLINE = before
+        constants.HF_HUB_OFFLINE = was_offline
 
 
 def has_wandb_key(host: str = "api.wandb.ai") -> bool:

@@ -1,4 +1,4 @@
-"""By which name a run's parts go: the file that was chosen, as `clip` of `isotropy=clip`.
+"""Names of a run's parts: the config file that was chosen, such as `clip` in `isotropy=clip`.
 
 One class can be several methods: `cluster_pca` and `published` are both `ClusterPCA`.
 """
@@ -17,7 +17,7 @@ BY_FUNCTION = ("freezing", "peft")  # groups of which one module has several par
 
 
 def part_name(config: Mapping[str, Any], group: str) -> str:
-    """The configured name of a part; by its class in a record without names.
+    """The configured name of a part; in a record without names, from its class.
 
     >>> part_name({"isotropy": {"_target_": "isotrain.transforms.zca.ZCA"}}, "isotropy")
     'zca'
@@ -29,7 +29,7 @@ def part_name(config: Mapping[str, Any], group: str) -> str:
 
 
 def method_name(config: Mapping[str, Any], group: str) -> tuple[str, bool]:
-    """The name of a part, for its source, and whether keys of its shipped file were changed.
+    """The name of a part, to look up its source, and whether keys of its shipped file were changed.
 
     >>> shipped = _keys("isotropy", "clip")
     >>> config = {"isotropy": shipped | {"n_components": 5}, "names": {"isotropy": "clip"}}
@@ -39,38 +39,38 @@ def method_name(config: Mapping[str, Any], group: str) -> tuple[str, bool]:
     name = (config.get("names") or {}).get(group)
     if name not in names(group):
         return part_name(config, group), False
-    shipped, own = _keys(group, name), dotted(config.get(group) or {})
+    defaults, run_keys = _keys(group, name), dotted(config.get(group) or {})
     return name, any(
-        not str(shipped.get(key)).startswith("${") and shipped.get(key) != own.get(key)
-        for key in {*shipped, *own}
+        not str(defaults.get(key)).startswith("${") and defaults.get(key) != run_keys.get(key)
+        for key in {*defaults, *run_keys}
     )
 
 
 def methods(config: Mapping[str, Any]) -> list[tuple[str, bool]]:
     """`method_name` of layer, objectives, freezing schedule and optimizer; only a layer can vary.
 
-    Objectives go by their module: each has one of its own.
+    Objectives are named by their module: each has a separate one.
     """
     targets = [str(node.get("_target_")) for node in (config.get("objective") or {}).values()]
     objectives = [(target.split(".")[-2], False) for target in targets if "." in target]
-    others = [(method_name(config, group)[0], False) for group in ("freezing", "optimizer")]
-    return [method_name(config, "isotropy"), *objectives, *others]
+    training_parts = [(method_name(config, group)[0], False) for group in ("freezing", "optimizer")]
+    return [method_name(config, "isotropy"), *objectives, *training_parts]
 
 
 @cache
 def _keys(group: str, name: str) -> dict[str, Any]:
-    """The dotted keys of a shipped file, with those of the files that it builds on."""
+    """The dotted keys of a shipped file, including those of its defaults."""
     content = yaml.safe_load(text_of(group, name)) or {}
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for base in content.pop("defaults", ()):
-        found |= {} if base == "_self_" else _keys(group, base)
-    return found | dotted(content)
+        keys |= {} if base == "_self_" else _keys(group, base)
+    return keys | dotted(content)
 
 
 def sources(config: Mapping[str, Any]) -> list[str]:
     """Sources of the layer, objectives, freezing schedule and optimizer of a run."""
     return [
-        f"{name}{' with changed keys' if is_changed else ''}: {work}"
+        f"{name}{' with changed keys' if is_changed else ''}: {source}"
         for name, is_changed in dict.fromkeys(methods(config))
-        if (work := citation(name))
+        if (source := citation(name))
     ]

@@ -1,4 +1,4 @@
-"""Parts of a configuration: nodes with a `_target_`, the class or function that each names."""
+"""Parts of a configuration: nodes with a `_target_`, the name of a class or function."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from isotrain.console import nearest
 
 SEVERAL = ("objective", "metric", "logger", "callbacks")  # any number of them, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
-RECORDED = re.compile(  # targets that a record may name, besides those of packages that are allowed
+RECORDED = re.compile(  # targets that a record may name, besides those of allowed packages
     r"isotrain\.((tasks|tasks\.data|encoders|transforms|objectives|metrics|training\.loggers)\.\w+"
     r"|model\.pooling|training\.muon|training\.step|analysis\.\w+\.analysis)\.[A-Za-z]\w*"
     r"|torch\.optim\.[A-Z]\w*|transformers\.get_scheduler"
@@ -59,16 +59,16 @@ def load(target: str) -> Any:
 
 
 def raised_at(error: Exception) -> str:
-    """` (file:line)` of an error: the innermost line that is no library's, or empty."""
+    """` (file:line)` of an error: the innermost line outside of libraries; may be empty."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}:{error.lineno})"
-    below = [
+    lines = [
         f"{frame.filename}:{frame.lineno}"
         for frame in extract_tb(error.__traceback__)[1:]
         if not re.match(r"<|.*/(importlib|hydra)/", frame.filename)
     ]
-    own = [line for line in below if "/site-packages/" not in line]
-    return f" ({(own or below)[-1]})" if below else ""
+    user_lines = [line for line in lines if "/site-packages/" not in line]
+    return f" ({(user_lines or lines)[-1]})" if lines else ""
 
 
 def parameters_of(part: Any) -> dict[str, Parameter]:
@@ -104,7 +104,7 @@ def argument_errors(path: str, node: Mapping[str, Any]) -> list[str]:
 
 
 def make(node: Any, contract: type = object, **known: Any) -> Any:
-    """The part of a node, given those of the `known` values that its signature names.
+    """Build the part of a node, with the `known` values that its signature takes.
 
     Raises:
         ValueError: it cannot be imported or constructed, a key repeats a known value, or the part
@@ -115,11 +115,11 @@ def make(node: Any, contract: type = object, **known: Any) -> Any:
     target = str(node["_target_"])
     path = node._get_full_key("") or target
     parameters = parameters_of(load(target))
-    if repeated := [key for key in known if key in node]:
-        raise ValueError(f"{path}.{repeated[0]} is set by isotrain itself; leave it out")
-    taken = {name: value for name, value in known.items() if name in parameters}
+    if duplicates := [key for key in known if key in node]:
+        raise ValueError(f"{path}.{duplicates[0]} is set by isotrain itself; leave it out")
+    arguments = {name: value for name, value in known.items() if name in parameters}
     try:
-        part = instantiate(node, _partial_=True, _convert_="all")(**taken)
+        part = instantiate(node, _partial_=True, _convert_="all")(**arguments)
     except (ValueError, OSError):  # their messages say what to change
         raise
     except Exception as error:  # a user's part may raise anything
@@ -132,11 +132,10 @@ def make(node: Any, contract: type = object, **known: Any) -> Any:
 
 
 def check_recorded(config: Any) -> None:
-    """Raise a ValueError for a recorded configuration that names code of somebody else.
+    """Raise a ValueError for a recorded configuration that names third-party code.
 
-    A record is data: its targets are isotrain's own, a few names of libraries, those that installed
-    packages declare as entry points `isotrain.parts`, or of packages that the environment's
-    `ISOTRAIN_ALLOW` names (comma-separated).
+    A record is data. Its targets may be isotrain's, a few names of libraries, or entry points
+    `isotrain.parts` of installed packages. `ISOTRAIN_ALLOW` (comma-separated) allows packages.
 
     >>> check_recorded({"isotropy": {"_target_": "isotrain.transforms.zca.ZCA"}})
     >>> check_recorded({"isotropy": {"_target_": "os.system"}})
@@ -163,9 +162,9 @@ trust it, name it: ISOTRAIN_ALLOW=os
 def is_allowed(target: str) -> bool:
     """Whether `ISOTRAIN_ALLOW` names a target's package, or an installed one declares the target.
 
-    Each entry point of the group `isotrain.parts` allows what it names, and nothing beside it.
+    Each entry point of the group `isotrain.parts` allows exactly the target that it names.
     """
-    allowed = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
-    if target.partition(".")[0] in set(allowed) - {"", "isotrain"}:
+    packages = os.environ.get("ISOTRAIN_ALLOW", "").replace(" ", "").split(",")
+    if target.partition(".")[0] in set(packages) - {"", "isotrain"}:
         return True
     return target in {f"{e.module}.{e.attr}" for e in entry_points(group="isotrain.parts")}

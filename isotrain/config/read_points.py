@@ -42,9 +42,9 @@ def read_point(text: str) -> ReadPoint:
     """The read point of a name such as `layer_3/tokens`.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: no read point of that name.
     """
-    found = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
-    if found is None:
+    match = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
+    if match is None:
         raise ValueError(f"a read point is {RULE}, got {text!r}")
-    return ReadPoint(found[1] or found[2], found[3])
+    return ReadPoint(match[1] or match[2], match[3])

@@ -27,7 +27,7 @@ def number(default: Any, **limits: float) -> Any:
 
 @dataclass
 class DataConfig:
-    """Where examples come from, sizes and order of batches, and changes of the training data."""
+    """Source of the examples, size and order of batches, perturbations of the training data."""
 
     path: str | None = None
     hub: str | None = None
@@ -188,8 +188,8 @@ RUN = Schema("run_schema", "a run", SECTIONS)
 def n_processes(trainer: Mapping[str, Any]) -> int:
     """Number of processes requested by a trainer's keys on this machine, at least 1.
 
-    `devices` is their number, a list of devices, or `auto`: one for each GPU, which torch is
-    asked about (then only: importing it takes seconds).
+    `devices` is their number, a list of devices, or `auto`: one process for each GPU. Only `auto`
+    imports torch, which takes seconds.
 
     Raises:
         ValueError: any other value.
@@ -197,9 +197,9 @@ def n_processes(trainer: Mapping[str, Any]) -> int:
     >>> n_processes({}), n_processes({"devices": 2}), n_processes({"devices": [0, 1]})
     (1, 2, 2)
     """
-    number = number_asked_for(trainer.get("devices", 1))
-    if number is not None:
-        return number
+    n_requested = number_asked_for(trainer.get("devices", 1))
+    if n_requested is not None:
+        return n_requested
     if trainer.get("accelerator", "auto") not in ("auto", "gpu", "cuda"):
         return 1
     import torch
@@ -227,13 +227,13 @@ def number_asked_for(devices: Any) -> int | None:
 
 
 def batches_of(n_rows: int, batch_size: int, world: int) -> int:
-    """Batches of an epoch; a last one with fewer examples than processes joins another."""
+    """Batches per epoch; a last one with fewer examples than processes is merged into another."""
     is_joined = n_rows > batch_size and 0 < n_rows % batch_size < world
     return math.ceil(n_rows / batch_size) - is_joined
 
 
 def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, int]:
-    """Optimizer steps of an epoch of `n_batches`, and of the whole training at most.
+    """Optimizer steps per epoch of `n_batches`, and the maximum of the whole training.
 
     `trainer` has the keys of Lightning's Trainer.
 
@@ -250,9 +250,9 @@ def training_steps(trainer: Mapping[str, Any], n_batches: int) -> tuple[int, int
     limit = trainer.get("overfit_batches") or trainer.get("limit_train_batches")
     if limit is not None:
         n_batches = min(n_batches, limit) if isinstance(limit, int) else int(n_batches * limit)
-    an_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))
-    given = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), an_epoch)]
-    limits = [n * size for n, size in given if n is not None and n >= 0]
+    steps_per_epoch = math.ceil(n_batches / trainer.get("accumulate_grad_batches", 1))
+    bounds = [(trainer.get("max_steps"), 1), (trainer.get("max_epochs"), steps_per_epoch)]
+    limits = [n * size for n, size in bounds if n is not None and n >= 0]
     if not limits:
         raise UserError("training would never end; set trainer.max_epochs or trainer.max_steps")
-    return an_epoch, min(limits)
+    return steps_per_epoch, min(limits)

@@ -24,15 +24,15 @@ def shipped(group: str = "") -> Any:
 
 def names(group: str) -> list[str]:
     """The names of a group's files in the package, sorted."""
-    found = (file.name for file in shipped(group).iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+    file_names = (file.name for file in shipped(group).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in file_names if name.endswith(".yaml"))
 
 
 def text_of(group: str, name_or_path: str) -> str:
     """The text of a file, given by its name in the group or by a path that ends in `.yaml`.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: no file of that name.
 
     >>> text_of("studies", "smoek")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def text_of(group: str, name_or_path: str) -> str:
 
 
 def plan_name(name_or_path: str) -> str:
-    """The name of a study or search: of its file, of `study.yaml` and `search.yaml` of the folder.
+    """The name of a study or search: its file's, or the folder's of `study.yaml` or `search.yaml`.
 
     >>> plan_name("smoke"), plan_name("mine.yaml"), plan_name("experiments/freezing/study.yaml")
     ('smoke', 'mine', 'freezing')

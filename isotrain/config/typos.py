@@ -1,4 +1,4 @@
-"""What is wrong with the overrides of a command line that does not compose, all of it at once."""
+"""Report all errors in the overrides of a command line that does not compose."""
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
@@ -25,44 +25,44 @@ def find_typos(
 ) -> list[str]:
     """Why overrides do not compose, a line for each, with the nearest key or option.
 
-    `compose` is Hydra's, of the same root; an empty list if they do compose one by one.
+    `compose` is Hydra's, of the same root. Empty if each override composes alone.
     """
-    found, keys, chosen = [], list[Override](), list[str]()
+    messages, key_overrides, choices = [], list[Override](), list[str]()
     for text in overrides:
         try:
             values = alternatives(text)
         except HydraException as error:
-            found.append(f"{text} cannot be read: {first_line(error)}")
+            messages.append(f"{text} cannot be read: {first_line(error)}")
             continue
         options = options_of(values[0].key_or_group, config_dir)
         if not options or values[0].is_delete():
-            keys += [value for value in values if not value.is_hydra_override()]
+            key_overrides += [value for value in values if not value.is_hydra_override()]
             continue
-        good = []
+        valid = []
         for value in values:
-            given: Any = value.value()
-            several = given if isinstance(given, list) else [given]
-            names = ["null" if name is None else str(name) for name in several]
+            raw: Any = value.value()
+            entries = raw if isinstance(raw, list) else [raw]
+            names = ["null" if entry is None else str(entry) for entry in entries]
             key = value.get_key_element()  # with its + and @package
             unknown = (name for name in names if name not in options)
-            if wrong := [name for name in unknown if _why(compose, [f"{key}={name}"])]:
-                hint = nearest(wrong[0], sorted(options), "there are")
-                found.append(f"{key}={wrong[0]} does not exist; {hint}")
+            if typos := [name for name in unknown if _why(compose, [f"{key}={name}"])]:
+                hint = nearest(typos[0], sorted(options), "there are")
+                messages.append(f"{key}={typos[0]} does not exist; {hint}")
             else:
-                good.append(str(value.input_line))
-        chosen += good[:1]
+                valid.append(str(value.input_line))
+        choices += valid[:1]
     try:
-        known = list(_dotted(OmegaConf.to_container(compose(chosen), resolve=False)))
+        legal_keys = list(_dotted(OmegaConf.to_container(compose(choices), resolve=False)))
     except NOT_COMPOSED as error:
-        return [*found, first_line(error)]
-    for one in keys:
-        if why := _why(compose, [*chosen, str(one.input_line)]):
-            key = one.key_or_group
-            is_plain = not (one.is_add() or one.is_force_add() or one.is_delete())
-            is_missing = is_plain and key not in known
-            hint = f"no key {key}; {_nearest_key(key, known)}"
-            found.append(hint if is_missing else f"{one.input_line}: {why}")
-    return list(dict.fromkeys(found))
+        return [*messages, first_line(error)]
+    for override in key_overrides:
+        if reason := _why(compose, [*choices, str(override.input_line)]):
+            key = override.key_or_group
+            is_plain = not (override.is_add() or override.is_force_add() or override.is_delete())
+            is_missing = is_plain and key not in legal_keys
+            hint = f"no key {key}; {_nearest_key(key, legal_keys)}"
+            messages.append(hint if is_missing else f"{override.input_line}: {reason}")
+    return list(dict.fromkeys(messages))
 
 
 def alternatives(text: str) -> list[Override]:
@@ -90,15 +90,15 @@ def alternatives(text: str) -> list[Override]:
 
 
 def options_of(group: str, config_dir: str | None = None) -> list[str]:
-    """The names of a group's files, also of those of `config_dir`; empty if it is none."""
+    """The names of a group's files, including `config_dir`; empty if it is no group."""
     folders = [shipped(), *([Path(config_dir)] if config_dir else [])]
-    below = [folder / group for folder in folders if group and "." not in group]
-    files = [file.name for folder in below if folder.is_dir() for file in folder.iterdir()]
-    return [name.removesuffix(".yaml") for name in files if name.endswith(".yaml")]
+    paths = [folder / group for folder in folders if group and "." not in group]
+    names = [file.name for path in paths if path.is_dir() for file in path.iterdir()]
+    return [name.removesuffix(".yaml") for name in names if name.endswith(".yaml")]
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error, which is seldom the whole of Hydra's; of a yaml file, where."""
+    """The first line of an error, with Hydra's reason or the position in a yaml file."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, YAMLError):
         return " ".join(str(error).split())
@@ -109,7 +109,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _why(compose: Compose, overrides: Sequence[str]) -> str:
-    """Why overrides do not compose; else empty."""
+    """The reason why overrides do not compose; empty if they do."""
     try:
         compose(overrides)
     except (*NOT_COMPOSED, ValueError, AssertionError) as error:  # of a name that is no text
@@ -119,21 +119,21 @@ def _why(compose: Compose, overrides: Sequence[str]) -> str:
 
 
 def _nearest_key(key: str, known: Sequence[str]) -> str:
-    """Where a key that does not exist may belong."""
-    root, _, below = key.partition(".")
-    inside = {n.removeprefix(f"{root}."): n for n in known if below and n.startswith(f"{root}.")}
-    names, wrong = (inside, below) if inside else ({name: name for name in known}, key)
-    same = [name for name in names.values() if name.endswith(f".{wrong}")]
-    if near := same or [names[name] for name in get_close_matches(wrong, names, n=1)]:
+    """A hint for a key that does not exist: the nearest keys."""
+    root, _, rest = key.partition(".")
+    inside = {n.removeprefix(f"{root}."): n for n in known if rest and n.startswith(f"{root}.")}
+    names, typo = (inside, rest) if inside else ({name: name for name in known}, key)
+    matches = [name for name in names.values() if name.endswith(f".{typo}")]
+    if near := matches or [names[name] for name in get_close_matches(typo, names, n=1)]:
         return f"did you mean {near[0]}?"
     if not inside:
         return "--cfg job shows all keys"
-    own = [name for name in inside if "." not in name and name[0] != "_"]
-    return f"it has {', '.join(own)}" if own else f"another {root}=... may have it"
+    children = [name for name in inside if "." not in name and name[0] != "_"]
+    return f"it has {', '.join(children)}" if children else f"another {root}=... may have it"
 
 
 def _dotted(node: Any, path: str = "") -> Iterator[str]:
     """Every key of plain content, sections included."""
     for name, value in node.items() if isinstance(node, dict) else ():
-        yield (own := f"{path}{name}")
-        yield from _dotted(value, f"{own}.")
+        yield (key := f"{path}{name}")
+        yield from _dotted(value, f"{key}.")

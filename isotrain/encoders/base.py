@@ -50,25 +50,25 @@ class Encoder(nn.Module, ABC):
         They are outside of embeddings and blocks, and no hidden state has a gradient for them,
         but the output has. Others outside act before or in the blocks (relative positions).
         """
-        known = {id(p) for part in (self.embeddings, *self.blocks) for p in part.parameters()}
-        outside = {name: p for name, p in self.named_parameters() if id(p) not in known}
-        if not outside:
+        inner_ids = {id(p) for part in (self.embeddings, *self.blocks) for p in part.parameters()}
+        outer = {name: p for name, p in self.named_parameters() if id(p) not in inner_ids}
+        if not outer:
             return frozenset()
-        parameters, trains = [*outside.values()], [p.requires_grad for p in outside.values()]
+        parameters, trainable = [*outer.values()], [p.requires_grad for p in outer.values()]
 
         def used(*states: Tensor) -> set[str]:
             sums = [x.sum() for x in states if x.requires_grad]
             gradients = torch.autograd.grad(sums, parameters, retain_graph=True, allow_unused=True)
-            return {name for name, x in zip(outside, gradients, strict=True) if x is not None}
+            return {name for name, grad in zip(outer, gradients, strict=True) if grad is not None}
 
         with in_evaluation(self), torch.enable_grad():
             for parameter in parameters:
                 parameter.requires_grad_(True)
             output = self(batch_of(self), {})
-            after = used(output.last) - used(*output.hidden_states)
-        for parameter, is_trained in zip(parameters, trains, strict=True):
-            parameter.requires_grad_(is_trained)
-        return frozenset(after)
+            names = used(output.last) - used(*output.hidden_states)
+        for parameter, is_trainable in zip(parameters, trainable, strict=True):
+            parameter.requires_grad_(is_trainable)
+        return frozenset(names)
 
     @abstractmethod
     def forward(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:

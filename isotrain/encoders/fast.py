@@ -36,9 +36,9 @@ from isotrain.runs.files import replacing
 from isotrain.types import Batch, Edit, EncoderOutput, Example
 
 TAKEN = "taken"
-LANES = 1 << 16  # values of a lane of dropout
+LANES = 1 << 16  # values of a 16-bit dropout lane
 GROUP = 64  # sequences whose states are computed together
-OF_NO_STATE = ("_name_or_path",)  # entries of a configuration that change no state: where it lies
+OF_NO_STATE = ("_name_or_path",)  # configuration entries that change no state
 ATTENTION = "isotrain"  # name of `attention` in transformers
 
 
@@ -55,7 +55,7 @@ class FastStep:
         self.encoder: TransformerEncoder = encoder
         self.reads, self.packs = reads, packs
         self.frozen_states: Callable[[Batch], Tensor] | None = None
-        self.n_frozen = 0  # the block after which they are
+        self.n_frozen = 0  # the block whose output they are
 
     def __call__(self, batch: Batch, after_block: Mapping[int, Edit]) -> EncoderOutput:
         """The output of the encoder, see `Encoder.forward`."""
@@ -76,11 +76,11 @@ class FastStep:
             view, hidden = packing.shown, None if hidden is None else packing.packed(hidden)[None]
         forwards: dict[nn.Module, Callable[..., Any]] = {}
         if (read_AT := tokens_read(self.reads, batch)) is not None:
-            last = encoder.blocks[-1]
-            forwards[last] = partial(read_tokens_only, last, read_AT)
+            last_block = encoder.blocks[-1]
+            forwards[last_block] = partial(read_tokens_only, last_block, read_AT)
         if hidden is not None:
-            frozen = (encoder.embeddings, *encoder.blocks[: self.n_frozen])
-            forwards |= dict.fromkeys(frozen, lambda *_, **__: hidden)
+            frozen_modules = (encoder.embeddings, *encoder.blocks[: self.n_frozen])
+            forwards |= dict.fromkeys(frozen_modules, lambda *_, **__: hidden)
         with replaced(forwards):
             return encoder.record(inputs, after_block, view)
 
@@ -100,48 +100,48 @@ def make_fast(
         hindrances: why a path cannot be taken, or empty: `dropout`, `last_block`, `packing`,
             `frozen_prefix`.
     """
-    paths = {path: why or TAKEN for path, why in hindrances.items()}
-    of_bert = [path for path in paths if path != "dropout" and paths[path] == TAKEN]
+    paths = {path: hindrance or TAKEN for path, hindrance in hindrances.items()}
+    bert_paths = [path for path in paths if path != "dropout" and paths[path] == TAKEN]
     if not (takes_attention(encoder) and is_bert_like(encoder.blocks[-1])):
-        paths |= dict.fromkeys(of_bert, "for encoders like BERT")
+        paths |= dict.fromkeys(bert_paths, "for encoders like BERT")
     if TAKEN not in paths.values():
         return None, paths
     batch = batch_of(encoder)
-    exact = without_dropout(encoder, encoder, batch)
+    reference = without_dropout(encoder, encoder, batch)
     if paths["dropout"] == TAKEN:
         draw_lanes(encoder)
     if not takes_attention(encoder):
         return None, paths
     implementation = encoder.model.config._attn_implementation
     use_attention(encoder.model)
-    fast = FastStep(encoder, packs=paths["packing"] == TAKEN)
-    fast.reads = "first" if paths["last_block"] == TAKEN else "all"
-    read_AT = tokens_read(fast.reads, batch)
-    depths = (0, 1, highest) if paths["frozen_prefix"] == TAKEN else (0,)
+    step = FastStep(encoder, packs=paths["packing"] == TAKEN)
+    step.reads = "first" if paths["last_block"] == TAKEN else "all"
+    read_AT = tokens_read(step.reads, batch)
+    trial_depths = (0, 1, highest) if paths["frozen_prefix"] == TAKEN else (0,)
 
     def differs(depth: int) -> bool:
         """Whether the states above a frozen block, where they are read, are not the exact ones."""
-        fast.n_frozen = depth
-        fast.frozen_states = partial(states_after, encoder, depth) if depth else None
-        states, last = without_dropout(encoder, fast, batch)
-        pairs = zip(states[depth:-1], exact.hidden_states[depth:-1], strict=True)
+        step.n_frozen = depth
+        step.frozen_states = partial(states_after, encoder, depth) if depth else None
+        states, last = without_dropout(encoder, step, batch)
+        pairs = zip(states[depth:-1], reference.hidden_states[depth:-1], strict=True)
         gaps = [distance(*pair, batch.attention_mask) for pair in pairs]
-        for pair in ((states[-1], exact.hidden_states[-1]), (last, exact.last)):
+        for pair in ((states[-1], reference.hidden_states[-1]), (last, reference.last)):
             gaps.append(distance(*pair, batch.attention_mask if read_AT is None else read_AT))
         return max(gaps) > tolerance(last)
 
-    why = ""
+    reason = ""
     try:
-        if any(map(differs, depths)):
-            why = "its states differ from those of the exact step in a trial"
-    except Exception as error:  # of any kind, in an architecture that it was not made for
-        why = f"it failed in a trial ({type(error).__name__}: {error})"
-    if why:
+        if any(map(differs, trial_depths)):
+            reason = "its states differ from those of the exact step in a trial"
+    except Exception as error:  # an unsupported architecture may raise anything
+        reason = f"it failed in a trial ({type(error).__name__}: {error})"
+    if reason:
         encoder.model.set_attn_implementation(implementation)
-        return None, paths | dict.fromkeys(of_bert, why)
-    fast.n_frozen, fast.frozen_states = 0, None
-    fast.reads = reads if paths["last_block"] == TAKEN else "all"
-    return fast, paths
+        return None, paths | dict.fromkeys(bert_paths, reason)
+    step.n_frozen, step.frozen_states = 0, None
+    step.reads = reads if paths["last_block"] == TAKEN else "all"
+    return step, paths
 
 
 def without_dropout(
@@ -152,19 +152,19 @@ def without_dropout(
     Modules with a dropout module are in training mode, at a rate that drops nothing. Others are in
     evaluation mode, as they may call dropout by a rate of the configuration.
     """
-    drops = [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
-    rates = [part.p for part in drops]
+    dropouts = [module for module in encoder.modules() if isinstance(module, nn.Dropout)]
+    rates = [module.p for module in dropouts]
     with in_evaluation(encoder), torch.no_grad():
-        for part in encoder.modules():
-            inside = (part, *part.children())
-            part.training = part is encoder or any(isinstance(one, nn.Dropout) for one in inside)
-        for part in drops:
-            part.p = 1e-9  # not 0, which could take another path
+        for module in encoder.modules():
+            modules = (module, *module.children())
+            module.training = module is encoder or any(isinstance(m, nn.Dropout) for m in modules)
+        for module in dropouts:
+            module.p = 1e-9  # not 0, which could take another path
         try:
             return step(batch, {})
         finally:
-            for part, rate in zip(drops, rates, strict=True):
-                part.p = rate
+            for module, rate in zip(dropouts, rates, strict=True):
+                module.p = rate
 
 
 @contextmanager
@@ -217,10 +217,10 @@ def lane_dropout(x: Tensor, p: float) -> Tensor:
     >>> sorted(set(x.tolist()))
     [0.0, 2.0]
     """
-    dropped = round(p * LANES)
-    if dropped in (0, LANES):
-        return x if dropped == 0 else x * 0
-    return _LaneDropout.apply(x, kept(x.shape, dropped), LANES / (LANES - dropped))  # type: ignore[no-any-return, no-untyped-call]
+    n_dropped = round(p * LANES)
+    if n_dropped in (0, LANES):
+        return x if n_dropped == 0 else x * 0
+    return _LaneDropout.apply(x, kept(x.shape, n_dropped), LANES / (LANES - n_dropped))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def kept(shape: torch.Size, dropped: int) -> Tensor:
@@ -239,8 +239,8 @@ class _LaneDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (kept,) = ctx.saved_tensors
-        return torch.where(kept, gradients[0], 0.0).mul_(ctx.scale), None, None
+        (mask,) = ctx.saved_tensors
+        return torch.where(mask, gradients[0], 0.0).mul_(ctx.scale), None, None
 
 
 def draw_lanes(encoder: Encoder) -> None:
@@ -260,7 +260,7 @@ class Packing(NamedTuple):
     """
 
     mask_AT: Tensor  # true for a token, false for a pad
-    places_N: Tensor  # index of each token among the A·T
+    places_N: Tensor  # index of each token in the flattened [A·T]
     parts: tuple[Packing, ...] = ()  # groups of sequences of similar length, in this order
 
     @classmethod
@@ -276,8 +276,8 @@ class Packing(NamedTuple):
         [[True], [False]]
         """
         n_A = chosen_AT.sum(dim=1)
-        length = torch.arange(int(n_A.max()), device=n_A.device)
-        return cls.of(length < n_A[:, None])
+        position_T = torch.arange(int(n_A.max()), device=n_A.device)
+        return cls.of(position_T < n_A[:, None])
 
     @classmethod
     def by_length(cls, mask_AT: Tensor, n_parts: int = 4) -> Packing:
@@ -287,10 +287,10 @@ class Packing(NamedTuple):
         >>> packing.places_N.tolist(), [part.mask_AT.tolist() for part in packing.parts]
         ([2, 0, 1], [[[True]], [[True, True]]])
         """
-        rows = mask_AT.sum(dim=1).argsort(stable=True)
-        number_AT = torch.arange(mask_AT.numel(), device=mask_AT.device).view_as(mask_AT)
-        parts = tuple(cls.to_the_left(mask_AT[some]) for some in rows.chunk(n_parts))
-        return cls(mask_AT, number_AT[rows][mask_AT[rows]], parts)
+        order_A = mask_AT.sum(dim=1).argsort(stable=True)
+        index_AT = torch.arange(mask_AT.numel(), device=mask_AT.device).view_as(mask_AT)
+        parts = tuple(cls.to_the_left(mask_AT[chunk]) for chunk in order_A.chunk(n_parts))
+        return cls(mask_AT, index_AT[order_A][mask_AT[order_A]], parts)
 
     def packed(self, x: Tensor) -> Tensor:
         """Pack: the tokens `[N, ...]` of `[A, T, ...]`."""
@@ -298,8 +298,8 @@ class Packing(NamedTuple):
 
     def padded(self, x: Tensor) -> Tensor:
         """Unpack: `[A, T, ...]` with the tokens `[N, ...]`, and 0 elsewhere."""
-        whole = x.new_zeros(self.mask_AT.numel(), *x.shape[1:])
-        return whole.index_copy(0, self.places_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
+        flat = x.new_zeros(self.mask_AT.numel(), *x.shape[1:])
+        return flat.index_copy(0, self.places_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
 
     def shown(self, x: Tensor) -> Tensor:
         """The padded states of packed ones `[1, N, D]`."""
@@ -349,10 +349,10 @@ def attention(
     attend = partial(_attend, module, dropout=dropout, scale=scale)
     if keys is not None and keys.parts and queries is keys:
         sizes = [len(part.places_N) for part in keys.parts]
-        split = (torch.split(x, sizes, dim=2) for x in (query, key, value))
+        splits = (torch.split(x, sizes, dim=2) for x in (query, key, value))
         outputs = []
-        for part, *own in zip(keys.parts, *split, strict=True):
-            q, k, v = (_to_heads(part, x) for x in own)
+        for part, *qkv in zip(keys.parts, *splits, strict=True):
+            q, k, v = (_to_heads(part, x) for x in qkv)
             outputs.append(part.packed(attend(q, k, v, part.mask_AT[:, None, None])))
         return torch.cat(outputs)[None], None
     if keys is not None:
@@ -395,9 +395,9 @@ def _to_heads(packing: Packing, x: Tensor) -> Tensor:
 def is_bert_like(block: nn.Module) -> bool:
     """Whether a block is bidirectional and has BERT's submodules (as RoBERTa and ELECTRA)."""
     names = ("attention.self.query", "attention.self.key", "attention.self.value")
-    parts = {name for name, _ in block.named_modules()}
-    needed = {*names, "attention.output.dense", "intermediate.dense", "output.dense"}
-    return needed <= parts and not getattr(block, "is_decoder", True)
+    module_names = {name for name, _ in block.named_modules()}
+    required_names = {*names, "attention.output.dense", "intermediate.dense", "output.dense"}
+    return required_names <= module_names and not getattr(block, "is_decoder", True)
 
 
 def read_tokens_only(
@@ -414,37 +414,37 @@ def read_tokens_only(
 
     Input and output are `[A, T, D]`, or `[1, N, D]` packed as in `keys`.
     """
-    own = block.attention.self
-    number = torch.arange(hidden[..., 0].numel(), device=hidden.device)
-    number_AT = number.view_as(read_AT) if keys is None else keys.padded(number)
-    places_R = number_AT[read_AT]
-    read_1RD = hidden.flatten(0, 1)[places_R][None]
+    self_attention = block.attention.self
+    index = torch.arange(hidden[..., 0].numel(), device=hidden.device)
+    index_AT = index.view_as(read_AT) if keys is None else keys.padded(index)
+    index_R = index_AT[read_AT]
+    read_1RD = hidden.flatten(0, 1)[index_R][None]
 
     def heads(x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], own.num_attention_heads, -1).transpose(1, 2)
+        return x.view(*x.shape[:2], self_attention.num_attention_heads, -1).transpose(1, 2)
 
     context, _weights = attention(
-        own,
-        heads(own.query(read_1RD)),
-        heads(own.key(hidden)),
-        heads(own.value(hidden)),
+        self_attention,
+        heads(self_attention.query(read_1RD)),
+        heads(self_attention.key(hidden)),
+        heads(self_attention.value(hidden)),
         attention_mask,
-        dropout=own.dropout.p if own.training else 0.0,
-        scaling=own.scaling,
+        dropout=self_attention.dropout.p if self_attention.training else 0.0,
+        scaling=self_attention.scaling,
         queries=Packing.to_the_left(read_AT),
         keys=keys,
     )
     attended_1RD = block.attention.output(context.flatten(2), read_1RD)
     output_1RD = block.output(block.intermediate(attended_1RD), attended_1RD)
-    whole = hidden.new_zeros(hidden.flatten(0, 1).shape).to(output_1RD.dtype)
-    return whole.index_copy(0, places_R, output_1RD[0]).view_as(hidden)
+    flat = hidden.new_zeros(hidden.flatten(0, 1).shape).to(output_1RD.dtype)
+    return flat.index_copy(0, index_R, output_1RD[0]).view_as(hidden)
 
 
 @torch.no_grad()
 def states_after(encoder: Encoder, depth: int, batch: Batch) -> Tensor:
     """States `[A, T, D]` after block `depth`, in each module's current mode."""
-    above = dict.fromkeys(encoder.blocks[depth:], lambda hidden, *_, **__: hidden)
-    with replaced(above):
+    forwards = dict.fromkeys(encoder.blocks[depth:], lambda hidden, *_, **__: hidden)
+    with replaced(forwards):
         return encoder(batch, {}).last  # type: ignore[no-any-return]
 
 
@@ -480,25 +480,25 @@ class FrozenPrefix:
         # From the index of an example to that of its first sequence.
         self.first_of = {e.index: i * len(e.input_ids) for i, e in enumerate(examples)}
         self.lengths = np.array([len(ids) for ids, _ in self.sequences])
-        by_length = np.argsort(-self.lengths, kind="stable")
-        self.groups = [by_length[i : i + GROUP] for i in range(0, len(by_length), GROUP)]
+        order = np.argsort(-self.lengths, kind="stable")
+        self.groups = [order[i : i + GROUP] for i in range(0, len(order), GROUP)]
         self.group_of, self.start_of = np.empty((2, len(self.lengths)), dtype=int)
         for number, group in enumerate(self.groups):
             self.group_of[group] = number
             self.start_of[group] = self.lengths[group].cumsum() - self.lengths[group]
         self.folder = folder / prefix_key(encoder, depth, examples, precision)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.states: dict[int, np.ndarray] = {}  # of a group, mapped from its file
+        self.states: dict[int, np.ndarray] = {}  # by group, memory-mapped from its file
 
     def __call__(self, batch: Batch) -> Tensor:
         """The states `[A, T, D]` of a batch, 0 at pads."""
         firsts = [self.first_of[index] for index in batch.index.tolist()]
-        numbers = [first + q for q in range(batch.n_sequences) for first in firsts]
+        sequence_ids = [first + q for q in range(batch.n_sequences) for first in firsts]
         states = torch.zeros(*batch.input_ids.shape, self.encoder.width)
-        for row, number in enumerate(numbers):
-            start, length = self.start_of[number], self.lengths[number]
-            tokens = self._states_of(int(self.group_of[number]))[start : start + length]
-            states[row, :length] = torch.from_numpy(np.asarray(tokens))
+        for row, sequence_id in enumerate(sequence_ids):
+            start, length = self.start_of[sequence_id], self.lengths[sequence_id]
+            token_states = self._states_of(int(self.group_of[sequence_id]))[start : start + length]
+            states[row, :length] = torch.from_numpy(np.asarray(token_states))
         return states.to(batch.input_ids.device)
 
     def _states_of(self, group: int) -> np.ndarray:
@@ -506,13 +506,13 @@ class FrozenPrefix:
         if group not in self.states:
             file = self.folder / f"{group}.npy"
             if not file.is_file():
-                with replacing(file) as opened:
-                    np.save(opened, self._computed(self.groups[group]))
+                with replacing(file) as handle:
+                    np.save(handle, self._computed(self.groups[group]))
             self.states[group] = np.load(file, mmap_mode="c")
         return self.states[group]
 
     def _computed(self, members: np.ndarray) -> np.ndarray:
-        ids, types = zip(*(self.sequences[number] for number in members), strict=True)
+        ids, types = zip(*(self.sequences[member] for member in members), strict=True)
         batch = padded_batch(ids, self.encoder.tokenizer.pad_token_id)
         batch = replace(batch, token_type_ids=padded_batch(types, 0).input_ids)
         batch = batch.to(next(self.encoder.parameters()).device)
@@ -524,11 +524,11 @@ class FrozenPrefix:
 def prefix_key(encoder: Encoder, depth: int, examples: Sequence[Example], precision: str) -> str:
     """Cache key of the states after block `depth`: model, configuration, tokens and precision."""
     config = {k: v for k, v in encoder.model.config.to_dict().items() if k not in OF_NO_STATE}
-    model = f"{type(encoder.model)} {json.dumps(config, sort_keys=True, default=str)}"
-    digest = hashlib.sha256(f"{depth} {precision} {GROUP} {model}".encode())
+    description = f"{type(encoder.model)} {json.dumps(config, sort_keys=True, default=str)}"
+    digest = hashlib.sha256(f"{depth} {precision} {GROUP} {description}".encode())
     depth_of = depths(encoder)
-    below = [(n, x) for n, x in encoder.named_parameters() if depth_of[n] <= depth]
-    for name, tensor in [*below, *encoder.named_buffers()]:
+    parameters = [(n, x) for n, x in encoder.named_parameters() if depth_of[n] <= depth]
+    for name, tensor in [*parameters, *encoder.named_buffers()]:
         digest.update(name.encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().data)

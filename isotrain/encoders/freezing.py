@@ -66,17 +66,17 @@ def train_only(encoder: Encoder, steps_per_epoch: int, patterns: Sequence[str]) 
     if not patterns:
         raise ValueError("freezing.patterns must have at least one pattern; or use head_only")
     names = [name for name, _ in encoder.named_parameters()]
-    trained: set[str] = set()
+    trained_names: set[str] = set()
     for pattern in patterns:
         matches = {name for name in names if fnmatchcase(name, pattern)}
         if not matches:
-            near = get_close_matches(pattern, names, n=1, cutoff=0.0)[0]
+            nearest = get_close_matches(pattern, names, n=1, cutoff=0.0)[0]
             raise ValueError(
                 f"freezing.patterns: {pattern} matches no parameter of this encoder by its whole "
-                f"name; the nearest is {near}"
+                f"name; the nearest is {nearest}"
             )
-        trained |= matches
-    return {0: frozenset(trained)}
+        trained_names |= matches
+    return {0: frozenset(trained_names)}
 
 
 def freeze_encoder(encoder: Encoder, steps_per_epoch: int) -> Plan:
@@ -86,13 +86,13 @@ def freeze_encoder(encoder: Encoder, steps_per_epoch: int) -> Plan:
 
 def train_layer_norms(encoder: Encoder, steps_per_epoch: int) -> Plan:
     """Only the weights and biases of the encoder's normalisation layers train."""
-    of_norms = {
+    norm_ids = {
         id(parameter)
         for module in encoder.modules()
         if "Norm" in type(module).__name__  # LayerNorm, RMSNorm
         for parameter in module.parameters(recurse=False)
     }
-    return _some(encoder, lambda name, p: id(p) in of_norms, "normalisation layers")
+    return _some(encoder, lambda name, p: id(p) in norm_ids, "normalisation layers")
 
 
 def train_biases(encoder: Encoder, steps_per_epoch: int) -> Plan:
@@ -118,9 +118,9 @@ def unfreeze_gradually(
     >>> list(unfreeze_gradually(encoder, steps_per_epoch=10, every=2, unit="step"))
     [0, 2, 4, 6]
     """
-    every_steps = every * (steps_per_epoch if unit == "epoch" else 1)
-    lowest = range(encoder.n_blocks, -1, -1)
-    return {n * every_steps: _from_depth(encoder, depth)[0] for n, depth in enumerate(lowest)}
+    interval = every * (steps_per_epoch if unit == "epoch" else 1)
+    lowest_depths = range(encoder.n_blocks, -1, -1)
+    return {n * interval: _from_depth(encoder, depth)[0] for n, depth in enumerate(lowest_depths)}
 
 
 @checked
@@ -143,8 +143,8 @@ def train_head_first(
     >>> {step: len(names) for step, names in plan.items()}
     {0: 0, 6: 21}
     """
-    first = max(0, min(n_steps - 1, max(1, round(share * n_steps))))
-    return {0: frozenset()} | {int(first): _from_depth(encoder, 0)[0]}
+    n_head_steps = max(0, min(n_steps - 1, max(1, round(share * n_steps))))
+    return {0: frozenset()} | {int(n_head_steps): _from_depth(encoder, 0)[0]}
 
 
 def depths(encoder: Encoder) -> dict[str, int]:
@@ -156,9 +156,9 @@ def depths(encoder: Encoder) -> dict[str, int]:
     blocks = reversed([*enumerate(encoder.blocks, 1)])
     depth_of = {id(p): k for k, block in blocks for p in block.parameters()}
     depth_of |= {id(p): 0 for p in encoder.embeddings.parameters()}
-    after = encoder.after_blocks
+    after_blocks = encoder.after_blocks
     return {
-        name: depth_of.get(id(p), encoder.n_blocks + 1 if name in after else 0)
+        name: depth_of.get(id(p), encoder.n_blocks + 1 if name in after_blocks else 0)
         for name, p in encoder.named_parameters()
     }
 
@@ -176,27 +176,27 @@ def ever_trained(plan: Plan) -> frozenset[str]:
 
 def stage_at(plan: Plan, step: int) -> frozenset[str]:
     """Parameters that train after `step` optimizer steps."""
-    return plan[max(first for first in plan if first <= step)]
+    return plan[max(start for start in plan if start <= step)]
 
 
 def within_steps(plan: Plan, n_steps: float) -> Plan:
     """The stages reached within `n_steps`; always that of step 0."""
-    return {first: names for first, names in plan.items() if first == 0 or first < n_steps}
+    return {start: names for start, names in plan.items() if start == 0 or start < n_steps}
 
 
 def up_to_depth(plan: Plan, encoder: Encoder, depth: int) -> Plan:
     """The plan without parameters above `depth`, which get no gradient."""
-    above = {name for name, of in depths(encoder).items() if of > depth}
-    return {first: names - above for first, names in plan.items()}
+    names_above = {name for name, d in depths(encoder).items() if d > depth}
+    return {start: names - names_above for start, names in plan.items()}
 
 
 def rest_frozen_parts(encoder: Encoder) -> None:
     """Put only embeddings and blocks without trainable parameters in evaluation mode."""
-    inside = {id(module) for block in encoder.blocks for module in block.modules()}
+    inner_ids = {id(module) for block in encoder.blocks for module in block.modules()}
     stem = [encoder.embeddings] + [
         module  # GPT-2's embedding dropout is not part of its embeddings
         for module in encoder.modules()
-        if isinstance(module, nn.Dropout) and id(module) not in inside
+        if isinstance(module, nn.Dropout) and id(module) not in inner_ids
     ]
     for part in ([*stem], *([block] for block in encoder.blocks)):
         trains = any(p.requires_grad for module in part for p in module.parameters())

@@ -23,28 +23,28 @@ def backbone_of(model: nn.Module) -> nn.Module:
     Raises:
         ValueError: there is none, or several, or its blocks are no single list.
     """
-    from transformers import PreTrainedModel  # seconds, and encoders of other kinds need none
+    from transformers import PreTrainedModel  # slow import that other encoders do not need
 
-    found: dict[str, Any] = {}  # none inside another one
-    for name, part in model.named_modules():
-        is_inside = any(name.startswith(f"{outer}.") or not outer for outer in found)
-        if isinstance(part, PreTrainedModel) and not is_inside:
-            found[name] = part
-    if len(found) != 1:
-        several = f"several ({', '.join(found)}); name one of them by encoder=, or pass it alone"
-        none = "none; give a module that is, or contains, a PreTrainedModel"
+    models: dict[str, Any] = {}  # by name; nested ones are skipped
+    for name, module in model.named_modules():
+        is_inside = any(name.startswith(f"{outer}.") or not outer for outer in models)
+        if isinstance(module, PreTrainedModel) and not is_inside:
+            models[name] = module
+    if len(models) != 1:
+        too_many = f"several ({', '.join(models)}); name one of them by encoder=, or pass it alone"
+        too_few = "none; give a module that is, or contains, a PreTrainedModel"
         raise ValueError(
             f"hidden states are those of one transformers model, and {type(model).__name__} holds "
-            + (several if found else none)
+            + (too_many if models else too_few)
         )
-    (backbone,) = found.values()
+    (backbone,) = models.values()
     if backbone.config.is_encoder_decoder:
         raise ValueError(
             f"layers are measured block by block, one after the other, which "
             f"{type(backbone).__name__} does not have; use a model like BERT or GPT-2"
         )
-    whole: nn.Module = backbone.base_model
-    return whole
+    base_model: nn.Module = backbone.base_model
+    return base_model
 
 
 @contextmanager
@@ -69,16 +69,16 @@ def recorded(backbone: nn.Module) -> Iterator[list[Tensor]]:
     def leave(_block: nn.Module, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple | list) else output)
 
-    compiled = [(part, part._compiled_call_impl) for part in backbone.modules()]
+    compiled_calls = [(module, module._compiled_call_impl) for module in backbone.modules()]
     hooks = [blocks[0].register_forward_pre_hook(enter, with_kwargs=True)]
     hooks += [block.register_forward_hook(leave) for block in blocks]
     try:
-        for part, _ in compiled:
-            part._compiled_call_impl = None
+        for module, _ in compiled_calls:
+            module._compiled_call_impl = None
         yield states
     finally:
-        for part, call in compiled:
-            part._compiled_call_impl = call
+        for module, call in compiled_calls:
+            module._compiled_call_impl = call
         for hook in hooks:
             hook.remove()
 

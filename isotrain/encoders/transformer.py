@@ -63,30 +63,30 @@ class TransformerEncoder(Encoder):
         _embeddings(model)  # raises if there are none
         super().__init__(int(model.config.hidden_size), tokenizer, source_id)  # type: ignore[union-attr, arg-type]
         model.pooler = None  # type: ignore[assignment]
-        for part in model.modules():
-            if getattr(part, "gradient_checkpointing", False):
-                part.gradient_checkpointing = False  # type: ignore[assignment]
+        for module in model.modules():
+            if getattr(module, "gradient_checkpointing", False):
+                module.gradient_checkpointing = False  # type: ignore[assignment]
         self.model = model.train()
         self.blocks = blocks  # a tuple: not registered twice, so the state dict has each once
         tables = {
-            name.rpartition(".")[2]: part
-            for name, part in model.named_modules()
-            if isinstance(part, nn.Embedding)
+            name.rpartition(".")[2]: module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Embedding)
         }
-        positions = next((tables[name] for name in POSITIONS if name in tables), None)
-        pad = None if positions is None else positions.padding_idx
+        position_table = next((tables[name] for name in POSITIONS if name in tables), None)
+        pad = None if position_table is None else position_table.padding_idx
         self.first_position = 0 if pad is None else pad + 1  # position id: RoBERTa's follow its pad
-        if positions is not None:
-            self.max_positions = positions.num_embeddings - self.first_position
-        accepted = inspect.signature(model.forward).parameters
+        if position_table is not None:
+            self.max_positions = position_table.num_embeddings - self.first_position
+        parameters = inspect.signature(model.forward).parameters
         # Without a segment table (GPT-2), a segment would be looked up as a word; a table with a
         # single entry (RoBERTa) cannot distinguish segments.
         segments = tables.get("token_type_embeddings")
         self._takes_segments = (
-            "token_type_ids" in accepted and segments is not None and segments.num_embeddings > 1
+            "token_type_ids" in parameters and segments is not None and segments.num_embeddings > 1
         )
-        self._options = {"use_cache": False} if "use_cache" in accepted else {}
-        self._pass: _Pass | None = None  # the one that is running
+        self._options = {"use_cache": False} if "use_cache" in parameters else {}
+        self._pass: _Pass | None = None  # the running forward pass
         self.blocks[0].register_forward_pre_hook(self._record_embedding, with_kwargs=True)
         for number, block in enumerate(self.blocks, start=1):
             block.register_forward_hook(partial(self._record_block, number))
@@ -103,10 +103,10 @@ class TransformerEncoder(Encoder):
 
     def inputs(self, batch: Batch) -> dict[str, Any]:
         """Arguments of the model for a batch."""
-        given = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+        arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         if self._takes_segments:
-            given["token_type_ids"] = batch.token_type_ids
-        return given | self._options
+            arguments["token_type_ids"] = batch.token_type_ids
+        return arguments | self._options
 
     def record(
         self, inputs: Mapping[str, Any], after_block: Mapping[int, Edit], view: Edit | None = None
@@ -121,18 +121,18 @@ class TransformerEncoder(Encoder):
         Raises:
             ValueError: a block did not run once, so that states are missing or not edited.
         """
-        self._pass = one = _Pass(inputs["input_ids"].shape[1], after_block, view)
+        self._pass = trace = _Pass(inputs["input_ids"].shape[1], after_block, view)
         try:
-            last = one.view_of(self.model(**inputs).last_hidden_state)
+            last = trace.view_of(self.model(**inputs).last_hidden_state)
         finally:
             self._pass = None
-        if len(one.states) != self.n_blocks + 1:
+        if len(trace.states) != self.n_blocks + 1:
             raise ValueError(
-                f"{len(one.states)} hidden states of {type(self.model).__name__} are seen, not "
+                f"{len(trace.states)} hidden states of {type(self.model).__name__} are seen, not "
                 f"{self.n_blocks + 1}; each block must run once in a forward pass, outside of any "
                 "compiled module"
             )
-        return EncoderOutput(tuple(one.states), last)
+        return EncoderOutput(tuple(trace.states), last)
 
     @torch.no_grad()
     def _try(self) -> None:
@@ -148,9 +148,9 @@ class TransformerEncoder(Encoder):
         with in_evaluation(self.model):
             check_states(self.model, run, own, batch)
             # No configuration entry says for every architecture whether it is causal.
-            first = self(batch, {}).last[0, :1]
+            first_state = self(batch, {}).last[0, :1]
             batch.input_ids[0, -1] = (batch.input_ids[0, -1] + 1) % len(self.tokenizer)
-            self.is_causal = distance(first, self(batch, {}).last[0, :1]) <= TOLERANCE / 100
+            self.is_causal = distance(first_state, self(batch, {}).last[0, :1]) <= TOLERANCE / 100
 
     def _record_embedding(self, block: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if self._pass is not None:
@@ -158,18 +158,18 @@ class TransformerEncoder(Encoder):
             self._pass.states.append(self._pass.view_of(hidden))
 
     def _record_block(self, number: int, block: nn.Module, args: Any, output: Any) -> Any:
-        one = self._pass
-        if one is None:
+        trace = self._pass
+        if trace is None:
             return None
-        several = isinstance(output, tuple | list)  # GPT returns a list, recent BERT a tensor
-        whole = output[0] if several else output
-        one.states.append(one.view_of(whole))
-        if number not in one.edits:
+        is_sequence = isinstance(output, tuple | list)  # GPT returns a list, recent BERT a tensor
+        hidden = output[0] if is_sequence else output
+        trace.states.append(trace.view_of(hidden))
+        if number not in trace.edits:
             return None
-        edited = one.edits[number](one.states[-1])
-        if whole.shape[1] > one.n_tokens:
-            edited = torch.cat([edited, whole[:, one.n_tokens :]], dim=1)
-        return type(output)([edited, *output[1:]]) if several else edited
+        edited = trace.edits[number](trace.states[-1])
+        if hidden.shape[1] > trace.n_tokens:
+            edited = torch.cat([edited, hidden[:, trace.n_tokens :]], dim=1)
+        return type(output)([edited, *output[1:]]) if is_sequence else edited
 
 
 @dataclass
@@ -205,12 +205,12 @@ def cut_after(model: Any, n_blocks: int) -> None:
         )
     del blocks[n_blocks:]
     config.num_hidden_layers = n_blocks
-    if types := getattr(config, "layer_types", None):  # one per block: ModernBERT
-        config.layer_types = types[:n_blocks]
+    if layer_types := getattr(config, "layer_types", None):  # one per block: ModernBERT
+        config.layer_types = layer_types[:n_blocks]
 
 
 def _embeddings(model: nn.Module) -> nn.Module:
-    tables = [part for name, part in model.named_children() if name in EMBEDDINGS]
+    tables = [module for name, module in model.named_children() if name in EMBEDDINGS]
     if not tables:
         raise ValueError(
             f"{type(model).__name__} has none of {', '.join(EMBEDDINGS)}; isotrain needs to see "

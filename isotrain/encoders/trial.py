@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isotrain.encoders.base import Encoder
 
 LONGEST = 12  # tokens of the first sequence; no multiple of an attention window
-# Relative distance of equal states in float32 on a CPU; seen: 1e-6 in BERT, 1e-4 in SmolLM2.
+# Relative distance of equal states in float32 on a CPU; observed: 1e-6 in BERT, 1e-4 in SmolLM2.
 TOLERANCE = 1e-3
 TOLERANCE_TF32, TOLERANCE_HALF = 1e-2, 0.1  # on a GPU, and in half precision
 FIX = "use another encoder, such as one like BERT or GPT-2"
@@ -33,19 +33,19 @@ def blocks_of(model: nn.Module) -> nn.ModuleList:
     Raises:
         ValueError: the model has no such list.
     """
-    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-    inner = {id(part) for one in lists for part in one.modules() if part is not one}
-    outer = [one for one in lists if id(one) not in inner]
-    if not outer:
+    stacks = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+    inner_ids = {id(m) for stack in stacks for m in stack.modules() if m is not stack}
+    outer_stacks = [stack for stack in stacks if id(stack) not in inner_ids]
+    if not outer_stacks:
         raise ValueError(f"{type(model).__name__} has no ModuleList of blocks; {FIX}")
-    return max(outer, key=len)
+    return max(outer_stacks, key=len)
 
 
 def padded_batch(sequences: Sequence[Sequence[int]], pad: int) -> Batch:
     """Token ids as a batch, filled up at the end, one sequence an example."""
     longest = max(map(len, sequences))
-    ids_AT = torch.tensor([[*one, *[pad] * (longest - len(one))] for one in sequences])
-    mask_AT = torch.tensor([[1] * len(one) + [0] * (longest - len(one)) for one in sequences])
+    ids_AT = torch.tensor([[*ids, *[pad] * (longest - len(ids))] for ids in sequences])
+    mask_AT = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in sequences])
     index_A = torch.arange(len(sequences))
     return Batch(ids_AT, mask_AT, torch.zeros_like(ids_AT), 1 - mask_AT, index_A, index_A)
 
@@ -57,15 +57,15 @@ def shortened(ids: Sequence[int], pad: int) -> Batch:
     [[5, 6, 7, 8], [5, 6, 0, 0], [5, 0, 0, 0]]
     """
     longest = min(len(ids), LONGEST)
-    return padded_batch([ids[: max(1, longest // part)] for part in (1, 2, 4)], pad)
+    return padded_batch([ids[: max(1, longest // divisor)] for divisor in (1, 2, 4)], pad)
 
 
 def batch_of(encoder: Encoder) -> Batch:
     """The batch of a trial for an encoder: known tokens, none of them special."""
     tokenizer = encoder.tokenizer
-    special = set(tokenizer.all_special_ids)
-    ordinary = list(islice((i for i in range(len(tokenizer)) if i not in special), LONGEST))
-    ids = (ordinary * LONGEST)[: encoder.max_positions or LONGEST]
+    special_ids = set(tokenizer.all_special_ids)
+    ordinary_ids = list(islice((i for i in range(len(tokenizer)) if i not in special_ids), LONGEST))
+    ids = (ordinary_ids * LONGEST)[: encoder.max_positions or LONGEST]
     return shortened(ids, tokenizer.pad_token_id or 0)
 
 
@@ -80,38 +80,38 @@ def check_states(model: nn.Module, run: Run, own: Run, batch: Batch) -> None:
         own: the states that transformers gives for `output_hidden_states`.
         batch: with pads.
     """
-    name, before = type(model).__name__, _settings(model)
-    seen, given = run(batch), own(batch)
-    if len(seen) != len(given):
+    name, settings = type(model).__name__, _settings(model)
+    states, refs = run(batch), own(batch)
+    if len(states) != len(refs):
         raise ValueError(
-            f"{name} has {len(given)} hidden states, and {len(seen)} are seen at its blocks; {FIX}"
+            f"{name} has {len(refs)} hidden states, and {len(states)} are seen at its blocks; {FIX}"
         )
-    if not all(bool(torch.isfinite(x).all()) for x in seen):
+    if not all(bool(torch.isfinite(x).all()) for x in states):
         raise ValueError(
             f"the weights of {name} give states that are not finite; load the checkpoint of a "
             "training that has not diverged"
         )
-    for layer, pair in enumerate(zip(seen[:-1], given[:-1], strict=True)):
+    for layer, pair in enumerate(zip(states[:-1], refs[:-1], strict=True)):
         if (gap := distance(*pair, batch.attention_mask)) > tolerance(pair[0]):
             raise ValueError(
                 f"hidden state {layer} of {name} is not what its blocks show: they differ by "
                 f"{gap:.2g} of the norm; {FIX}"
             )
     check_pads(name, run, batch)
-    if changed := [f"{part} ({key})" for part, key in sorted(before ^ _settings(model))]:
+    if changes := [f"{part} ({setting})" for part, setting in sorted(settings ^ _settings(model))]:
         raise ValueError(
-            f"a forward pass changes {name}: {changed[0]}; its states would depend on the texts "
+            f"a forward pass changes {name}: {changes[0]}; its states would depend on the texts "
             f"before; {FIX}"
         )
 
 
 def check_pads(name: str, run: Run, batch: Batch) -> None:
     """Raise a ValueError if the states of a text in a padded batch are not those of it alone."""
-    together = run(batch)
+    batch_states = run(batch)
     for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
-        alone = run(padded_batch([batch.input_ids[row, :length].tolist()], pad=0))
-        for layer, (one, many) in enumerate(zip(alone, together, strict=True)):
-            if (gap := distance(one, many[row : row + 1, :length])) > tolerance(one):
+        single_states = run(padded_batch([batch.input_ids[row, :length].tolist()], pad=0))
+        for layer, (state, batch_state) in enumerate(zip(single_states, batch_states, strict=True)):
+            if (gap := distance(state, batch_state[row : row + 1, :length])) > tolerance(state):
                 raise ValueError(
                     f"the states of a text depend on the pads of its batch in {name}: state "
                     f"{layer} differs by {gap:.2g} of the norm from that of the text alone; {FIX}"
@@ -138,8 +138,8 @@ def distance(one: Tensor, other: Tensor, mask_AT: Tensor | None = None) -> float
     if one.shape != other.shape:
         return float("inf")
     a, b = (x.detach().double().cpu() for x in (one, other))
-    size = torch.maximum(a.norm(dim=-1), b.norm(dim=-1))
-    gap = (a - b).norm(dim=-1) / size.clamp_min(torch.finfo(torch.float32).tiny)
+    norm = torch.maximum(a.norm(dim=-1), b.norm(dim=-1))
+    gap = (a - b).norm(dim=-1) / norm.clamp_min(torch.finfo(torch.float32).tiny)
     if mask_AT is not None:
         gap = gap[mask_AT.bool().cpu()]
     return float(gap.nan_to_num(nan=float("inf")).max()) if gap.numel() else 0.0
@@ -161,27 +161,27 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
     devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
     mark = "_output_capturing_hooks_installed"
     states = [
-        (part, part.training, set(part._forward_hooks), mark in vars(part))
-        for part in model.modules()
+        (module, module.training, set(module._forward_hooks), mark in vars(module))
+        for module in model.modules()
     ]
     with torch.random.fork_rng(list(devices)):
         model.eval()
         try:
             yield
         finally:
-            for part, mode, hooks, is_marked in states:
-                part.training = mode
-                for number in part._forward_hooks.keys() - hooks:
-                    del part._forward_hooks[number]
+            for module, mode, hook_ids, is_marked in states:
+                module.training = mode
+                for hook_id in module._forward_hooks.keys() - hook_ids:
+                    del module._forward_hooks[hook_id]
                 if not is_marked:
-                    vars(part).pop(mark, None)
+                    vars(module).pop(mark, None)
 
 
 def _settings(model: nn.Module) -> set[tuple[str, str]]:
     """Names and plain values of the attributes of a model's modules."""
     return {
         (name or type(model).__name__, f"{key}={value}")
-        for name, part in model.named_modules()
-        for key, value in vars(part).items()
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
         if isinstance(value, str | int | float) and not key.startswith("_")
     }

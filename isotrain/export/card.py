@@ -39,64 +39,64 @@ class Scored(NamedTuple):
 def scored(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[Scored]:
     """The named scores on dev and test, the monitored one first in each."""
     monitored = str(result["monitor"]).rpartition("/")[2]
-    scores, found = result["scores"], []
+    scores, entries = result["scores"], []
     for key, value in scores.items():
         stage, _, name = key.partition("/")
         if stage in SPLITS and name in names:
             split = SPLITS[stage]
             n_examples = int(scores.get(f"{stage}/n_rows", result["n_rows"].get(split, 0)))
             interval = accuracy_interval(key, value, n_examples) or _interval(folder, split, name)
-            found.append(Scored(split, name, float(value), interval, n_examples))
-    return sorted(found, key=lambda one: (one.split, one.name != monitored, one.name))
+            entries.append(Scored(split, name, float(value), interval, n_examples))
+    return sorted(entries, key=lambda entry: (entry.split, entry.name != monitored, entry.name))
 
 
 def _interval(folder: Path, split: str, name: str) -> tuple[float, float] | None:
     """CI from the difference to perfect predictions, which score 1 in any resample."""
-    kept = read_predictions(folder, split)
-    if kept is not None and name in SCORES:
+    pred = read_predictions(folder, split)
+    if pred is not None and name in SCORES:
         with suppress(ValueError):  # the score is undefined in too many resamples
-            found = row_interval([kept.prediction], [kept.label], kept.label, SCORES[name])
-            if found.low is not None and found.high is not None:
-                return 1 + found.low, min(1.0, 1 + found.high)
+            interval = row_interval([pred.prediction], [pred.label], pred.label, SCORES[name])
+            if interval.low is not None and interval.high is not None:
+                return 1 + interval.low, min(1.0, 1 + interval.high)
     return None
 
 
 def isotropy_rows(folder: Path, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The headline metrics at every site, first and last: a header and a row for each.
+    """Table of the headline metrics at every site, first and last values, with a header.
 
     The last values are of the exported weights. Empty if the run measured none.
     """
-    rows = read_records(folder / "metrics.jsonl")
-    every, end = isotropy_series(rows), end_of(result, rows)
-    wanted = result.get("headline") or ()
-    curves = [c for c in every if c.metric in wanted and c.view in SIDES]
+    records = read_records(folder / "metrics.jsonl")
+    series, end = isotropy_series(records), end_of(result, records)
+    headline = result.get("headline") or ()
+    curves = [c for c in series if c.metric in headline and c.view in SIDES]
     if not curves:
         return []
-    start = min(every[curve][0][0] for curve in curves)
-    found: list[tuple[str, ...]] = [
+    start = min(series[curve][0][0] for curve in curves)
+    table: list[tuple[str, ...]] = [
         ("site", "metric", "of the layer", f"step {start:.0f}", end.name, "N")
     ]
     for curve in sorted(curves, key=lambda c: (c.where, c.metric, SIDES.index(c.view))):
-        n_rows = at(every.get(curve._replace(metric=COUNTS[0]), []), end.step)
-        numbers = at(every[curve], start), at(every[curve], end.step), n_rows
+        n_rows = at(series.get(curve._replace(metric=COUNTS[0]), []), end.step)
+        values = at(series[curve], start), at(series[curve], end.step), n_rows
         names = curve.where, curve.metric, SIDE_TITLES[curve.view]
-        found.append((*names, *map(number, numbers)))
-    return found
+        table.append((*names, *map(number, values)))
+    return table
 
 
 def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
-    """The card of an export that will lie in `folder`.
+    """The model card of an export to `folder`.
 
     Args:
         folder: of the export.
-        made: what was written.
+        made: the export.
         agreed: how many examples are predicted as recorded.
         found: differences from the run.
     """
-    task, run, result = made.rebuilt.task, made.rebuilt.folder, made.rebuilt.result
+    task, run_folder, result = made.rebuilt.task, made.rebuilt.folder, made.rebuilt.result
     config, overrides = result["config"], result.get("overrides")
-    own = [f"threads={config['threads']}", *map(without_folders, overrides or ())]
-    scores = scored(run, result, task.metrics().keys())
+    arguments = [f"threads={config['threads']}", *map(without_folders, overrides or ())]
+    scores = scored(run_folder, result, task.metrics().keys())
     model_type = made.rebuilt.encoder.model.config.model_type
     parts = {key: config[key] for key in ("isotropy", "site", "objective")}
     return ModelCard.from_template(
@@ -111,11 +111,11 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
         scores=scores,
         score_number=score_number,
         is_share=is_share,
-        limits=sentences(warnings(result, read_records(run / "metrics.jsonl"))),
-        isotropy=isotropy_rows(run, result),
+        limits=sentences(warnings(result, read_records(run_folder / "metrics.jsonl"))),
+        isotropy=isotropy_rows(run_folder, result),
         layer=part_name(config, "isotropy"),
         parts=without_folders(OmegaConf.to_yaml(parts)),
-        command=shlex.join(["isotrain", "train", *own]) if overrides else "",
+        command=shlex.join(["isotrain", "train", *arguments]) if overrides else "",
         found=found,
         agreed=agreed,
         citations=citations(config, model_type, task.data_sets),
@@ -126,28 +126,28 @@ def card_data(made: Folder, scores: Sequence[Scored]) -> ModelCardData:
     """Metadata of the card. No licence: whoever publishes the folder chooses one."""
     result, task = made.rebuilt.result, made.rebuilt.task
     config, data_sets = result["config"], task.data_sets
-    known, own_hub = _is_published(config), (config.get("data") or {}).get("hub")
-    of_hub = known and str(config["source"]["_target_"]).endswith(".HubSource")
+    is_public, user_hub = _is_published(config), (config.get("data") or {}).get("hub")
+    is_hub = is_public and str(config["source"]["_target_"]).endswith(".HubSource")
     # contrastive tasks are scored on their last data set; a user's task may have none
-    evaluated: Any = data_sets[-1] if data_sets else None
+    eval_set: Any = data_sets[-1] if data_sets else None
     results = [
         EvalResult(
             task_type="sentence-similarity" if task.form == "bi" else "text-classification",
-            dataset_type=evaluated.hub_id if of_hub else result["data"],
-            dataset_name=evaluated.name if evaluated else task.name,
-            dataset_split="validation" if of_hub and one.split == "dev" else one.split,
-            metric_type=one.name,
-            metric_value=one.value,
-            metric_name=f"{one.name} on {one.split}, N = {one.n_examples}",
+            dataset_type=eval_set.hub_id if is_hub else result["data"],
+            dataset_name=eval_set.name if eval_set else task.name,
+            dataset_split="validation" if is_hub and score.split == "dev" else score.split,
+            metric_type=score.name,
+            metric_value=score.value,
+            metric_name=f"{score.name} on {score.split}, N = {score.n_examples}",
         )
-        for one in scores
+        for score in scores
     ]
     return ModelCardData(
         language="en" if _is_ours(config) else None,  # all data sets of isotrain are English
         base_model=base_model(config),
-        datasets=[str(one.hub_id) for one in data_sets if one.hub_id and known]
-        or (own_hub and [own_hub]),
-        metrics=sorted({one.name for one in scores}) or None,
+        datasets=[str(data_set.hub_id) for data_set in data_sets if data_set.hub_id and is_public]
+        or (user_hub and [user_hub]),
+        metrics=sorted({score.name for score in scores}) or None,
         tags=["isotrain", "isotropy", part_name(config, "isotropy"), task.name],
         library_name=made.name,
         pipeline_tag=made.tag,
@@ -169,29 +169,29 @@ def base_model(config: Mapping[str, Any]) -> str | None:
 def citations(config: Mapping[str, Any], model_type: str, data_sets: Sequence[Any]) -> list[str]:
     """BibTeX of encoder, adapters, layer, objectives, optimizer, freezing and data, if known."""
     encoder = "minilm" if config["encoder"]["_target_"] == MINILM else model_type
-    layer, *others = (name for name, _ in methods(config))
+    layer, *rest = (name for name, _ in methods(config))
     layers = ["gmm_clusters" * (layer == "gmm_pca"), layer]
     layers += ["tuned_clusters"] * (papers().get(layer) == papers()["cluster_pca"])
-    names = [one.name for one in data_sets] if _is_published(config) else []
-    return bibtex([encoder, method_name(config, "peft")[0], *layers, *others, *names])
+    names = [data_set.name for data_set in data_sets] if _is_published(config) else []
+    return bibtex([encoder, method_name(config, "peft")[0], *layers, *rest, *names])
 
 
 def _is_ours(config: Mapping[str, Any]) -> bool:
-    """Whether the data are those that an isotrain task names."""
+    """Whether the data are the built-in data set of an isotrain task."""
     task, data = config["task"], config.get("data") or {}
     names_none = "data_set" in task and not task["data_set"]
-    is_own = names_none or data.get("path") or data.get("hub")
-    return str(task["_target_"]).startswith("isotrain.tasks.") and not is_own
+    is_user_data = names_none or data.get("path") or data.get("hub")
+    return str(task["_target_"]).startswith("isotrain.tasks.") and not is_user_data
 
 
 def _is_published(config: Mapping[str, Any]) -> bool:
     """Whether the data are the published ones of an isotrain task, not generated or a user's."""
-    generated = str(config["source"]["_target_"]).endswith(".DemoSource")
-    return _is_ours(config) and not generated
+    is_generated = str(config["source"]["_target_"]).endswith(".DemoSource")
+    return _is_ours(config) and not is_generated
 
 
 def without_folders(text: str) -> str:
-    """The text with the last part alone of each absolute path.
+    """The text, with each absolute path cut to its last part.
 
     >>> without_folders("encoder.name=/home/ann/models/minilm")
     'encoder.name=minilm'

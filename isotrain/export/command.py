@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need
 def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
     """Exit code: 0 if every requested folder was written and reproduces the run.
 
-    2 if a run, target or format is rejected; nothing is written then. 1 if an export did not
-    reproduce the run and was deleted, or storage failed.
+    2 if a run, target or format is rejected; then nothing is written. 1 if storage failed, or if an
+    export did not reproduce the run and was deleted.
     """
     to = to or folder / "export"
-    if taken := [to / name for name in wanted if (to / name).exists()]:
-        return reject(f"{taken[0]} exists; delete it, or give another --to")
+    if existing := [to / name for name in wanted if (to / name).exists()]:
+        return reject(f"{existing[0]} exists; delete it, or give another --to")
     formats, reasons = [], []
     try:
         with spinner("making the model of the run"):
@@ -30,7 +30,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
             from isotrain.export.rebuilt import agreement, merge_adapters, rebuild
 
             rebuilt = rebuild(folder)
-            agreed = agreement(rebuilt)
+            agreement_text = agreement(rebuilt)
             check_layers(rebuilt)
             merge_adapters(rebuilt.model)
             for name in wanted:
@@ -40,8 +40,8 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
                     reasons.append(str(error))
         if not formats:
             return reject(reasons)
-        say(f"the weights and the record of the run: {agreed}")
-        kept = [_write(to / made.name, made, agreed) for made in formats]
+        say(f"the weights and the record of the run: {agreement_text}")
+        successes = [_write(to / fmt.name, fmt, agreement_text) for fmt in formats]
     except ValueError as error:
         return reject(str(error))
     except OSError as error:
@@ -51,7 +51,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
         return FAILED
     for reason in reasons:
         say(f"not written: {reason}")
-    return 0 if all(kept) else FAILED
+    return 0 if all(successes) else FAILED
 
 
 def _format(name: str, rebuilt: Rebuilt) -> Folder:
@@ -81,7 +81,7 @@ def _format(name: str, rebuilt: Rebuilt) -> Folder:
 
 
 def _write(folder: Path, made: Folder, agreed: str) -> bool:
-    """Write and verify a folder; whether it reproduces the run and was kept."""
+    """Write and verify a folder; whether it reproduces the run."""
     from transformers.utils import logging
 
     from isotrain.export.card import card
@@ -92,17 +92,17 @@ def _write(folder: Path, made: Folder, agreed: str) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with (
-            spinner(f"writing {folder}") as now,
-            TemporaryDirectory(dir=folder.parent, prefix=".") as place,
+            spinner(f"writing {folder}") as update,
+            TemporaryDirectory(dir=folder.parent, prefix=".") as temp_folder,
         ):
-            part = Path(place) / folder.name
+            part = Path(temp_folder) / folder.name
             made.write(part)
-            now(f"comparing {folder} with the run")
-            found = made.check(part)
-            card(folder, made, agreed, found).save(part / "README.md")
+            update(f"comparing {folder} with the run")
+            differences = made.check(part)
+            card(folder, made, agreed, differences).save(part / "README.md")
             part.rename(folder)  # fails where files came into its place meanwhile
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
-    say(f"{folder}: {made.what}; {len(made.rebuilt.batch.index)} dev examples, {found}")
+    say(f"{folder}: {made.what}; {len(made.rebuilt.batch.index)} dev examples, {differences}")
     return True

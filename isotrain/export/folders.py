@@ -1,4 +1,4 @@
-"""Folders of a run that are written and checked; here the one for transformers.
+"""Write and verify export folders; this module has the one for transformers.
 
 A = Q·B sequences, B examples, T tokens, D width, C outputs.
 """
@@ -54,23 +54,23 @@ def differences(single: tuple[Tensor, Tensor], double: tuple[Tensor, Tensor]) ->
     Raises:
         RoundTripError: numbers differ by more.
     """
-    off_32, off_64 = (float((run - own).abs().max()) for run, own in (single, double))
+    off_32, off_64 = (float((run - export).abs().max()) for run, export in (single, double))
     scale = max(1.0, float(double[0].abs().max()))
     rounding = float((single[0] - double[0]).abs().max())
     limit_32, limit_64 = max(ROUNDED * scale, TIMES * rounding), TOLERANCE * scale
-    found = (
+    text = (
         f"largest difference {off_64:.1g} (limit {limit_64:.1g}); in float32, with the "
         f"rounding of sums, {off_32:.1g} (limit {limit_32:.1g})"
     )
     if not (off_64 <= limit_64 and off_32 <= limit_32):  # NaN is no agreement
-        raise RoundTripError(f"what was written differs from the run: {found}")
-    return found
+        raise RoundTripError(f"what was written differs from the run: {text}")
+    return text
 
 
 class Folder(ABC):
-    """A folder to write.
+    """Base class of export formats.
 
-    A subclass sets `name`, `tag` and, when it is made, `what` and `usage`.
+    A subclass sets `name` and `tag`, and its constructor `what` and `usage`.
 
     Args:
         rebuilt: the run.
@@ -90,22 +90,22 @@ class Folder(ABC):
     def write(self, folder: Path) -> None:
         """Write weights and configuration, and a tokenizer that truncates as the run did.
 
-        It pads on the right, and gives segments (`token_type_ids`) where the encoder of the run was
-        given them, and nowhere else: a model with one table for words and segments would take them
-        for words.
+        The tokenizer pads on the right. It returns segments (`token_type_ids`) only if the run's
+        encoder received them: a model with one table for words and segments would read them as
+        words.
         """
         encoder = self.rebuilt.encoder
         encoder.model.save_pretrained(folder)
         tokenizer = deepcopy(encoder.tokenizer)
         inputs = ("input_ids", "token_type_ids", "attention_mask")
-        kept = {
+        settings = {
             "model_max_length": self.rebuilt.max_length,
             "model_input_names": [k for k in inputs if k in encoder.inputs(self.rebuilt.batch)],
             "padding_side": "right",
             "truncation_side": tokenizer.truncation_side,
         }
-        vars(tokenizer).update(kept)
-        tokenizer.init_kwargs |= kept  # what `save_pretrained` writes
+        vars(tokenizer).update(settings)
+        tokenizer.init_kwargs |= settings  # what `save_pretrained` writes
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.save_pretrained(folder)
@@ -116,10 +116,10 @@ class Folder(ABC):
 
 
 class TransformersFolder(Folder):
-    """Encoder and head, or the encoder alone and why.
+    """Encoder and head, or the encoder alone and the reason.
 
     Raises:
-        ValueError: neither: a layer at tokens belongs to what the encoder gives.
+        ValueError: neither: a layer at tokens is part of the encoder's output.
     """
 
     name, tag = "transformers", "feature-extraction"
@@ -162,8 +162,8 @@ class TransformersFolder(Folder):
     def check(self, folder: Path) -> str:
         """`differences` of the reloaded folder from the run, from text to final output.
 
-        Logits are compared, or without a head the states of all real tokens, as the encoder gave
-        them before adapters were merged into it, and shifted where it has absorbed the layer.
+        Logits are compared, or without a head the states of all real tokens. The run's states are
+        those before adapters were merged, and shifted if the encoder has absorbed the layer.
         """
         rebuilt = self.rebuilt
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -174,27 +174,27 @@ class TransformersFolder(Folder):
         inputs = tokenizer(*columns, padding=True, truncation=True, return_tensors="pt")
         if not torch.equal(inputs["input_ids"], rebuilt.batch.input_ids):
             raise RoundTripError("the tokenizer that was written gives other token ids")
-        own = [
+        export = [
             model.eval()(**inputs).last_hidden_state,
             model.double()(**inputs).last_hidden_state,
         ]
         run = list(rebuilt.states)
         if self.head is None:
             real_BT = rebuilt.batch.attention_mask.bool()
-            run, own = ([states_BTD[real_BT] for states_BTD in both] for both in (run, own))
+            run, export = ([states_BTD[real_BT] for states_BTD in pair] for pair in (run, export))
         else:
-            written = load_file(folder / HEAD)
+            head = load_file(folder / HEAD)
             run = [rebuilt.single.logits, rebuilt.double.logits]
-            pooled = [rebuilt.model.pooling(states, rebuilt.batch)[:, 0] for states in own]
-            own = [x @ written["weight"].to(x).T + written["bias"].to(x) for x in pooled]
-        return differences(*zip(run, own, strict=True))
+            pooled = [rebuilt.model.pooling(states, rebuilt.batch)[:, 0] for states in export]
+            export = [x @ head["weight"].to(x).T + head["bias"].to(x) for x in pooled]
+        return differences(*zip(run, export, strict=True))
 
 
 def linear_head(rebuilt: Rebuilt) -> Affine:
     """The map from the pooled embedding, before any isotropy layer, to the logits.
 
     Raises:
-        NotAffineError: there is none, and why.
+        NotAffineError: there is none, with the reason.
     """
     if rebuilt.task.form != "cross":
         raise NotAffineError("the head of form=bi compares two embeddings")

@@ -1,7 +1,7 @@
 """Fold the isotropy layers of a run into its head, or explain why not.
 
-An affine map is found by trying a function. N embeddings, B examples of dev, D width in, E width
-out. All in float64.
+An affine map is identified from a function's outputs. N embeddings, B examples of dev, D width in,
+E width out. All in float64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isotrain.export.rebuilt import Rebuilt
 from isotrain.transforms.base import RowTransform
 
 LIMIT = 1e-9  # largest deviation, over the rms of embeddings and results
-FAR = 1000  # times as far from their mean, embeddings are tried too
+FAR = 1000  # embeddings this many times as far from their mean are tested too
 
 
 class Affine(NamedTuple):
@@ -47,27 +47,27 @@ def identity(width: int) -> Affine:
 
 @torch.no_grad()
 def affine_of(function: Callable[[Tensor], Tensor], rows_ND: Tensor, name: str) -> Affine:
-    """The affine map that `function` is on given embeddings: b = f(0), row i of A = f(e_i) − b.
+    """The affine map that equals `function` on the embeddings: b = f(0), row i of A = f(e_i) − b.
 
-    An affine function is this one and no other, to the rounding of float64. That it is one is a
-    matter of the embeddings: each must be mapped as A and b say, to 1e-9 of the rms of all. So must
-    those 1,000 times as far from their mean: a bound that no known one reaches may clip new ones.
+    If the function is affine, the map is unique, to the rounding of float64. This is tested: A and
+    b must map each embedding as the function does, to 1e-9 of the rms of all. The same must hold
+    1,000 times as far from their mean: a layer may clip only beyond all known embeddings.
 
     Raises:
-        NotAffineError: some are not; the message has their number, the deviation and `name`.
+        NotAffineError: some differ; the message has their number, the deviation and `name`.
     """
     rows_ND = rows_ND.double()
     width = rows_ND.shape[1]
     probes_ND = torch.cat([torch.zeros_like(rows_ND[:1]), torch.eye(width, dtype=torch.float64)])
-    found_NE = function(probes_ND)
-    affine = Affine(found_NE[1:] - found_NE[0], found_NE[0])
+    output_NE = function(probes_ND)
+    affine = Affine(output_NE[1:] - output_NE[0], output_NE[0])
     mean_D = rows_ND.mean(dim=0)
     far_ND = mean_D + FAR * (rows_ND - mean_D)
-    for where, tried_ND in (("", rows_ND), (f", {FAR:,} times as far from their mean,", far_ND)):
-        own_NE = function(tried_ND)
-        deviation_N = (affine(tried_ND) - own_NE).abs().amax(dim=1)
-        rms = float(own_NE.square().mean().sqrt())
-        limit = LIMIT * max(rms, float(tried_ND.square().mean().sqrt()))
+    for where, points_ND in (("", rows_ND), (f", {FAR:,} times as far from their mean,", far_ND)):
+        actual_NE = function(points_ND)
+        deviation_N = (affine(points_ND) - actual_NE).abs().amax(dim=1)
+        rms = float(actual_NE.square().mean().sqrt())
+        limit = LIMIT * max(rms, float(points_ND.square().mean().sqrt()))
         if n_off := int((~(deviation_N <= limit)).sum()):
             raise NotAffineError(
                 f"{name} is no affine map: {n_off:,} of {len(rows_ND):,} embeddings of this run"
@@ -84,7 +84,7 @@ def layer_sites(rebuilt: Rebuilt) -> list[str]:
 
 
 def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
-    """Inputs of a layer: of dev, and training embeddings still in its queue."""
+    """Inputs of a layer: those of dev, and the training embeddings in its queue."""
     dev_ND = rebuilt.double.site_embeddings[site].before
     recent_MD = cast(RowTransform, rebuilt.model.transforms[site]).recent_rows()
     return dev_ND if recent_MD is None else torch.cat([dev_ND, recent_MD.to(dev_ND)])
@@ -94,7 +94,7 @@ def check_layers(rebuilt: Rebuilt) -> None:
     """Reject layers inside the encoder, or whose output depends on the rest of the batch.
 
     Raises:
-        ValueError: which, and what to do.
+        ValueError: there is one, with a fix.
     """
     for site in layer_sites(rebuilt):
         if site not in ("pooled", "tokens"):
@@ -114,14 +114,14 @@ def check_layers(rebuilt: Rebuilt) -> None:
 def folded(rebuilt: Rebuilt) -> Affine:
     """The effect of the layers on the pooled vector: x A + b.
 
-    At `pooled` it is the layer's own map. At `tokens` each token is mapped alone: with the first or
-    the last token the pooled vector is one of them, and a mean of x A + b is that of the mean.
+    At `pooled` it is the layer's map. At `tokens` each token is mapped alone. The pooled vector is
+    the first or the last token, or the mean, and x A + b commutes with the mean.
 
     Raises:
-        NotAffineError: they are no such map, and why.
+        NotAffineError: they are no such map, with the reason.
     """
     model = rebuilt.model
-    found = identity(rebuilt.encoder.width)
+    affine = identity(rebuilt.encoder.width)
     for site in layer_sites(rebuilt):
         if site == "tokens" and model.rows != "all":
             raise NotAffineError(
@@ -130,8 +130,8 @@ def folded(rebuilt: Rebuilt) -> Affine:
             )
         layer = model.transforms[site]
         name = f"the layer at {site} ({type(layer).__name__})"
-        found = found.then(affine_of(in_double(layer), known_rows(rebuilt, site), name))
-    return found
+        affine = affine.then(affine_of(in_double(layer), known_rows(rebuilt, site), name))
+    return affine
 
 
 def head_map(rebuilt: Rebuilt) -> Affine:

@@ -24,7 +24,7 @@ from isotrain.tasks.data.perturbations import Changes, apply_changes
 from isotrain.training.revision import source_of, task_of
 from isotrain.types import Batch, ModelOutput
 
-N_ROWS = 64  # of dev, to compare
+N_ROWS = 64  # dev examples that are compared
 FLOAT32 = ("None", "32", "32-true", "64", "64-true")  # values of trainer.precision
 
 
@@ -78,18 +78,18 @@ def rebuild(folder: Path) -> Rebuilt:
     load_weights(model, folder / WEIGHTS_FILE, "model.")
     encoder: Any = model.encoder
     tokenizer = encoder.tokenizer
-    heard = _Listening(tokenizer)
-    batch = collate(task.encode(rows, heard), tokenizer.pad_token_id)
-    texts = [given for given, _ in heard.calls]
-    longest = heard.calls[0][1].get("max_length") or tokenizer.model_max_length
-    longest = min(longest, encoder.max_positions or longest)
+    listener = _Listening(tokenizer)
+    batch = collate(task.encode(rows, listener), tokenizer.pad_token_id)
+    texts = [inputs for inputs, _ in listener.calls]
+    max_length = listener.calls[0][1].get("max_length") or tokenizer.model_max_length
+    max_length = min(max_length, encoder.max_positions or max_length)
     single, single_ATD = model(batch), encoder(batch, {}).last
     model.double()
     double, double_ATD = model(batch), encoder(batch, {}).last
     model.float()  # weights are unchanged: float64 holds them exactly
     states = single_ATD, double_ATD
     return Rebuilt(
-        folder, result, cfg, model, encoder, task, texts, longest, batch, single, double, states
+        folder, result, cfg, model, encoder, task, texts, max_length, batch, single, double, states
     )
 
 
@@ -126,29 +126,29 @@ def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
 
 
 def agreement(rebuilt: Rebuilt) -> str:
-    """How many examples are predicted as in `predictions/dev.csv`, as text.
+    """The number of examples whose predictions agree with `predictions/dev.csv`, as text.
 
-    Classes must be equal, and scores within a tolerance of their size: 0.001 for a run on a CPU in
-    float32, where only the order of sums differs, and all must match. For another device or
-    precision it is 0.02, or 0.1 in half precision, and nine in ten must match.
+    Classes must be equal, and scores within a relative tolerance. For a run on a CPU in float32
+    only the order of sums differs: the tolerance is 0.001, and all must match. For another device
+    or precision it is 0.02, or 0.1 in half precision, and nine in ten must match.
 
     Raises:
         ValueError: fewer match.
     """
-    recorded = read_predictions(rebuilt.folder, "dev")
-    if recorded is None:
+    predictions = read_predictions(rebuilt.folder, "dev")
+    if predictions is None:
         return "the run kept no predictions of these examples"
     is_half = str(rebuilt.cfg.trainer.get("precision")) not in FLOAT32
-    exact = rebuilt.result.get("device") == "cpu" and not is_half
-    tolerance, least = (1e-3, 1.0) if exact else (0.1 if is_half else 0.02, 0.9)
-    known = dict(zip(recorded.index.tolist(), recorded.prediction.tolist(), strict=True))
+    is_exact = rebuilt.result.get("device") == "cpu" and not is_half
+    tolerance, min_share = (1e-3, 1.0) if is_exact else (0.1 if is_half else 0.02, 0.9)
+    ref = dict(zip(predictions.index.tolist(), predictions.prediction.tolist(), strict=True))
     predicted = rebuilt.task.predictions(rebuilt.single.logits).tolist()
-    own = zip(rebuilt.batch.index.tolist(), predicted, strict=True)
-    same = [abs(x - known[i]) <= tolerance * max(1.0, abs(known[i])) for i, x in own if i in known]
-    found = f"{sum(same)} of {len(same)} examples are predicted as the run recorded them"
-    if sum(same) < least * len(same):
+    pairs = zip(rebuilt.batch.index.tolist(), predicted, strict=True)
+    matches = [abs(x - ref[i]) <= tolerance * max(1.0, abs(ref[i])) for i, x in pairs if i in ref]
+    text = f"{sum(matches)} of {len(matches)} examples are predicted as the run recorded them"
+    if sum(matches) < min_share * len(matches):
         raise ValueError(
             f"{rebuilt.folder / WEIGHTS_FILE} must predict what predictions/dev.csv has, and "
-            f"{found}; these files are not of one run: give its command with rerun=true"
+            f"{text}; these files are not of one run: give its command with rerun=true"
         )
-    return found
+    return text

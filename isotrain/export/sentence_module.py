@@ -28,16 +28,16 @@ def layer_class(target: str) -> type[nn.Module]:
         ValueError: it is neither in `isotrain.transforms` nor allowed (`config.parts.is_allowed`),
             or is not an nn.Module class.
     """
-    home, _, _ = target.rpartition(".")
-    may_load = home.startswith("isotrain.transforms.") or is_allowed(target)
-    found = load(target) if may_load else None
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+    module, _, _ = target.rpartition(".")
+    may_load = module.startswith("isotrain.transforms.") or is_allowed(target)
+    candidate = load(target) if may_load else None
+    if not (isinstance(candidate, type) and issubclass(candidate, nn.Module)):
         raise ValueError(
             "the layer must be a torch module of isotrain.transforms, declared by an installed "
             f"package, or of a package in ISOTRAIN_ALLOW, got {target}; name its package there if "
             "you trust it"
         )
-    return found
+    return candidate
 
 
 class IsotropyLayer(Module):
@@ -101,16 +101,16 @@ class IsotropyLayer(Module):
         """Write `config.json` and, as safetensors, the frozen statistics without the queue's."""
         self.save_config(output_path)
         state = self.layer.state_dict().items()
-        kept = {name: x.contiguous() for name, x in state if not name.startswith(QUEUE)}
-        save_file(kept, Path(output_path) / WEIGHTS)
+        tensors = {name: x.contiguous() for name, x in state if not name.startswith(QUEUE)}
+        save_file(tensors, Path(output_path) / WEIGHTS)
 
     @classmethod
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **options: Any
     ) -> IsotropyLayer:
         """Load the module from a folder or the hub."""
-        known = ("token", "cache_folder", "revision", "local_files_only")
-        hub = {key: options[key] for key in known if key in options}
+        keys = ("token", "cache_folder", "revision", "local_files_only")
+        hub = {key: options[key] for key in keys if key in options}
         module = cls(**cls.load_config(model_name_or_path, subfolder, **hub))
         module.put(cls.load_torch_weights(model_name_or_path, subfolder, **hub))
         return module

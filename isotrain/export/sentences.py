@@ -71,9 +71,9 @@ class SentencesFolder(Folder):
     def check(self, folder: Path) -> str:
         """`differences` of the reloaded folder's text vectors from the run's pooled vectors."""
         rebuilt, prompts = self.rebuilt, self.prompts
-        ours = self.affine is None  # the only class not from sentence-transformers
+        is_custom = self.affine is None  # the only class not from sentence-transformers
         model = SentenceTransformer(
-            str(folder), device="cpu", trust_remote_code=ours, local_files_only=True
+            str(folder), device="cpu", trust_remote_code=is_custom, local_files_only=True
         ).eval()
         names = [*(prompts or [None])]
         pairs = []
@@ -82,10 +82,10 @@ class SentencesFolder(Folder):
             vectors = []
             for number, (texts, *_) in enumerate(rebuilt.texts):
                 name = names[number % len(names)]
-                bare = [text.removeprefix(prompts.get(name, "")) for text in texts]
-                vectors.append(model.encode(bare, prompt_name=name, convert_to_tensor=True))
+                bare_texts = [text.removeprefix(prompts.get(name, "")) for text in texts]
+                vectors.append(model.encode(bare_texts, prompt_name=name, convert_to_tensor=True))
             pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), torch.cat(vectors)))
-        differences(*((normalize(run), normalize(own)) for run, own in pairs))  # as for cosines
+        differences(*((normalize(run), normalize(copy)) for run, copy in pairs))  # as for cosines
         return differences(*pairs)
 
 
@@ -122,6 +122,6 @@ def _layer(rebuilt: Rebuilt, site: Any) -> nn.Module:
     special = rebuilt.encoder.tokenizer("")["input_ids"]
     left_out = {*special} if site == "tokens" and rebuilt.model.rows == "no_special" else ()
     width = rebuilt.encoder.width
-    made = IsotropyLayer(node["_target_"], arguments, width, site, tuple(sorted(left_out)))
-    made.put(rebuilt.model.transforms[site].state_dict())
-    return made
+    layer = IsotropyLayer(node["_target_"], arguments, width, site, tuple(sorted(left_out)))
+    layer.put(rebuilt.model.transforms[site].state_dict())
+    return layer

@@ -15,7 +15,7 @@ from isotrain.geometry.rows import check_shape, has_scatter
 from isotrain.geometry.spectra import spectrum_of
 
 SUM_ENTRIES = 1 << 15  # of a block whose entries are summed: 256 KiB stay in cache
-PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: near half of the product is not computed
+PRODUCT_ROWS, PRODUCT_COLUMNS = 256, 192  # columns: nearly half of the product is skipped
 
 
 class ShapeSums(NamedTuple):
@@ -91,8 +91,8 @@ class Cloud:
     @cached_property
     def mean_D(self) -> Tensor:
         """Mean of the embeddings."""
-        given = self.x if self.unit == 1.0 else self.x.double() * self.unit
-        return given.mean(dim=0, dtype=torch.float64)
+        scaled_ND = self.x if self.unit == 1.0 else self.x.double() * self.unit
+        return scaled_ND.mean(dim=0, dtype=torch.float64)
 
     @cached_property
     def scatter_DD(self) -> Tensor:
@@ -150,22 +150,22 @@ class Cloud:
         d, exact = self.d, precision == torch.float64
         product_DD = self.mean_D.new_zeros(d, d)
         fits = exact or 2.0**-26 < self.shrink < 2.0**26  # squares leave float32's range early
-        narrow = 1.0 if fits else self.shrink / self.unit
+        factor = 1.0 if fits else self.shrink / self.unit
         with torch.autocast(product_DD.device.type, enabled=False):
             for y_BD in self._centred_blocks(PRODUCT_ROWS if exact else 4 * PRODUCT_ROWS):
                 if not exact:
-                    y_BD = (y_BD if fits else y_BD * narrow).to(precision)
-                for first in range(0, d, PRODUCT_COLUMNS):
-                    past = first + PRODUCT_COLUMNS
-                    rows_CB, columns_BE = y_BD[:, first:past].T, y_BD[:, first:]
+                    y_BD = (y_BD if fits else y_BD * factor).to(precision)
+                for start in range(0, d, PRODUCT_COLUMNS):
+                    stop = start + PRODUCT_COLUMNS
+                    rows_CB, columns_BE = y_BD[:, start:stop].T, y_BD[:, start:]
                     if exact:
-                        product_DD[first:past, first:].addmm_(rows_CB, columns_BE)
+                        product_DD[start:stop, start:].addmm_(rows_CB, columns_BE)
                     else:
-                        product_DD[first:past, first:] += rows_CB @ columns_BE
-        for first in range(PRODUCT_COLUMNS, d, PRODUCT_COLUMNS):
-            past = first + PRODUCT_COLUMNS
-            product_DD[first:past, :first] = product_DD[:first, first:past].T
-        return product_DD if fits else product_DD / narrow**2
+                        product_DD[start:stop, start:] += rows_CB @ columns_BE
+        for start in range(PRODUCT_COLUMNS, d, PRODUCT_COLUMNS):
+            stop = start + PRODUCT_COLUMNS
+            product_DD[start:stop, :start] = product_DD[:start, start:stop].T
+        return product_DD if fits else product_DD / factor**2
 
     @property
     def _sum_rows(self) -> int:
@@ -190,8 +190,8 @@ def _totals(blocks: Iterable[tuple[Tensor, ...]]) -> Iterator[Tensor]:
 
 def _shape_sums(y_BD: Tensor) -> ShapeSums:
     square_BD = y_BD.square()
-    norm_B = square_BD.sum(dim=1)
-    return ShapeSums(square_BD.sum(dim=0), square_BD.square().sum(dim=0), norm_B @ norm_B)
+    norm_sq_B = square_BD.sum(dim=1)
+    return ShapeSums(square_BD.sum(dim=0), square_BD.square().sum(dim=0), norm_sq_B @ norm_sq_B)
 
 
 def _unit_sums(x_BD: Tensor) -> UnitSums:

@@ -106,16 +106,16 @@ def fit_cluster_pca(
     """
     falls_back, n = clusters.falls_back, len(clusters.all_ND)
     bases = _leading_directions(clusters, n_components + 1 if n_components > 0 else 0, exact)
-    capped = [
+    capped_bases = [
         capped_basis(basis_DS, rho, size)
         for basis_DS, size in zip(bases, clusters.sizes, strict=True)
     ]
-    direction_KDR = torch.stack(capped) * clusters.has_scatter
+    direction_KDR = torch.stack(capped_bases) * clusters.has_scatter
     counts = [len(member_C) for member_C in clusters.members]
-    n_fallen = sum(count for count, falls in zip(counts, falls_back, strict=True) if falls)
+    n_fallback = sum(count for count, falls in zip(counts, falls_back, strict=True) if falls)
     counters = {
         "rows_passed_through": torch.tensor(0.0 if clusters.has_scatter else float(n)),
-        "rows_borrowed": torch.tensor(float(n_fallen) * clusters.has_scatter),
+        "rows_borrowed": torch.tensor(float(n_fallback) * clusters.has_scatter),
         "clusters_empty": torch.tensor(float(counts.count(0))),
         "directions_removed": direction_KDR.square().sum().round().float(),
     }
@@ -145,8 +145,8 @@ def apply_cluster_pca(
         return y_ND
     # Directions of all clusters at once; each embedding keeps its own cluster's coefficients.
     basis_DF = stats.direction_KDR.transpose(0, 1).reshape(width, n_clusters * n_components)
-    own_NF = member_NK.repeat_interleave(n_components, dim=1) * share
-    return y_ND - ((y_ND @ basis_DF) * own_NF) @ basis_DF.T
+    weight_NF = member_NK.repeat_interleave(n_components, dim=1) * share
+    return y_ND - ((y_ND @ basis_DF) * weight_NF) @ basis_DF.T
 
 
 def _leading_directions(clusters: CenteredClusters, n_directions: int, exact: bool) -> list[Tensor]:
@@ -154,14 +154,14 @@ def _leading_directions(clusters: CenteredClusters, n_directions: int, exact: bo
     mean_KD, falls_back = clusters.mean_KD.detach(), clusters.falls_back
     x_ND = clusters.all_ND.detach()
     clouds = [x_ND[c] - mean_D for c, mean_D in zip(clusters.members, mean_KD, strict=True)]
-    alone = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
+    fitted_clouds = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if not falls]
     rest_ND = None
     if any(falls_back):  # then the first basis is global: offsets √n_c·(m_c − m) complete it
-        small = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
+        fallback_clouds = [x_CD for x_CD, falls in zip(clouds, falls_back, strict=True) if falls]
         count_K = mean_KD.new_tensor([len(member_C) for member_C in clusters.members])
         rest_ND = torch.cat(
-            [*small, count_K.sqrt()[:, None] * (mean_KD - clusters.mean_D.detach())]
+            [*fallback_clouds, count_K.sqrt()[:, None] * (mean_KD - clusters.mean_D.detach())]
         )
-    bases = leading_directions_of_each(alone, n_directions, rest_ND, exact)
-    of_all, own = bases[0], iter(bases[len(bases) - len(alone) :])
-    return [of_all if falls else next(own) for falls in falls_back]
+    bases = leading_directions_of_each(fitted_clouds, n_directions, rest_ND, exact)
+    global_basis, cluster_bases = bases[0], iter(bases[len(bases) - len(fitted_clouds) :])
+    return [global_basis if falls else next(cluster_bases) for falls in falls_back]

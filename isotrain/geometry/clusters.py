@@ -10,7 +10,7 @@ from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import class_ids, hashed_order
 from isotrain.geometry.kmeans import kmeans
 
-N_STARTS = 5  # one start missed the true k on 11 of 24 clouds of parted clusters, five on none
+N_STARTS = 5  # one start missed the true k on 11 of 24 clouds of separated clusters, five on none
 N_ITERATIONS = 100
 
 
@@ -79,13 +79,13 @@ def adjusted_parts(
     """
     if adjust not in ("none", "centre", "cluster"):
         raise ValueError(f"adjust must be none, centre or cluster, got {adjust!r}")
-    everything_N = torch.arange(len(x_ND), device=x_ND.device)
+    index_N = torch.arange(len(x_ND), device=x_ND.device)
     if adjust == "none":
-        return [(everything_N, x_ND)]
+        return [(index_N, x_ND)]
     if adjust == "centre":
-        return [(everything_N, centre_rows(x_ND))]
+        return [(index_N, centre_rows(x_ND))]
     clusters = choose_clusters(x_ND, k_max, threshold, max_rows, seed)
-    positions = [everything_N[clusters.assignment_N == k] for k in range(clusters.n_clusters)]
+    positions = [index_N[clusters.assignment_N == k] for k in range(clusters.n_clusters)]
     return [(position_n, centre_rows(x_ND[position_n])) for position_n in positions]
 
 
@@ -101,10 +101,10 @@ def over_clusters(
     """
     values, baselines, n_groups = [], [], 0
     for position_n, x_nD in parts:
-        if measured := measure(position_n, x_nD):
-            values.append(measured[0])
+        if measurement := measure(position_n, x_nD):
+            values.append(measurement[0])
             baselines.append(mean_pairwise_cosine(x_nD))
-            n_groups += measured[1]
+            n_groups += measurement[1]
     if not values:
         raise ValueError(
             f"none of {len(parts)} clusters has {needed}; measure more rows, or lower k_max"
@@ -120,8 +120,8 @@ def over_clusters(
 
 
 BLOCK_ENTRIES = 1 << 22  # numbers in a block of distances, 32 MiB
-NEAR = 1e-8  # squared distances below this share of the squared lengths are taken anew
-MANY = 1 / 16  # share of near pairs in a block above which all of it is
+NEAR = 1e-8  # squared distances below this share of the squared lengths are recomputed
+MANY = 1 / 16  # share of near pairs above which the whole block is recomputed
 
 
 def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
@@ -147,15 +147,15 @@ def silhouette_values(x_ND: Tensor, labels_N: Tensor) -> Tensor:
     x_ND = x_ND / x_ND.abs().amax().clamp_min(torch.finfo(x_ND.dtype).tiny)
     values = []
     size = max(1, BLOCK_ENTRIES // n)
-    for first, own_B in zip(range(0, n, size), torch.split(class_N, size), strict=True):
-        distance_NB = _distances(x_ND, first, len(own_B))
-        sum_CB = distance_NB.new_zeros(len(count_C), len(own_B))
+    for first, class_B in zip(range(0, n, size), torch.split(class_N, size), strict=True):
+        distance_NB = _distances(x_ND, first, len(class_B))
+        sum_CB = distance_NB.new_zeros(len(count_C), len(class_B))
         sum_CB.index_add_(0, class_N, distance_NB)
-        own_1B = own_B[None]
-        within_B = sum_CB.gather(0, own_1B)[0] / (count_C[own_B] - 1).clamp_min(1)
-        nearest_B = (sum_CB / count_C[:, None]).scatter(0, own_1B, torch.inf).amin(dim=0)
+        class_1B = class_B[None]
+        within_B = sum_CB.gather(0, class_1B)[0] / (count_C[class_B] - 1).clamp_min(1)
+        nearest_B = (sum_CB / count_C[:, None]).scatter(0, class_1B, torch.inf).amin(dim=0)
         largest_B = torch.maximum(within_B, nearest_B)
-        defined_B = (largest_B > 0) & (count_C[own_B] > 1)
+        defined_B = (largest_B > 0) & (count_C[class_B] > 1)
         value_B = (nearest_B - within_B) / torch.where(defined_B, largest_B, 1.0)
         values.append(torch.where(defined_B, value_B, 0.0))
     return torch.cat(values)

@@ -49,9 +49,9 @@ def mean_distance_power(x_ND: Tensor, y_ND: Tensor, alpha: float) -> Tensor:
     stays zero, at distance 1 of any direction.
     """
     square_N = (unit_rows(x_ND) - unit_rows(y_ND)).square().sum(dim=1)
-    apart_N = square_N > 0
-    power_N = torch.where(apart_N, square_N, 1.0).pow(alpha / 2.0)  # no infinite slope at 0
-    return torch.where(apart_N, power_N, 0.0).mean()
+    distinct_N = square_N > 0
+    power_N = torch.where(distinct_N, square_N, 1.0).pow(alpha / 2.0)  # no infinite slope at 0
+    return torch.where(distinct_N, power_N, 0.0).mean()
 
 
 def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
@@ -62,7 +62,7 @@ def log_mean_potential(x_ND: Tensor, t: float) -> Tensor:
     """
     n = len(x_ND)
     size = max(1, BLOCK_BYTES // (n * x_ND.element_size()))
-    starts = range(0, n - 1, size)  # the last one has no pair left
+    starts = range(0, n - 1, size)  # the last embedding has no pair left
     if len(starts) > 1 and x_ND.requires_grad and torch.is_grad_enabled():
         parts = [
             checkpoint(_log_sum, x_ND[s:], size, t, use_reentrant=False, preserve_rng_state=False)
@@ -113,8 +113,8 @@ class _SquaredDistances(torch.autograd.Function):
         x_ND, pair_2P = ctx.saved_tensors
         gradient_ND = torch.zeros_like(x_ND)
         for gradient_B, (i_B, j_B) in _blocks(x_ND, gradient_P, pair_2P):
-            towards_BD = (x_ND[i_B] - x_ND[j_B]).mul_(2.0 * gradient_B[:, None])
-            gradient_ND.index_add_(0, i_B, towards_BD).index_add_(0, j_B, towards_BD, alpha=-1.0)
+            grad_BD = (x_ND[i_B] - x_ND[j_B]).mul_(2.0 * gradient_B[:, None])
+            gradient_ND.index_add_(0, i_B, grad_BD).index_add_(0, j_B, grad_BD, alpha=-1.0)
         return gradient_ND, None
 
 
@@ -143,11 +143,11 @@ def contrast(logits_NM: Tensor, decoupled: bool = False) -> Tensor:
     n, m = logits_NM.shape
     if m == 1:
         return logits_NM.sum() * 0.0
-    own_N = logits_NM.diagonal()
+    positive_N = logits_NM.diagonal()
     if decoupled:
-        is_own_NM = torch.eye(n, m, dtype=torch.bool, device=logits_NM.device)
-        logits_NM = logits_NM.masked_fill(is_own_NM, -torch.inf)
-    return (logits_NM.logsumexp(dim=1) - own_N).mean()
+        is_positive_NM = torch.eye(n, m, dtype=torch.bool, device=logits_NM.device)
+        logits_NM = logits_NM.masked_fill(is_positive_NM, -torch.inf)
+    return (logits_NM.logsumexp(dim=1) - positive_N).mean()
 
 
 def ranking(score_B: Tensor, label_B: Tensor, scale: float) -> Tensor:
@@ -157,6 +157,6 @@ def ranking(score_B: Tensor, label_B: Tensor, scale: float) -> Tensor:
     follow the order of the labels. Equal labels are not compared: 0, with zero gradient, where
     all are equal.
     """
-    ahead_BB = score_B[:, None] - score_B[None, :]
-    exponents = scale * ahead_BB[label_B[:, None] < label_B[None, :]]
+    difference_BB = score_B[:, None] - score_B[None, :]
+    exponents = scale * difference_BB[label_B[:, None] < label_B[None, :]]
     return torch.cat([exponents.new_zeros(1), exponents]).logsumexp(dim=0)

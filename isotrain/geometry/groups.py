@@ -60,10 +60,10 @@ def group_mean_cosine(x_ND: Tensor, groups_N: Tensor, min_count: int = 2) -> Ten
     groups = check_groups(x_ND, groups_N)
     large_G = large_groups(groups, min_count)
     unit_ND = unit_rows(x_ND)
-    own_G = group_sums(unit_ND.square().sum(dim=1, keepdim=True), groups)[large_G, 0]
+    diagonal_G = group_sums(unit_ND.square().sum(dim=1, keepdim=True), groups)[large_G, 0]
     count_G = groups.count_G[large_G]
     pairs_G = count_G.to(x_ND.dtype) * (count_G - 1)
-    return (group_sums(unit_ND, groups)[large_G].square().sum(dim=1) - own_G) / pairs_G
+    return (group_sums(unit_ND, groups)[large_G].square().sum(dim=1) - diagonal_G) / pairs_G
 
 
 def mean_cosine_between(x_ND: Tensor, groups_N: Tensor) -> Tensor:
@@ -129,9 +129,9 @@ def class_ids(labels_N: Tensor, n_labels: int) -> Tensor:
             f"labels must be [N] = [{n_labels}], one class number per embedding, "
             f"got shape {tuple(labels_N.shape)}"
         )
-    if labels_N.is_floating_point() and len(broken := labels_N[labels_N % 1 != 0]):
+    if labels_N.is_floating_point() and len(fractional := labels_N[labels_N % 1 != 0]):
         raise ValueError(
-            f"labels must be whole class numbers, got {broken[0].item()}; slice a score into "
+            f"labels must be whole class numbers, got {fractional[0].item()}; slice a score into "
             "classes first, e.g. by torch.bucketize at its quantiles"
         )
     value_C, class_N = torch.unique(labels_N, return_inverse=True)
@@ -179,7 +179,7 @@ class ClassScatter(NamedTuple):
     between_CD: Tensor  # B: √n_c · (m_c − m)
     between: Tensor  # tr S_B
     within: Tensor  # tr S_W
-    centred_ND: Tensor  # the embeddings less their mean
+    centred_ND: Tensor  # the embeddings minus their mean
 
 
 def class_scatter(x_ND: Tensor, class_N: Tensor) -> ClassScatter:

@@ -116,13 +116,13 @@ def straight_through(
         assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)
     # Sums over embeddings by products: the backward of an index is many times slower.
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
-    owner_B, own_BD, member_BK = (x[n - n_own :] for x in (assignment_N, x_ND, member_NK))
-    moved_BD = own_BD - own_BD.detach()  # zeros, with the gradient of the batch
-    shift_KD, count_K = cluster_means(moved_BD, owner_B, n_clusters)
+    assignment_B, batch_BD, member_BK = (x[n - n_own :] for x in (assignment_N, x_ND, member_NK))
+    shift_BD = batch_BD - batch_BD.detach()  # zeros, with the gradient of the batch
+    shift_KD, count_K = cluster_means(shift_BD, assignment_B, n_clusters)
     weight_K = member_NK.sum(dim=0) / count_K.clamp_min(1.0)
-    about_BD = weight_K[owner_B, None] * (moved_BD - member_BK @ shift_KD)
-    about_ND = torch.cat([about_BD.new_zeros(n - n_own, x_ND.shape[1]), about_BD])
-    return x_ND.detach() + member_NK @ shift_KD + about_ND
+    deviation_BD = weight_K[assignment_B, None] * (shift_BD - member_BK @ shift_KD)
+    deviation_ND = torch.cat([deviation_BD.new_zeros(n - n_own, x_ND.shape[1]), deviation_BD])
+    return x_ND.detach() + member_NK @ shift_KD + deviation_ND
 
 
 def _nearest(x_ND: Tensor, centroid_KD: Tensor) -> Tensor:
@@ -147,15 +147,15 @@ def _plus_plus(
         distance_N = torch.minimum(distance_N, _squared_distances(x_ND, centroid_D))
     for _ in range(n_more):
         # Drawn on the CPU in float64: a generator lives on one device, and clouds do not.
-        odds_N = distance_N.cpu().double()
-        if not centroids or not bool(odds_N.sum() > 0):  # all at distance 0
-            odds_N = torch.ones(n, dtype=torch.float64)
-        drawn = torch.multinomial(odds_N, n_candidates, replacement=True, generator=generator)
-        candidate_CD = x_ND[drawn.to(x_ND.device)]
-        apart_CN = (
+        weight_N = distance_N.cpu().double()
+        if not centroids or not bool(weight_N.sum() > 0):  # all at distance 0
+            weight_N = torch.ones(n, dtype=torch.float64)
+        index_C = torch.multinomial(weight_N, n_candidates, replacement=True, generator=generator)
+        candidate_CD = x_ND[index_C.to(x_ND.device)]
+        distance_CN = (
             square_N + candidate_CD.square().sum(dim=1)[:, None] - 2.0 * candidate_CD @ x_ND.T
         )
-        best = int(torch.minimum(apart_CN, distance_N).sum(dim=1).argmin())
+        best = int(torch.minimum(distance_CN, distance_N).sum(dim=1).argmin())
         centroids.append(candidate_CD[best])
         # Products choose; the distance kept is exact, so that a duplicate is never drawn.
         distance_N = torch.minimum(distance_N, _squared_distances(x_ND, candidate_CD[best]))

@@ -39,20 +39,20 @@ def fit_mixture(x_ND: Tensor, start: KMeans, n_iterations: int = 10) -> Mixture:
     centred_ND = x_ND - offset_D
     square_ND = centred_ND.square()
     variance_D = square_ND.mean(dim=0)
-    added = FLOOR * float(variance_D.mean())
-    if not has_scatter(x_ND) or added < torch.finfo(x_ND.dtype).tiny:
-        added = FLOOR
+    floor = FLOOR * float(variance_D.mean())
+    if not has_scatter(x_ND) or floor < torch.finfo(x_ND.dtype).tiny:
+        floor = FLOOR
 
     def maximised(responsibility_NK: Tensor, mean_KD: Tensor) -> Mixture:
         mass_K = responsibility_NK.sum(dim=0)
         filled_K = mass_K > EMPTY
         share_KN = (responsibility_NK / mass_K.clamp_min(EMPTY)).T
-        weighted_KD = share_KN @ centred_ND
-        spread_KD = (share_KN @ square_ND - weighted_KD.square()).clamp_min(0.0)
+        weighted_mean_KD = share_KN @ centred_ND
+        spread_KD = (share_KN @ square_ND - weighted_mean_KD.square()).clamp_min(0.0)
         mass_K = torch.where(filled_K, mass_K, 1.0)
         return Mixture(
-            torch.where(filled_K[:, None], weighted_KD, mean_KD),
-            torch.where(filled_K[:, None], spread_KD, variance_D) + added,
+            torch.where(filled_K[:, None], weighted_mean_KD, mean_KD),
+            torch.where(filled_K[:, None], spread_KD, variance_D) + floor,
             (mass_K / mass_K.sum()).log(),
         )
 

@@ -65,28 +65,28 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
     norm_N = shrunk_N.to(rough_ND)
     n_candidates = min(n - 1, k + 8)
     blocks = []
-    few = max(1, GATHER_BYTES // (n_candidates * d * 8))
+    chunk = max(1, GATHER_BYTES // (n_candidates * d * 8))
     for start in range(0, len(query_Q), size):
-        rows_B = query_Q[start : start + size]
-        bound_BN = torch.addmm(norm_N, rough_ND[rows_B], rough_ND.T, alpha=-2.0)
-        bound_BN.scatter_(1, rows_B[:, None], torch.inf)
+        query_B = query_Q[start : start + size]
+        bound_BN = torch.addmm(norm_N, rough_ND[query_B], rough_ND.T, alpha=-2.0)
+        bound_BN.scatter_(1, query_B[:, None], torch.inf)
         bound_BC, index_BC = bound_BN.topk(n_candidates, largest=False)
         parts = []
-        for s in range(0, len(rows_B), few):
-            index_FC = index_BC[s : s + few]
+        for s in range(0, len(query_B), chunk):
+            index_FC = index_BC[s : s + chunk]
             candidate_FCD = x_ND.index_select(0, index_FC.flatten()).view(-1, n_candidates, d)
-            parts.append(_by_differences(x_ND[rows_B[s : s + few], None], candidate_FCD)[:, 0])
+            parts.append(_by_differences(x_ND[query_B[s : s + chunk], None], candidate_FCD)[:, 0])
         distance_BC = torch.cat(parts)
         distance_BK, order_BK = distance_BC.topk(k, largest=False)
         index_BK = index_BC.gather(1, order_BK)
         if n_candidates < n - 1:
-            certain_B = bound_BC[:, -1].double() + shrunk_N[rows_B] - underflow
+            bound_B = bound_BC[:, -1].double() + shrunk_N[query_B] - underflow
             last_B = distance_BK[:, -1]
-            open_B = ((last_B > 0) & (last_B.square() > certain_B)).nonzero().flatten()
-            if len(open_B) > 0:
-                distance_ON = _by_differences(x_ND[rows_B[open_B]], x_ND)
-                distance_ON.scatter_(1, rows_B[open_B, None], torch.inf)
-                distance_BK[open_B], index_BK[open_B] = distance_ON.topk(k, largest=False)
+            open_O = ((last_B > 0) & (last_B.square() > bound_B)).nonzero().flatten()
+            if len(open_O) > 0:
+                distance_ON = _by_differences(x_ND[query_B[open_O]], x_ND)
+                distance_ON.scatter_(1, query_B[open_O, None], torch.inf)
+                distance_BK[open_O], index_BK[open_O] = distance_ON.topk(k, largest=False)
         blocks.append((distance_BK * spread * scale, index_BK))
     distances, indices = zip(*blocks, strict=True)
     return Neighbours(torch.cat(distances), torch.cat(indices))
@@ -94,7 +94,7 @@ def _search(x_ND: Tensor, k: int, query_Q: Tensor | None) -> Neighbours:
 
 def _rounds_once(like_ND: Tensor, size: int) -> bool:
     """Whether float32 products of this shape round no more coarsely than float32, measured."""
-    # TF32 and bfloat16 have several switches, and are taken for some shapes only. With one column
+    # TF32 and bfloat16 have several switches, and are used for some shapes only. With one column
     # of thirds an entry is one product: its relative error is eps/2 in float32, 1e-4 in those.
     probe_ND = torch.zeros_like(like_ND)
     probe_ND[:, 0] = 1.0 / 3.0

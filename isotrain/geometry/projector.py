@@ -46,24 +46,24 @@ class _Projector(torch.autograd.Function):
         precision = torch.finfo(x_ND.dtype)
         # λ_1, and 0 if N = 0. Directions within rounding of zero as in leading_directions.
         largest = value_T[:1].sum().clamp_min(precision.tiny)
-        real_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
-        n_real = int(real_T[:n_removed].sum())
-        basis_DR = torch.linalg.qr(root_DT[:, :n_real])[0]
-        ctx.save_for_backward(x_ND, basis_DR, value_T, root_DT[:, n_real:], largest)
+        nonzero_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
+        n_leading = int(nonzero_T[:n_removed].sum())
+        basis_DR = torch.linalg.qr(root_DT[:, :n_leading])[0]
+        ctx.save_for_backward(x_ND, basis_DR, value_T, root_DT[:, n_leading:], largest)
         return basis_DR @ basis_DR.T
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_DD: Tensor) -> tuple[Tensor, None]:
         x_ND, basis_DR, value_T, root_DB, largest = ctx.saved_tensors
-        n_real = basis_DR.shape[1]
-        level_R, level_B = (value_T / largest).split([n_real, len(value_T) - n_real])
+        n_leading = basis_DR.shape[1]
+        level_R, level_B = (value_T / largest).split([n_leading, len(value_T) - n_leading])
         image_DR = 0.5 * (gradient_DD + gradient_DD.T) @ basis_DR
         image_DR = image_DR - basis_DR @ (basis_DR.T @ image_DR)
         # 1/(λ_i − λ_j) = 1/λ_i·(1 + λ_j/(λ_i − λ_j)), whose first term is all there is in the null
         # space, and the second needs no unit vectors.
-        other_BR = root_DB.T @ image_DR * _inverse(level_R - level_B[:, None]) / largest
-        half_DR = (image_DR + root_DB @ other_BR) * level_R.reciprocal() / largest
+        coefficient_BR = root_DB.T @ image_DR * _inverse(level_R - level_B[:, None]) / largest
+        half_DR = (image_DR + root_DB @ coefficient_BR) * level_R.reciprocal() / largest
         # dL/dS = half·Vᵀ + V·halfᵀ and dL/dX = 2·X·dL/dS.
         gradient_ND = (x_ND @ half_DR) @ basis_DR.T + (x_ND @ basis_DR) @ half_DR.T
         return 2.0 * gradient_ND, None

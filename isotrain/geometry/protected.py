@@ -65,6 +65,6 @@ def returned_share(
     varies = centred_ND.detach().abs().amax() > rounding_of(coordinate_NJ, after_ND)
     bulk = centred_ND.square().sum() / n_left
     spread_J = (coordinate_NJ - coordinate_NJ.mean(dim=0)).square().sum(dim=0)
-    kept_J = level * root(bulk / torch.where(spread_J > 0, spread_J, 1.0))
-    kept_J = kept_J.clamp(max=1.0)
-    return torch.where(varies & (spread_J > 0), kept_J, 1.0)
+    share_J = level * root(bulk / torch.where(spread_J > 0, spread_J, 1.0))
+    share_J = share_J.clamp(max=1.0)
+    return torch.where(varies & (spread_J > 0), share_J, 1.0)

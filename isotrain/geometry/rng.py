@@ -43,5 +43,5 @@ def slices_of_step(x_ND: Tensor, n_slices: int, seed: int, n_steps: Tensor) -> T
     key = hash_ids(hash_ids(torch.tensor(seed)) + n_steps.cpu())
     generator = torch.Generator().manual_seed(int(key))
     size = x_ND.shape[1], n_slices
-    drawn_DM = torch.randn(size, generator=generator, dtype=torch.float64)
-    return (drawn_DM / drawn_DM.norm(dim=0)).to(x_ND)
+    direction_DM = torch.randn(size, generator=generator, dtype=torch.float64)
+    return (direction_DM / direction_DM.norm(dim=0)).to(x_ND)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million places per example
+POSITIONS = 1 << 20  # ids are index · POSITIONS + position: a million positions per example
 
 
 def row_ids(index_B: Tensor, n_sequences: int, n_positions: int) -> Tensor:
@@ -75,8 +75,8 @@ def take_rows(hidden_ATD: Tensor, mask_AT: Tensor) -> Tensor:
 
 def put_rows(hidden_ATD: Tensor, mask_AT: Tensor, rows_ND: Tensor) -> Tensor:
     """A copy of `hidden` with `rows` where `mask` is true."""
-    places_N = mask_AT.flatten().nonzero().flatten()
-    flat_RD = hidden_ATD.flatten(0, 1).index_copy(0, places_N, rows_ND.to(hidden_ATD.dtype))
+    index_N = mask_AT.flatten().nonzero().flatten()
+    flat_RD = hidden_ATD.flatten(0, 1).index_copy(0, index_N, rows_ND.to(hidden_ATD.dtype))
     return flat_RD.reshape(hidden_ATD.shape)
 
 
@@ -108,10 +108,10 @@ def has_scatter(x_ND: Tensor) -> bool:
 def have_scatter(clouds: Sequence[Tensor]) -> list[bool]:
     """`has_scatter` of each cloud, with one wait for all of them."""
     varies = [False] * len(clouds)
-    for n_first in (8, None):  # a few nearly always settle it
-        if unsettled := [g for g, x in enumerate(clouds) if len(x) > 1 and not varies[g]]:
-            spread = torch.stack([_spreads(clouds[g][:n_first]) for g in unsettled]).tolist()
-            for g, is_spread in zip(unsettled, spread, strict=True):
+    for n_first in (8, None):  # the first 8 nearly always decide
+        if pending := [g for g, x in enumerate(clouds) if len(x) > 1 and not varies[g]]:
+            are_spread = torch.stack([_spreads(clouds[g][:n_first]) for g in pending]).tolist()
+            for g, is_spread in zip(pending, are_spread, strict=True):
                 varies[g] = is_spread
     return varies
 

@@ -21,8 +21,8 @@ def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
     give the same spectrum; so are those past `most`. Differentiable.
     """
     value_S = torch.linalg.eigvalsh(gram_SS).flip(0)[: min(most, width)]
-    cut = width * torch.finfo(value_S.dtype).eps * value_S[0]
-    value_S = torch.where(value_S > cut, value_S, 0.0)
+    threshold = width * torch.finfo(value_S.dtype).eps * value_S[0]
+    value_S = torch.where(value_S > threshold, value_S, 0.0)
     return torch.nn.functional.pad(value_S, (0, width - len(value_S)))
 
 
@@ -34,8 +34,8 @@ def shares(weight_D: Tensor) -> Tensor:
 
 def entropy(share_D: Tensor) -> Tensor:
     """−Σ p·ln p in nats, with 0·ln 0 = 0."""
-    real_D = share_D > 0
-    return 0.0 - (share_D * torch.where(real_D, share_D, 1.0).log()).sum()
+    positive_D = share_D > 0
+    return 0.0 - (share_D * torch.where(positive_D, share_D, 1.0).log()).sum()
 
 
 def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
@@ -88,23 +88,23 @@ def leading_directions_of_each(
     tokens of a trained encoder 12 rounds do; the removed energy is then within 1e-6 of the exact
     one.
     """
-    small = EXACT_BELOW if 0 < n_directions <= EXACT_BELOW // 2 - OVERSAMPLING else math.inf
-    large = [g for g, x in enumerate(clouds) if min(x.shape) > small and not exact]
+    max_side = EXACT_BELOW if 0 < n_directions <= EXACT_BELOW // 2 - OVERSAMPLING else math.inf
+    large = [g for g, x in enumerate(clouds) if min(x.shape) > max_side and not exact]
     union = [] if rest_ND is None else [-1]
-    solved: dict[int, Tensor | None] = {}  # by cloud; −1 is all of them together
+    basis_of: dict[int, Tensor | None] = {}  # by cloud; −1 = their union
     if large and len(large + union) > 1:
         scatters = [clouds[g].T @ clouds[g] for g in large]
         if rest_ND is not None:
-            others = torch.cat([*(x for g, x in enumerate(clouds) if g not in large), rest_ND])
-            scatters.append(sum(scatters, others.T @ others))
-        iterated = _subspace_iteration(torch.stack(scatters), n_directions)
-        solved = dict(zip(large + union, iterated, strict=True))
+            other_ND = torch.cat([*(x for g, x in enumerate(clouds) if g not in large), rest_ND])
+            scatters.append(sum(scatters, other_ND.T @ other_ND))
+        solutions = _subspace_iteration(torch.stack(scatters), n_directions)
+        basis_of = dict(zip(large + union, solutions, strict=True))
     bases = []
     for g in [*union, *range(len(clouds))]:
-        basis_DR = solved.get(g)
+        basis_DR = basis_of.get(g)
         if basis_DR is None:
-            rows = [*clouds, rest_ND] if rest_ND is not None and g < 0 else [clouds[g]]
-            basis_DR = leading_directions(torch.cat(rows), n_directions)
+            parts = [*clouds, rest_ND] if rest_ND is not None and g < 0 else [clouds[g]]
+            basis_DR = leading_directions(torch.cat(parts), n_directions)
         bases.append(basis_DR)
     return bases
 
@@ -135,22 +135,22 @@ def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor |
         if bool(settled_G.all()):
             break
     return [
-        _orthonormal(top_DR, value_R, d, n_directions) if settled else None
-        for top_DR, value_R, settled in zip(top_GDR, value_GR, settled_G.tolist(), strict=True)
+        _orthonormal(top_DR, value_R, d, n_directions) if is_settled else None
+        for top_DR, value_R, is_settled in zip(top_GDR, value_GR, settled_G.tolist(), strict=True)
     ]
 
 
 def _orthonormal(top_DR: Tensor, value_R: Tensor, size: int, n_directions: int) -> Tensor:
     """Unit columns, those of a zero eigenvalue zeroed, padded to `n_directions`."""
     precision = torch.finfo(value_R.dtype)
-    real_R = value_R > 4.0 * precision.eps * size**0.5 * value_R[0].clamp_min(precision.tiny)
+    nonzero_R = value_R > 4.0 * precision.eps * size**0.5 * value_R[0].clamp_min(precision.tiny)
     # Columns of the Gram route are orthogonal up to rounding / (relative size of λ); one QR
-    # of the few columns makes them orthonormal. Zeroed columns follow the real ones, so they
+    # of the few columns makes them orthonormal. Zeroed columns follow the others, so they
     # cannot tilt them.
     unit_DR = top_DR / top_DR.norm(dim=0).clamp_min(precision.tiny)
-    unit_DR = torch.linalg.qr(torch.where(real_R, unit_DR, 0.0))[0]
+    unit_DR = torch.linalg.qr(torch.where(nonzero_R, unit_DR, 0.0))[0]
     basis_DR = top_DR.new_zeros(len(top_DR), n_directions)
-    basis_DR[:, : len(value_R)] = torch.where(real_R, unit_DR, 0.0)
+    basis_DR[:, : len(value_R)] = torch.where(nonzero_R, unit_DR, 0.0)
     return basis_DR
 
 
@@ -166,13 +166,13 @@ def noise_floor(
     """
     n_directions = direction_DR.detach().square().sum().round()
     spread_R = (centred_ND @ direction_DR).square().sum(dim=0)
-    left = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
-    freedom = len(centred_ND) - 1
-    bulk = left / (centred_ND.shape[1] - n_directions).clamp_min(1)  # of Σ(x·v)²
-    kept_R = level * root(bulk / torch.where(spread_R > 0, spread_R, 1.0))
-    kept_R = kept_R.clamp(max=1.0)
-    share_R = torch.where(spread_R > 0, 1.0 - kept_R, 0.0)
-    return level * root(bulk / max(1, freedom)), share_R
+    residual = (centred_ND.square().sum() - spread_R.sum()).clamp_min(0.0)
+    dof = len(centred_ND) - 1
+    bulk = residual / (centred_ND.shape[1] - n_directions).clamp_min(1)  # of Σ(x·v)²
+    ratio_R = level * root(bulk / torch.where(spread_R > 0, spread_R, 1.0))
+    ratio_R = ratio_R.clamp(max=1.0)
+    share_R = torch.where(spread_R > 0, 1.0 - ratio_R, 0.0)
+    return level * root(bulk / max(1, dof)), share_R
 
 
 def root(x: Tensor) -> Tensor:
@@ -184,9 +184,9 @@ def capped_basis(basis_DS: Tensor, rho: float, n_embeddings: float) -> Tensor:
     """The first R of R + 1 columns: at most floor(rho·(N − 1)), and at most rank − 1."""
     n_components = max(0, basis_DS.shape[1] - 1)
     cap = math.floor(rho * (n_embeddings - 1) + 1e-9)
-    most = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: no device sync
-    kept_R = torch.arange(n_components, device=basis_DS.device) < most
-    return basis_DS[:, :n_components] * kept_R
+    n_kept = (basis_DS.square().sum().round() - 1).clamp(max=cap)  # a tensor: no device sync
+    mask_R = torch.arange(n_components, device=basis_DS.device) < n_kept
+    return basis_DS[:, :n_components] * mask_R
 
 
 def rms_distance(x_ND: Tensor) -> Tensor:
@@ -221,10 +221,10 @@ class RunningCovariance:
         if len(x_ND) == 0:
             return
         n, mean_D = self.n + len(x_ND), x_ND.mean(dim=0)
-        centred_ND, apart_D = x_ND - mean_D, mean_D - self.mean_D
+        centred_ND, shift_D = x_ND - mean_D, mean_D - self.mean_D
         self.scatter_DD += centred_ND.T @ centred_ND
-        self.scatter_DD += torch.outer(apart_D, apart_D) * (self.n * len(x_ND) / n)
-        self.mean_D += apart_D * (len(x_ND) / n)
+        self.scatter_DD += torch.outer(shift_D, shift_D) * (self.n * len(x_ND) / n)
+        self.mean_D += shift_D * (len(x_ND) / n)
         self.n = n
 
     def covariance(self) -> Tensor:

@@ -54,14 +54,14 @@ def whitening_map(
         return WhiteningStats(x_ND.new_zeros(d), eye_DD, counters)
     mean_D = x_ND.mean(dim=0)
     centred_ND = x_ND - mean_D if differentiable else (x_ND - mean_D).detach()
-    size = centred_ND.detach().abs().amax()  # divided out: squares neither overflow nor vanish
-    unit_ND = centred_ND / size
+    largest = centred_ND.detach().abs().amax()  # divided out: squares neither overflow nor vanish
+    unit_ND = centred_ND / largest
     mean_value = unit_ND.square().sum() / ((n - 1) * d)
     group_GNS = unit_ND.reshape(n, -1, min(d, group_size or d)).transpose(0, 1)
     root_GSS = root(group_GNS, epsilon * mean_value)
-    own_GG = x_ND.new_ones(len(root_GSS)).diag()  # puts the groups on a block diagonal
-    matrix_DD = (own_GG[:, None, :, None] * root_GSS[:, :, None]).reshape(d, d)
-    matrix_DD = matrix_DD * mean_value.sqrt() if keep_scale else matrix_DD / size
+    eye_GG = x_ND.new_ones(len(root_GSS)).diag()  # puts the groups on a block diagonal
+    matrix_DD = (eye_GG[:, None, :, None] * root_GSS[:, :, None]).reshape(d, d)
+    matrix_DD = matrix_DD * mean_value.sqrt() if keep_scale else matrix_DD / largest
     return WhiteningStats(mean_D, matrix_DD, counters)
 
 
@@ -79,9 +79,9 @@ def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
         return (vector_GSS * factor_GS[:, None]) @ vector_GSS.mT
     value_GN, vector_GNN = torch.linalg.eigh(x_GNS @ x_GNS.mT / (n - 1))
     # f(C) = f(0)·1 + Xᵀ g(XXᵀ) X with g(λ) = (f(λ) − f(0))/λ, which needs no division by λ.
-    upper_GN, lower = _positive(value_GN, floor, max(n, s)).sqrt(), floor.sqrt()
-    weight_GN = -1.0 / (upper_GN * lower * (upper_GN + lower))
-    weight_GN = torch.where(floor > 0, weight_GN, upper_GN**-3) / (n - 1)
+    root_GN, floor_root = _positive(value_GN, floor, max(n, s)).sqrt(), floor.sqrt()
+    weight_GN = -1.0 / (root_GN * floor_root * (root_GN + floor_root))
+    weight_GN = torch.where(floor > 0, weight_GN, root_GN**-3) / (n - 1)
     image_GSN = x_GNS.mT @ vector_GNN
     null_SS = x_GNS.new_ones(s).diag() * torch.where(floor > 0, floor.rsqrt(), 0.0)
     return null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT
@@ -102,12 +102,12 @@ def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tens
     2.25 an iteration until it is near 1, so ln(1/λ_min(A))/0.81 + 5 iterations are enough.
     """
     n, s = x_GNS.shape[1:]
-    one_SS = x_GNS.new_ones(s).diag()
-    sum_GSS = x_GNS.mT @ x_GNS / (n - 1) + floor * one_SS
+    eye_SS = x_GNS.new_ones(s).diag()
+    sum_GSS = x_GNS.mT @ x_GNS / (n - 1) + floor * eye_SS
     norm_G11 = sum_GSS.square().sum(dim=(1, 2), keepdim=True).sqrt()
-    y_GSS, z_GSS = sum_GSS / norm_G11, one_SS.expand_as(sum_GSS)
+    y_GSS, z_GSS = sum_GSS / norm_G11, eye_SS.expand_as(sum_GSS)
     for _ in range(n_iterations):
-        m_GSS = 1.5 * one_SS - 0.5 * z_GSS @ y_GSS
+        m_GSS = 1.5 * eye_SS - 0.5 * z_GSS @ y_GSS
         y_GSS, z_GSS = y_GSS @ m_GSS, m_GSS @ z_GSS
     return z_GSS / norm_G11.sqrt()
 
@@ -143,10 +143,10 @@ def rotation_towards(axes_DR: Tensor, basis_DR: Tensor) -> Tensor:
     The polar factor of Uᵀ·axes. Columns of U past its rank are 0, and so are those rows of Q.
     """
     rank = int(basis_DR.square().sum().round())
-    turn_SR = basis_DR[:, :rank].T @ axes_DR
+    rotation_SR = basis_DR[:, :rank].T @ axes_DR
     if len(axes_DR) != axes_DR.shape[1]:  # else the rows are orthonormal already
-        turn_SR = _polar_factor(turn_SR)
-    return torch.nn.functional.pad(turn_SR, (0, 0, 0, basis_DR.shape[1] - rank))
+        rotation_SR = _polar_factor(rotation_SR)
+    return torch.nn.functional.pad(rotation_SR, (0, 0, 0, basis_DR.shape[1] - rank))
 
 
 def followed_axes(centred_ND: Tensor, axes_DR: Tensor | None, n_components: int) -> Tensor:
@@ -157,13 +157,13 @@ def followed_axes(centred_ND: Tensor, axes_DR: Tensor | None, n_components: int)
     """
     basis_DR = principal_directions(centred_ND, n_components)
     if axes_DR is None:
-        axes_DR, turn_RR = torch.eye(*basis_DR.shape).to(basis_DR), basis_DR.any(dim=0).diag()
-        turn_RR = turn_RR.to(basis_DR)
+        axes_DR, rotation_RR = torch.eye(*basis_DR.shape).to(basis_DR), basis_DR.any(dim=0).diag()
+        rotation_RR = rotation_RR.to(basis_DR)
     else:
-        turn_RR = rotation_towards(axes_DR, basis_DR)
-    idle_DR = axes_DR - axes_DR @ turn_RR.T @ turn_RR
+        rotation_RR = rotation_towards(axes_DR, basis_DR)
+    idle_DR = axes_DR - axes_DR @ rotation_RR.T @ rotation_RR
     idle_DR = idle_DR - basis_DR @ (basis_DR.T @ idle_DR)
-    return _polar_factor(basis_DR @ turn_RR + idle_DR)
+    return _polar_factor(basis_DR @ rotation_RR + idle_DR)
 
 
 def _polar_factor(x_AB: Tensor) -> Tensor:
@@ -272,7 +272,7 @@ def _eigenpairs(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
     gram_SS = centred_ND.T @ centred_ND if n > d else centred_ND @ centred_ND.T
     value_S, basis = (x.flip(-1) for x in torch.linalg.eigh(gram_SS))
     rounding = 4.0 * torch.finfo(value_S.dtype).eps * max(n, d) ** 0.5 * value_S[0]
-    real_S = value_S > rounding
+    nonzero_S = value_S > rounding
     if n <= d:  # XᵀU = √λ·V
-        basis = centred_ND.T @ basis / torch.where(real_S, value_S, 1.0).sqrt() * real_S
-    return torch.where(real_S, value_S, 0.0) / (n - 1), basis
+        basis = centred_ND.T @ basis / torch.where(nonzero_S, value_S, 1.0).sqrt() * nonzero_S
+    return torch.where(nonzero_S, value_S, 0.0) / (n - 1), basis

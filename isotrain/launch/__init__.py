@@ -1,5 +1,5 @@
-"""How a process gets what a run needs: its GPU (`devices.py`), its other ranks (`ranks.py`).
+"""Give a process its GPU (`devices.py`) and a run its ranks (`ranks.py`).
 
-Hydra's launchers start the processes of a sweep, which end with it (`workers.py`), or its jobs in
-Slurm, which do not (`slurm.py`); a run of several processes starts its ranks.
+Hydra's launchers start the worker processes of a sweep, which end with it (`workers.py`). They
+also start jobs in Slurm, which do not end with it (`slurm.py`).
 """

@@ -21,58 +21,60 @@ from isotrain.runs.locks import take
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TIMEOUT_S = 20.0  # of nvidia-smi, which waits for the driver to start
-_claims: list[tuple[str | None, int]] = []  # the variable before, and the lock; at most one
+_claims: list[
+    tuple[str | None, int]
+] = []  # the variable's previous value, and the lock; at most one
 
 
 def cuda_devices() -> list[str]:
-    """The CUDA devices that this process may use, as `CUDA_VISIBLE_DEVICES` names them.
+    """The CUDA devices available to this process, named as in `CUDA_VISIBLE_DEVICES`.
 
     Those of the variable if it is set, else those listed by `nvidia-smi -L`: MIG slices by name,
     whole GPUs by number. Empty without `nvidia-smi`.
     """
-    given = os.environ.get(VISIBLE)
-    if given is not None:
-        names = [name.strip() for name in given.split(",")]
+    visible = os.environ.get(VISIBLE)
+    if visible is not None:
+        names = [name.strip() for name in visible.split(",")]
         stop = next((k for k, name in enumerate(names) if name in ("", "-1")), len(names))
         return names[:stop]  # as CUDA reads it
     try:
-        listed = subprocess.run(
+        listing = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    slices = re.findall(r"UUID: (MIG-[^)]+)", listed)
-    return slices or re.findall(r"^GPU (\d+):", listed, re.MULTILINE)
+    slices = re.findall(r"UUID: (MIG-[^)]+)", listing)
+    return slices or re.findall(r"^GPU (\d+):", listing, re.MULTILINE)
 
 
 def claim(cfg: DictConfig) -> None:
-    """Give this process one CUDA device for its runs; the least busy, before CUDA starts.
+    """Assign the least busy CUDA device to this process, before CUDA starts.
 
-    The worker of a sweep calls it before each run. With several devices, the first run of one
-    device takes one through `CUDA_VISIBLE_DEVICES`, until the process ends. A run that takes
-    several devices or names them chooses for itself.
+    The worker of a sweep calls it before each run. With several devices, the first run on one
+    device claims it through `CUDA_VISIBLE_DEVICES`, until the process ends. Nothing is claimed for
+    a run that uses several devices or names them.
 
     Raises:
         OSError: the system's temporary folder is not writable.
     """
     if _claims or not _takes_any(cfg.trainer) or len(devices := cuda_devices()) < 2:
         return
-    before = os.environ.get(VISIBLE)
+    previous = os.environ.get(VISIBLE)
     os.environ[VISIBLE], lock = _take(devices)
-    _claims.append((before, lock))
+    _claims.append((previous, lock))
 
 
 def unclaimed() -> dict[str, str]:
-    """Our environment without `claim`: for a run of several devices."""
+    """The environment without the effect of `claim`, for a run on several devices."""
     environment = dict(os.environ)
-    for before, _ in _claims:
+    for previous, _ in _claims:
         del environment[VISIBLE]
-        environment |= {} if before is None else {VISIBLE: before}
+        environment |= {} if previous is None else {VISIBLE: previous}
     return environment
 
 
 def _takes_any(trainer: Mapping[str, Any]) -> bool:
-    """Whether a run takes one CUDA device, whichever."""
+    """Whether a run uses one CUDA device, and any will do."""
     devices = trainer.get("devices", 1)
     is_named = isinstance(devices, Sequence) and not isinstance(devices, str)
     may_use = trainer.get("accelerator", "auto") in ("auto", "gpu", "cuda")
@@ -81,14 +83,14 @@ def _takes_any(trainer: Mapping[str, Any]) -> bool:
 
 def _take(choices: Sequence[str]) -> tuple[str, int]:
     """The first device with the lowest free slot, and the lock of that slot."""
-    own = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}"
-    own.mkdir(mode=0o700, exist_ok=True)
+    user_folder = Path(tempfile.gettempdir()) / f"isotrain-{os.getuid()}"
+    user_folder.mkdir(mode=0o700, exist_ok=True)
     job = os.environ.get("SLURM_JOB_ID", "")
-    folder = own / f"devices{job and '-'}{job}"
+    folder = user_folder / f"devices{job and '-'}{job}"
     folder.mkdir(exist_ok=True)
-    for place in count():
+    for slot in count():
         for device in choices:
             name = re.sub(r"[^A-Za-z0-9-]", "_", device)
-            if (lock := take(folder / f"{name}.{place}")) is not None:
+            if (lock := take(folder / f"{name}.{slot}")) is not None:
                 return device, lock
     raise AssertionError  # slots are unlimited

@@ -1,4 +1,4 @@
-"""What a run on another machine needs of it: the folder of the launcher, and locks there."""
+"""Check that a node shares the launcher's folder and can lock files in it."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ class NodeError(OSError):
 
 
 def marker_of(folder: Path) -> Path | None:
-    """A file that the launcher has written into the folder of its runs; None if it writes none."""
+    """A file written by the launcher into the folder of its runs; None if there is none."""
     files = (folder / STUDY_FILE, folder / SEARCH_FILE)
     return next((file.absolute() for file in files if file.is_file()), None)
 

@@ -1,8 +1,7 @@
 """Run several processes: a child is rank 0, and Lightning starts the others by its command line.
 
-The child reads its configuration from the environment, so that the ranks of a run are the same
-whatever started it: a command, a sweep, or a worker that has no command line of its own. Imports
-nothing heavy.
+The child reads its configuration from the environment. So the ranks do not depend on what started
+the run: a command, a sweep, or a worker without a command line. Imports nothing heavy.
 """
 
 import json
@@ -42,8 +41,8 @@ def needs_ranks(cfg: DictConfig) -> bool:
 def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     """Train a run of several processes, and wait for its end.
 
-    They print where this process prints. SIGTERM, SIGHUP and Ctrl-C are passed on. `cfg.threads`
-    is set where it is null: results depend on it.
+    The ranks share this process's output. SIGTERM, SIGHUP and Ctrl-C are passed on to them. A null
+    `cfg.threads` is set: results depend on it.
 
     Raises:
         CannotRunError: as of `run`.
@@ -53,15 +52,15 @@ def run_in_ranks(cfg: DictConfig, overrides: Sequence[str] = ()) -> None:
     if cfg.threads is None:
         cfg.threads = max(1, n_cores() // n_processes(cfg.trainer))
     with TemporaryFile("w+", encoding="utf-8") as message, _passed_on() as processes:
-        number = message.fileno()
+        descriptor = message.fileno()
         process = subprocess.Popen(
             [sys.executable, "-m", "isotrain.launch.ranks"],
             stdin=subprocess.DEVNULL,
             stdout=_file_of(sys.stdout),
             stderr=_file_of(sys.stderr),
-            env=_environment(cfg, overrides) | {ERROR: str(number)},
+            env=_environment(cfg, overrides) | {ERROR: str(descriptor)},
             process_group=0,  # a Ctrl-C of the terminal reaches it once, from here
-            pass_fds=(number,),
+            pass_fds=(descriptor,),
         )
         processes.append(process)
         try:
@@ -88,7 +87,7 @@ def n_cores() -> int:
 
 @contextmanager
 def _passed_on() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass stop signals on to the processes in a list; in the main thread, which receives them."""
+    """Pass stop signals on to the processes in the list; only in the main thread."""
     processes: list[subprocess.Popen[bytes]] = []
     if threading.current_thread() is not threading.main_thread():
         yield processes
@@ -100,17 +99,17 @@ def _passed_on() -> Iterator[list[subprocess.Popen[bytes]]]:
         if not processes:
             raise SystemExit(128 + number)
 
-    heard = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in heard}
+    signals = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, pass_on) for number in signals}
     try:
         yield processes
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _file_of(stream: TextIO) -> int | None:
-    """The file of a stream, such as a worker's log; None for that of this process."""
+    """The file descriptor of a stream, such as a worker's log; None if it has no file."""
     with suppress(OSError, ValueError, AttributeError):  # a stream in memory has none
         stream.flush()
         return stream.fileno()
@@ -118,12 +117,12 @@ def _file_of(stream: TextIO) -> int | None:
 
 
 def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
-    """That of ranks: ours, the run, and this package importable from any folder."""
+    """Environment of the ranks: ours, the run, and an import path with this package."""
     keys = OmegaConf.to_container(cfg, resolve=False, enum_to_str=True)  # secrets stay references
-    root, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
+    root, python_path = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
     return {
         **unclaimed(),
-        "PYTHONPATH": os.pathsep.join(filter(None, [root, given])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, python_path])),
         "OMP_NUM_THREADS": str(cfg.threads),
         RUN: json.dumps({"config": keys, "overrides": list(overrides)}),
     }
@@ -132,8 +131,8 @@ def _environment(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
 @guarded()
 def _rank() -> int:
     """Run as a rank; the exit code."""
-    given = json.loads(os.environ[RUN])
-    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(given["config"]))
+    payload = json.loads(os.environ[RUN])
+    cfg = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(payload["config"]))
     assert isinstance(cfg, DictConfig)
     is_first = "LOCAL_RANK" not in os.environ  # Lightning starts the others with it
     with spinner("importing torch, Lightning and transformers"):
@@ -142,21 +141,21 @@ def _rank() -> int:
         from isotrain.training.callbacks.non_finite import NonFiniteError
         from isotrain.training.failures import LostRankError, MemoryLimitError
     try:
-        run(cfg, given["overrides"], show=show_run)
+        run(cfg, payload["overrides"], show=show_run)
         return 0
     except KeyboardInterrupt:  # before training could listen, or the second one
         return 128 + signal.SIGINT
     except Exception as error:
-        cannot = isinstance(error, CannotRunError | PermissionError)
+        is_rejected = isinstance(error, CannotRunError | PermissionError)
         kinds = NonFiniteError | MemoryLimitError | LostRankError | StorageError
-        known = cannot or isinstance(error, kinds)
-        text = str(redacted(str(error) if known else f"{type(error).__name__}: {error}"))
+        is_known = is_rejected or isinstance(error, kinds)
+        text = str(redacted(str(error) if is_known else f"{type(error).__name__}: {error}"))
         if is_first:
-            with open(int(os.environ[ERROR]), "w", encoding="utf-8", closefd=False) as message:
-                message.write(text)
-        if not known:
+            with open(int(os.environ[ERROR]), "w", encoding="utf-8", closefd=False) as file:
+                file.write(text)
+        if not is_known:
             raise
-        return REJECTED if cannot else FAILED
+        return REJECTED if is_rejected else FAILED
 
 
 if __name__ == "__main__":

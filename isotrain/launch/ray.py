@@ -1,6 +1,6 @@
-"""Runs of a sweep as tasks of Ray: whatever dies, all others go on.
+"""Run a sweep as Ray tasks: if one dies, the others continue.
 
-A task whose worker or node is lost is started again on another one, where its run resumes from its
+If a worker or node is lost, Ray restarts its task elsewhere, and the run resumes from its
 checkpoint. A run that raises is not repeated. Runs have the folder, the environment and the import
 path of the launching command, as joblib's workers do.
 """
@@ -31,11 +31,11 @@ from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import RunError
 
-REACHED_S = 10.0  # in which a given address must answer; Ray itself tries for many minutes
+REACHED_S = 10.0  # time for an address to answer; Ray itself tries for many minutes
 
 
 class Shared(NamedTuple):
-    """What all tasks of a launch get from the launching command."""
+    """State that all tasks of a launch receive from the launching command."""
 
     context: HydraContext
     task: TaskFunction
@@ -71,9 +71,9 @@ class Tasks:
     def launch(
         self, job_overrides: Sequence[Sequence[str]], first: int, n_at_once: int | None
     ) -> list[JobReturn]:
-        """How each run ended, in their order.
+        """The `JobReturn` of each run, in order.
 
-        Ctrl-C and SIGTERM end the runs at work, which write a checkpoint.
+        Ctrl-C and SIGTERM end the active runs, which write a checkpoint.
 
         Raises:
             PlanError: Ray cannot be reached.
@@ -84,26 +84,26 @@ class Tasks:
         self._say_if_none_has_room()
         run = ray.remote(**{"num_cpus": 1, **self._remote})(_run)
         marker = marker_of(Path(str(self._config.hydra.sweep.dir)))
-        here = os.getcwd(), dict(os.environ), sys.path, marker
-        shared = ray.put(Shared(self._context, self._task, Singleton.get_state(), *here))
-        waiting = list(enumerate(job_overrides))[::-1]
-        at_work: dict[Any, tuple[int, str]] = {}
-        ended: dict[int, JobReturn] = {}
+        caller_state = os.getcwd(), dict(os.environ), sys.path, marker
+        shared = ray.put(Shared(self._context, self._task, Singleton.get_state(), *caller_state))
+        queue = list(enumerate(job_overrides))[::-1]
+        running: dict[Any, tuple[int, str]] = {}
+        returns: dict[int, JobReturn] = {}
         try:
-            while waiting or at_work:
-                while waiting and len(at_work) < (n_at_once or len(job_overrides)):
-                    k, overrides = waiting.pop()
+            while queue or running:
+                while queue and len(running) < (n_at_once or len(job_overrides)):
+                    k, overrides = queue.pop()
                     config = self._config_of(overrides, first + k)
                     name = str(config.hydra.job.name)
-                    at_work[run.options(name=name).remote(shared, config)] = k, name
-                for done in ray.wait(list(at_work))[0]:
-                    k, name = at_work.pop(done)
-                    ended[k] = self._end_of(done, name)
+                    running[run.options(name=name).remote(shared, config)] = k, name
+                for ready_task in ray.wait(list(running))[0]:
+                    k, name = running.pop(ready_task)
+                    returns[k] = self._end_of(ready_task, name)
         finally:
-            for one in at_work:  # after a signal
-                ray.cancel(one)
-            ray.wait(list(at_work), num_returns=len(at_work), timeout=GRACE_S) if at_work else None
-        return [ended[k] for k in range(len(job_overrides))]
+            for task in running:  # after a signal
+                ray.cancel(task)
+            ray.wait(list(running), num_returns=len(running), timeout=GRACE_S) if running else None
+        return [returns[k] for k in range(len(job_overrides))]
 
     def _config_of(self, overrides: Sequence[str], number: int) -> DictConfig:
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
@@ -112,13 +112,13 @@ class Tasks:
         return config
 
     def _end_of(self, done: Any, name: str) -> JobReturn:
-        """What a run returned or raised; what it printed is shown."""
+        """The result or failure of a run, after printing its output."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        returned: JobReturn
+        job_return: JobReturn
         try:
-            returned, printed = ray.get(done)
+            job_return, output = ray.get(done)
         except RayTaskError as error:  # outside of the run
             failure = RunError(type(error.cause).__name__, str(error.cause))
         except RayError as error:
@@ -130,29 +130,29 @@ class Tasks:
                 + str(error).partition("\n")[0],
             )
         else:
-            if printed:
-                say(printed.rstrip())
-            return returned
+            if output:
+                say(output.rstrip())
+            return job_return
         say(f"failed {name}: {redacted(str(failure))}")
         return JobReturn(status=JobStatus.FAILED, _return_value=failure)
 
     def _say_if_none_has_room(self) -> None:
-        """A line if no node is large enough now: Ray would wait for one in silence."""
+        """Print a line if no node is large enough now: Ray would wait silently."""
         import ray
 
-        wanted = {
+        resources = {
             "CPU": self._remote.get("num_cpus", 1),
             "GPU": self._remote.get("num_gpus"),
             **(self._remote.get("resources") or {}),
         }
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        if not any(all(node.get(k, 0) >= (n or 0) for k, n in wanted.items()) for node in nodes):
-            needs = ", ".join(f"{n:g} {k}" for k, n in wanted.items() if n)
+        if not any(all(node.get(k, 0) >= (n or 0) for k, n in resources.items()) for node in nodes):
+            needs = ", ".join(f"{n:g} {k}" for k, n in resources.items() if n)
             say(f"no node of Ray has {needs} for a run; the runs wait for such a node")
 
 
 def _connected(init: Any) -> Any:
-    """The module of Ray, connected to a cluster, or to one that is started.
+    """The `ray` module, connected to a cluster; starts one if needed.
 
     Raises:
         PlanError: it is not installed, or cannot be reached.
@@ -165,13 +165,13 @@ def _connected(init: Any) -> Any:
         return ray
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        if found := re.fullmatch(r"([\w.-]+):(\d+)", str(init.get("address"))):
-            socket.create_connection((found[1], int(found[2])), REACHED_S).close()
+        if match := re.fullmatch(r"([\w.-]+):(\d+)", str(init.get("address"))):
+            socket.create_connection((match[1], int(match[2])), REACHED_S).close()
         ray.init(**init)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
-        why = redacted(str(error).partition("\n")[0])
+        reason = redacted(str(error).partition("\n")[0])
         raise PlanError(
-            f"Ray cannot be reached ({why}); start it with `ray start --head`, or correct "
+            f"Ray cannot be reached ({reason}); start it with `ray start --head`, or correct "
             "hydra.launcher.ray.init"
         ) from error
     finally:
@@ -180,7 +180,7 @@ def _connected(init: Any) -> Any:
 
 
 def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
-    """How a run ended, and what it printed; in a worker of Ray."""
+    """Execute a run in a Ray worker; its `JobReturn` and its output."""
     node, task = node_and_task()
     if not Path(shared.folder).is_dir():
         raise NodeError(
@@ -188,10 +188,10 @@ def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
             "nodes share"
         )
     os.chdir(shared.folder)
-    own = {k: v for k, v in os.environ.items() if k.startswith("RAY_") or k == VISIBLE}
-    given = {k: v for k, v in shared.environment.items() if k != VISIBLE}
+    worker_env = {k: v for k, v in os.environ.items() if k.startswith("RAY_") or k == VISIBLE}
+    launcher_env = {k: v for k, v in shared.environment.items() if k != VISIBLE}
     os.environ.clear()  # those of Slurm, in which a node of Ray may be, would make it a rank
-    os.environ.update({**given, **own, HOST: node, JOB: task})
+    os.environ.update({**launcher_env, **worker_env, HOST: node, JOB: task})
     sys.path[:] = dict.fromkeys([*shared.import_path, *sys.path])
     if shared.marker is not None:
         check_shared(shared.marker)
@@ -200,15 +200,15 @@ def _run(shared: Shared, config: DictConfig) -> tuple[JobReturn, str]:
     with open_dict(config):
         config.hydra.job.id = task
     HydraConfig.instance().set_config(config)
-    with redirect_stdout(StringIO()) as printed:
-        returned = run_job(
+    with redirect_stdout(StringIO()) as stdout:
+        job_return = run_job(
             hydra_context=shared.context,
             task_function=shared.task,
             config=config,
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
         )
-    return returned, printed.getvalue()
+    return job_return, stdout.getvalue()
 
 
 def node_and_task() -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""Runs as an array of Slurm, by Hydra's plug-in for submitit: what waits, and what a node does.
+"""Run a sweep as a Slurm array, through Hydra's submitit plug-in: the launcher and its jobs.
 
-The plug-in's launcher ends with the first job that is killed, and submits a study anew when the
-call is given again. This one waits for every job, by the outcome that it writes beside its log and
-by squeue, and attaches to jobs that an earlier call has left in Slurm.
+The plug-in's launcher ends with the first job that is killed, and resubmits everything when called
+again. This one waits for every job: it reads the outcome beside the job's log, and squeue. It
+attaches to jobs that an earlier call left in Slurm.
 """
 
 import os
@@ -44,9 +44,9 @@ from isotrain.studies.slurm import (
 )
 from isotrain.studies.status import FAILED_LINE
 
-POLL_S = 1.0  # between two looks for outcomes, of 50 runs; longer for more
+POLL_S = 1.0  # between two checks for outcomes, up to 50 runs; longer for more
 ASK_S, MOST_S = 5.0, 60.0  # between two calls of squeue, at first and at most
-LAG_S = 15.0  # in which a shared file system shows what a job wrote at its end
+LAG_S = 15.0  # time for a shared file system to show a job's last writes
 USUAL = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime")  # all wait for these
 MOST_RUNS = 1000  # of an array, where Slurm does not say: one less than its default MaxArraySize
 MOST = 80  # letters of a name
@@ -69,7 +69,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
     mark = ""  # of the launch
 
     def __call__(self, *arguments: Any) -> JobReturn:
-        """Run on a node; how it ended is also written beside its log.
+        """Run on a node; the outcome is also written beside its log.
 
         A run that stopped with a checkpoint is requeued: at its time limit, or if it is preempted.
 
@@ -85,12 +85,12 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         number = signal.Signals[f"SIG{environment.USR_SIG}"]
         requeue: Any = signal.signal(number, _stop)  # of submitit; it exits
         signal.signal(signal.SIGTERM, _stop)
-        returned = JobReturn()
-        returned.status = JobStatus.FAILED
+        job_return = JobReturn()
+        job_return.status = JobStatus.FAILED
         try:
             if self.marker is not None:
                 check_shared(self.marker)
-            returned = super().__call__(*arguments)
+            job_return = super().__call__(*arguments)
         except SystemExit as stop:
             is_over = stop.code == 128 + signal.SIGTERM and not _is_running(environment.job_id)
             if is_over or stop.code not in (128 + signal.SIGTERM, 128 + number):
@@ -98,23 +98,23 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
             try:
                 requeue(number, None)
             except submitit.core.utils.UncompletedJobError as error:  # too many time limits
-                returned.return_value = RunError("TIMEOUT", str(error))
+                job_return.return_value = RunError("TIMEOUT", str(error))
             except (subprocess.SubprocessError, OSError) as error:
                 message = f"it has a checkpoint, but could not be requeued: {error}"
-                returned.return_value = RunError("TIMEOUT", message)
+                job_return.return_value = RunError("TIMEOUT", message)
         except NodeError as error:
             print(error, file=sys.stderr)
-            returned.return_value = RunError("NodeError", str(error))
+            job_return.return_value = RunError("NodeError", str(error))
         if environment.global_rank == 0:
-            write_json(outcome, _outcome(returned))
-        if returned.status != JobStatus.COMPLETED:
+            write_json(outcome, _outcome(job_return))
+        if job_return.status != JobStatus.COMPLETED:
             raise SystemExit(1)
-        return returned
+        return job_return
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """How each run ended, once all have.
+        """The `JobReturn` of each run, once all have ended.
 
         Raises:
             SlurmError: Slurm cannot be asked, or does not take the jobs.
@@ -125,30 +125,30 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         folder = Path(str(self.config.hydra.sweep.dir))
         names = [_name_of(overrides) for overrides in job_overrides]
         with alone(folder), _uninterrupted():
-            known = read_jobs(folder)
-            told = states_of(job.id for name, job in known.jobs.items() if name in names)
-            there = {
+            record = read_jobs(folder)
+            states = states_of(job.id for name, job in record.jobs.items() if name in names)
+            active_jobs = {
                 name: job
-                for name, job in known.jobs.items()
-                if job.id in told and _is_there(told[job.id], known.outcome(job))
+                for name, job in record.jobs.items()
+                if job.id in states and _is_there(states[job.id], record.outcome(job))
             }
-            new = [k for k, name in enumerate(names) if name not in there]
-            ids = self._submit(folder, [job_overrides[k] for k in new], initial_job_idx)
-            jobs = known.jobs | {names[k]: job for k, job in zip(new, ids, strict=True)}
-            known = SlurmJobs(folder=folder, jobs=jobs)
-            write_jobs(known)
-        own = [
+            new = [k for k, name in enumerate(names) if name not in active_jobs]
+            new_jobs = self._submit(folder, [job_overrides[k] for k in new], initial_job_idx)
+            jobs = record.jobs | {names[k]: job for k, job in zip(new, new_jobs, strict=True)}
+            record = SlurmJobs(folder=folder, jobs=jobs)
+            write_jobs(record)
+        runs = [
             Submitted(
                 *(name, overrides, jobs[name].id),
-                *(folder / "logs" / f"{name}.log", known.outcome(jobs[name])),
+                *(folder / "logs" / f"{name}.log", record.outcome(jobs[name])),
             )
             for name, overrides in zip(names, job_overrides, strict=True)
         ]
-        arrays = " ".join(dict.fromkeys(job.id.partition("_")[0] for job in own))
-        n_there = f", {len(names) - len(new)} were there before" if there else ""
+        arrays = " ".join(dict.fromkeys(run.id.partition("_")[0] for run in runs))
+        note = f", {len(names) - len(new)} were there before" if active_jobs else ""
         try:
-            _tell(f"{counted(len(new), 'run')} submitted to Slurm{n_there}: {arrays}")
-            return _ended(own)
+            _tell(f"{counted(len(new), 'run')} submitted to Slurm{note}: {arrays}")
+            return _ended(runs)
         except (KeyboardInterrupt, SystemExit) as stop:
             stop.add_note(f"its jobs stay in Slurm, and scancel {arrays} cancels them")
             raise
@@ -162,28 +162,28 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         if not batch:
             return []
         self.marker, self.mark = marker_of(folder), token_hex(4)
-        given = dict(self.params)
-        more = {"requeue": True, **(given.pop("additional_parameters", None) or {})}
-        given["additional_parameters"] = more  # whatever JobRequeue of slurm.conf says
-        most = _most_runs()
-        of_all = {field.name for field in fields(BaseQueueConf)}
+        params = dict(self.params)
+        additional = {"requeue": True, **(params.pop("additional_parameters", None) or {})}
+        params["additional_parameters"] = additional  # whatever JobRequeue of slurm.conf says
+        max_runs = _most_runs()
+        common_keys = {field.name for field in fields(BaseQueueConf)}
         arguments = [
             (list(overrides), "hydra.sweep.dir", first + k, "", Singleton.get_state())
             for k, overrides in enumerate(batch)
         ]
         try:
             executor = submitit.AutoExecutor(
-                folder=given.pop("submitit_folder"),
+                folder=params.pop("submitit_folder"),
                 cluster="slurm",
-                slurm_max_num_timeout=given.pop("max_num_timeout"),
+                slurm_max_num_timeout=params.pop("max_num_timeout"),
             )
             executor.update_parameters(
-                **{key if key in of_all else f"slurm_{key}": x for key, x in given.items()}
+                **{key if key in common_keys else f"slurm_{key}": x for key, x in params.items()}
             )
             jobs = [
                 job
-                for k in range(0, len(arguments), most)
-                for job in executor.map_array(self, *zip(*arguments[k : k + most], strict=True))
+                for k in range(0, len(arguments), max_runs)
+                for job in executor.map_array(self, *zip(*arguments[k : k + max_runs], strict=True))
             ]
         except (RuntimeError, ValueError) as error:  # of sbatch, or of a parameter
             raise SlurmError(f"Slurm does not take the jobs: {str(error).strip()}") from error
@@ -202,33 +202,33 @@ def _stop(number: int, _frame: Any) -> None:
 
 
 def _most_runs() -> int:
-    """The number of runs that an array may have."""
-    line = ["scontrol", "show", "config"]
+    """The maximum number of runs in an array."""
+    command = ["scontrol", "show", "config"]
     with suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
-        if found := re.search(r"^MaxArraySize\s*=\s*(\d+)$", told, re.MULTILINE):
-            return max(1, int(found[1]) - 1)
+        output = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+        if match := re.search(r"^MaxArraySize\s*=\s*(\d+)$", output, re.MULTILINE):
+            return max(1, int(match[1]) - 1)
     return MOST_RUNS
 
 
 def _is_there(now: JobState, outcome: Path) -> bool:
-    """Whether a job has yet to end its run; one with an outcome has not, unless it waits again."""
+    """Whether a job's run is unfinished; one with an outcome is finished, unless it is pending."""
     if now.state == "PENDING":
         outcome.unlink(missing_ok=True)
     return not now.is_over and not outcome.exists()
 
 
 def _is_running(job: str) -> bool:
-    """Whether a job that was asked to end is to be requeued by itself: it is being preempted.
+    """Whether a job that got SIGTERM is being preempted, and must requeue itself.
 
-    One that was cancelled or requeued is no longer running. Where Slurm cannot be asked, the job
-    is taken to run: its run would be lost otherwise.
+    A job that was cancelled or requeued is no longer running. If Slurm does not answer, the job
+    counts as running: its run would be lost otherwise.
     """
     try:
-        told = states_of([job])
+        states = states_of([job])
     except SlurmError:
         return True
-    return job in told and told[job].state == "RUNNING"
+    return job in states and states[job].state == "RUNNING"
 
 
 def _outcome(returned: JobReturn) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _outcome(returned: JobReturn) -> dict[str, Any]:
 
 
 def _name_of(overrides: Sequence[str]) -> str:
-    """What names a run in any call: its job's name, which ends with its hash; else of all of it."""
+    """A run's name across calls: its job's name, which ends with its hash; else all overrides."""
     for text in reversed(overrides):
         if key_of(text) == "hydra.job.name":
             return text.partition("=")[2].strip("'\"")
@@ -252,65 +252,65 @@ def _name_of(overrides: Sequence[str]) -> str:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals wait: jobs whose ids are not on record would be submitted twice."""
-    waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
+    """Block signals: jobs whose ids are not recorded would be submitted twice."""
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
-    """How runs ended, each told as it ends."""
-    returned: dict[str, JobReturn] = {}
-    gone: dict[str, float] = {}  # when Slurm first said that a job is over
-    said: set[tuple[str, str]] = set()  # reasons for which jobs wait
-    asked_at, pause, trouble = 0.0, ASK_S, ""
+    """The `JobReturn` of each run; a line is printed as each ends."""
+    returns: dict[str, JobReturn] = {}
+    ended_at: dict[str, float] = {}  # when Slurm first said that a job is over
+    reported: set[tuple[str, str]] = set()  # reasons for which jobs wait
+    asked_at, pause, last_error = 0.0, ASK_S, ""
     while True:
-        left = [job for job in jobs if job.id not in returned]
-        for job in left:
+        open_jobs = [job for job in jobs if job.id not in returns]
+        for job in open_jobs:
             if outcome := _read(job):
-                returned[job.id] = _told(job, outcome)
-        left = [job for job in left if job.id not in returned]
-        if not left:
-            return [returned[job.id] for job in jobs]
+                returns[job.id] = _told(job, outcome)
+        open_jobs = [job for job in open_jobs if job.id not in returns]
+        if not open_jobs:
+            return [returns[job.id] for job in jobs]
         if time.monotonic() > asked_at + pause:
             try:
-                told = states_of(job.id for job in left)
+                states = states_of(job.id for job in open_jobs)
             except SlurmError as error:
-                if str(error) != trouble:
+                if str(error) != last_error:
                     _tell(f"{error}; asking again until it answers")
-                trouble = str(error)
+                last_error = str(error)
             else:
-                trouble = ""
-                _tell_what_waits(left, told, said)
-                for job in left:
-                    state = told.get(job.id)
+                last_error = ""
+                _tell_what_waits(open_jobs, states, reported)
+                for job in open_jobs:
+                    state = states.get(job.id)
                     if state is not None and not state.is_over:
-                        gone.pop(job.id, None)
-                    elif time.monotonic() - gone.setdefault(job.id, time.monotonic()) >= LAG_S:
-                        how, message = "UNKNOWN", f"Slurm no longer knows job {job.id}"
+                        ended_at.pop(job.id, None)
+                    elif time.monotonic() - ended_at.setdefault(job.id, time.monotonic()) >= LAG_S:
+                        kind, message = "UNKNOWN", f"Slurm no longer knows job {job.id}"
                         if state is not None:
-                            how = state.state
+                            kind = state.state
                             message = f"Slurm ended job {job.id} {state.why}on {state.node}"
-                        returned[job.id] = _told(job, {"error": [how, message], "value": None})
-            asked_at, pause = time.monotonic(), ASK_S if gone else min(pause * 1.5, MOST_S)
-        time.sleep(POLL_S * max(1, len(left) / 50))
+                        returns[job.id] = _told(job, {"error": [kind, message], "value": None})
+            asked_at, pause = time.monotonic(), ASK_S if ended_at else min(pause * 1.5, MOST_S)
+        time.sleep(POLL_S * max(1, len(open_jobs) / 50))
 
 
 def _tell_what_waits(
     jobs: Sequence[Submitted], told: dict[str, JobState], said: set[tuple[str, str]]
 ) -> None:
-    """A line on each job that waits for more than its turn."""
+    """Print a line for each job that waits for an unusual reason."""
     for job in jobs:
-        now = told.get(job.id)
-        if now is None or now.reason in USUAL or now.state not in ("PENDING", "SPECIAL_EXIT"):
+        state = told.get(job.id)
+        if state is None or state.reason in USUAL or state.state not in ("PENDING", "SPECIAL_EXIT"):
             continue
-        if (job.id, now.reason) not in said:
-            said.add((job.id, now.reason))
-            release = f"; scontrol release {job.id}" if "held" in now.reason.lower() else ""
-            _tell(f"waits {job.name.rpartition('-')[0]}: job {job.id}, {now.reason}{release}")
+        if (job.id, state.reason) not in said:
+            said.add((job.id, state.reason))
+            release = f"; scontrol release {job.id}" if "held" in state.reason.lower() else ""
+            _tell(f"waits {job.name.rpartition('-')[0]}: job {job.id}, {state.reason}{release}")
 
 
 def _tell(text: str) -> None:
@@ -324,33 +324,33 @@ def _read(job: Submitted) -> dict[str, Any]:
     with suppress(OSError):
         os.utime(job.outcome.parent)  # NFS looks again at a folder that has changed
     try:
-        found: dict[str, Any] = read_json(job.outcome)
+        outcome: dict[str, Any] = read_json(job.outcome)
     except (OSError, ValueError):
         return {}
-    return found
+    return outcome
 
 
 def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
-    """How a run ended, for Hydra, after a line on the terminal."""
-    returned = JobReturn()
-    returned.overrides = job.overrides
-    returned.status = JobStatus.FAILED if outcome["error"] else JobStatus.COMPLETED
-    returned.return_value = RunError(*outcome["error"]) if outcome["error"] else outcome["value"]
+    """The `JobReturn` of a run, after printing a line."""
+    job_return = JobReturn()
+    job_return.overrides = job.overrides
+    job_return.status = JobStatus.FAILED if outcome["error"] else JobStatus.COMPLETED
+    job_return.return_value = RunError(*outcome["error"]) if outcome["error"] else outcome["value"]
     name = job.name.rpartition("-")[0]  # without its hash
     if outcome["error"]:
         if not (by_itself := "host" in outcome):
             with suppress(OSError), job.log.open("a", encoding="utf-8") as log:  # for `status`
-                log.write(f"{FAILED_LINE}{returned._return_value}\n")
-        _tell(f"failed {name}: {returned._return_value}; {_logs_of(job, by_itself)}")
+                log.write(f"{FAILED_LINE}{job_return._return_value}\n")
+        _tell(f"failed {name}: {job_return._return_value}; {_logs_of(job, by_itself)}")
     else:
         _tell(f"done {name} (job {job.id} on {outcome['host']})")
-    return returned
+    return job_return
 
 
 def _logs_of(job: Submitted, by_itself: bool) -> str:
-    """Where the log of a run is, and that of its job if the run did not end by itself."""
-    of_job = sorted(job.outcome.parent.glob(f"{job.id}_*_log.*"))
-    logs = [path for path in (job.log, *of_job) if path.is_file()]
+    """The path of a run's log, and of its job's log if the run did not end by itself."""
+    job_logs = sorted(job.outcome.parent.glob(f"{job.id}_*_log.*"))
+    logs = [path for path in (job.log, *job_logs) if path.is_file()]
     if logs:
         return ", ".join(map(str, logs[:1] if by_itself else logs))
     folder = job.outcome.parent.parent

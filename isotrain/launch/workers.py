@@ -1,7 +1,7 @@
-"""A worker process of a sweep ends with the process that launched it.
+"""End a worker process of a sweep with the process that launched it.
 
-joblib's workers would block for ever on a pipe that nobody reads any more, and each keeps its
-memory and its device.
+Otherwise joblib's workers block forever on a pipe without a reader. Each would keep its memory and
+its device.
 """
 
 import os
@@ -12,7 +12,7 @@ from multiprocessing import current_process
 from threading import Thread
 
 POLL_S = 1.0
-GRACE_S = 60.0  # for the checkpoint of the run at work
+GRACE_S = 60.0  # for the checkpoint of the active run
 
 
 @cache  # once in a process

@@ -32,7 +32,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
         )
     if rank < last:
         last, first = rank, min(first, rank // 2)
-    number = torch.arange(first, last + 1, dtype=value_D.dtype, device=value_D.device).log()
-    number = number - number.mean()
-    height = value_D[first - 1 : last].log()
-    return -(number @ height) / (number @ number)
+    log_index = torch.arange(first, last + 1, dtype=value_D.dtype, device=value_D.device).log()
+    log_index = log_index - log_index.mean()
+    log_value = value_D[first - 1 : last].log()
+    return -(log_index @ log_value) / (log_index @ log_index)

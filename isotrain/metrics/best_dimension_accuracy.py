@@ -66,13 +66,13 @@ def _best_rules(x_ND: Tensor, class_N: Tensor, trains: list[Tensor]) -> list[_Ru
     size = max(1, BLOCK_ENTRIES // len(x_ND))
     for first in range(0, x_ND.shape[1], size):
         value_DN, order_DN = x_ND[:, first : first + size].T.contiguous().sort(dim=1)
-        for number, train_N in enumerate(trains):
-            kept_DN = train_N[order_DN]
-            value_DM = value_DN[kept_DN].view(len(value_DN), -1)
-            class_DM = class_N[order_DN[kept_DN]].view(value_DM.shape)
+        for fold, train_N in enumerate(trains):
+            mask_DN = train_N[order_DN]
+            value_DM = value_DN[mask_DN].view(len(value_DN), -1)
+            class_DM = class_N[order_DN[mask_DN]].view(value_DM.shape)
             rule = _best_rule(value_DM, class_DM)
-            if rule.n_right > rules[number].n_right:
-                rules[number] = rule._replace(dimension=first + rule.dimension)
+            if rule.n_right > rules[fold].n_right:
+                rules[fold] = rule._replace(dimension=first + rule.dimension)
     return rules
 
 
@@ -83,9 +83,9 @@ def _best_rule(value_DM: Tensor, class_DM: Tensor) -> _Rule:
     n_classes = int(class_DM.max()) + 1
     for c in range(n_classes):
         is_c_DM = (class_DM == c).int()
-        past_DM = is_c_DM.cumsum(dim=1, dtype=torch.int32)
-        low_DM = torch.maximum(low_DM, past_DM - is_c_DM)
-        high_DM = torch.maximum(high_DM, past_DM[:, -1:] - past_DM + is_c_DM)
+        count_DM = is_c_DM.cumsum(dim=1, dtype=torch.int32)
+        low_DM = torch.maximum(low_DM, count_DM - is_c_DM)
+        high_DM = torch.maximum(high_DM, count_DM[:, -1:] - count_DM + is_c_DM)
     n_right_DM = low_DM + high_DM
     n_right_DM[:, 1:][value_DM[:, 1:] == value_DM[:, :-1]] = -1
     d, p = divmod(int(n_right_DM.argmax()), value_DM.shape[1])
@@ -94,7 +94,7 @@ def _best_rule(value_DM: Tensor, class_DM: Tensor) -> _Rule:
     )
     threshold = -torch.inf
     if p > 0:
-        last, following = value_DM[d, p - 1].item(), value_DM[d, p].item()
-        middle = last / 2.0 + following / 2.0
-        threshold = middle if middle < following else last  # the midpoint can round up
+        left, right = value_DM[d, p - 1].item(), value_DM[d, p].item()
+        midpoint = left / 2.0 + right / 2.0
+        threshold = midpoint if midpoint < right else left  # the midpoint can round up
     return _Rule(int(n_right_DM[d, p]), d, threshold, int(below_C.argmax()), int(above_C.argmax()))

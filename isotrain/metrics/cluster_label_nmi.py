@@ -36,10 +36,10 @@ def cluster_label_nmi(
     generator = torch.Generator().manual_seed(seed)
     clusters = kmeans(x, n_clusters, generator=generator, n_iterations=n_iterations)
     n_classes = int(class_N.max()) + 1
-    cell = torch.bincount(
+    count = torch.bincount(
         clusters.assignment_N * n_classes + class_N, minlength=n_clusters * n_classes
     )
-    table_KC = cell.view(n_clusters, n_classes).double()
+    table_KC = count.view(n_clusters, n_classes).double()
     return {"nmi": _nmi(table_KC), "ari": _ari(table_KC)}
 
 
@@ -56,9 +56,9 @@ def _entropy(share: Tensor) -> Tensor:
 
 def _ari(table_KC: Tensor) -> Tensor:
     """(pairs together in both − expected) / (its maximum − expected)."""
-    both, clusters, classes, pairs = (
+    joint_pairs, cluster_pairs, class_pairs, all_pairs = (
         (count * (count - 1.0) / 2.0).sum()
         for count in (table_KC, table_KC.sum(dim=1), table_KC.sum(dim=0), table_KC.sum())
     )
-    expected, most = clusters * classes / pairs, (clusters + classes) / 2.0
-    return torch.where(most > expected, (both - expected) / (most - expected), 1.0)
+    expected, maximum = cluster_pairs * class_pairs / all_pairs, (cluster_pairs + class_pairs) / 2.0
+    return torch.where(maximum > expected, (joint_pairs - expected) / (maximum - expected), 1.0)

@@ -33,7 +33,7 @@ def condition(
     """
     cloud = Cloud.of(x)
     value_D = cloud.spectrum(center)
-    allowed = min(cloud.n - 1 if center else cloud.n, cloud.d)
-    small = value_D[math.ceil(quantile * allowed) - 1]
-    most = 1.0 / (cloud.d * torch.finfo(value_D.dtype).eps)
-    return torch.where(small > 0, value_D[0] / torch.where(small > 0, small, 1.0), most)
+    max_rank = min(cloud.n - 1 if center else cloud.n, cloud.d)
+    small = value_D[math.ceil(quantile * max_rank) - 1]
+    maximum = 1.0 / (cloud.d * torch.finfo(value_D.dtype).eps)
+    return torch.where(small > 0, value_D[0] / torch.where(small > 0, small, 1.0), maximum)

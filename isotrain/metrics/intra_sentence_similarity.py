@@ -63,7 +63,7 @@ def intra_sentence_similarity(
     sentences = check_groups(x, groups)
     large_G = large_groups(sentences, min_count)
     permuted = sentences._replace(index_N=sentences.index_N[hashed_order(len(x), seed, x.device)])
-    value_G, shuffled_G = (sentence_cosines(x, own, form) for own in (sentences, permuted))
+    value_G, shuffled_G = (sentence_cosines(x, split, form) for split in (sentences, permuted))
     values = summary(value_G[large_G], mean_cosine_between(x, groups))
     shuffled = shuffled_G[large_G].mean()
     return values | {"shuffled": shuffled, "above_shuffled": values["value"] - shuffled}

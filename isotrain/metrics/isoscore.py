@@ -32,6 +32,6 @@ def isoscore(x: Tensor | Cloud, precision: Literal["double", "mixed"] = "double"
     cloud = Cloud.of(x)
     if cloud.d > 1 and not cloud.has_scatter:
         return 0.0 * cloud.gram_SS.sum()
-    narrow = precision == "mixed" and cloud.n >= cloud.d
-    gram_SS = cloud.product(torch.float32) if narrow else cloud.gram_SS
+    is_mixed = precision == "mixed" and cloud.n >= cloud.d
+    gram_SS = cloud.product(torch.float32) if is_mixed else cloud.gram_SS
     return evenness(gram_SS.trace(), gram_SS.square().sum(), cloud.d)

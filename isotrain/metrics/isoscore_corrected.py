@@ -37,12 +37,12 @@ def isoscore_corrected(x: Tensor | Cloud) -> Tensor:
         return cloud.mean_D.new_ones(())
     if not cloud.has_scatter:
         return 0.0 * cloud.gram_SS.sum()
-    size = cloud.gram_SS.trace()
+    trace = cloud.gram_SS.trace()
     trace_squared = 1.0 / (n - 1) ** 2  # of S, in units of the trace of the Gram matrix
-    frobenius = (cloud.gram_SS / size).square().sum() / (n - 1) ** 2
-    fourth = cloud.shape_sums.norm_fourth / size.square() / (n - 1)
-    above = (n * n - 3 * n + 1) * trace_squared + 2.0 * frobenius - n * fourth
-    below = (n - 1) * (n - 2) * frobenius + trace_squared - n * fourth
-    if not bool(below > 1e-12 * n * fourth):  # else it is rounding
+    frobenius = (cloud.gram_SS / trace).square().sum() / (n - 1) ** 2
+    fourth = cloud.shape_sums.norm_fourth / trace.square() / (n - 1)
+    numerator = (n * n - 3 * n + 1) * trace_squared + 2.0 * frobenius - n * fourth
+    denominator = (n - 1) * (n - 2) * frobenius + trace_squared - n * fourth
+    if not bool(denominator > 1e-12 * n * fourth):  # else it is rounding
         raise ValueError(f"the estimate of tr(Σ²) from {n} rows is not positive; measure more rows")
-    return (above / below - 1.0) / (d - 1)
+    return (numerator / denominator - 1.0) / (d - 1)

@@ -35,8 +35,8 @@ def isoscore_star(
     d, zeta = cloud.d, float(shrinkage)
     reference_DD = reference_covariance.to(cloud.mean_D)
     largest = reference_DD.detach().abs().amax()
-    uneven = (reference_DD - reference_DD.T).detach().abs().amax()
-    if reference_DD.shape != (d, d) or not bool(uneven <= 1e-4 * largest):
+    asymmetry = (reference_DD - reference_DD.T).detach().abs().amax()
+    if reference_DD.shape != (d, d) or not bool(asymmetry <= 1e-4 * largest):
         raise ValueError(
             f"reference_covariance must be finite, symmetric and [{d}, {d}]; pass a covariance"
         )
@@ -47,14 +47,14 @@ def isoscore_star(
     target_DD = zeta * reference_DD * scale * scale
     # Without weight, x may be so much larger than C₀ that its factor has no number.
     weight = (1.0 - zeta) / (cloud.n - 1) * (scale / cloud.unit) ** 2 if zeta < 1 else 0.0
-    own_SS = weight * cloud.gram_SS
-    if len(own_SS) == d:
-        mixed = (own_SS * target_DD).sum()
+    weighted_SS = weight * cloud.gram_SS
+    if len(weighted_SS) == d:
+        cross = (weighted_SS * target_DD).sum()
     else:  # N < D
         centred_ND = cloud.rows * cloud.unit - cloud.mean_D
-        mixed = weight * ((centred_ND @ target_DD) * centred_ND).sum()
-    trace = own_SS.trace() + target_DD.trace()
-    frobenius = own_SS.square().sum() + 2.0 * mixed + target_DD.square().sum()
+        cross = weight * ((centred_ND @ target_DD) * centred_ND).sum()
+    trace = weighted_SS.trace() + target_DD.trace()
+    frobenius = weighted_SS.square().sum() + 2.0 * cross + target_DD.square().sum()
     return evenness(trace, frobenius, d)
 
 

@@ -36,6 +36,6 @@ def label_silhouette(
     x = Cloud.of(x, min_rows=3).rows
     labels = labels.to(x.device)
     if len(x) > max_rows and labels.shape == (len(x),):
-        kept_M = hashed_order(len(x), seed, x.device)[:max_rows]
-        x, labels = x[kept_M], labels[kept_M]
+        index_M = hashed_order(len(x), seed, x.device)[:max_rows]
+        x, labels = x[index_M], labels[index_M]
     return silhouette_values(x, labels).mean()

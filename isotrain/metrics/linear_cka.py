@@ -26,19 +26,17 @@ def linear_cka(x: Tensor | Cloud, reference: Tensor, debiased: bool = False) -> 
     """
     min_rows = 4 if debiased else 2
     cloud = Cloud.of(x, min_rows)
-    other = Cloud(reference.to(cloud.rows.device), min_rows)
-    if not (cloud.has_scatter and other.has_scatter):
+    reference_cloud = Cloud(reference.to(cloud.rows.device), min_rows)
+    if not (cloud.has_scatter and reference_cloud.has_scatter):
         return cloud.rows.new_zeros(())
-    x, y = _centred(cloud.rows), _centred(other.rows)
+    x, y = _centred(cloud.rows), _centred(reference_cloud.rows)
     product = _debiased_product if debiased else _squared_product
-    own_x, own_y = product(x, x), product(y, y)
+    xx, yy = product(x, x), product(y, y)
     # The U-statistic of vectors that are all equally far apart is rounding.
-    if bool(own_x <= 1e-12 * _squared_product(x, x)) or bool(
-        own_y <= 1e-12 * _squared_product(y, y)
-    ):
+    if bool(xx <= 1e-12 * _squared_product(x, x)) or bool(yy <= 1e-12 * _squared_product(y, y)):
         return x.new_zeros(())
-    least = -1.0 if debiased else 0.0
-    return (product(x, y) / (own_x.sqrt() * own_y.sqrt())).clamp(least, 1.0)
+    lower = -1.0 if debiased else 0.0
+    return (product(x, y) / (xx.sqrt() * yy.sqrt())).clamp(lower, 1.0)
 
 
 def _centred(x_ND: Tensor) -> Tensor:
@@ -61,5 +59,5 @@ def _debiased_product(x_ND: Tensor, y_NE: Tensor) -> Tensor:
     # Rows of a centred Gram matrix K sum to 0, hence without the diagonal to −K_ii.
     n = len(x_ND)
     x_N, y_N = x_ND.square().sum(dim=1), y_NE.square().sum(dim=1)
-    alike = _squared_product(x_ND, y_NE) - x_N @ y_N
-    return alike + x_N.sum() * y_N.sum() / ((n - 1) * (n - 2)) - 2.0 * (x_N @ y_N) / (n - 2)
+    off_diagonal = _squared_product(x_ND, y_NE) - x_N @ y_N
+    return off_diagonal + x_N.sum() * y_N.sum() / ((n - 1) * (n - 2)) - 2.0 * (x_N @ y_N) / (n - 2)

@@ -54,15 +54,15 @@ def max_explainable_variance(
     >>> max_explainable_variance(x, torch.tensor([0, 0, 1, 1]), n_per_group=2)["value"].item()
     0.5
     """
-    least = 3 if center else 2
-    if n_per_group is not None and n_per_group < least:
+    min_size = 3 if center else 2
+    if n_per_group is not None and n_per_group < min_size:
         raise ValueError(
-            f"n_per_group must be at least {least} for center={center}, got {n_per_group}; "
+            f"n_per_group must be at least {min_size} for center={center}, got {n_per_group}; "
             "fewer rows give 1 always"
         )
     x = Cloud.of(x).rows
     words = check_groups(x, groups)
-    large_G = large_groups(words, n_per_group or least, "give more rows or lower n_per_group")
+    large_G = large_groups(words, n_per_group or min_size, "give more rows or lower n_per_group")
     random_N = hashed_order(len(x), ~seed, x.device)  # another stream than the words' samples
     values, baselines = [], []
     sizes = [n_per_group] if n_per_group else sorted(set(words.count_G[large_G].tolist()))

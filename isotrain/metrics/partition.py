@@ -64,20 +64,20 @@ def partition(
         width = max(64, width // 64 * 64)  # others take twice as long in float32
         centre_D = cloud.mean_D / (cloud.unit * scale)
         blocks = (x_BD.double() / scale - centre_D for x_BD in torch.split(cloud.x, ROWS))
-        rest_ND = torch.cat([rest_BD.float() for rest_BD in blocks])
+        delta_ND = torch.cat([delta_BD.float() for delta_BD in blocks])
     else:
-        rest_ND = cloud.rows / scale
-        centre_D = rest_ND.new_zeros(d)
+        delta_ND = cloud.rows / scale
+        centre_D = delta_ND.new_zeros(d)
     direction_DJ = directions
     if direction_DJ is None:
         if precision == "mixed" and n >= d:
-            gram_SS = _product(rest_ND.T, rest_ND).double() + n * torch.outer(centre_D, centre_D)
+            gram_SS = _product(delta_ND.T, delta_ND).double() + n * torch.outer(centre_D, centre_D)
         else:
             gram_SS = cloud.uncentred_gram_SS
         direction_DJ = _eigenvectors(gram_SS.detach(), cloud, scale)
     parts = []
     for block_DJ in torch.split(direction_DJ, width, dim=1):
-        product_NJ = _product(rest_ND, block_DJ.to(rest_ND.dtype))
+        product_NJ = _product(delta_ND, block_DJ.to(delta_ND.dtype))
         shift_J = centre_D @ block_DJ * scale
         parts.append(_log_sum_exp(product_NJ, scale) + shift_J)
         if signs == "both":
@@ -109,9 +109,9 @@ def _eigenvectors(gram_SS: Tensor, cloud: Cloud, scale: float) -> Tensor:
     value, direction_DJ = torch.linalg.eigh(gram_SS)
     if n >= d:
         return direction_DJ
-    real = value > value[-1] * n * torch.finfo(value.dtype).eps
-    direction_DJ = (cloud.rows.detach() / scale).T @ direction_DJ[:, real]
+    is_nonzero = value > value[-1] * n * torch.finfo(value.dtype).eps
+    direction_DJ = (cloud.rows.detach() / scale).T @ direction_DJ[:, is_nonzero]
     direction_DJ = direction_DJ / direction_DJ.norm(dim=0)
-    if bool((value[real] < 1e-6 * value[-1]).any()):  # otherwise they are orthogonal to 1e-9
+    if bool((value[is_nonzero] < 1e-6 * value[-1]).any()):  # otherwise they are orthogonal to 1e-9
         direction_DJ, _ = torch.linalg.qr(direction_DJ)
     return direction_DJ

@@ -80,26 +80,26 @@ def gaussian_null(n: int, d: int, rms_norm: float) -> Band:
 @functools.cache
 def _table() -> tuple[list[float], list[float], list[float], Tensor]:
     """Grid of N, D and rms, and h `[N, D, R, Q]`; read when first asked for."""
-    stored = json.loads(TABLE.read_text(encoding="utf-8"))
-    table = torch.tensor(stored["table"], dtype=torch.float64) / 1000.0
-    return stored["rows"], stored["widths"], stored["norms"], table
+    content = json.loads(TABLE.read_text(encoding="utf-8"))
+    table = torch.tensor(content["table"], dtype=torch.float64) / 1000.0
+    return content["rows"], content["widths"], content["norms"], table
 
 
 def _weights(grid: list[float], at: float, cubic: bool = False) -> Tensor:
     """Weight of each node of a geometric grid; outside of it the end node has them all."""
-    place = math.log(min(max(at, grid[0]), grid[-1]) / grid[0]) / math.log(grid[1] / grid[0])
-    left = min(int(place), len(grid) - 2)
-    t = place - left
-    four = (0.0, 1.0 - t, t, 0.0)
+    position = math.log(min(max(at, grid[0]), grid[-1]) / grid[0]) / math.log(grid[1] / grid[0])
+    left = min(int(position), len(grid) - 2)
+    t = position - left
+    node_weights = (0.0, 1.0 - t, t, 0.0)
     if cubic:
         s = 1.0 - t
-        four = (
+        node_weights = (
             -t * s * s / 2,
             s + t * s * (3 * s - 1) / 2,
             t + t * s * (3 * t - 1) / 2,
             -s * t * t / 2,
         )
     weight = torch.zeros(len(grid), dtype=torch.float64)
-    for step, value in enumerate(four):
+    for step, value in enumerate(node_weights):
         weight[min(max(left - 1 + step, 0), len(grid) - 1)] += value
     return weight

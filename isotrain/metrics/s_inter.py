@@ -53,8 +53,8 @@ def s_inter(
 
     def between(position_n: Tensor, x_nD: Tensor) -> tuple[Tensor, int] | None:
         types = check_groups(x_nD, index_N[position_n])
-        drawn_G = sample_groups(types, types.count_G > 0, 1, seed)[:, 0]
-        n_drawn = len(drawn_G)
-        return (mean_pairwise_cosine(x_nD[drawn_G]), n_drawn) if n_drawn > 1 else None
+        index_G = sample_groups(types, types.count_G > 0, 1, seed)[:, 0]
+        n_types = len(index_G)
+        return (mean_pairwise_cosine(x_nD[index_G]), n_types) if n_types > 1 else None
 
     return over_clusters(parts, between, "two types")

@@ -39,5 +39,5 @@ def scatter_ratio(x: Tensor | Cloud, labels: Tensor) -> dict[str, Tensor]:
             f"{len(scatter.between_CD)} classes are equal (N = {len(x)}); "
             "measure more rows of each class"
         )
-    some = torch.where(within > 0, within, 1.0)
-    return {"value": between / some, "share": between / (between + some)}
+    safe_within = torch.where(within > 0, within, 1.0)
+    return {"value": between / safe_within, "share": between / (between + safe_within)}

@@ -43,8 +43,8 @@ def load_weights(part: nn.Module, path: Path, prefix: str = "") -> None:
         )
     try:
         state = load_file(path)
-        own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
-        part.load_state_dict(own)
+        part_state = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
+        part.load_state_dict(part_state)
     except SafetensorError as error:
         raise DamagedError(path, str(error)) from error
     except RuntimeError as error:
@@ -89,8 +89,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         for start in range(0, size, CHUNK):
             digest.update(file.read(min(CHUNK, size - start)))
         file.seek(max(0, size))
-        stored = file.read().decode(errors="replace")
-    if stored != digest.hexdigest():
+        stored_digest = file.read().decode(errors="replace")
+    if stored_digest != digest.hexdigest():
         raise DamagedError(path, "its content is not what was written")
     try:
         state: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)

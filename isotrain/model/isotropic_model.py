@@ -61,10 +61,10 @@ class StepMemory:
 
     def take(self) -> dict[str, list[Tensor]]:
         """The tensors kept since the last call, each over all micro-batches."""
-        kept, self.kept = self.kept, {}
+        micro_batches, self.kept = self.kept, {}
         return {
             name: batches[0] if len(batches) == 1 else [*map(torch.cat, zip(*batches, strict=True))]
-            for name, batches in kept.items()
+            for name, batches in micro_batches.items()
         }
 
 
@@ -110,9 +110,9 @@ class IsotropicModel(nn.Module):
         mask_AT = batch.attention_mask.bool()
         if self.rows == "no_special":
             mask_AT = mask_AT & ~batch.special_mask.bool()
-        around: dict[str, SiteEmbeddings] = {}  # filled by the sites, in the order of the pass
+        site_embeddings: dict[str, SiteEmbeddings] = {}  # filled by the sites, in their order
         edits: dict[int, Edit] = {
-            block: partial(self._at_site, site, batch, mask_AT, around)
+            block: partial(self._at_site, site, batch, mask_AT, site_embeddings)
             for site, block in self.blocks_of.items()
             if block is not None
         }
@@ -120,11 +120,11 @@ class IsotropicModel(nn.Module):
         states = encode(batch, edits)
         last_ATD = states.last
         if "tokens" in self.transforms:
-            last_ATD = self._at_site("tokens", batch, mask_AT, around, last_ATD)
+            last_ATD = self._at_site("tokens", batch, mask_AT, site_embeddings, last_ATD)
         pooled_BPD = self.pooling(last_ATD, batch)
         if "pooled" in self.transforms:
-            pooled_BPD = self._at_site("pooled", batch, None, around, pooled_BPD)
-        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), around)
+            pooled_BPD = self._at_site("pooled", batch, None, site_embeddings, pooled_BPD)
+        return ModelOutput(states.hidden_states, pooled_BPD, self.head(pooled_BPD), site_embeddings)
 
     def _at_site(
         self,
@@ -155,13 +155,13 @@ class IsotropicModel(nn.Module):
             keys_N = chosen(keys_AT.to(ids_N.device))
         if keys_N is not None and self.sync:
             order = WholeBatch(keys_N)
-            all_N = order.gather(labels_N) if layer.reads_labels else labels_N
+            all_labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
             before_all_ND = order.gather(before_ND, sums_gradient=not layer.changes_gradient)
-            whole, keys_N = (before_all_ND, all_N), None
-            all_ND = layer(*whole) if takes_labels else layer(before_all_ND)
+            whole, keys_N = (before_all_ND, all_labels_N), None
+            all_after_ND = layer(*whole) if takes_labels else layer(before_all_ND)
             if layer.changes_gradient:
-                all_ND = with_whole_gradient(all_ND)
-            after_ND: Tensor = all_ND[order.own_N]
+                all_after_ND = with_whole_gradient(all_after_ND)
+            after_ND: Tensor = all_after_ND[order.own_N]
         else:
             after_ND = layer(before_ND, labels_N) if takes_labels else layer(before_ND)
         around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
@@ -173,14 +173,14 @@ class IsotropicModel(nn.Module):
 
     def remember(self, output: ModelOutput) -> None:
         """Store the layer inputs of a micro-batch, of all processes, until `observe`."""
-        for site, around in output.site_embeddings.items():
+        for site, embeddings in output.site_embeddings.items():
             layer = self.transforms[site]
             if not layer.remembers:
                 continue
-            before_ND, labels_N = around.whole or (around.before, around.labels)
+            before_ND, labels_N = embeddings.whole or (embeddings.before, embeddings.labels)
             before_ND = before_ND.detach()
-            if around.keys is not None:  # not gathered yet for statistics in this step
-                order = WholeBatch(around.keys)
+            if embeddings.keys is not None:  # not gathered yet for statistics in this step
+                order = WholeBatch(embeddings.keys)
                 before_ND = order.gather(before_ND)
                 labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
             tensors = (before_ND, labels_N) if layer.reads_labels else (before_ND,)

@@ -73,7 +73,7 @@ class LayerInputs:
                 "it in training_step, and leave it uncompiled if its hooks do not run there"
             )
         for layer, passes in self._passes.items():
-            inputs = [one.inputs for one in passes if one.has_gradient]
+            inputs = [call.inputs for call in passes if call.has_gradient]
             passes.clear()
             if inputs:
                 names = inputs[0]
@@ -101,9 +101,9 @@ class LayerInputs:
             passes.append(_Pass(inputs, has_gradient))
         elif has_gradient:  # the recomputation of a pass; of the latest one, as backward goes back
             shapes = [x.shape for x in inputs.values()]
-            for one in reversed(passes):
-                if not one.has_gradient and [x.shape for x in one.inputs.values()] == shapes:
-                    one.has_gradient = True
+            for call in reversed(passes):
+                if not call.has_gradient and [x.shape for x in call.inputs.values()] == shapes:
+                    call.has_gradient = True
                     break
 
 

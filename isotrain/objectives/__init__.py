@@ -2,6 +2,7 @@
 
 To add one: `objectives/<name>.py`, `conf/objective/<name>.yaml`, a test against its formula.
 
-Every loss raises a ValueError for embeddings that are not `[N, D]`, too few of them, and clouds or
-labels of another size; a class for illegal numbers and names. A docstring names further conditions.
+Every loss raises a ValueError for embeddings that are not `[N, D]` or too few, and for clouds or
+labels of another size. A class raises one for invalid arguments. A docstring has further
+conditions.
 """

@@ -82,4 +82,4 @@ class Anchor(LossOfClouds):
         self, views: Sequence[Sequence[Tensor]], labels: Tensor
     ) -> Sequence[Sequence[Tensor]]:
         """Embeddings and those of the start, at each read point."""
-        return [[x.flatten(0, -2) for x in both] for both in zip(*views, strict=True)]
+        return [[x.flatten(0, -2) for x in pair] for pair in zip(*views, strict=True)]

@@ -35,8 +35,8 @@ def barlow(
     check_pairs(x_ND, y_ND, min_rows=2)
     correlation_DD = _z_scores(x_ND, eps).T @ _z_scores(y_ND, eps) / len(x_ND)
     diagonal_D = correlation_DD.diagonal()
-    rest = correlation_DD.square().sum() - diagonal_D.square().sum()
-    return scale * ((1.0 - diagonal_D).square().sum() + off_diagonal_weight * rest)
+    off_diagonal = correlation_DD.square().sum() - diagonal_D.square().sum()
+    return scale * ((1.0 - diagonal_D).square().sum() + off_diagonal_weight * off_diagonal)
 
 
 def _z_scores(x_ND: Tensor, eps: float) -> Tensor:

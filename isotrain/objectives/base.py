@@ -73,7 +73,7 @@ class Objective(nn.Module, ABC):
         """Remember a step; called once per optimizer step, with detached embeddings and labels."""
 
     def n_remembered(self, n_vectors: int) -> int:
-        """How many vectors of an example the memory takes."""
+        """The number of vectors per example that the memory stores."""
         return n_vectors
 
     def asks_for_pass(self, epoch: int) -> bool:
@@ -109,8 +109,8 @@ class Positives:
     ) -> list[tuple[Tensor, Tensor]]:
         """The pairs at each read point."""
         if self.of_pairs:
-            chosen = [self.select(vectors_BPD, labels_B) for vectors_BPD in views[0]]
-            return [(x_ND, y_ND) for x_ND, y_ND in (x_NPD.unbind(dim=1) for x_NPD in chosen)]
+            pairs = [self.select(vectors_BPD, labels_B) for vectors_BPD in views[0]]
+            return [(x_ND, y_ND) for x_ND, y_ND in (x_NPD.unbind(dim=1) for x_NPD in pairs)]
         return [
             (first.flatten(0, -2), second.flatten(0, -2))
             for first, second in zip(views[0], views[1], strict=True)
@@ -143,18 +143,18 @@ def mean_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Mean of `loss` over clouds, and the counter `undefined` of those without a loss.
 
-    A cloud is one tensor `[N, D]` or several, the arguments of `loss`, followed by those that
-    `more` has for it. With fewer than `min_rows` embeddings or, if `scatter` is needed, equal ones
-    up to rounding, its loss is 0, with a gradient of zeros.
+    A cloud is one tensor `[N, D]` or several: the arguments of `loss`, followed by its entry in
+    `more`. Its loss is 0, with a gradient of zeros, for fewer than `min_rows` embeddings. So it is
+    for embeddings that are equal up to rounding, if `scatter` is needed.
 
     >>> clouds = [[torch.ones(3, 2)], [torch.ones(1, 2)]]
     >>> mean_loss(lambda x_ND: x_ND.sum(), clouds)
     (tensor(3.), {'undefined': tensor(1.)})
     """
     values, n_undefined = [], 0
-    for cloud, further in zip(clouds, more or [()] * len(clouds), strict=True):
+    for cloud, extras in zip(clouds, more or [()] * len(clouds), strict=True):
         if all(len(x) >= min_rows and (not scatter or has_scatter(x.detach())) for x in cloud):
-            values.append(loss(*cloud, *further))
+            values.append(loss(*cloud, *extras))
         else:
             values.append(0.0 * torch.stack([x.sum() for x in cloud]).sum())
             n_undefined += 1
@@ -164,7 +164,7 @@ def mean_loss(
 class LossOfClouds(Objective):
     """The mean of a loss over point clouds, by `mean_loss`: one cloud at each read point.
 
-    A subclass may override `clouds_of`, whose default are the embeddings of view 0, and `more`.
+    A subclass may override `more` and `clouds_of`, by default the embeddings of view 0.
 
     Args: those of `Objective`, and
         loss: `[N, D] -> scalar`, of one or several tensors of a cloud.
@@ -185,8 +185,8 @@ class LossOfClouds(Objective):
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
         clouds = self.clouds_of(views, labels)
-        more = self.more(clouds)
-        loss, self.counters = mean_loss(self.loss, clouds, self.min_rows, self.scatter, more)
+        extras = self.more(clouds)
+        loss, self.counters = mean_loss(self.loss, clouds, self.min_rows, self.scatter, extras)
         return loss
 
     def clouds_of(

@@ -34,8 +34,8 @@ def gor(x_ND: Tensor, mean_weight: float = 1.0, second_moment_weight: float = 1.
     n, d = x_ND.shape
     unit_ND = unit_rows(x_ND)
     gram_SS = unit_ND @ unit_ND.T if n < d else unit_ND.T @ unit_ND
-    own = unit_ND.square().sum(dim=1).square().sum()
-    second_moment = (gram_SS.square().sum() - own) / (n * (n - 1))
+    diagonal = unit_ND.square().sum(dim=1).square().sum()
+    second_moment = (gram_SS.square().sum() - diagonal) / (n * (n - 1))
     return mean_weight * mean_pairwise_cosine(x_ND).square() + second_moment_weight * torch.relu(
         second_moment - 1.0 / d
     )
@@ -59,12 +59,12 @@ class GOR(LossOfClouds):
         mean_weight: Annotated[float, Field(ge=0)] = 1.0,
         second_moment_weight: Annotated[float, Field(ge=0)] = 1.0,
     ) -> None:
-        of_column = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
-        super().__init__(weight, reads, of_column)
+        loss = partial(gor, mean_weight=mean_weight, second_moment_weight=second_moment_weight)
+        super().__init__(weight, reads, loss)
 
     def clouds_of(
         self, views: Sequence[Sequence[Tensor]], labels: Tensor
     ) -> Sequence[Sequence[Tensor]]:
         """One cloud per vector index, over examples; tokens are one cloud."""
-        vectors = (read.unbind(1) if read.ndim == 3 else [read] for read in views[0])
-        return [[x_ND] for of_read in vectors for x_ND in of_read]
+        columns_of_reads = (read.unbind(1) if read.ndim == 3 else [read] for read in views[0])
+        return [[x_ND] for columns in columns_of_reads for x_ND in columns]

@@ -46,11 +46,11 @@ def istar(x_ND: Tensor, reference_DD: Tensor | None = None, shrinkage: float = 0
     trace, frobenius = gram_SS.trace(), gram_SS.square().sum()
     if reference_DD is not None:
         target_DD = reference_DD / torch.where(size > 0, size, 1.0).square()
-        shared = ((centred_ND @ target_DD) * centred_ND).sum() / (n - 1)  # <C, C₀>
+        cross = ((centred_ND @ target_DD) * centred_ND).sum() / (n - 1)  # <C, C₀>
         trace = (1.0 - shrinkage) * trace + shrinkage * target_DD.trace()
         frobenius = (
             (1.0 - shrinkage) ** 2 * frobenius
-            + 2.0 * shrinkage * (1.0 - shrinkage) * shared
+            + 2.0 * shrinkage * (1.0 - shrinkage) * cross
             + shrinkage**2 * target_DD.square().sum()
         )
     return 1.0 - evenness(trace, frobenius, d)
@@ -139,15 +139,15 @@ class IStar(LossOfClouds):
     def prepare(self, epoch: int, reads: Iterable[Sequence[Tensor]]) -> None:
         """Compute C₀ from the first `reference_rows` training examples."""
         n_clouds, width = self.reference_CDD.shape[:2]
-        sums = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
+        estimates = [RunningCovariance(width, self.reference_CDD.device) for _ in range(n_clouds)]
         for read in reads:
-            for running, x_ND in zip(sums, self._clouds(read), strict=True):
-                running.add(x_ND)
-            if all(running.n >= self.reference_rows for running in sums):
+            for estimate, x_ND in zip(estimates, self._clouds(read), strict=True):
+                estimate.add(x_ND)
+            if all(estimate.n >= self.reference_rows for estimate in estimates):
                 break
-        for number, running in enumerate(sums):
-            if running.n > 1:
-                self._set_reference(number, running.covariance())
+        for number, estimate in enumerate(estimates):
+            if estimate.n > 1:
+                self._set_reference(number, estimate.covariance())
         self.reference_epoch.fill_(epoch)
 
     def _set_reference(self, number: int, covariance_DD: Tensor) -> None:

@@ -55,19 +55,19 @@ def simcse(
     """
     check_pairs(anchors_ND, positives_ND)
     anchors_ND, positives_ND = unit_rows(anchors_ND), unit_rows(positives_ND)
-    n, none_KD = len(anchors_ND), anchors_ND[:0]
-    negatives_KD = none_KD if negatives_NHD is None else unit_rows(negatives_NHD.flatten(0, 1))
-    memory_MD = none_KD if memory_MD is None else unit_rows(memory_MD)
+    n, empty_KD = len(anchors_ND), anchors_ND[:0]
+    negatives_KD = empty_KD if negatives_NHD is None else unit_rows(negatives_NHD.flatten(0, 1))
+    memory_MD = empty_KD if memory_MD is None else unit_rows(memory_MD)
     candidates = torch.cat([positives_ND, negatives_KD, memory_MD])
     logits = anchors_ND @ candidates.T / temperature
     if hard_negative_weight and len(negatives_KD):
-        own_NN = hard_negative_weight * torch.eye(n, dtype=logits.dtype, device=logits.device)
-        own_NK = own_NN.repeat_interleave(len(negatives_KD) // n, dim=1)
-        logits = logits + pad(own_NK, (n, len(memory_MD)))
+        bonus_NN = hard_negative_weight * torch.eye(n, dtype=logits.dtype, device=logits.device)
+        bonus_NK = bonus_NN.repeat_interleave(len(negatives_KD) // n, dim=1)
+        logits = logits + pad(bonus_NK, (n, len(memory_MD)))
     loss = contrast(logits, decoupled)
     if symmetric:
-        back = positives_ND @ torch.cat([anchors_ND, memory_MD]).T / temperature
-        loss = (loss + contrast(back, decoupled)) / 2
+        reverse_logits = positives_ND @ torch.cat([anchors_ND, memory_MD]).T / temperature
+        loss = (loss + contrast(reverse_logits, decoupled)) / 2
     return loss
 
 
@@ -128,9 +128,9 @@ class SimCSE(Projected):
         anchors_ND, positives_ND, negatives_NHD = self._roles(views, labels)
         memory_MD = self.past(anchors_ND)
         n = len(anchors_ND)
-        of_all = n + len(memory_MD)  # candidates of either direction
-        alone = n * ((of_all + negatives_NHD.shape[1] == 1) + (self.symmetric and of_all == 1))
-        self.counters = {"anchors_skipped": torch.tensor(float(alone))}
+        n_all = n + len(memory_MD)  # candidates of either direction
+        n_skipped = n * ((n_all + negatives_NHD.shape[1] == 1) + (self.symmetric and n_all == 1))
+        self.counters = {"anchors_skipped": torch.tensor(float(n_skipped))}
         if self.positives.labels is not None:
             self.counters["undefined"] = torch.tensor(float(n == 0))
         if n == 0:
@@ -161,8 +161,8 @@ class SimCSE(Projected):
         self, views: Sequence[Sequence[Tensor]], labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Projected anchors, positives and hard negatives."""
-        first = self.project(views[0][0])
+        projected_ND = self.project(views[0][0])
         if not self.positives.of_pairs:
-            return first, self.project(views[1][0]), first[:, None][:, :0]
-        vectors_NPD = self.positives.select(first.reshape(views[0][0].shape), labels)
+            return projected_ND, self.project(views[1][0]), projected_ND[:, None][:, :0]
+        vectors_NPD = self.positives.select(projected_ND.reshape(views[0][0].shape), labels)
         return vectors_NPD[:, 0], vectors_NPD[:, 1], vectors_NPD[:, 2:]

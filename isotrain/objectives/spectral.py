@@ -70,5 +70,5 @@ class Spectral(LossOfClouds):
         n_components: Annotated[int, Field(ge=1)] = 1,
     ) -> None:
         check_below(n_components, width)
-        share = partial(spectral, n_components=n_components)
-        super().__init__(weight, reads, share, min_rows=n_components + 2, scatter=True)
+        loss = partial(spectral, n_components=n_components)
+        super().__init__(weight, reads, loss, min_rows=n_components + 2, scatter=True)

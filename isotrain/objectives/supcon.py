@@ -50,14 +50,14 @@ def supcon(
             f"labels are one for each embedding, [{len(x_ND)}], got {tuple(labels_N.shape)}"
         )
     unit_ND = unit_rows(x_ND)
-    others = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
+    candidates = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
     is_positive = positives_of(labels_N, memory_labels_M)
-    anchors = is_positive.any(dim=1)
-    if not bool(anchors.any()):
+    is_anchor = is_positive.any(dim=1)
+    if not bool(is_anchor.any()):
         return unit_ND.sum() * 0.0
-    is_self = torch.eye(*is_positive.shape, dtype=torch.bool, device=is_positive.device)[anchors]
-    is_positive = is_positive[anchors]
-    logits = unit_ND[anchors] @ others.T / temperature
+    is_self = torch.eye(*is_positive.shape, dtype=torch.bool, device=is_positive.device)[is_anchor]
+    is_positive = is_positive[is_anchor]
+    logits = unit_ND[is_anchor] @ candidates.T / temperature
     log_sum = logits.masked_fill(is_self, -torch.inf).logsumexp(dim=1, keepdim=True)
     losses = ((log_sum - logits) * is_positive).sum(dim=1) / is_positive.sum(dim=1)
     return losses.mean()
@@ -69,8 +69,8 @@ def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Ten
     >>> positives_of(torch.tensor([0, 0, 1]), torch.tensor([1])).int().tolist()
     [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
     """
-    others = labels_N if memory_labels_M is None else torch.cat([labels_N, memory_labels_M])
-    same = labels_N[:, None] == others[None, :]
+    all_labels = labels_N if memory_labels_M is None else torch.cat([labels_N, memory_labels_M])
+    same = labels_N[:, None] == all_labels[None, :]
     return same & ~torch.eye(*same.shape, dtype=torch.bool, device=same.device)
 
 

@@ -104,5 +104,5 @@ class VICReg(LossOfPairs):
             eps=eps,
             unbiased=unbiased,
         )
-        least = 4 if unbiased else 2
-        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=least)
+        min_rows = 4 if unbiased else 2
+        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=min_rows)

@@ -65,9 +65,9 @@ def chart(values: Values, title: Any, description: str, layer: Sequence[Spec], *
 
 def _short(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _short(one) for key, one in value.items()}
+        return {key: _short(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(one) for one in value]
+        return [_short(part) for part in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value
@@ -76,13 +76,13 @@ def _short(value: Any) -> Any:
 def mark(
     kind: str, encoding: Spec, *transform: Spec, values: Values | None = None, **look: Any
 ) -> Spec:
-    """A layer of marks, of the values of its chart or of its own."""
-    found: Spec = {"mark": {"type": kind, **look}, "encoding": encoding}
+    """A layer of marks over the values of its chart, or over `values`."""
+    spec: Spec = {"mark": {"type": kind, **look}, "encoding": encoding}
     if transform:
-        found["transform"] = list(transform)
+        spec["transform"] = list(transform)
     if values is not None:
-        found["data"] = {"values": list(values)}
-    return found
+        spec["data"] = {"values": list(values)}
+    return spec
 
 
 def known(field: str) -> Spec:
@@ -91,25 +91,25 @@ def known(field: str) -> Spec:
 
 
 def tooltip(*names: str) -> list[Spec]:
-    """The channel of what is shown of a mark under the pointer."""
+    """The tooltip channel: fields shown for the mark under the pointer."""
     return [{"field": name} for name in names]
 
 
 def by(name: str, value: Any) -> Spec:
-    """A parameter that the control of a page with its name sets; elsewhere it has the value."""
+    """A parameter bound to the page control with its name; elsewhere it has the value."""
     return {"name": name, "value": value, "bind": {"element": f"#{name}"}}
 
 
 def faded(name: str, rest: float = 1.0) -> Spec:
-    """Opacity of marks that fade where a control chose another value of the field `name`."""
-    chosen = f"{name} == '{ALL}' || '' + datum.{name} == {name}"
-    return {"condition": {"test": chosen, "value": rest}, "value": 0.08}
+    """Opacity of marks, which fade if a control selects another value of the field `name`."""
+    is_chosen = f"{name} == '{ALL}' || '' + datum.{name} == {name}"
+    return {"condition": {"test": is_chosen, "value": rest}, "value": 0.08}
 
 
 def quantity(field: str, title: str | None = None, **rest: Any) -> Spec:
     """A channel of numbers whose axis need not hold 0."""
-    how = {"scale": {"zero": False, "nice": True}, "title": title}
-    return {"field": field, "type": "quantitative", **how, **rest}
+    defaults = {"scale": {"zero": False, "nice": True}, "title": title}
+    return {"field": field, "type": "quantitative", **defaults, **rest}
 
 
 def step_axis(title: str = "optimizer step") -> Spec:
@@ -119,8 +119,8 @@ def step_axis(title: str = "optimizer step") -> Spec:
 
 def scale(names: Sequence[str], values: Sequence[Any]) -> Spec:
     """A scale that gives each name one of the values, in turn."""
-    looks = [values[k % len(values)] for k in range(len(names))]
-    return {"domain": list(names), "range": looks}
+    outputs = [values[k % len(values)] for k in range(len(names))]
+    return {"domain": list(names), "range": outputs}
 
 
 def only(**fields: str) -> list[Spec]:
@@ -131,11 +131,11 @@ def only(**fields: str) -> list[Spec]:
 def picture(spec: Spec, form: str = "png") -> bytes:
     """A chart as a file: png (at twice its size), svg or pdf."""
     fixed = deepcopy(spec)
-    for one in [fixed, *fixed.get("hconcat", ())]:
-        if one.get("width") == "container":
-            one["width"] = WIDTH
-            one.pop("autosize", None)
-        for param in one.get("params", ()):
+    for panel in [fixed, *fixed.get("hconcat", ())]:
+        if panel.get("width") == "container":
+            panel["width"] = WIDTH
+            panel.pop("autosize", None)
+        for param in panel.get("params", ()):
             if "element" in str(param.get("bind")):
                 del param["bind"]
     if form == "png":
@@ -155,14 +155,14 @@ EXPORTS = "window.vegaEmbed = vegaEmbed;"  # what the library gives a page
 
 @cache
 def library() -> str:
-    """The script that draws charts on a page: gzip in base64. It is made once for a machine."""
+    """The script that draws charts on a page: gzip in base64, built once per machine."""
     version = f"{version_of('vl-convert-python')}-{vl_convert.get_vega_version()}"
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    file = cached / "isotrain" / f"vega-{version}.js.gz"
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    file = cache_folder / "isotrain" / f"vega-{version}.js.gz"
     with suppress(OSError, EOFError, zlib.error):
         return packed(gzip.decompress(file.read_bytes()).decode())  # with its checksum
     script = vl_convert.javascript_bundle(EXPORTS)
-    with suppress(OSError):  # a machine whose home cannot be written makes it for each process
+    with suppress(OSError):  # without a writable home it is built by each process
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(file, gzip.compress(script.encode(), mtime=0))
     return packed(script)

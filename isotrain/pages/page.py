@@ -42,13 +42,13 @@ class Charts:
         self.specs: dict[str, Spec] = {}
 
     def add(self, name: str, spec: Spec) -> Markup:
-        """The place of a chart on the page, which is drawn when a reader gets there."""
+        """Placeholder of a chart, which is drawn when a reader scrolls to it."""
         self.specs[name] = spec
         return Markup('<div class="chart" data-chart="{}"></div>').format(name)
 
 
 def write_figures(folder: Path, specs: Mapping[str, Spec]) -> Path:
-    """The folder, with every chart as `<name>.png`, `.svg` and `.pdf`, as a page shows it first."""
+    """Write each chart in its initial state as `<name>.png`, `.svg` and `.pdf`; the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, spec in specs.items():
         for form in FORMS:

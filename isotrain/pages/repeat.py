@@ -10,23 +10,23 @@ from isotrain.runs.secrets import HIDDEN
 
 
 def repeat(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The command that repeats a run, and what a reader must know of it, for `run.html`."""
+    """The command that repeats a run, with its caveats, for `run.html`."""
     config, overrides = result["config"], result.get("overrides") or ()
-    own = Path(str(config.get("output_dir", "runs"))).joinpath(*folder.resolve().parts[-2:])
+    run_folder = Path(str(config.get("output_dir", "runs"))).joinpath(*folder.resolve().parts[-2:])
     is_finished = result.get("status") == "finished"
     hidden = [key for key, value in dotted(config).items() if HIDDEN in str(value)]
-    start = config.get("init_from")
+    init_from = config.get("init_from")
     return {
         "command": train_command(overrides, config, is_finished)
         if overrides
-        else python_command(own),
+        else python_command(run_folder),
         "from_python": not overrides,
         "is_finished": is_finished,
-        "folder": own,
+        "folder": run_folder,
         "hidden": hidden,
         "is_hidden": bool(hidden) or HIDDEN in str(overrides),
         "mark": HIDDEN,
-        "start": start if start and not Path(str(start)).is_absolute() else None,
+        "start": init_from if init_from and not Path(str(init_from)).is_absolute() else None,
     }
 
 
@@ -52,8 +52,8 @@ def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bo
     >>> train_command(["task=wic", "site=[layer_1, pooled]"], {"threads": 2}, rerun=True)
     "isotrain train task=wic 'site=[layer_1, pooled]' threads=2 rerun=true"
     """
-    words = [text for text in overrides if not text.startswith("rerun=")]
-    if config.get("threads") and not any(text.startswith("threads=") for text in words):
-        words.append(f"threads={config['threads']}")
-    words += ["rerun=true"] if rerun else []
-    return shlex.join(["isotrain", "train", *words])
+    arguments = [override for override in overrides if not override.startswith("rerun=")]
+    if config.get("threads") and not any(argument.startswith("threads=") for argument in arguments):
+        arguments.append(f"threads={config['threads']}")
+    arguments += ["rerun=true"] if rerun else []
+    return shlex.join(["isotrain", "train", *arguments])

@@ -62,7 +62,7 @@ MOST_SNAPSHOTS = 12  # on a page, to limit its size
 
 
 def write_report(folder: Path, figures: bool = False) -> Path:
-    """The path of `report.html`, which is written into a run folder; with `figures/` if asked.
+    """Write `report.html` into a run folder, with `figures/` on request; its path.
 
     Unfinished and failed runs are shown too, as far as they were logged.
 
@@ -80,11 +80,11 @@ def write_report(folder: Path, figures: bool = False) -> Path:
     rows, charts = read_records(folder / "metrics.jsonl"), Charts()
     curves, end, titles = isotropy_series(rows), end_of(result, rows), view_titles(result)
     dev = str(result.get("monitor", ""))
-    known = {key: reference(folder, key) for key in (dev, on_test(dev))}
-    levels = {key: level for key, level in known.items() if level}
+    references = {key: reference(folder, key) for key in (dev, on_test(dev))}
+    levels = {key: level for key, level in references.items() if level}
     isotropy = isotropy_of(result, rows, curves, headline(result, measured(curves)))
-    of_isotropy = [charts.add("heatmap", heat_map(isotropy))] if isotropy.layers else []
-    of_isotropy += [charts.add("sites", site_chart(isotropy))] if isotropy.sites else []
+    isotropy_charts = [charts.add("heatmap", heat_map(isotropy))] if isotropy.layers else []
+    isotropy_charts += [charts.add("sites", site_chart(isotropy))] if isotropy.sites else []
     text = render(
         "run.html",
         charts,
@@ -100,7 +100,7 @@ def write_report(folder: Path, figures: bool = False) -> Path:
             charts.add("score", _score_chart(result, rows, dev, levels)),
             charts.add("loss", loss_chart(rows)),
         ],
-        isotropy_charts=of_isotropy,
+        isotropy_charts=isotropy_charts,
         metrics=isotropy.metrics,
         isotropy_views=list(isotropy.views.values()),
         values=_values(curves, end, titles),
@@ -117,10 +117,10 @@ def write_report(folder: Path, figures: bool = False) -> Path:
 
 
 def _score_chart(result: Mapping[str, Any], rows: Rows, dev: str, levels: Levels) -> Spec:
-    chosen = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
+    step = result.get("selected_step") if result.get("select") in ("best", "holdout") else None
     name, level = levels.get(dev, ("", None))
-    of_dev = None if level is None else (f"{name} on dev", level)  # it may differ on test
-    return score_chart(rows, dev or "val/score", chosen, of_dev)
+    dev_level = None if level is None else (f"{name} on dev", level)  # it may differ on test
+    return score_chart(rows, dev or "val/score", step, dev_level)
 
 
 def _of_snapshots(
@@ -129,31 +129,31 @@ def _of_snapshots(
     """Spectra and maps of some of the snapshots, the one of the end among them."""
     steps, titles = snapshot_steps(folder), view_titles(result)
     snapshots: dict[int, Arrays] = read_snapshots(folder, MOST_SNAPSHOTS, also=[end.step])
-    wanted = {*spread(steps, MOST_SNAPSHOTS), *({end.step} & set(steps))}
+    page_steps = {*spread(steps, MOST_SNAPSHOTS), *({end.step} & set(steps))}
     # without a snapshot of it, the last one is used
-    shown = end if end.step in snapshots else End(max(snapshots, default=0), False)
+    shown_end = end if end.step in snapshots else End(max(snapshots, default=0), False)
     patterns = [*(f"*/{view}" for view in VIEWS), *(f"{site}/*" for site in sites_of(curves))]
-    of_view = {p: {c for a in snapshots.values() for c in clouds_of(a, p)} for p in patterns}
+    cloud_sets = {p: {c for a in snapshots.values() for c in clouds_of(a, p)} for p in patterns}
     spectra = [
         charts.add(
             f"spectra_{p.replace('*/', '').replace('/*', '_site')}",
-            spectra_chart(snapshots, p, shown, titles),
+            spectra_chart(snapshots, p, shown_end, titles),
         )
         for p in patterns
-        if of_view[p]
+        if cloud_sets[p]
     ]
-    layers = {layer_number(c.split("/")[0]) for p in patterns if p[0] == "*" for c in of_view[p]}
+    layers = {layer_number(c.split("/")[0]) for p in patterns if p[0] == "*" for c in cloud_sets[p]}
     clouds, classes = mapped(snapshots), result.get("classes") or ()
-    maps = charts.add("maps", map_chart(snapshots, clouds, shown, classes)) if clouds else None
+    maps = charts.add("maps", map_chart(snapshots, clouds, shown_end, classes)) if clouds else None
     return {
         "spectra": spectra,
         "layers": [str(layer) for layer in sorted(layers)],
         "maps": maps,
         "clouds": {cloud: _cloud_name(cloud, titles) for cloud in clouds},
         "n_steps": len(snapshots),
-        "shown_step": sorted(snapshots).index(shown.step) if snapshots else 0,
+        "shown_step": sorted(snapshots).index(shown_end.step) if snapshots else 0,
         "n_snapshots": len(steps),
-        "unread": [f"step_{step:08d}.npz" for step in sorted(wanted - set(snapshots))],
+        "unread": [f"step_{step:08d}.npz" for step in sorted(page_steps - set(snapshots))],
     }
 
 
@@ -168,11 +168,11 @@ def _task(result: Mapping[str, Any]) -> str:
 
 def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
     """Short facts below the title; the date is of the run's end, or of its record."""
-    if ended := result.get("finished_at"):
-        date = datetime.fromisoformat(ended).strftime("%Y-%m-%d %H:%M %Z").strip()
+    if finished_at := result.get("finished_at"):
+        date = datetime.fromisoformat(finished_at).strftime("%Y-%m-%d %H:%M %Z").strip()
     else:
-        written = time.localtime((folder / "result.json").stat().st_mtime)
-        date = time.strftime("%Y-%m-%d %H:%M", written)
+        mtime = time.localtime((folder / "result.json").stat().st_mtime)
+        date = time.strftime("%Y-%m-%d %H:%M", mtime)
     sizes = ", ".join(f"{n:,} {split}" for split, n in (result.get("n_rows") or {}).items() if n)
     seconds = (result.get("timings_s") or {}).get("total")
     facts = [
@@ -189,22 +189,22 @@ def _facts(folder: Path, result: Mapping[str, Any]) -> list[str]:
 def _values(curves: Curves, end: End, titles: dict[str, str]) -> list[dict[str, Any]]:
     """First and last value of every metric at every layer and site, with how to read it."""
     names = [metric for metric in measured(curves) if not metric.endswith(NUMBERED)]
-    found = []
+    sections = []
     for base, metrics in groupby(names, key=base_of):
-        own = list(metrics)
-        tables = layer_tables(curves, own, end.step, titles)
+        group = list(metrics)
+        tables = layer_tables(curves, group, end.step, titles)
         tables += outlier_tables(curves, end.step, titles) if base == "outlier_dims" else []
-        parts = [f"{label(metric)}: {says}." for metric in own if (says := part_reading(metric))]
+        parts = [f"{label(metric)}: {note}." for metric in group if (note := part_reading(metric))]
         reading = readings().get(base)
         text = reading.text if reading else ""
-        found.append({"name": base, "tables": tables, "parts": parts, "reading": text})
-    return found
+        sections.append({"name": base, "tables": tables, "parts": parts, "reading": text})
+    return sections
 
 
 def _setting(result: Mapping[str, Any], curves: Curves) -> dict[str, Any]:
-    """What the run was made with."""
-    known = {name: result.get(name) for name in ("phases", "data", "speed")}
-    about = {**(result.get("environment") or {}), **{k: v for k, v in known.items() if v}}
+    """Configuration, environment and sources of the run."""
+    extras = {name: result.get(name) for name in ("phases", "data", "speed")}
+    environment = {**(result.get("environment") or {}), **{k: v for k, v in extras.items() if v}}
     return {
         "parameters": {"total": 0, **(result.get("n_parameters") or {})},
         "sizes": size_range(set(by_n(curves))),
@@ -212,6 +212,6 @@ def _setting(result: Mapping[str, Any], curves: Curves) -> dict[str, Any]:
         "works": sources(result["config"]),
         "settings": [
             config_table(result["config"], "Configuration"),
-            config_table(about, "Environment"),
+            config_table(environment, "Environment"),
         ],
     }

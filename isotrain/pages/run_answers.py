@@ -55,7 +55,7 @@ class Score(NamedTuple):
 
 
 class Change(NamedTuple):
-    """How some metrics changed, from a cloud to another or through training.
+    """Change of some metrics, from one cloud to another or through training.
 
     Attributes:
         where: the cloud or site.
@@ -71,7 +71,7 @@ class Change(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a page says of a run first.
+    """The answers at the top of a run's page.
 
     Attributes:
         score: None if nothing was evaluated.
@@ -93,15 +93,17 @@ def answers(result: Mapping[str, Any], rows: Rows, levels: Levels) -> Answers:
     curves, end = isotropy_series(rows), end_of(result, rows)
     metrics, last = _of_isotropy(result, curves), None
     if tops := [top for metric in metrics if (top := last_layer(curves, metric))]:
-        last = _change(curves, tops[0], {p.metric: _ends(curves[p], end) for p in tops})
+        last = _change(curves, tops[0], {c.metric: _ends(curves[c], end) for c in tops})
     layers, heads = [], []
-    for site in sites_of(p for p in curves if p.metric in metrics):
+    for site in sites_of(c for c in curves if c.metric in metrics):
         after = CurveKey(metrics[0], site, "after")
-        own = {m: [curves.get(CurveKey(m, site, s)) for s in ("before", "after")] for m in metrics}
-        both = {m: (at(b, end.step), at(a, end.step)) for m, (b, a) in own.items() if a and b}
-        alone = {m: _ends(a, end) for m, (b, a) in own.items() if a and not b}
-        layers += [_change(curves, after, both)] if both else []
-        heads += [_change(curves, after, alone)] if alone else []
+        sides = {
+            m: [curves.get(CurveKey(m, site, s)) for s in ("before", "after")] for m in metrics
+        }
+        in_out = {m: (at(b, end.step), at(a, end.step)) for m, (b, a) in sides.items() if a and b}
+        head_pairs = {m: _ends(a, end) for m, (b, a) in sides.items() if a and not b}
+        layers += [_change(curves, after, in_out)] if in_out else []
+        heads += [_change(curves, after, head_pairs)] if head_pairs else []
     return Answers(_score(result, rows, end, levels), last, layers, heads, end)
 
 
@@ -109,26 +111,28 @@ def next_steps(result: Mapping[str, Any], rows: Rows, levels: Levels) -> list[Fi
     """Two to four things to look at next, most serious first; macros of `run.html`."""
     curves, end = isotropy_series(rows), end_of(result, rows)
     score, losses = _score(result, rows, end, levels), series(rows, "val/loss")
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if score and score.level and score.beside in ("below", "not told apart from"):
-        found.append(finding("not_learned", beside=score.beside, level=score.level[0]))
+        findings.append(finding("not_learned", beside=score.beside, level=score.level[0]))
     lowest = min(losses, key=lambda point: point[1], default=(0.0, 0.0))
     if losses and losses[-1][1] > (1 + SOME) * lowest[1] and not _rose(result, rows, lowest[0]):
-        found.append(finding("overfits", lowest=lowest, last=losses[-1][1]))
+        findings.append(finding("overfits", lowest=lowest, last=losses[-1][1]))
     cone = last_layer(curves, "mean_cosine")
     if cone and (cosine := at(curves[cone], end.step)) > CONE:
-        found.append(finding("cone", cosine=cosine))
+        findings.append(finding("cone", cosine=cosine))
     metrics = _of_isotropy(result, curves)
     for site in sites_of(curves):
-        if only := [m for m in metrics if _only_the_output(curves, m, site, end)]:
-            found.append(finding("only_the_output", site=site, by=only if only != metrics else []))
+        if subset := [m for m in metrics if _only_the_output(curves, m, site, end)]:
+            findings.append(
+                finding("only_the_output", site=site, by=subset if subset != metrics else [])
+            )
     if unlike(result, rows):
-        found.append(finding("unlike"))
+        findings.append(finding("unlike"))
     shown = headline(result, measured(curves))
-    if shown and (most := _most_changed(curves, shown[0], end)):
-        curve, pair = most
-        found.append(finding("changed", **curve._asdict(), pair=pair))
-    return [*found[: MOST_STEPS - 1], finding("before_quoting", n=len(warnings(result, rows)))]
+    if shown and (change := _most_changed(curves, shown[0], end)):
+        curve, pair = change
+        findings.append(finding("changed", **curve._asdict(), pair=pair))
+    return [*findings[: MOST_STEPS - 1], finding("before_quoting", n=len(warnings(result, rows)))]
 
 
 def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> Score | None:
@@ -137,15 +141,15 @@ def _score(result: Mapping[str, Any], rows: Rows, end: End, levels: Levels) -> S
     if not values:
         return None
     key, value, n = dev, at(values, end.step), n_evaluated(result, rows, "val")
-    if (tested := (result.get("scores") or {}).get(test)) is not None:
-        key, value, n = test, tested, n_evaluated(result, rows, "test")
-    ends, level = accuracy_interval(key, value, n), levels.get(key)
+    if (test_value := (result.get("scores") or {}).get(test)) is not None:
+        key, value, n = test, test_value, n_evaluated(result, rows, "test")
+    interval, level = accuracy_interval(key, value, n), levels.get(key)
     beside = "beside"
-    if ends and level:
-        apart = "above" if ends[0] > level[1] else "not told apart from"
-        beside = "below" if ends[1] < level[1] else apart
+    if interval and level:
+        not_below = "above" if interval[0] > level[1] else "not told apart from"
+        beside = "below" if interval[1] < level[1] else not_below
     first = values[0] if len(values) > 1 else None
-    return Score(key, value, n, ends, level, beside, dev, first, at(values, end.step))
+    return Score(key, value, n, interval, level, beside, dev, first, at(values, end.step))
 
 
 def _rose(result: Mapping[str, Any], rows: Rows, since: float) -> bool:
@@ -157,9 +161,9 @@ def _rose(result: Mapping[str, Any], rows: Rows, since: float) -> bool:
 
 def last_layer(curves: Curves, metric: str) -> CurveKey | None:
     """The tokens of the last layer, else its first view; None if not measured."""
-    own = [p for p in curves if p.metric == metric]
-    view = shown_view({p.view for p in own})
-    return CurveKey(metric, layers_of(own, view)[-1], view) if view else None
+    candidates = [curve for curve in curves if curve.metric == metric]
+    view = shown_view({curve.view for curve in candidates})
+    return CurveKey(metric, layers_of(candidates, view)[-1], view) if view else None
 
 
 def _of_isotropy(result: Mapping[str, Any], curves: Curves) -> list[str]:
@@ -169,7 +173,7 @@ def _of_isotropy(result: Mapping[str, Any], curves: Curves) -> list[str]:
 
 
 def _ends(values: Series, end: End) -> Pair:
-    """First and last value; where there is one evaluation, the same value twice."""
+    """First and last value; the same value twice if there is one evaluation."""
     return values[0][1], at(values, end.step)
 
 
@@ -189,7 +193,7 @@ def moved(pairs: Mapping[str, Pair]) -> dict[str, list[str]]:
     >>> moved({"isoscore": (0.1, 0.1), "mean_cosine": (0.1, 0.5)})
     {'less': ['mean_cosine'], 'as': ['isoscore']}
     """
-    found: dict[str, list[str]] = {"more": [], "less": [], "as": []}
+    by_kind: dict[str, list[str]] = {"more": [], "less": [], "as": []}
     if all(before == after for before, after in pairs.values()):
         return {}
     for metric, values in pairs.items():
@@ -197,9 +201,9 @@ def moved(pairs: Mapping[str, Pair]) -> dict[str, list[str]]:
         if goal is None or not math.isfinite(sum(values)):
             continue
         before, after = (abs(value - goal) for value in values)
-        same = abs(after - before) <= SOME * max(before, after)
-        found["as" if same else "more" if after < before else "less"].append(metric)
-    return {kind: metrics for kind, metrics in found.items() if metrics}
+        is_same = abs(after - before) <= SOME * max(before, after)
+        by_kind["as" if is_same else "more" if after < before else "less"].append(metric)
+    return {kind: metrics for kind, metrics in by_kind.items() if metrics}
 
 
 def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
@@ -217,7 +221,7 @@ def _only_the_output(curves: Curves, metric: str, site: str, end: End) -> bool:
 
 def _most_changed(curves: Curves, metric: str, end: End) -> tuple[CurveKey, Pair] | None:
     """The layer whose value changed most, with its first and last value."""
-    of_layers = [p for p in curves if p.metric == metric and p.view in VIEWS]
-    ends = {p: _ends(curves[p], end) for p in of_layers if len(curves[p]) > 1}
-    ends = {p: pair for p, pair in ends.items() if math.isfinite(sum(pair))}
-    return max(ends.items(), key=lambda item: abs(item[1][1] - item[1][0]), default=None)
+    layer_curves = [c for c in curves if c.metric == metric and c.view in VIEWS]
+    pairs = {c: _ends(curves[c], end) for c in layer_curves if len(curves[c]) > 1}
+    pairs = {c: pair for c, pair in pairs.items() if math.isfinite(sum(pair))}
+    return max(pairs.items(), key=lambda item: abs(item[1][1] - item[1][0]), default=None)

@@ -64,20 +64,20 @@ def score_chart(
         for stage, kind in kinds.items()
         for step, value in series(rows, f"{stage}/{name}")
     ]
-    shown = dict.fromkeys(str(row["of"]) for row in values)
-    shapes = {name: "diamond" if name == "test" else "circle" for name in shown}
+    splits = dict.fromkeys(str(row["of"]) for row in values)
+    shapes = {split: "diamond" if split == "test" else "circle" for split in splits}
     layer = _lines(shapes, shapes)
-    dotted: Spec = {"color": GREY, "strokeDash": [2, 2]}
-    beside: Spec = {"color": GREY, "fontSize": 10}
+    rule: Spec = {"color": GREY, "strokeDash": [2, 2]}
+    font: Spec = {"color": GREY, "fontSize": 10}
     if level is not None and level[1]:  # a correlation of 0 would flatten the curve
         y = {"datum": unit * level[1]}
-        at = {"y": y, "x": {"value": 3}, "text": {"value": level[0]}}
-        layer += [mark("rule", {"y": y}, **dotted), mark("text", at, align="left", dy=-5, **beside)]
+        text = {"y": y, "x": {"value": 3}, "text": {"value": level[0]}}
+        layer += [mark("rule", {"y": y}, **rule), mark("text", text, align="left", dy=-5, **font)]
     if chosen is not None:
         x = {"datum": chosen}
-        at = {"x": x, "y": {"value": 8}, "text": {"value": "weights kept"}}
-        layer.append(mark("rule", {"x": x}, **dotted))
-        layer.append(mark("text", at, align="right", dx=-3, **beside))
+        text = {"x": x, "y": {"value": 8}, "text": {"value": "weights kept"}}
+        layer.append(mark("rule", {"x": x}, **rule))
+        layer.append(mark("text", text, align="right", dx=-3, **font))
     title = name.replace("_", " ") + ", points" * (unit > 1)
     return chart(values, title, f"{score} over the optimizer steps", layer)
 
@@ -94,29 +94,29 @@ def loss_chart(rows: Rows) -> Spec:
         for key, name in names.items()
         for step, value in series(rows, key)
     ]
-    shown = list(dict.fromkeys(str(row["of"]) for row in values))
-    layer = _lines(shown, {"dev": "circle"})
+    labels = list(dict.fromkeys(str(row["of"]) for row in values))
+    layer = _lines(labels, {"dev": "circle"})
     return chart(values, "loss", "training and dev loss over the optimizer steps", layer)
 
 
 def _lines(names: Collection[str], pointed: Mapping[str, str]) -> list[Spec]:
     """Lines of `value` over `step`, one for each of `of`; points of those that have a shape."""
-    looks = {"field": "of", "type": "nominal"}
-    base = {
+    channel = {"field": "of", "type": "nominal"}
+    line = {
         "x": step_axis(),
         "y": quantity("value"),
-        "color": {**looks, "scale": scale([*names], COLOURS)},
+        "color": {**channel, "scale": scale([*names], COLOURS)},
         "tooltip": tooltip("of", "step", "value"),
     }
     shapes = [pointed.get(name, "stroke") for name in names]
-    shape = {**looks, "scale": scale([*names], shapes)}  # of one legend with the colours
-    some = {"filter": {"field": "of", "oneOf": [*pointed]}}
-    points = {**base, "shape": shape}
-    return [mark("line", base), mark("point", points, some, filled=True, size=POINT, opacity=1)]
+    shape = {**channel, "scale": scale([*names], shapes)}  # of one legend with the colours
+    subset = {"filter": {"field": "of", "oneOf": [*pointed]}}
+    points = {**line, "shape": shape}
+    return [mark("line", line), mark("point", points, subset, filled=True, size=POINT, opacity=1)]
 
 
 class Isotropy(NamedTuple):
-    """The isotropy of a run as rows of charts.
+    """The isotropy of a run as records for charts.
 
     Attributes:
         metrics: how to read each of them, by title; what is shown first comes first.
@@ -134,35 +134,37 @@ class Isotropy(NamedTuple):
 def isotropy_of(
     result: Mapping[str, Any], rows: Rows, curves: Curves, shown: Sequence[str]
 ) -> Isotropy:
-    """Every value that was measured, those `shown` first, then those of training batches."""
-    titles, in_training = view_titles(result), isotropy_series(rows, source=TRAINING)
-    order = [v for v in ("tokens", *VIEWS) if layers_of(curves, v) or layers_of(in_training, v)]
+    """All measured values, `shown` metrics first, then those of training batches."""
+    titles, training_curves = view_titles(result), isotropy_series(rows, source=TRAINING)
+    order = [v for v in ("tokens", *VIEWS) if layers_of(curves, v) or layers_of(training_curves, v)]
     views = {view: _view_title(rows, curves, view, titles) for view in dict.fromkeys(order)}
-    found = Isotropy({}, views, [], [])
-    for of_source, note in ((curves, ""), (in_training, ", training batches")):
-        names = [m for m in measured(of_source) if not m.endswith(NUMBERED)]
+    isotropy = Isotropy({}, views, [], [])
+    for source_curves, note in ((curves, ""), (training_curves, ", training batches")):
+        names = [m for m in measured(source_curves) if not m.endswith(NUMBERED)]
         for metric in sorted(names, key=lambda m: [*shown, m].index(m)):
             reading, title = readings().get(base_of(metric)), label(metric) + note
-            found.metrics[title] = reading.text if reading else ""
-            own = {p: values for p, values in of_source.items() if p.metric == metric}
+            isotropy.metrics[title] = reading.text if reading else ""
+            by_curve = {c: values for c, values in source_curves.items() if c.metric == metric}
             for view in views:
-                found.layers.extend(
+                isotropy.layers.extend(
                     {
                         "metric": title,
                         "view": views[view],
                         "layer": layer_number(name),
-                        **_columns(own[next(p for p in own if (p.where, p.view) == (name, view))]),
+                        **_columns(
+                            by_curve[next(c for c in by_curve if (c.where, c.view) == (name, view))]
+                        ),
                     }
-                    for name in layers_of(own, view)
+                    for name in layers_of(by_curve, view)
                 )
-            sides = sorted(own, key=lambda p: (p.where, p.view == "after"))
-            at_sites = [p for p in sides if p.view not in VIEWS]
-            found.sites.extend(_site(of_source, p, own, title) for p in at_sites)
-    return found
+            ordered = sorted(by_curve, key=lambda c: (c.where, c.view == "after"))
+            site_curves = [c for c in ordered if c.view not in VIEWS]
+            isotropy.sites.extend(_site(source_curves, c, by_curve, title) for c in site_curves)
+    return isotropy
 
 
 def _view_title(rows: Rows, curves: Curves, view: str, titles: Mapping[str, str]) -> str:
-    size = n_rows(rows, [p for p in curves if p.view == view])
+    size = n_rows(rows, [curve for curve in curves if curve.view == view])
     return f"{titles[view]}, {size}" if size else titles[view]
 
 
@@ -171,17 +173,17 @@ def _columns(values: Series) -> dict[str, list[float]]:
 
 
 def _site(of_source: Curves, p: CurveKey, own: Curves, title: str) -> dict[str, Any]:
-    alone = p._replace(view="before") not in own
-    found: dict[str, Any] = {
+    has_no_layer = p._replace(view="before") not in own
+    row: dict[str, Any] = {
         "metric": title,
-        "of": p.where if alone else f"{p.where}, {SIDE_TITLES[p.view]}",
+        "of": p.where if has_no_layer else f"{p.where}, {SIDE_TITLES[p.view]}",
         "site": p.where,
         **_columns(own[p]),
     }
     for end in ("low", "high"):
         null = dict(of_source.get(p._replace(metric=f"{p.metric}_null_{end}"), ()))
-        found[end] = [null.get(step, math.nan) for step in found["step"]]
-    return found
+        row[end] = [null.get(step, math.nan) for step in row["step"]]
+    return row
 
 
 def layer_number(name: str) -> int:
@@ -197,7 +199,7 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
 
     A missing value is white with a cross. `metric` and `view` are names, and are shown first.
     """
-    at = {
+    axes = {
         "x": {"field": "step", "type": "ordinal", "title": "optimizer step of the evaluation"}
         | {"axis": {"labelAngle": 0}},
         "y": {"field": "layer", "type": "ordinal", "sort": "descending"},
@@ -205,9 +207,9 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
     white = {"test": "!isValid(datum.value)", "value": "white"}
     legend = {"orient": "right", "gradientLength": HEAT, "columns": 1, "tickCount": 5}
     colour = quantity("value", scale={"scheme": "viridis", "zero": False}, legend=legend)
-    cell = {**at, "color": {"condition": white, **colour}}
+    cell = {**axes, "color": {"condition": white, **colour}}
     title = label(metric) if metric else next(iter(found.metrics))
-    at_view = found.views[view or next(iter(found.views))]
+    view_title = found.views[view or next(iter(found.views))]
     missing = {"filter": "!isValid(datum.value)"}
     return chart(
         found.layers,
@@ -215,9 +217,9 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
         "A metric of every layer at every evaluation, as colours",
         [
             mark("rect", {**cell, "tooltip": tooltip("layer", *FLATTENED)}),
-            mark("text", at, missing, text="×", color=GREY),
+            mark("text", axes, missing, text="×", color=GREY),
         ],
-        params=[by("metric", title), by("view", at_view)],
+        params=[by("metric", title), by("view", view_title)],
         transform=[*only(metric="metric", view="view"), {"flatten": FLATTENED}],
     )
 
@@ -229,12 +231,12 @@ def site_chart(found: Isotropy) -> Spec:
     """A metric of the input (dashed) and output of each isotropy layer, with its null band."""
     names = list(dict.fromkeys(row["of"] for row in found.sites))
     sites = list(dict.fromkeys(row["site"] for row in found.sites))
-    of_name = {row["of"]: COLOURS[sites.index(row["site"]) % len(COLOURS)] for row in found.sites}
+    colours = {row["of"]: COLOURS[sites.index(row["site"]) % len(COLOURS)] for row in found.sites}
     inputs = [name.endswith(SIDE_TITLES["before"]) for name in names]
     colour = {
         "field": "of",
         "type": "nominal",
-        "scale": scale(names, [of_name[name] for name in names]),
+        "scale": scale(names, [colours[name] for name in names]),
         "legend": {"symbolType": "stroke", "symbolSize": 300, "symbolOpacity": 1, "columns": 2},
     }
     dashes = [DASH if is_input else [1, 0] for is_input in inputs]
@@ -267,7 +269,7 @@ def spectra_chart(
     snapshot is dashed.
     """
     steps = [s for s in dict.fromkeys([min(snapshots, default=0), end.step]) if s in snapshots]
-    of_layers, values, n = clouds.startswith("*/"), [], 0
+    is_layers, values, n = clouds.startswith("*/"), [], 0
     for step in steps:
         for name in clouds_of(snapshots[step], clouds):
             where, view = name.split("/")
@@ -277,32 +279,32 @@ def spectra_chart(
                 continue
             ranks = np.unique(np.geomspace(1, len(eigenvalues), N_RANKS).round().astype(int))
             shares = eigenvalues[ranks - 1] / eigenvalues.sum()
-            of = str(layer_number(where)) if of_layers else SIDE_TITLES.get(view, view)
+            line_name = str(layer_number(where)) if is_layers else SIDE_TITLES.get(view, view)
             values.append(
                 {
-                    "layer": of,
+                    "layer": line_name,
                     "at": end.name if step == end.step else f"step {step}",
                     "rank": ranks.tolist(),
                     "share": np.where(shares > LEAST * shares[0], shares, np.nan).tolist(),
                 }
             )
     names = list(dict.fromkeys(row["layer"] for row in values))
-    times = list(dict.fromkeys(row["at"] for row in values))
+    time_labels = list(dict.fromkeys(row["at"] for row in values))
     colour: Spec = {"field": "layer", "type": "nominal", "sort": None}
-    if of_layers:
+    if is_layers:
         colour |= {"type": "ordinal", "sort": names, "scale": LAYERS, "legend": {"columns": 8}}
     else:
         colour["scale"] = scale(names, COLOURS)
-    dashes = [DASH, [1, 0]][-len(times) :]
+    dashes = [DASH, [1, 0]][-len(time_labels) :]
     log, ticks = {"type": "log", "nice": False}, {"format": "~g", "tickCount": 5}
-    small = {**ticks, "format": "~e"}
+    exponents = {**ticks, "format": "~e"}
     title = titles.get(clouds.removeprefix("*/"), f"site {clouds.removesuffix('/*')}")
     line = {
         "x": quantity("rank", "rank of the direction", scale=log, axis=ticks),
-        "y": quantity("share", "share of the variance", scale=log, axis=small),
+        "y": quantity("share", "share of the variance", scale=log, axis=exponents),
         "color": colour,
-        "strokeDash": {"field": "at", "type": "nominal", "scale": scale(times, dashes)},
-        "opacity": faded("layer") if of_layers else {"value": 1},
+        "strokeDash": {"field": "at", "type": "nominal", "scale": scale(time_labels, dashes)},
+        "opacity": faded("layer") if is_layers else {"value": 1},
         "tooltip": tooltip("layer", "at", "rank", "share"),
     }
     return chart(
@@ -310,6 +312,6 @@ def spectra_chart(
         f"{title} · N = {n:,}" if n else title,
         f"share of the variance by rank of the direction, {title}",
         [mark("line", line, clip=True)],
-        params=[by("layer", ALL)] if of_layers else [],
+        params=[by("layer", ALL)] if is_layers else [],
         transform=[{"flatten": ["rank", "share"]}],
     )

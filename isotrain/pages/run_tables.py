@@ -60,34 +60,34 @@ def layer_tables(
     for n, clouds in by_n(curves).items():
         for curve in clouds:
             sizes.setdefault(curve.view, set()).add(n)
-    heads = {view: f"\n{size_range(own)}" for view, own in sizes.items()}
-    found = []
+    heads = {view: f"\n{size_range(counts)}" for view, counts in sizes.items()}
+    tables = []
     for metric in metrics:
-        texts = {p: _ends(v, end) for p, v in curves.items() if p.metric == metric}
-        found += _two(label(metric), texts, titles, metric, heads)
-    return found
+        texts = {c: _ends(v, end) for c, v in curves.items() if c.metric == metric}
+        tables += _two(label(metric), texts, titles, metric, heads)
+    return tables
 
 
 def outlier_tables(
     curves: Mapping[CurveKey, Series], end: float, titles: dict[str, str] = TITLES
 ) -> list[Table]:
     """Dominant dimensions, largest first, with their shares, as in `layer_tables`."""
-    kinds = sorted({m[1] for p in curves if (m := INDEX.fullmatch(p.metric))})
-    found = []
+    kinds = sorted({m[1] for c in curves if (m := INDEX.fullmatch(c.metric))})
+    tables = []
     for kind in kinds:
         texts: dict[CurveKey, str] = {}
         for curve, values in curves.items():
             if curve.metric == f"outlier_dims_{kind}index_1":
                 steps = (values[0][0], end)
-                ends = dict.fromkeys(_dimensions(curves, curve, kind, step) for step in steps)
-                texts[curve] = "\n→ ".join(ends)
-        of_kind = f", by {kind.strip('_')}" if kind else ""
+                end_texts = dict.fromkeys(_dimensions(curves, curve, kind, step) for step in steps)
+                texts[curve] = "\n→ ".join(end_texts)
+        kind_text = f", by {kind.strip('_')}" if kind else ""
         caption = (
-            f"Outlier dimensions{of_kind}: number (from 0) and share of the mean cosine, "
+            f"Outlier dimensions{kind_text}: number (from 0) and share of the mean cosine, "
             "largest first"
         )
-        found += _two(caption, texts, titles, f"outlier_dims_{kind}index_k, …share_k")
-    return found
+        tables += _two(caption, texts, titles, f"outlier_dims_{kind}index_k, …share_k")
+    return tables
 
 
 def counter_table(rows: Rows, end: float) -> Table:
@@ -100,8 +100,8 @@ def counter_table(rows: Rows, end: float) -> Table:
         values = series(rows, key)
         last = at(values, end) if stage == "val" else values[-1][1]
         when = "evaluations" if stage == "val" else "training"
-        ends = (number(values[0][1]), number(last))
-        lines.append((f"{part}: {name}", when, *ends, COUNTERS.get(name, "")))
+        cells = (number(values[0][1]), number(last))
+        lines.append((f"{part}: {name}", when, *cells, COUNTERS.get(name, "")))
     return Table("Counters", ("", "logged in", "first", "last", "what it says"), lines)
 
 
@@ -120,17 +120,17 @@ def _two(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Table]:
     """A table of layers × views, and one of sites × before, after; empty ones are omitted."""
-    by_place = {(p.where, p.view): text for p, text in texts.items()}
+    by_cloud = {(curve.where, curve.view): text for curve, text in texts.items()}
     views = [view for view in VIEWS if layers_of(texts, view)]
-    names = sorted({name for view in views for name in layers_of(texts, view)})
-    sides = [side for side in SIDES if any(p.view == side for p in texts)]
-    found = []
-    for rows, columns in ((names, views), (sites_of(texts), sides)):
+    layers = sorted({name for view in views for name in layers_of(texts, view)})
+    sides = [side for side in SIDES if any(curve.view == side for curve in texts)]
+    tables = []
+    for rows, columns in ((layers, views), (sites_of(texts), sides)):
         if rows and columns:
-            lines = [(r, *(by_place.get((r, c), "–") for c in columns)) for r in rows]
+            lines = [(r, *(by_cloud.get((r, c), "–") for c in columns)) for r in rows]
             heads = ((titles | SIDE_TITLES)[c] + more.get(c, "") for c in columns)
-            found.append(Table(caption, ("", *heads), lines, key))
-    return found
+            tables.append(Table(caption, ("", *heads), lines, key))
+    return tables
 
 
 def _ends(values: Series, end: float) -> str:
@@ -139,14 +139,14 @@ def _ends(values: Series, end: float) -> str:
 
 
 def _dimensions(curves: Mapping[CurveKey, Series], curve: CurveKey, kind: str, step: float) -> str:
-    found = []
+    texts = []
     for k in range(1, 10):
         index = curves.get(curve._replace(metric=f"outlier_dims_{kind}index_{k}"))
         share = curves.get(curve._replace(metric=f"outlier_dims_{kind}share_{k}"))
         if index:
             text = number(at(index, step))
-            found.append(text + (f"\u00a0({at(share, step):.2f})" if share else ""))
-    return ", ".join(found)
+            texts.append(text + (f"\u00a0({at(share, step):.2f})" if share else ""))
+    return ", ".join(texts)
 
 
 def _text(value: Any) -> str:

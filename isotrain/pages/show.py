@@ -13,7 +13,7 @@ from isotrain.runs.folder import RunFolder
 def show_run(folder: RunFolder, loggers: Sequence[Any] = ()) -> None:
     """Draw the page, send W&B its media and print the summary; `show` of `isotrain.runner.run`.
 
-    A run that failed has its page alone, one that was finished before its summary alone.
+    A failed run gets only its page, a run that was finished before only its summary.
     """
     is_finished = folder.record["status"] == "finished"
     if folder.record["config"]["report"] and not folder.note:
@@ -23,9 +23,9 @@ def show_run(folder: RunFolder, loggers: Sequence[Any] = ()) -> None:
             write_report(folder.path)
     if is_finished:
         print_summary(folder.record, folder.records(), folder.path, folder.note)
-    if is_finished and (runs := [logger for logger in loggers if hasattr(logger, "publish")]):
+    if is_finished and (publishers := [logger for logger in loggers if hasattr(logger, "publish")]):
         from isotrain.pages.wandb_media import media, summary  # imports wandb
 
         with spinner("sending tables and pictures"):
-            for run in runs:
-                run.publish(summary(folder.path), media(folder.path))
+            for publisher in publishers:
+                publisher.publish(summary(folder.path), media(folder.path))

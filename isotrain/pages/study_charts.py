@@ -40,20 +40,20 @@ METHOD = by("method", ALL)
 
 
 def looks(methods: Sequence[str]) -> Spec:
-    """Channels that tell methods apart, the baseline first: grey and dashed.
+    """Channels that distinguish methods, the baseline first: grey and dashed.
 
     Methods after the first seven have other pairs of colour, marker and dash.
     """
     n, grey = len(methods) - 1, COLOURS[-1]
-    own = COLOURS[:-1]
-    laps = [divmod(k, len(own)) for k in range(n)]
-    of = {"field": "method", "type": "nominal"}
+    colours = COLOURS[:-1]
+    laps = [divmod(k, len(colours)) for k in range(n)]
+    channel = {"field": "method", "type": "nominal"}
     shapes = [SHAPES[0], *(SHAPES[(1 + k + lap) % len(SHAPES)] for lap, k in laps)]
     dashes = [DASHES[1], *(DASHES[lap % len(DASHES)] for lap, _ in laps)]
     return {
-        "color": {**of, "scale": scale(methods, [grey, *(own[k] for _, k in laps)])},
-        "shape": {**of, "scale": scale(methods, shapes)},
-        "strokeDash": {**of, "scale": scale(methods, dashes)},
+        "color": {**channel, "scale": scale(methods, [grey, *(colours[k] for _, k in laps)])},
+        "shape": {**channel, "scale": scale(methods, shapes)},
+        "strokeDash": {**channel, "scale": scale(methods, dashes)},
     }
 
 
@@ -99,29 +99,29 @@ def differences(
     names = [row.method for row in rows]
     look = looks(methods)
     colour, shape = look["color"] | {"legend": None}, look["shape"] | {"legend": None}
-    lines = {"type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 150}}
-    y = {"field": "method", **lines, "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
+    nominal = {"type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 150}}
+    y = {"field": "method", **nominal, "scale": {"paddingInner": 0.1, "paddingOuter": 0.1}}
     title = f"difference to {baseline}, paired by seed{unit}"
     x = quantity("difference", title, axis={"tickCount": 6})
     opacity = faded("method")
     rule = {"color": colour, "y": y, "opacity": opacity}
     fill = {"condition": {"test": "datum.is_shown", **colour}, "value": "white"}
     band = {"x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"}}
-    both = {**rule, "x": quantity("both_low", title), "x2": {"field": "both_high"}}
-    ends = {**rule, "x": quantity("low", title), "x2": {"field": "high"}}
+    full_ci = {**rule, "x": quantity("both_low", title), "x2": {"field": "both_high"}}
+    seed_ci = {**rule, "x": quantity("low", title), "x2": {"field": "high"}}
     seeds = {**rule, "x": quantity("seeds", title), "opacity": faded("method", 0.6)}
     mean = {**rule, "x": x, "fill": fill, "shape": shape, "tooltip": tooltip("method", "text")}
     cross = {"y": y, "x": quantity("published", title), "opacity": opacity}
-    words = {**rule, "text": {"field": "text"}, "x": {"value": "width"}}
+    annotation = {**rule, "text": {"field": "text"}, "x": {"value": "width"}}
     layer = [
         mark("rect", band, values=[{"from": -margin, "to": margin}], color="#e4e4e4"),
         mark("rule", {"x": {"datum": 0}}, values=[{}], color=GREY),
         mark("point", seeds, {"flatten": ["seeds"]}, filled=True, size=16),
-        mark("rule", both, strokeWidth=1, yOffset=12),
-        mark("rule", ends, strokeWidth=2.5, yOffset=7),
+        mark("rule", full_ci, strokeWidth=1, yOffset=12),
+        mark("rule", seed_ci, strokeWidth=2.5, yOffset=7),
         mark("point", mean, size=70, opacity=1, yOffset=7),
         mark("point", cross, known("published"), shape="cross", color=GREY, angle=45, yOffset=7),
-        mark("text", words, align="right", fontSize=10, yOffset=-8),
+        mark("text", annotation, align="right", fontSize=10, yOffset=-8),
     ]
     text = f"differences to {baseline} on {rows[0].task}, {score_name(score)}"
     subtitle = examples_text(rows[0].examples)
@@ -134,15 +134,15 @@ def differences(
 def paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
     """Method minus baseline for every shared seed."""
     base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == baseline}
-    own = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == method}
-    found = (own[seed] - base[seed] for seed in own if seed in base)
-    return [value for value in found if math.isfinite(value)]
+    scores = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == method}
+    deltas = (scores[seed] - base[seed] for seed in scores if seed in base)
+    return [value for value in deltas if math.isfinite(value)]
 
 
 def against_isotropy(
     runs: Sequence[Run], score: str, places: Mapping[str, CurveKey], methods: Sequence[str]
 ) -> Spec:
-    """A score against isotropy at a choice of places: small points are runs, large ones means.
+    """A score against a selectable isotropy value: small points are runs, large ones means.
 
     Runs with collapsed predictions are hollow and included in the means.
     """
@@ -162,19 +162,19 @@ def against_isotropy(
     ]
     look = looks(methods)
     axes = {"x": quantity("x", "isotropy"), "y": quantity("y", score_name(score) + unit)}
-    how = {**axes, "color": look["color"], "shape": look["shape"]}
+    common = {**axes, "color": look["color"], "shape": look["shape"]}
     hollow = {"condition": {"test": "datum.is_collapsed", "value": "white"}, **look["color"]}
-    named = tooltip("method", "seed", "x", "y")
-    runs_of = {**how, "fill": hollow, "opacity": faded("method", 0.5), "tooltip": named}
-    means_of = {**how, "opacity": faded("method"), "tooltip": tooltip("method", "x", "y")}
-    mean = [{"op": "mean", "field": name, "as": name} for name in "xy"]
-    means = {"aggregate": mean, "groupby": ["method"]}
+    run_tooltip = tooltip("method", "seed", "x", "y")
+    run_points = {**common, "fill": hollow, "opacity": faded("method", 0.5), "tooltip": run_tooltip}
+    mean_points = {**common, "opacity": faded("method"), "tooltip": tooltip("method", "x", "y")}
+    aggregates = [{"op": "mean", "field": name, "as": name} for name in "xy"]
+    by_method = {"aggregate": aggregates, "groupby": ["method"]}
     edge: Spec = {"stroke": "black", "strokeWidth": 1, "filled": True, "size": 130}
     return chart(
         values,
         {"text": runs[0].task, "subtitle": {"expr": "place"}},
         f"{score_name(score)} on {runs[0].task} over isotropy",
-        [mark("point", runs_of, size=35), mark("point", means_of, means, **edge)],
+        [mark("point", run_points, size=35), mark("point", mean_points, by_method, **edge)],
         params=[METHOD, by("place", next(iter(places)))],
         transform=only(place="place"),
     )
@@ -183,29 +183,29 @@ def against_isotropy(
 def by_layer(
     curves: Sequence[Curve], view: str, methods: Sequence[str], titles: Mapping[str, str]
 ) -> Spec:
-    """Final value of a choice of metrics over layers: a mean a method, with its 95 % CI."""
-    own = [curve for curve in curves if curve.key.view == view and curve.end]
+    """Final value of a selectable metric over layers: mean of each method, with its 95 % CI."""
+    view_curves = [curve for curve in curves if curve.key.view == view and curve.end]
     values: list[Spec] = [
         {"metric": label(c.key.metric), "method": c.method, "x": layer_number(c.key.where)}
         | _ends(c.end)
-        for c in own
+        for c in view_curves
         if c.end
     ]
     ticks = {"values": sorted({row["x"] for row in values}), "format": "d"}
     x = quantity("x", "layer", axis=ticks, scale={"zero": False})
-    return _lines(values, f"{own[0].task}: {titles[view]}", methods, x)
+    return _lines(values, f"{view_curves[0].task}: {titles[view]}", methods, x)
 
 
 def around_site(curves: Sequence[Curve], site: str, methods: Sequence[str]) -> Spec:
-    """Final value of a choice of metrics at the input and output of a site, with 95 % CIs.
+    """Final value of a selectable metric at the input and output of a site, with 95 % CIs.
 
     Methods without a layer there show the head's input as output.
     """
-    own = [curve for curve in curves if curve.key.where == site and curve.end]
+    site_curves = [curve for curve in curves if curve.key.where == site and curve.end]
     values = [
         {"metric": label(c.key.metric), "method": c.method, "x": SIDE_TITLES[c.key.view]}
         | _ends(c.end)
-        for c in own
+        for c in site_curves
         if c.end
     ]
     x: Spec = {"field": "x", "type": "nominal", "sort": [*SIDE_TITLES.values()], "title": None}
@@ -213,26 +213,26 @@ def around_site(curves: Sequence[Curve], site: str, methods: Sequence[str]) -> S
     offset = {"field": "method", "type": "nominal", "sort": [*methods]}
     look = looks(methods)
     common = {"x": x, "xOffset": offset, "color": look["color"], "opacity": faded("method")}
-    ends = {**common, "y": quantity("low"), "y2": {"field": "high"}}
+    interval = {**common, "y": quantity("low"), "y2": {"field": "high"}}
     mean = {**common, "shape": look["shape"], "y": quantity("mean"), "tooltip": NAMED}
     return chart(
         values,
-        {"text": f"{own[0].task}: site {site}", "subtitle": {"expr": "metric"}},
-        f"isotropy around site {site} on {own[0].task}",
-        [mark("rule", ends), mark("point", mean, filled=True, size=50)],
+        {"text": f"{site_curves[0].task}: site {site}", "subtitle": {"expr": "metric"}},
+        f"isotropy around site {site} on {site_curves[0].task}",
+        [mark("rule", interval), mark("point", mean, filled=True, size=50)],
         params=[METHOD, by("metric", values[0]["metric"])],
         transform=only(metric="metric"),
     )
 
 
 def through_training(curves: Sequence[Curve], methods: Sequence[str]) -> Spec:
-    """A choice of metrics and clouds over optimizer steps, one line per method with its 95 % CI."""
+    """A selectable metric and cloud over optimizer steps, one line per method with 95 % CI."""
     values = [
         {
             "metric": label(curve.key.metric),
             "cloud": cloud_name(curve.key),
             "method": curve.method,
-            **{name: [getattr(p, name) for p in curve.points.values()] for name in POINT},
+            **{name: [getattr(point, name) for point in curve.points.values()] for name in POINT},
             "step": [*curve.points],
         }
         for curve in curves
@@ -258,7 +258,7 @@ def _lines(
     methods: Sequence[str],
     x: Spec,
 ) -> Spec:
-    """Means with their bands over `x`, of a choice of metrics."""
+    """Means with CI bands over `x`, for a selectable metric."""
     look = looks(methods)
     head = {"text": title, "subtitle": {"expr": "metric"}}
     line = {"x": x, "y": quantity("mean"), **look, "opacity": faded("method"), "tooltip": NAMED}
@@ -275,8 +275,8 @@ def _lines(
 
 
 def shown_curves(curve_keys: Iterable[CurveKey]) -> list[CurveKey]:
-    """Layers by view, highest first, then sites: what a reader may follow through training."""
-    keys = {*curve_keys}
-    layers = sorted((p for p in keys if p.view in VIEWS), key=lambda p: p[1:3], reverse=True)
-    sites = sorted((p for p in keys if p.view not in VIEWS), key=lambda p: (p.where, p.view))
-    return sorted(layers, key=lambda p: p.view != "tokens") + sites
+    """Clouds to follow through training: layers by view, highest first, then sites."""
+    curves = {*curve_keys}
+    layers = sorted((c for c in curves if c.view in VIEWS), key=lambda c: c[1:3], reverse=True)
+    sites = sorted((c for c in curves if c.view not in VIEWS), key=lambda c: (c.where, c.view))
+    return sorted(layers, key=lambda c: c.view != "tokens") + sites

@@ -38,7 +38,7 @@ from isotrain.runs.numbers import is_share, margin_text
 
 
 def write_study_page(folder: Path, result: Result, figures: bool = False) -> Path:
-    """The path of `study.html`, written into the folder of a study; with `figures/` if asked."""
+    """Write `study.html` into the folder of a study, with `figures/` on request; its path."""
     folder.mkdir(parents=True, exist_ok=True)
     study, charts = result.study, Charts()
     methods = [study.baseline, *(name for name in study.methods if name != study.baseline)]
@@ -91,11 +91,11 @@ def _facts(result: Result) -> list[str]:
     """Sizes, encoder, code and the day of the last run."""
     study, runs = result.study, result.runs
     sizes = (study.tasks, "task"), (study.methods, "method"), (study.seeds, "seed")
-    planned = " × ".join(f"{len(own)} {noun}{'s' * (len(own) != 1)}" for own, noun in sizes)
-    done = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
+    plan = " × ".join(f"{len(items)} {noun}{'s' * (len(items) != 1)}" for items, noun in sizes)
+    progress = f"{len(runs):,} of {result.n_planned:,} runs finished" if result.n_planned else ""
     codes = ", ".join(dict.fromkeys(run.code for run in runs if run.code))
     newest = max((run.finished_at for run in runs), default="")[:10]
-    return [fact for fact in (planned, done, result.encoder, codes, newest) if fact]
+    return [fact for fact in (plan, progress, result.encoder, codes, newest) if fact]
 
 
 def _differences(charts: Charts, result: Result, methods: Sequence[str]) -> list[Any]:
@@ -103,37 +103,37 @@ def _differences(charts: Charts, result: Result, methods: Sequence[str]) -> list
     study, parts = result.study, []
     for task in study.tasks:
         runs = [run for run in result.runs if run.task == task]
-        for key, own in result.table(task).items():
-            if rows := [row for row in own if is_score(key) and row.difference is not None]:
-                known = {row.method: row.published for row in own if row.published is not None}
-                base = known.get(study.baseline)
-                gaps = {} if base is None else {m: value - base for m, value in known.items()}
+        for key, group in result.table(task).items():
+            if rows := [row for row in group if is_score(key) and row.difference is not None]:
+                scores = {row.method: row.published for row in group if row.published is not None}
+                base = scores.get(study.baseline)
+                deltas = {} if base is None else {m: value - base for m, value in scores.items()}
                 name = f"differences_{task}_{key.replace('/', '_')}"
-                parts.append(charts.add(name, differences(rows, runs, methods, gaps)))
+                parts.append(charts.add(name, differences(rows, runs, methods, deltas)))
     return parts
 
 
 def _places(result: Result) -> dict[str, CurveKey]:
-    """Where a score may be set against isotropy: in the last layer first, then around sites."""
-    found = {}
+    """Isotropy values to plot a score against: the last layer first, then around sites."""
+    places = {}
     keys = dict.fromkeys(key for run in result.runs for key in run.scores)
     for metric in result.headline:
-        own = [p for key in keys if (p := parse_key(key)) and p.metric == metric]
-        last = last_layer(own)
-        for key in shown_curves(p for p in own if p.where == last or p.view not in VIEWS):
-            found[f"{label(metric)} · {cloud_name(key)}"] = key
-    return found
+        candidates = [curve for key in keys if (curve := parse_key(key)) and curve.metric == metric]
+        last = last_layer(candidates)
+        for key in shown_curves(c for c in candidates if c.where == last or c.view not in VIEWS):
+            places[f"{label(metric)} · {cloud_name(key)}"] = key
+    return places
 
 
 def _scatter(
     charts: Charts, result: Result, places: dict[str, CurveKey], methods: Sequence[str]
 ) -> list[Any]:
     """Score against isotropy at the end of every run, a chart for each task."""
-    parts, wanted = [], {key.text for key in places.values()}
+    parts, isotropy_keys = [], {key.text for key in places.values()}
     for task in result.study.tasks:
         score = task_score(result, task)
         runs = [run for run in result.runs if run.task == task and score in run.scores]
-        if any(wanted & run.scores.keys() for run in runs):
+        if any(isotropy_keys & run.scores.keys() for run in runs):
             spec = against_isotropy(runs, score, places, methods)
             parts.append(charts.add(f"score_against_isotropy_{task}", spec))
     return parts
@@ -145,14 +145,16 @@ def _layers(
     """Isotropy of every layer at the end, and around each site: the charts of each task."""
     titles, parts = view_titles({"is_causal": result.is_causal}), []
     for task in result.study.tasks:
-        of_task: list[Any] = []
-        own = [curve for curve in curves if curve.task == task and curve.end]
-        for view in [v for v in VIEWS if any(curve.key.view == v for curve in own)]:
-            spec = by_layer(own, view, methods, titles)
-            of_task.append(charts.add(f"layers_{task}_{view}", spec))
-        for site in sites_of(curve.key for curve in own):
-            of_task.append(charts.add(f"site_{task}_{site}", around_site(own, site, methods)))
-        parts += [of_task] if of_task else []
+        task_charts: list[Any] = []
+        task_curves = [curve for curve in curves if curve.task == task and curve.end]
+        for view in [v for v in VIEWS if any(curve.key.view == v for curve in task_curves)]:
+            spec = by_layer(task_curves, view, methods, titles)
+            task_charts.append(charts.add(f"layers_{task}_{view}", spec))
+        for site in sites_of(curve.key for curve in task_curves):
+            task_charts.append(
+                charts.add(f"site_{task}_{site}", around_site(task_curves, site, methods))
+            )
+        parts += [task_charts] if task_charts else []
     return parts
 
 
@@ -162,10 +164,10 @@ def _training(
     """Isotropy through training, a chart for each task."""
     parts, order = [], _clouds(curves)
     for task in result.study.tasks:
-        own = [curve for curve in curves if curve.task == task and curve.points]
-        own.sort(key=lambda curve: order.index(curve.key._replace(metric="")))
-        if own:
-            parts.append(charts.add(f"training_{task}", through_training(own, methods)))
+        task_curves = [curve for curve in curves if curve.task == task and curve.points]
+        task_curves.sort(key=lambda curve: order.index(curve.key._replace(metric="")))
+        if task_curves:
+            parts.append(charts.add(f"training_{task}", through_training(task_curves, methods)))
     return parts
 
 
@@ -174,37 +176,41 @@ def _clouds(curves: Sequence[Curve]) -> list[CurveKey]:
 
 
 def _compared(result: Result) -> list[Table]:
-    """Tasks and methods with what makes them."""
+    """Tasks and methods with their overrides."""
     return [
-        Table(title, ["name", "overrides"], [[name, " ".join(own)] for name, own in of.items()])
-        for title, of in (("Tasks", result.study.tasks), ("Methods", result.study.methods))
+        Table(
+            title,
+            ["name", "overrides"],
+            [[name, " ".join(overrides)] for name, overrides in group.items()],
+        )
+        for title, group in (("Tasks", result.study.tasks), ("Methods", result.study.methods))
     ]
 
 
 def _numbers(result: Result) -> list[dict[str, Any]]:
-    """For each kind of runs and task, a table for each score; those of isotropy apart."""
-    found = []
+    """Tables of each kind of runs and task, one per score; those of isotropy apart."""
+    sections = []
     for kind in result.kinds if result.rows else []:
         for task in result.study.tasks:
             table = result.table(task, kind)
             for of_scores in (True, False):
-                own = {key: rows for key, rows in table.items() if is_score(key) == of_scores}
+                by_score = {key: rows for key, rows in table.items() if is_score(key) == of_scores}
                 n_seeds = len(result.study.seeds)
                 texts = [
                     f"{score_name(key)}: {text}."
-                    for key, rows in own.items()
+                    for key, rows in by_score.items()
                     for text in notes(rows, n_seeds)
                 ]
-                found.append(
+                sections.append(
                     {
                         "kind": kind,
                         "task": task,
                         "of_scores": of_scores,
-                        "tables": [_table(rows) for rows in own.values()],
+                        "tables": [_table(rows) for rows in by_score.values()],
                         "notes": texts,
                     }
                 )
-    return found
+    return sections
 
 
 def _table(rows: Sequence[Row]) -> Table:

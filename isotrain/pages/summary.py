@@ -49,7 +49,7 @@ def print_summary(
     remarks = sentences([*selection(result), *faults(result), *unlike(result, rows)])
     losses, curves = _losses(result, rows), isotropy_series(rows)
     names = headline(result, measured(curves))[:MOST_METRICS]
-    shown = _shown(curves, names)
+    clouds = _shown(curves, names)
     room = MOST_LINES - 9 - len(remarks) - len(losses)  # 9: headings, scores, files
     say(f"{folder.name}, seed {result['seed']}")
     scores = Table(**STYLE)
@@ -58,24 +58,24 @@ def print_summary(
     headings = list(dict.fromkeys(("", "step 0", f"step {end}", *[CI] * has_ci)))  # step 0 once
     for heading in headings:
         scores.add_column(heading, justify="right" if heading else "left")
-    for name, *ends in lines:
-        scores.add_row(name, *(ends if end else ends[1:])[: len(headings) - 1])
+    for name, *cells in lines:
+        scores.add_row(name, *(cells if end else cells[1:])[: len(headings) - 1])
     say(scores)
-    if shown:
-        n_shown = len(shown) if len(shown) <= room else max(room - 1, 1)
-        isotropy = _isotropy_table(curves, names, shown[:n_shown], end)
-        if n_shown < len(shown):
-            isotropy.add_row(f"and {len(shown) - n_shown} more")
+    if clouds:
+        n_clouds = len(clouds) if len(clouds) <= room else max(room - 1, 1)
+        isotropy = _isotropy_table(curves, names, clouds[:n_clouds], end)
+        if n_clouds < len(clouds):
+            isotropy.add_row(f"and {len(clouds) - n_clouds} more")
         say("")
         say(isotropy)
-    for line in remarks:
-        say(line)
+    for remark in remarks:
+        say(remark)
     files = [name for name in FILES if (folder / name).is_file()]
-    missing = FILES[0] not in files
+    no_page = FILES[0] not in files
     files[:1] = [f"{name} (every layer, site and metric)" for name in files[:1]]
     note = f" ({note})" if note else ""
-    draw = f"; isotrain report {shlex.quote(str(folder))} draws the page" if missing else ""
-    say(f"{folder}{note}: {', '.join(files)}{draw}; {result['timings_s']['total']:.0f} s")
+    hint = f"; isotrain report {shlex.quote(str(folder))} draws the page" if no_page else ""
+    say(f"{folder}{note}: {', '.join(files)}{hint}; {result['timings_s']['total']:.0f} s")
 
 
 def print_scores(name: str, scores: Mapping[str, float], n_rows: Mapping[str, int]) -> None:
@@ -95,21 +95,21 @@ def _cells(
     """Table cells of a score: N, value and CI."""
     stage = key.partition("/")[0]
     n = int(scores.get(f"{stage}/n_rows", n_rows.get(SPLITS[stage], 0)))
-    ends = accuracy_interval(key, value, n)
-    of_ci = (score_number(end, key) for end in ends or ())
-    return f"{key} (N = {n:,})", score_number(value, key), " to ".join(of_ci)
+    bounds = accuracy_interval(key, value, n)
+    ci_texts = (score_number(bound, key) for bound in bounds or ())
+    return f"{key} (N = {n:,})", score_number(value, key), " to ".join(ci_texts)
 
 
 def _scores(result: Mapping[str, Any], rows: Rows, end: float) -> list[list[str]]:
     """Lines for dev and test, if evaluated: N, first, last, 95 % CI."""
-    lines, found, key = [], result["scores"], result["monitor"]
-    test = on_test(key)
+    lines, scores, key = [], result["scores"], result["monitor"]
+    test_key = on_test(key)
     if values := series(rows, key):  # empty in a debugging run without validation
-        name, *last = _cells(key, at(values, end), found, result["n_rows"])
-        lines.append([name, score_number(values[0][1], key), *last])
-    if test in found:
-        name, *last = _cells(test, found[test], found, result["n_rows"])
-        lines.append([name, "", *last])
+        name, *cells = _cells(key, at(values, end), scores, result["n_rows"])
+        lines.append([name, score_number(values[0][1], key), *cells])
+    if test_key in scores:
+        name, *cells = _cells(test_key, scores[test_key], scores, result["n_rows"])
+        lines.append([name, "", *cells])
     return lines
 
 
@@ -120,16 +120,16 @@ def _losses(result: Mapping[str, Any], rows: Sequence[dict[str, float]]) -> list
     for name in ["task_loss", *names] if names else []:
         if values := series(rows, f"train/{name}"):
             (start, first), (end, last) = values[0], values[-1]
-            at = f"steps {start} and {end}" if start < end else f"step {end}"
+            steps = f"steps {start} and {end}" if start < end else f"step {end}"
             first_cell = number(first) if start < end else ""
-            lines.append([f"train/{name} ({at})", first_cell, number(last)])
+            lines.append([f"train/{name} ({steps})", first_cell, number(last)])
     return lines[:MOST_LOSSES]
 
 
 def _shown(curves: Iterable[CurveKey], names: Sequence[str]) -> list[tuple[str, str]]:
     """The clouds of a table: last layer, then layer input and output of each site."""
-    own = [p for p in curves if p.metric in names]
-    clouds, last = {(p.where, p.view) for p in own}, last_layer(own)
+    candidates = [c for c in curves if c.metric in names]
+    clouds, last = {(c.where, c.view) for c in candidates}, last_layer(candidates)
     sites = sorted({where for where, view in clouds if view in SIDES})
     order = [(last, view) for view in VIEWS] + [(site, side) for site in sites for side in SIDES]
     return [cloud for cloud in order if cloud in clouds]
@@ -149,16 +149,16 @@ def _isotropy_table(
         table.add_column(name, justify="right")
     for where, view in clouds:
         n = curves[CurveKey("n_rows", where, view)][-1][1]
-        bare = view == "after" and (where, "before") not in clouds  # no isotropy layer there
-        cells = [where if bare else f"{where} {view}", f"{int(n):,}"]
+        has_no_layer = view == "after" and (where, "before") not in clouds  # no isotropy layer
+        cells = [where if has_no_layer else f"{where} {view}", f"{int(n):,}"]
         for name in names:
             curve = CurveKey(name, where, view)
-            found = curves.get(curve)
-            if not found:
+            values = curves.get(curve)
+            if not values:
                 cells.append("–")
                 continue
-            ends, null = [found[0][1]] * bool(end) + [at(found, end)], chance(curves, curve, end)
-            cells.append(" → ".join(map(number, ends)) + (f" (null {null})" if null else ""))
+            trend, null = [values[0][1]] * bool(end) + [at(values, end)], chance(curves, curve, end)
+            cells.append(" → ".join(map(number, trend)) + (f" (null {null})" if null else ""))
         table.add_row(*cells)
     return table
 
@@ -168,9 +168,9 @@ def print_layers(
 ) -> None:
     """Headline isotropy of every layer at the end of each method, one table per metric."""
     by_method = {method: isotropy_series(rows) for method, rows in methods.items()}
-    curves = [p for p in next(iter(by_method.values())) if p.view in VIEWS]
-    views = [view for view in VIEWS if view in {p.view for p in curves}]
-    layers = sorted({p.where for p in curves})
+    curves = [curve for curve in next(iter(by_method.values())) if curve.view in VIEWS]
+    views = [view for view in VIEWS if view in {c.view for c in curves}]
+    layers = sorted({c.where for c in curves})
     for metric in headline(result, measured(curves))[:MOST_METRICS]:
         say(f"{label(metric)}, every layer, end of training")
         table = Table(**STYLE)
@@ -180,8 +180,6 @@ def print_layers(
             n = by_method[method][CurveKey("n_rows", layers[0], view)][-1][1]
             table.add_column(f"{view}\nN = {int(n):,}\n{method}", justify="right")
         for layer in layers:
-            found = [
-                by_method[method].get(CurveKey(metric, layer, view)) for view, method in columns
-            ]
-            table.add_row(layer, *(number(values[-1][1]) if values else "–" for values in found))
+            row = [by_method[method].get(CurveKey(metric, layer, view)) for view, method in columns]
+            table.add_row(layer, *(number(values[-1][1]) if values else "–" for values in row))
         say(table)

@@ -48,11 +48,11 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     result = read_result(folder)
     headline = result["headline"]
     step = max((int(row["step"]) for row in rows), default=0)
-    for at, arrays in snapshots.items():
-        yield at, _spectra(arrays)
-    charted = [(metric, view) for metric in headline for view in _views(rows, metric)]
-    yield step, _maps(result, rows, snapshots) | _heat_maps(result, rows, charted) | _files(folder)
-    yield step, {f"layers/{m}/{view}": _lines(rows, m, view) for m, view in charted}
+    for snapshot_step, arrays in snapshots.items():
+        yield snapshot_step, _spectra(arrays)
+    charts = [(metric, view) for metric in headline for view in _views(rows, metric)]
+    yield step, _maps(result, rows, snapshots) | _heat_maps(result, rows, charts) | _files(folder)
+    yield step, {f"layers/{m}/{view}": _lines(rows, m, view) for m, view in charts}
     yield step, dict(_tables(table(rows)))
 
 
@@ -64,19 +64,19 @@ def summary(folder: Path) -> dict[str, float]:
     """
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
-    charted = [key for key in few(keys, result["headline"]) if parse_key(key)]
-    found: dict[str, float] = {}
+    isotropy_keys = [key for key in few(keys, result["headline"]) if parse_key(key)]
+    values: dict[str, float] = {}
     scores = result.get("scores", {})
-    for key in [result["monitor"], *sorted(charted)]:
+    for key in [result["monitor"], *sorted(isotropy_keys)]:
         curve = series(rows, key)
         numbers = curve_summary(curve)
         numbers |= {"final": scores[key]} if key in scores else {}
         if key == result["monitor"]:  # step 0 counts only if there is no other
-            trained = [point for point in curve if point[0] > 0] or curve
-            best = curve_summary(trained, result["mode"])
+            points = [point for point in curve if point[0] > 0] or curve
+            best = curve_summary(points, result["mode"])
             numbers |= {name: best[name] for name in ("best", "best_step") if name in best}
-        found |= {f"{name}/{key}": value for name, value in numbers.items()}
-    return found
+        values |= {f"{name}/{key}": value for name, value in numbers.items()}
+    return values
 
 
 def _views(rows: Rows, metric: str) -> list[str]:
@@ -86,22 +86,22 @@ def _views(rows: Rows, metric: str) -> list[str]:
 
 def _spectra(arrays: Arrays) -> dict[str, Any]:
     edges = np.linspace(-DECADES, 0, N_BINS + 1)
-    found: dict[str, Any] = {}
+    histograms: dict[str, Any] = {}
     for cloud in _charted(arrays, "spectrum"):
-        value_S = arrays[f"spectrum/{cloud}"].astype(np.float64)
-        total = value_S.sum()
+        eigenvalue_S = arrays[f"spectrum/{cloud}"].astype(np.float64)
+        total = eigenvalue_S.sum()
         if np.isfinite(total) and total > 0:
-            share_S = np.clip(value_S / total, 10.0**-DECADES, 1)
-            counts = np.histogram(np.log10(share_S), edges)
-            found[f"spectra/{cloud}"] = wandb.Histogram(np_histogram=counts)
-    return found
+            share_S = np.clip(eigenvalue_S / total, 10.0**-DECADES, 1)
+            histogram = np.histogram(np.log10(share_S), edges)
+            histograms[f"spectra/{cloud}"] = wandb.Histogram(np_histogram=histogram)
+    return histograms
 
 
 def _heat_maps(
     result: Mapping[str, Any], rows: Rows, charted: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    found = isotropy_of(result, rows, isotropy_series(rows), [])
-    return {f"heatmaps/{m}/{view}": _image(heat_map(found, m, view)) for m, view in charted}
+    isotropy = isotropy_of(result, rows, isotropy_series(rows), [])
+    return {f"heatmaps/{m}/{view}": _image(heat_map(isotropy, m, view)) for m, view in charted}
 
 
 def _maps(result: Mapping[str, Any], rows: Rows, snapshots: dict[int, Arrays]) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def _files(folder: Path) -> dict[str, Any]:
 def _lines(rows: Rows, metric: str, view: str) -> Any:
     by_key = isotropy_series(rows, metric)
     names = layers_of(by_key, view)
-    points = [by_key[CurveKey(metric, name, view)] for name in names]
+    lines = [by_key[CurveKey(metric, name, view)] for name in names]
     return wandb.plot.line_series(
-        [[step for step, _ in line] for line in points],
-        [as_json([value for _, value in line]) for line in points],
+        [[step for step, _ in line] for line in lines],
+        [as_json([value for _, value in line]) for line in lines],
         keys=names,
         title=f"{metric}, {view}",
         xname="trainer/global_step",
@@ -144,9 +144,9 @@ def _lines(rows: Rows, metric: str, view: str) -> Any:
 
 def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
     for start in range(0, len(lines), MOST_LINES):
-        data = as_json(lines[start : start + MOST_LINES])
+        rows = as_json(lines[start : start + MOST_LINES])
         name = "tables/isotropy" + (f"_{start // MOST_LINES + 1}" if start else "")
-        yield name, wandb.Table(columns=list(Measured._fields), data=data)
+        yield name, wandb.Table(columns=list(Measured._fields), data=rows)
 
 
 def _image(spec: Spec) -> Any:
@@ -177,15 +177,15 @@ def curve_summary(
     if not values:
         return {}
     last = values[-1][1]
-    found = {"final": last if math.isfinite(last) else math.nan}
+    numbers = {"final": last if math.isfinite(last) else math.nan}
     finite = [(step, value) for step, value in values if math.isfinite(value)]
     if not finite:
-        return found
+        return numbers
     width = finite[-1][0] - finite[0][0]
     areas = [(b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(finite)]
-    found["area"] = math.fsum(areas) / width if width else finite[0][1]
+    numbers["area"] = math.fsum(areas) / width if width else finite[0][1]
     if mode is not None:
         sign = 1 if mode == "max" else -1
         step, value = max(finite, key=lambda point: (sign * point[1], -point[0]))
-        found |= {"best": value, "best_step": step}
-    return found
+        numbers |= {"best": value, "best_step": step}
+    return numbers

@@ -8,18 +8,18 @@ PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch_ligh
 
 
 def lightning_callbacks() -> ModuleType:
-    """The module with the callbacks of the Lightning package that is imported already.
+    """The module with the callbacks for the imported Lightning package.
 
-    Without any it is that of `pytorch_lightning`, which isotrain's own runs use.
+    If none is imported, it is that of `pytorch_lightning`, which isotrain's runs use.
 
     Raises:
-        ImportError: both packages are imported: it is open which one the Trainer is of.
+        ImportError: both packages are imported, so the Trainer's package is ambiguous.
     """
-    known = [name for package, name in PACKAGES.items() if package in sys.modules]
-    if len(known) > 1:
+    names = [name for package, name in PACKAGES.items() if package in sys.modules]
+    if len(names) > 1:
         raise ImportError(
             "lightning and pytorch_lightning are both imported, and a callback should be of the "
             "Trainer's package; import from isotrain.plugins.lightning or from "
             "isotrain.plugins.pytorch_lightning"
         )
-    return importlib.import_module(f"isotrain.plugins.{(known or ['pytorch_lightning'])[0]}")
+    return importlib.import_module(f"isotrain.plugins.{(names or ['pytorch_lightning'])[0]}")

@@ -9,10 +9,10 @@ from isotrain.transforms.base import RowTransform
 class FitHooks:
     """Call `observe` and `fit` of every isotropy layer in the LightningModule.
 
-    `observe` once per optimizer step, with the inputs of the layer since the last one, of all its
-    micro-batches and processes; `fit` before each validation, at the end of training, and whenever
-    the module's `state_dict` is taken: every checkpoint has the statistics of its weights.
-    Lightning's sanity check, before there is anything to fit, uses batch statistics.
+    `observe` is called once per optimizer step, with the layer inputs of all its micro-batches and
+    processes. `fit` is called before each validation and at the end of training. It is also called
+    when `state_dict` is read, so every checkpoint has the statistics of its weights. Lightning's
+    sanity check comes before the first fit, and uses batch statistics.
 
     Raises:
         ValueError: a layer with `stats="start"` or `eval_stats="refit"`, which need a pass over the

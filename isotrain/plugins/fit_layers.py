@@ -10,8 +10,8 @@ from isotrain.model.layer_inputs import LayerInputs
 class FitLayersCallback(TrainerCallback):
     """Calls `observe` and `fit` of every isotropy layer in the Trainer's model.
 
-    `observe` once per optimizer step, with the inputs of the layer since the last one, of all
-    processes; `fit` before each evaluation, each checkpoint, and the end of training. With
+    `observe` is called once per optimizer step, with the step's layer inputs of all processes.
+    `fit` is called before each evaluation, each checkpoint, and the end of training. With
     `eval_on_start`, call `layer.fit(x)` before training.
 
     Raises:

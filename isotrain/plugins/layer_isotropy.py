@@ -77,9 +77,9 @@ class LayerIsotropy:
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         functions = checked_metrics(metrics, views)
-        asking = [name for name, function in functions.items() if needs(function) == "labels"]
-        if asking and labels is None:
-            raise ValueError(f"{asking[0]} needs labels; pass labels=, one per text")
+        supervised = [name for name, function in functions.items() if needs(function) == "labels"]
+        if supervised and labels is None:
+            raise ValueError(f"{supervised[0]} needs labels; pass labels=, one per text")
         self.model, self.views, self.max_rows = model, tuple(views), max_rows
         self.examples, self.has_segments = examples_of(rows, tokenizer, max_length, labels)
         self.batch_size, self.autocast = batch_size, autocast
@@ -96,8 +96,8 @@ class LayerIsotropy:
             self.reference = {cloud.name: cloud.x_ND for cloud in clouds if compares}
         values: dict[str, float] = {}
         for cloud in clouds:
-            of_cloud = self.measure(cloud, self.reference.get(cloud.name))
-            values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in of_cloud.items()}
+            results = self.measure(cloud, self.reference.get(cloud.name))
+            values |= {CurveKey(k, cloud.where, cloud.view).text: v for k, v in results.items()}
         return values
 
     def _sample(self) -> CloudSampler:
@@ -105,7 +105,7 @@ class LayerIsotropy:
         sampler = CloudSampler(self.max_rows, self.views)
         backbone = backbone_of(self.model)
         device = next(backbone.parameters()).device
-        nothing = torch.zeros(0)
+        empty = torch.zeros(0)
         by_length = sorted(self.examples, key=lambda example: len(example.input_ids[0]))
         with torch.no_grad(), in_evaluation(self.model), recorded(backbone) as states:
             for start in range(0, len(by_length), self.batch_size):
@@ -114,8 +114,8 @@ class LayerIsotropy:
                 with self.autocast():
                     backbone(**arguments_of(batch, self.has_segments))
                 n_tokens = batch.input_ids.shape[1]
-                read = tuple(wide(state_ATD[:, :n_tokens]) for state_ATD in states)
-                sampler.offer(batch, ModelOutput(read, nothing, nothing))
+                hidden_states = tuple(wide(state_ATD[:, :n_tokens]) for state_ATD in states)
+                sampler.offer(batch, ModelOutput(hidden_states, empty, empty))
         return sampler
 
 
@@ -132,7 +132,7 @@ def examples_of(
         labels: class or score of each example.
 
     Raises:
-        ValueError: one text in place of a list, or other than one label an example.
+        ValueError: a text instead of a list, or not exactly one label per example.
     """
     if isinstance(rows, str):
         raise ValueError(f"rows are a list of texts, got the text {rows!r}; pass [{rows!r}]")

@@ -26,12 +26,13 @@ class SentenceLoss(nn.Module):
     The columns of an example are its P vectors: `sentence_embedding` of each, `[B, P, D]`. An
     objective of two views gets two forward passes, which differ by dropout. Several objectives
     share the passes, and each is logged by its name. Their `counters` are not logged: the Trainer
-    adds up all that a loss returns. With several processes they read the embeddings of all, and the
-    Trainer's averaged gradient is that of one process. A memory takes a batch at the next one.
+    sums all values that a loss returns. With several processes they read the embeddings of all, and
+    the Trainer's averaged gradient equals that of one process. A memory adds a batch when the next
+    one arrives.
 
     Args:
-        model: the SentenceTransformer; the Trainer puts its wrapped one in its place.
-        objectives: each with the width of the embeddings, and reading `pooled` alone.
+        model: the SentenceTransformer; the Trainer replaces it by its wrapped one.
+        objectives: each with the width of the embeddings, and reading only `pooled`.
 
     Raises:
         ValueError: an objective that reads another point or asks for a pass over the training
@@ -82,7 +83,7 @@ class SentenceLoss(nn.Module):
     @property
     def citation(self) -> str:
         """BibTeX of the objectives, for the model card."""
-        bases = [base for one in self.objectives.values() for base in type(one).__mro__]
+        bases = [base for objective in self.objectives.values() for base in type(objective).__mro__]
         return "\n".join(bibtex(base.__module__.rpartition(".")[2] for base in bases))
 
     def _view(self, columns: Iterable[Mapping[str, Tensor]]) -> ModelOutput:
@@ -93,12 +94,12 @@ class SentenceLoss(nn.Module):
 
 
 def _batch(pooled_BPD: Tensor, labels: Tensor | None) -> Batch:
-    """What objectives at `pooled` read of a batch: its labels."""
+    """A batch with only the labels, which is all that objectives at `pooled` read."""
     n, device = len(pooled_BPD), pooled_BPD.device
-    nothing = torch.zeros(0, device=device)
+    empty = torch.zeros(0, device=device)
     labels_B = torch.zeros(n, dtype=torch.long) if labels is None else labels.reshape(n)
     index_B = torch.arange(n, device=device)
-    return Batch(nothing, nothing, nothing, nothing, labels_B.to(device), index_B)
+    return Batch(empty, empty, empty, empty, labels_B.to(device), index_B)
 
 
 def _check_reads(name: str, objective: Objective) -> None:
@@ -120,24 +121,24 @@ def _check_reads(name: str, objective: Objective) -> None:
 
 
 def _check_batch(name: str, objective: Objective, n_columns: int, labels: Tensor | None) -> None:
-    least, most, what, _ = NEEDS.get(objective.needs, (1, math.inf, "a vector of an example", ""))
-    if not least <= n_columns <= most:
+    low, high, need, _ = NEEDS.get(objective.needs, (1, math.inf, "a vector of an example", ""))
+    if not low <= n_columns <= high:
         raise ValueError(
-            f"{name} needs {what}, and this data set has {n_columns} columns of text; select "
+            f"{name} needs {need}, and this data set has {n_columns} columns of text; select "
             "others, or choose positives='dropout' where the objective has it"
         )
-    chooses = objective.positives is not None and objective.positives.labels is not None
-    if labels is None and (objective.needs in ("classes", "scored_pairs") or chooses):
+    reads_labels = objective.positives is not None and objective.positives.labels is not None
+    if labels is None and (objective.needs in ("classes", "scored_pairs") or reads_labels):
         raise ValueError(f"{name} reads labels; give the data set a column label or score")
 
 
 def _settings(objective: Objective) -> dict[str, Any]:
     """The arguments of an objective, where stored as attributes."""
-    held = dict(vars(objective))
-    if isinstance(loss := held.get("loss"), partial):
-        held |= loss.keywords
+    values = dict(vars(objective))
+    if isinstance(loss := values.get("loss"), partial):
+        values |= loss.keywords
     if positives := objective.positives:
         kind = "pair" if positives.of_pairs else "dropout"
-        held |= {"positives": kind, "positive_labels": positives.labels}
+        values |= {"positives": kind, "positive_labels": positives.labels}
     names = signature(type(objective)).parameters
-    return {k: held[k] for k in names if k in held and isinstance(held[k], PLAIN)}
+    return {k: values[k] for k in names if k in values and isinstance(values[k], PLAIN)}

@@ -22,17 +22,17 @@ from isotrain.metrics.suite import needs
 
 
 class EmbeddingMetric(Metric):
-    """A metric of all embeddings that were given to `update`, over batches and processes.
+    """A metric of all embeddings passed to `update`, over batches and processes.
 
-    `compute()` is the function of them, a scalar or a dict. Embedding i of process r of W is number
-    i·W + r of all: what is kept, and its order, are those of one process that was given them all
+    `compute()` is the function of them, a scalar or a dict. Embedding i of process r of W has
+    number i·W + r. So the sample and its order equal those of one process that reads all embeddings
     in the order of a `DistributedSampler`. A process without embeddings calls `update(x[:0])`.
 
     Args:
         function: `[N, D] -> scalar or dict`. An argument named labels, groups, reference or
             positives is collected as well.
-        max_rows: None keeps all embeddings. A number keeps a uniform sample of so many, the same
-            one for the same order: those whose numbers have the lowest hash. A function with an
+        max_rows: None keeps all embeddings. A number keeps a uniform sample of that size: those
+            whose numbers have the lowest hash, the same for the same order. A function with an
             argument of that name gets it too.
         options: arguments of the function, and those of every `torchmetrics.Metric`.
 
@@ -60,13 +60,13 @@ class EmbeddingMetric(Metric):
         max_rows: Annotated[int, Field(ge=2)] | None = None,
         **options: Any,
     ) -> None:
-        takes = signature(function).parameters
-        own = {name: options.pop(name) for name in takes.keys() & options.keys()}
-        own |= {"max_rows": max_rows} if max_rows is not None and "max_rows" in takes else {}
-        if found := invalid(function, own):
-            raise ValueError("\n".join(found))
+        params = signature(function).parameters
+        arguments = {name: options.pop(name) for name in params.keys() & options.keys()}
+        arguments |= {"max_rows": max_rows} if max_rows is not None and "max_rows" in params else {}
+        if errors := invalid(function, arguments):
+            raise ValueError("\n".join(errors))
         super().__init__(**options)
-        self.function, self.options, self.max_rows = function, own, max_rows
+        self.function, self.options, self.max_rows = function, arguments, max_rows
         self.need = needs(function)
         self.columns = ["numbers", "x"] + [self.need] * (self.need != "rows")
         for name in self.columns:
@@ -89,23 +89,23 @@ class EmbeddingMetric(Metric):
         for name in self.columns:
             value = inputs[name]
             if value is None or len(value) != len(x):
-                given = "none" if value is None else len(value)
+                count = "none" if value is None else len(value)
                 raise ValueError(
-                    f"{self.function.__name__} takes {name}, one for each embedding: {given} for "
+                    f"{self.function.__name__} takes {name}, one for each embedding: {count} for "
                     f"{len(x)}; call update(x, {name}=...)"
                 )
         self.n_offered = self.n_offered + len(x)
         for name in self.columns:
             getattr(self, name).append(inputs[name].detach())
         if self.max_rows is not None:
-            for name, kept in self._kept().items():
-                setattr(self, name, [kept])
+            for name, column in self._kept().items():
+                setattr(self, name, [column])
 
     def compute(self) -> Any:
         """The function of the embeddings of all processes."""
-        kept = self._kept()
-        order_N = kept.pop("numbers").argsort()
-        inputs = {name: value[order_N] for name, value in kept.items()}
+        columns = self._kept()
+        order_N = columns.pop("numbers").argsort()
+        inputs = {name: value[order_N] for name, value in columns.items()}
         return self.function(inputs.pop("x"), **inputs, **self.options)
 
     def _numbers(self, x_ND: Tensor) -> Tensor:
@@ -114,23 +114,23 @@ class EmbeddingMetric(Metric):
         if self.distributed_available_fn():
             rank = distributed.get_rank(self.process_group)
             world = distributed.get_world_size(self.process_group)
-        at = torch.arange(len(x_ND), device=x_ND.device) + self.n_offered.to(x_ND.device)
-        return at * world + rank
+        position_N = torch.arange(len(x_ND), device=x_ND.device) + self.n_offered.to(x_ND.device)
+        return position_N * world + rank
 
     def _kept(self) -> dict[str, Tensor]:
         """The collected columns, without what exceeds the budget."""
-        found = {name: dim_zero_cat(getattr(self, name)) for name in self.columns}
+        columns = {name: dim_zero_cat(getattr(self, name)) for name in self.columns}
         if self.max_rows is None:
-            return found
-        kept = hash_ids(found["numbers"]).argsort()[: self.max_rows]
-        return {name: value[kept] for name, value in found.items()}
+            return columns
+        sample_index = hash_ids(columns["numbers"]).argsort()[: self.max_rows]
+        return {name: value[sample_index] for name, value in columns.items()}
 
 
 def _of(name: str, function: Callable[..., Any]) -> type[EmbeddingMetric]:
-    """The class of one function; it can be pickled, since it has its name in this module."""
-    first = (function.__doc__ or "").splitlines()[0]
-    made = partialmethod(EmbeddingMetric.__init__, function)
-    members = {"__init__": made, "__doc__": first, "__module__": __name__}
+    """The class of one function; it can be pickled, since this module has it by its name."""
+    first_line = (function.__doc__ or "").splitlines()[0]
+    init = partialmethod(EmbeddingMetric.__init__, function)
+    members = {"__init__": init, "__doc__": first_line, "__module__": __name__}
     return type(name, (EmbeddingMetric,), members)
 
 

@@ -1,9 +1,9 @@
 """BibTeX of the papers behind encoders, adapters, isotropy layers, objectives, metrics, data.
 
-Each entry of `references.bib` names its parts as `keywords`: the file of `conf` by which a part is
-chosen, the module or function that it is defined in (for records without names), the `model_type`
-of an encoder, the name of an adapter, data set or analysis. Two are special: `gmm_clusters` is of
-`gmm_pca`, and `tuned_clusters` of `cluster_pca` in a run that fine-tunes.
+Each entry of `references.bib` names its parts as `keywords`. A keyword is the `conf` file of a
+part, or its module or function (for records without names). It can also be the `model_type` of an
+encoder, or the name of an adapter, data set or analysis. Two are special: `gmm_clusters` belongs to
+`gmm_pca`, and `tuned_clusters` to `cluster_pca` in a run that fine-tunes.
 """
 
 import re
@@ -23,15 +23,15 @@ def papers() -> dict[str, str]:
     '@inproceedings{rudman2024stable,'
     """
     text = (files("isotrain.resources") / "references.bib").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for entry in re.findall(r"^@\w+\{.*?^\}", text, re.DOTALL | re.MULTILINE):
-        for parts in KEYWORDS.findall(entry):
-            found |= dict.fromkeys(parts.split(", "), KEYWORDS.sub("", entry))
-    return found
+        for keywords in KEYWORDS.findall(entry):
+            entries |= dict.fromkeys(keywords.split(", "), KEYWORDS.sub("", entry))
+    return entries
 
 
 def bibtex(parts: Iterable[str]) -> list[str]:
-    """The entries of parts, each once; a part without a paper has none.
+    """The entries of parts, without duplicates; a part without a paper has none.
 
     >>> len(bibtex(["istar", "isoscore_star", "spectral"]))
     1

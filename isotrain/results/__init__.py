@@ -1,5 +1,5 @@
-"""Numbers of finished runs: what `runs.py` reads, compared in `frame.py`, as markdown, LaTeX, csv.
+"""Results of finished runs: read by `runs.py`, compared by `frame.py`, as markdown, LaTeX, csv.
 
-Knows no page and no command. A run alone needs `series.py`, `readings.py`, `levels.py`,
+Independent of pages and commands. A single run needs only `series.py`, `readings.py`, `levels.py`,
 `statistics.py`, `names.py` and `findings.py`.
 """

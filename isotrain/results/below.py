@@ -26,28 +26,28 @@ def write_runs(root: Path, out: Path) -> list[Path]:
         PlanError: there is no such run, or `out` is not writable.
     """
     with spinner(f"reading {root}"):
-        found, others, tried = find_runs(root)
-    if not found:
-        reasons = "".join(f"\n  {line}" for line in others)
+        entries, other_runs, n_tried = find_runs(root)
+    if not entries:
+        reasons = "".join(f"\n  {line}" for line in other_runs)
         raise PlanError(f"no finished run below {root}{reasons}")
-    runs = [one.run for one in found]
-    keys = differing(found)
-    if tried:
-        keys = [{"search": one.search, **own} for one, own in zip(found, keys, strict=True)]
-    results = [one for one in found if not one.search]
+    runs = [e.run for e in entries]
+    keys = differing(entries)
+    if n_tried:
+        keys = [{"search": e.search, **values} for e, values in zip(entries, keys, strict=True)]
+    results = [e for e in entries if not e.search]
     trials = [
-        (task, search, n, [one for one in found if (one.run.task, one.search) == (task, search)])
-        for (task, search), n in tried.items()
+        (task, search, n, [e for e in entries if (e.run.task, e.search) == (task, search)])
+        for (task, search), n in n_tried.items()
     ]
     text = rendered(
         "runs.md.j2",
         n_runs=len(runs),
         n_trials=len(runs) - len(results),
-        others=others,
+        others=other_runs,
         collapsed=collapsed_runs(runs),
         mixed=titled(mixtures(runs)),
         results=group_table(results),
-        trials=[(*of, group_table(own)) for *of, own in trials],
+        trials=[(*labels, group_table(members)) for *labels, members in trials],
     )
     files = {
         "groups.md": text.encode(),
@@ -76,10 +76,10 @@ def find_runs(root: Path) -> Collected:
 
     Of runs with equal configuration, data and seed, the last one to finish counts.
     """
-    found: dict[tuple[object, ...], Found] = {}
-    others: list[str] = []
-    tried = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
-    for folder in _run_folders(root, others):
+    entries: dict[tuple[object, ...], Found] = {}
+    messages: list[str] = []
+    configs = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
+    for folder in _run_folders(root, messages):
         name = folder.relative_to(root)
         try:
             result = read_result(folder) or {"status": "running"}  # it has just started
@@ -90,43 +90,43 @@ def find_runs(root: Path) -> Collected:
             if search or is_finished:
                 task, keys = run_id(result["config"], "").task, texts(result["config"])
             if search:
-                tried[task, search].add(without_seeds(keys))
+                configs[task, search].add(without_seeds(keys))
             if not is_finished:
-                others.append(f"{name}: {_how_far(result, folder)}")
+                messages.append(f"{name}: {_how_far(result, folder)}")
                 continue
             untrained = " (untrained)" if result.get("steps") == 0 else ""
             method, seed = f"{result['method']}{untrained}", int(result["seed"])
             parts = result["config"].get("names") or {}
-            one = Found(run_of(result, folder, task, method, seed), keys, search, parts)
+            entry = Found(run_of(result, folder, task, method, seed), keys, search, parts)
         except DAMAGE as error:
-            others.append(f"{name}: {damaged(error)}")
+            messages.append(f"{name}: {damaged(error)}")
             continue
-        same = (task, method, one.run.data, *sorted(keys.items()))
-        twin = found.get(same)
-        if twin is not None:
-            older, one = sorted((twin, one), key=lambda one: one.run.finished_at)
-            others.append(
+        identity = (task, method, entry.run.data, *sorted(keys.items()))
+        duplicate = entries.get(identity)
+        if duplicate is not None:
+            older, entry = sorted((duplicate, entry), key=lambda e: e.run.finished_at)
+            messages.append(
                 f"{older.run.folder.relative_to(root)}: the same run as "
-                f"{one.run.folder.relative_to(root)}, which finished later and counts"
+                f"{entry.run.folder.relative_to(root)}, which finished later and counts"
             )
-        found[same] = one
-    runs = sorted(found.values(), key=lambda one: (*one.run[:3], one.run.name))
-    return Collected(runs, sorted(others), {name: len(tried[name]) for name in sorted(tried)})
+        entries[identity] = entry
+    runs = sorted(entries.values(), key=lambda e: (*e.run[:3], e.run.name))
+    return Collected(runs, sorted(messages), {key: len(configs[key]) for key in sorted(configs)})
 
 
 def _how_far(result: Mapping[str, Any], folder: Path) -> str:
     """Status line of an unfinished run."""
-    of_a_search = f", trial of search {result['search']}" if result.get("search") else ""
+    trial_text = f", trial of search {result['search']}" if result.get("search") else ""
     if is_owned(folder):
         step = newest_step(folder / "metrics.jsonl")
-        return f"running ({'starting' if step is None else f'step {step}'}{of_a_search})"
+        return f"running ({'starting' if step is None else f'step {step}'}{trial_text})"
     if result["status"] == "failed":
         return unfinished(result)
     step = checkpoint_step(folder)
-    goes_on = "no checkpoint" if step is None else f"it resumes from step {step}"
-    if of_a_search:  # only the search knows whether a stopped trial will resume
-        return f"stopped ({goes_on}{of_a_search}: pruned by it, or interrupted)"
-    return f"interrupted ({goes_on})"
+    resume_text = "no checkpoint" if step is None else f"it resumes from step {step}"
+    if trial_text:  # only the search knows whether a stopped trial will resume
+        return f"stopped ({resume_text}{trial_text}: pruned by it, or interrupted)"
+    return f"interrupted ({resume_text})"
 
 
 def _run_folders(root: Path, others: list[str]) -> Iterator[Path]:

@@ -25,39 +25,39 @@ class Curve(NamedTuple):
 def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve]:
     """A curve for every task, method and cloud of some metrics, from each run's `metrics.jsonl`.
 
-    Each point is the mean over the seeds that were measured at that step, with its own 95 % CI; the
-    end is over the scores of the runs, which are of the weights that they kept. A file that cannot
+    Each point is the mean over the seeds measured at that step, with its 95 % CI. The end is the
+    mean over the scores of the runs, which belong to the weights that they kept. A file that cannot
     be read gives no points.
     """
-    starts = tuple(f"{DEV}/{metric}/" for metric in metrics)
+    prefixes = tuple(f"{DEV}/{metric}/" for metric in metrics)
     methods: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         methods.setdefault((run.task, run.method), []).append(run)
     curves = []
-    for (task, method), own in methods.items():
+    for (task, method), method_runs in methods.items():
         points: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-        ends: dict[str, list[float]] = defaultdict(list)
-        for run in own:
-            for (text, step), value in _values(run, starts).items():
+        finals: dict[str, list[float]] = defaultdict(list)
+        for run in method_runs:
+            for (text, step), value in _values(run, prefixes).items():
                 points[text][step].append(value)
             for text, value in run.scores.items():
-                if text.startswith(starts):
-                    ends[text].append(value)
-        keys = {key: text for text in {*points, *ends} if (key := read_key(text))}
+                if text.startswith(prefixes):
+                    finals[text].append(value)
+        keys = {key: text for text in {*points, *finals} if (key := read_key(text))}
         for key, text in sorted(keys.items()):
-            means = {step: summarize(values) for step, values in sorted(points[text].items())}
-            n_rows = max(run.n_rows(text) or 0 for run in own)
-            end = summarize(ends[text]) if text in ends else None
-            curves.append(Curve(task, method, key, means, n_rows, end))
+            summaries = {step: summarize(values) for step, values in sorted(points[text].items())}
+            n_rows = max(run.n_rows(text) or 0 for run in method_runs)
+            end = summarize(finals[text]) if text in finals else None
+            curves.append(Curve(task, method, key, summaries, n_rows, end))
     return curves
 
 
 def _values(run: Run, starts: tuple[str, ...]) -> dict[tuple[str, float], float]:
-    """Finite values by key and step; of a step that was measured twice the last."""
+    """Finite values by key and step; of a step measured twice, the last one."""
     try:
         rows = read_records(run.folder / "metrics.jsonl")
     except DAMAGE:
         return {}
     keys = [key for key in set().union(*rows) if key.startswith(starts)]
-    every = ((key, row["step"], row.get(key, math.nan)) for row in rows for key in keys)
-    return {(key, step): value for key, step, value in every if math.isfinite(value)}
+    triples = ((key, row["step"], row.get(key, math.nan)) for row in rows for key in keys)
+    return {(key, step): value for key, step, value in triples if math.isfinite(value)}

@@ -1,4 +1,4 @@
-"""What a reader of a run's numbers must know, as codes and numbers; `sentences` says it."""
+"""Cautions about a run's numbers, as codes and values; `sentences` renders them as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ TEMPLATES.filters |= {"number": number, "score_number": score_number}
 
 
 class Finding(NamedTuple):
-    """Something to say: the name of a macro in `findings.j2`, and what it is filled with."""
+    """The name of a macro in `findings.j2`, and its arguments."""
 
     code: str
     values: Mapping[str, Any]
@@ -47,7 +47,9 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
 
 def titled(mixtures: Iterable[Finding]) -> dict[str, Sequence[str]]:
     """The lines of each finding by its title."""
-    return {sentences([one])[0].partition(": ")[0]: one.values["lines"] for one in mixtures}
+    return {
+        sentences([mixture])[0].partition(": ")[0]: mixture.values["lines"] for mixture in mixtures
+    }
 
 
 def faults(
@@ -57,37 +59,39 @@ def faults(
 
     `has_checkpoint`: the same command resumes from a checkpoint.
     """
-    found = []
+    findings = []
     if (status := result.get("status", "unknown")) != "finished":
         values = {"status": status, "error": result.get("error"), "has_checkpoint": has_checkpoint}
         last = rows[-1]["step"] if rows else None
-        found.append(finding("not_finished", last_step=last, **values))
+        findings.append(finding("not_finished", last_step=last, **values))
     if result.get("degenerate"):
-        found.append(finding("degenerate", reason=result.get("degenerate_reason")))
-    return found
+        findings.append(finding("degenerate", reason=result.get("degenerate_reason")))
+    return findings
 
 
 def warnings(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
     """Limitations that a reader of the numbers must know, in addition to `faults`."""
     curves = isotropy_series(rows)
-    found = []
-    lost = [p for p in curves if p.metric == "n_rows_not_finite" and any(v for _, v in curves[p])]
-    if lost:
-        found.append(finding("not_finite", clouds=sorted({f"{p.where}/{p.view}" for p in lost})))
-    broken = sorted({k for row in rows for k, v in row.items() if isinstance(v, float) and v != v})
-    if broken:
-        more = max(0, len(broken) - MOST_NAMED)
-        found.append(finding("not_a_number", keys=broken[:MOST_NAMED], more=more))
-    found += selection(result)
+    findings = []
+    clouds = [c for c in curves if c.metric == "n_rows_not_finite" and any(v for _, v in curves[c])]
+    if clouds:
+        findings.append(
+            finding("not_finite", clouds=sorted({f"{c.where}/{c.view}" for c in clouds}))
+        )
+    keys = sorted({k for row in rows for k, v in row.items() if isinstance(v, float) and v != v})
+    if keys:
+        n_more = max(0, len(keys) - MOST_NAMED)
+        findings.append(finding("not_a_number", keys=keys[:MOST_NAMED], more=n_more))
+    findings += selection(result)
     if part := limited_text(result):
-        found.append(finding("limited", part=part))
+        findings.append(finding("limited", part=part))
     if lost_input := lost_text(result.get("lost_input", {})):
-        found.append(finding("lost_input", what=lost_input))
-    found += unlike(result, rows)
+        findings.append(finding("lost_input", what=lost_input))
+    findings += unlike(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
-        found.append(finding("few_examples", n=n))
-    found += _few_rows(result, curves)
-    return found if curves else [*found, finding("no_isotropy")]
+        findings.append(finding("few_examples", n=n))
+    findings += _few_rows(result, curves)
+    return findings if curves else [*findings, finding("no_isotropy")]
 
 
 def unlike(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
@@ -102,28 +106,28 @@ def unlike(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
     n = (config.get("data") or {}).get("batch_size", FEW_OF_BATCH)
     small = n if n < FEW_OF_BATCH else None
     end = end_of(result, rows).step
-    found = []
+    findings = []
     for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
         gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
         if gap > FAR or spread > FAR or spread < 1 / FAR:  # false for NaN
-            found.append(finding("unlike", site=site, gap=gap, spread=spread, small_batch=small))
-    return found
+            findings.append(finding("unlike", site=site, gap=gap, spread=spread, small_batch=small))
+    return findings
 
 
 def selection(result: Mapping[str, Any]) -> list[Finding]:
     """How the weights of a run were selected, if by evaluations; early stopping."""
-    found = []
-    asked = result.get("config", {}).get("training", {}).get("select", "last")
-    best = {"step": result.get("selected_step"), "n": result.get("n_candidates")}
+    findings = []
+    select = result.get("config", {}).get("training", {}).get("select", "last")
+    values = {"step": result.get("selected_step"), "n": result.get("n_candidates")}
     if result.get("select") == "best":
-        found.append(finding("best_on_dev", **best))
+        findings.append(finding("best_on_dev", **values))
     elif result.get("select") == "holdout":
-        found.append(finding("best_on_holdout", n_holdout=result["n_rows"]["holdout"], **best))
-    elif asked != "last":
-        found.append(finding("nothing_to_select", asked=asked))
+        findings.append(finding("best_on_holdout", n_holdout=result["n_rows"]["holdout"], **values))
+    elif select != "last":
+        findings.append(finding("nothing_to_select", asked=select))
     if result.get("stopped_early"):
-        found.append(finding("stopped_early", step=result.get("steps")))
-    return found
+        findings.append(finding("stopped_early", step=result.get("steps")))
+    return findings
 
 
 def n_evaluated(result: Mapping[str, Any], rows: Rows, stage: str) -> int:
@@ -138,6 +142,6 @@ def _few_rows(result: Mapping[str, Any], curves: Mapping[CurveKey, Series]) -> l
     titles, small = view_titles(result), {}
     for n, clouds in by_n(curves).items():
         if n < FEW_OF_WIDTH * result["width"]:
-            small[n] = list(dict.fromkeys(titles.get(p.view, f"site {p.where}") for p in clouds))
-    share = {"share": FEW_OF_WIDTH, "least": FEW_OF_WIDTH * result.get("width", 0)}
-    return [finding("few_embeddings", small=small, **share)] if small else []
+            small[n] = list(dict.fromkeys(titles.get(c.view, f"site {c.where}") for c in clouds))
+    limits = {"share": FEW_OF_WIDTH, "least": FEW_OF_WIDTH * result.get("width", 0)}
+    return [finding("few_embeddings", small=small, **limits)] if small else []

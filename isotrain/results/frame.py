@@ -92,11 +92,11 @@ def study_rows(
 ) -> list[Row]:
     """Result rows: every shown score of every method over its finished seeds, test first.
 
-    If predictions of some runs are collapsed, the rows of all runs are followed by those of the
-    others; a method without any has a row with n = 0 there.
+    If predictions of some runs are collapsed, the rows of all runs are followed by rows without
+    those runs. There, a method with no run left has a row with n = 0.
 
     Differences are paired by seed. Holm's correction is over the methods of one task and one score,
-    including those now left out, as if their p were 1. Equivalence and the seeds needed are given
+    including those now left out, counted as p = 1. Equivalence and the seeds needed are given
     for the monitored score and the same score on test, unless predictions are collapsed.
 
     Args:
@@ -107,9 +107,9 @@ def study_rows(
     """
     rows = _rows(study, runs, [], gaps, gone)
     if collapsed := [run for run in runs if run.degenerate]:
-        sound = [run for run in runs if not run.degenerate]
-        without = _rows(study, sound, collapsed, gaps, gone)
-        rows += [row._replace(runs=WITHOUT) for row in without]
+        not_collapsed = [run for run in runs if not run.degenerate]
+        rows_without = _rows(study, not_collapsed, collapsed, gaps, gone)
+        rows += [row._replace(runs=WITHOUT) for row in rows_without]
     return rows
 
 
@@ -123,31 +123,31 @@ def _rows(
     """The rows of some runs; a method of which all are `left_out` has a row with n = 0."""
     rows: list[Row] = []
     for task in study.tasks:
-        of_task = [run for run in runs if run.task == task]
-        aside = [run for run in left_out if run.task == task]
-        base = [run for run in of_task if run.method == study.baseline]
+        task_runs = [run for run in runs if run.task == task]
+        excluded_runs = [run for run in left_out if run.task == task]
+        base = [run for run in task_runs if run.method == study.baseline]
         starts: dict[str, dict[int, Any]] = {method: {} for method in study.methods}
-        for run in of_task:
+        for run in task_runs:
             starts[run.method][run.seed] = _at_step_0(run)
-        first = starts[study.baseline]
-        keys = dict.fromkeys(key for run in [*of_task, *aside] for key in run.shown)
+        base_starts = starts[study.baseline]
+        keys = dict.fromkeys(key for run in [*task_runs, *excluded_runs] for key in run.shown)
         for score in sorted(keys, key=lambda key: not key.startswith("test/")):
-            gain = _gain(score, base, first) if is_score(score) else NO_SEEDS
-            is_main = any(score in (run.monitor, run.twin) for run in of_task)
+            gain = _gain(score, base, base_starts) if is_score(score) else NO_SEEDS
+            is_main = any(score in (run.monitor, run.twin) for run in task_runs)
             margin = _margin(study, gain) if is_main and is_score(score) else None
-            of_score, others = (
-                [run for run in some if score in run.shown] for some in (of_task, aside)
+            scored_runs, excluded_scored = (
+                [run for run in group if score in run.shown] for group in (task_runs, excluded_runs)
             )
-            own = _methods(study, task, score, of_score, others, margin)
-            lost = [gap for gap in gaps if gap.has_failed and gap.task == task]
-            failed = Counter(gap.method for gap in lost if gap.score in ("", score))
-            empty = sum(not row.n and row.method != study.baseline for row in own)
-            own = [
-                row._replace(failed=failed[row.method], gain=gain.mean if gain.n else None)
-                for row in own
+            method_rows = _methods(study, task, score, scored_runs, excluded_scored, margin)
+            failures = [gap for gap in gaps if gap.has_failed and gap.task == task]
+            n_failed = Counter(gap.method for gap in failures if gap.score in ("", score))
+            n_empty = sum(not row.n and row.method != study.baseline for row in method_rows)
+            method_rows = [
+                row._replace(failed=n_failed[row.method], gain=gain.mean if gain.n else None)
+                for row in method_rows
             ]
             references = _references(task, score, base) + _untrained(task, score, base, starts)
-            rows += [*references, *_corrected(own, gone.get(task, 0) + empty)]
+            rows += [*references, *_corrected(method_rows, gone.get(task, 0) + n_empty)]
     return rows
 
 
@@ -160,25 +160,25 @@ def _methods(
     margin: float | None,
 ) -> list[Row]:
     """One row per method, before Holm's correction."""
-    found = {
+    runs_by_method = {
         method: {run.seed: run for run in runs if run.method == method and score in run.scores}
         for method in study.methods
     }
-    base = found[study.baseline]
+    base = runs_by_method[study.baseline]
     rows = []
-    for method, by_seed in found.items():
-        own = list(by_seed.values()) or [run for run in left_out if run.method == method]
-        if not own:
+    for method, by_seed in runs_by_method.items():
+        method_runs = list(by_seed.values()) or [run for run in left_out if run.method == method]
+        if not method_runs:
             continue
-        examples = _numbers(run.shown[score] for run in own)
-        about = summarize([run.scores[score] for run in own]) if by_seed else NO_SEEDS
-        row = Row(ALL, task, score, method, examples, *about[:5], baseline=study.baseline)
+        examples = _numbers(run.shown[score] for run in method_runs)
+        summary = summarize([run.scores[score] for run in method_runs]) if by_seed else NO_SEEDS
+        row = Row(ALL, task, score, method, examples, *summary[:5], baseline=study.baseline)
         if by_seed:
             row = row._replace(
-                best_of=_numbers(run.n_candidates for run in own if run.is_best_of(score)),
-                collapsed=_collapsed({study.baseline: list(base.values()), method: own}),
+                best_of=_numbers(run.n_candidates for run in method_runs if run.is_best_of(score)),
+                collapsed=_collapsed({study.baseline: list(base.values()), method: method_runs}),
                 published=study.published_scores(task).get(method)
-                if any(score == run.monitor for run in own)
+                if any(score == run.monitor for run in method_runs)
                 else None,
             )
             pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
@@ -193,28 +193,28 @@ def _methods(
 def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
     """A row with its paired difference to the baseline."""
     values = [[run.scores[row.score] for run in runs] for runs in zip(*pairs, strict=True)]
-    found = compare_paired(values[0], values[1], margin)
-    about = found.difference
-    both, why = _over_examples(pairs, row.score, about.mean)
+    comparison = compare_paired(values[0], values[1], margin)
+    difference = comparison.difference
+    interval, reason = _over_examples(pairs, row.score, difference.mean)
     row = row._replace(
-        difference=about.mean,
-        difference_sd=about.sd,
-        difference_low=about.low,
-        difference_high=about.high,
-        pairs=about.n,
-        p=found.p,
-        test=found.method,
-        margin=margin if found.p_equivalent is not None else None,
-        p_tost=found.p_equivalent,
-        why_no_both=why,
+        difference=difference.mean,
+        difference_sd=difference.sd,
+        difference_low=difference.low,
+        difference_high=difference.high,
+        pairs=difference.n,
+        p=comparison.p,
+        test=comparison.method,
+        margin=margin if comparison.p_equivalent is not None else None,
+        p_tost=comparison.p_equivalent,
+        why_no_both=reason,
     )
-    if both is None:
+    if interval is None:
         return row
     return row._replace(
-        both_low=both.low,
-        both_high=both.high,
-        both_examples=both.n_rows,
-        both_undefined=both.n_undefined,
+        both_low=interval.low,
+        both_high=interval.high,
+        both_examples=interval.n_rows,
+        both_undefined=interval.n_undefined,
     )
 
 
@@ -222,19 +222,19 @@ def _corrected(rows: Sequence[Row], n_left_out: int) -> list[Row]:
     """Add Holm-corrected p to the rows of one score, and the seeds needed to detect 0.01."""
     m = sum(row.p is not None for row in rows) + n_left_out
     adjusted = holm([*(row.p for row in rows), *[1.0] * n_left_out])[: len(rows)]
-    found = []
+    corrected_rows = []
     for row, p in zip(rows, adjusted, strict=True):
-        needed, sd = None, row.difference_sd
-        is_known = is_score(row.score) and row.score.partition("/")[2] in SCORES  # not a loss
-        if is_known and sd and not row.collapsed and (row.pairs or 0) >= FEWEST_FOR_SEEDS:
-            needed = seeds_needed(sd, n_comparisons=m)
-        found.append(row._replace(p_holm=p, comparisons=m, seeds_needed=needed))
-    return found
+        n_seeds, sd = None, row.difference_sd
+        is_supported = is_score(row.score) and row.score.partition("/")[2] in SCORES  # not a loss
+        if is_supported and sd and not row.collapsed and (row.pairs or 0) >= FEWEST_FOR_SEEDS:
+            n_seeds = seeds_needed(sd, n_comparisons=m)
+        corrected_rows.append(row._replace(p_holm=p, comparisons=m, seeds_needed=n_seeds))
+    return corrected_rows
 
 
 def _collapsed(methods: Mapping[str, Sequence[Run]]) -> str:
     """Number of runs with collapsed predictions per method; empty if there are none."""
-    counts = {method: sum(bool(run.degenerate) for run in own) for method, own in methods.items()}
+    counts = {method: sum(bool(run.degenerate) for run in runs) for method, runs in methods.items()}
     parts = " and ".join(
         f"{n} of {len(methods[method])} runs of method {method}"
         for method, n in counts.items()
@@ -252,34 +252,34 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
         return None, f"it is computed for {', '.join(SCORES)}"
     if len(pairs) < FEWEST_SEEDS:
         return None, f"fewer than {FEWEST_SEEDS} pairs say too little about other seeds"
-    split, both = SPLITS[stage], [run for pair in pairs for run in pair]
+    split, runs = SPLITS[stage], [run for pair in pairs for run in pair]
     try:
-        kept = [read_predictions(run.folder, split) for run in both]
+        stored = [read_predictions(run.folder, split) for run in runs]
     except (OSError, ValueError) as error:  # its message has a path
         return None, f"predictions of {split} cannot be read ({type(error).__name__})"
-    known = [one for one in kept if one is not None]
-    if lost := len(kept) - len(known):
-        return None, f"{lost} of {len(kept)} runs kept no predictions of {split}"
+    predictions = [p for p in stored if p is not None]
+    if n_missing := len(stored) - len(predictions):
+        return None, f"{n_missing} of {len(stored)} runs kept no predictions of {split}"
     try:
-        label, prediction = same_rows(known)  # [N], [2S, N]
-        found = row_interval(prediction[::2], prediction[1::2], label, SCORES[metric])
+        label, prediction = same_rows(predictions)  # [N], [2S, N]
+        interval = row_interval(prediction[::2], prediction[1::2], label, SCORES[metric])
     except ValueError as error:
         return None, str(error)
-    if abs(found.mean - difference) >= SAME_SCORE:
+    if abs(interval.mean - difference) >= SAME_SCORE:
         return None, (
             f"predictions of {split} do not belong to the scores: by them the difference is "
-            f"{found.mean:.5f}, by the scores {difference:.5f}"
+            f"{interval.mean:.5f}, by the scores {difference:.5f}"
         )
-    return found, ""
+    return interval, ""
 
 
 def _at_step_0(run: Run) -> Mapping[str, float]:
     """Values logged before fine-tuning, on test too (`training.test_untrained`); may be empty."""
     try:
-        first = read_records(run.folder / "metrics.jsonl", last_step=0)
+        records = read_records(run.folder / "metrics.jsonl", last_step=0)
     except DAMAGE:
         return {}
-    return finite({key: value for record in first for key, value in record.items()})
+    return finite({key: value for record in records for key, value in record.items()})
 
 
 def _references(task: str, score: str, base: Sequence[Run]) -> list[Row]:
@@ -294,38 +294,38 @@ def _untrained(
     task: str, score: str, base: Sequence[Run], starts: Mapping[str, Starts]
 ) -> list[Row]:
     """Rows of step 0: the baseline, and methods whose layer changes its score."""
-    found = {
-        method: {seed: record[score] for seed, record in own.items() if score in record}
-        for method, own in starts.items()
+    scores_by_method = {
+        method: {seed: record[score] for seed, record in records.items() if score in record}
+        for method, records in starts.items()
     }
-    of_base = found[base[0].method] if base else {}
+    base_scores = scores_by_method[base[0].method] if base else {}
     examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
-    for method, own in found.items():
-        is_base = own is of_base
-        is_other = any(own[seed] != of_base[seed] for seed in own.keys() & of_base.keys())
-        if own and (is_base or is_other):
+    for method, scores in scores_by_method.items():
+        is_base = scores is base_scores
+        is_changed = any(scores[s] != base_scores[s] for s in scores.keys() & base_scores.keys())
+        if scores and (is_base or is_changed):
             name = UNTRAINED if is_base else f"{UNTRAINED}, {method}"
-            about = summarize(list(own.values()))
-            rows.append(Row(ALL, task, score, name, examples, *about[:5]))
+            summary = summarize(list(scores.values()))
+            rows.append(Row(ALL, task, score, name, examples, *summary[:5]))
     return rows
 
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
-    """Gain of the baseline by fine-tuning, paired by seed; n = 0 if it may be zero."""
+    """Gain of the baseline by fine-tuning, paired by seed; n = 0 unless its CI shows a gain."""
     sign = -1 if score.partition("/")[2] in LOSSES else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
-    gains = [after[score] - at[score] for after, at in pairs if score in after and score in at]
-    found = summarize(gains) if gains else NO_SEEDS
-    ends = (found.low, found.high)
-    return found if all(end is not None and sign * end > 0 for end in ends) else NO_SEEDS
+    gains = [end[score] - start[score] for end, start in pairs if score in end and score in start]
+    summary = summarize(gains) if gains else NO_SEEDS
+    bounds = (summary.low, summary.high)
+    return summary if all(bound is not None and sign * bound > 0 for bound in bounds) else NO_SEEDS
 
 
 def _margin(study: Study, gain: Summary) -> float | None:
     """The equivalence margin; a share is relative to the CI end of the gain nearer to 0."""
     if study.margin_share is None:
         return study.margin
-    ends = [abs(end) for end in (gain.low, gain.high) if end is not None]
-    return study.margin_share * min(ends) if ends else None
+    bounds = [abs(bound) for bound in (gain.low, gain.high) if bound is not None]
+    return study.margin_share * min(bounds) if bounds else None
 
 
 def _numbers(found: Iterable[int]) -> str:
@@ -337,9 +337,9 @@ def frame(rows: Sequence[Row]) -> DataFrame:
     """Rows as a data frame with the fields of `Row` as columns; counts are `Int64`."""
     import pandas as pd  # slow to import; only tables need it
 
-    found = pd.DataFrame.from_records(rows, columns=Row._fields)
+    table = pd.DataFrame.from_records(rows, columns=Row._fields)
     types = {name: {kind, *get_args(kind)} for name, kind in get_type_hints(Row).items()}
     numbers = {float: "float64", int: "Int64"}
-    return found.astype(
-        {name: of for name, own in types.items() for kind, of in numbers.items() if kind in own}
+    return table.astype(
+        {name: dtype for name, kinds in types.items() for t, dtype in numbers.items() if t in kinds}
     )

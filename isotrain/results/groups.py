@@ -41,17 +41,17 @@ def differing(found: Sequence[Found]) -> list[dict[str, str]]:
 
     A seed that equals the run's seed in every run, such as a layer's, is left out.
     """
-    keys = dict.fromkeys(key for one in found for key in one.keys)
-    kept = [
+    keys = dict.fromkeys(key for entry in found for key in entry.keys)
+    names = [
         name
         for name in sorted(keys)
-        if len({one.keys.get(name) for one in found}) > 1
+        if len({entry.keys.get(name) for entry in found}) > 1
         and not (
             name.split(".")[-1] == "seed"
-            and all(one.keys.get(name) in (None, str(one.run.seed)) for one in found)
+            and all(entry.keys.get(name) in (None, str(entry.run.seed)) for entry in found)
         )
     ]
-    return [{name: one.keys.get(name, "") for name in kept} for one in found]
+    return [{name: entry.keys.get(name, "") for name in names} for entry in found]
 
 
 def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
@@ -60,62 +60,62 @@ def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
     A group shares task, method, data revision and keys. `on test` is the same score on test, with
     its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
-    is_named = all(one.names for one in found)  # a run from Python has no names of its parts
+    is_named = all(e.names for e in found)  # a run from Python has no names of its parts
     groups: dict[tuple[Any, ...], list[Found]] = {}
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
-    for one, own in zip(found, differing(found), strict=True):
-        named = {f"{part}._target_": name for part, name in one.names.items() if is_named}
-        keys = dict(sorted((own | named).items())) | {"data": one.run.data}
-        groups.setdefault((one.run.task, one.run.method, *keys.items()), []).append(one)
+    for entry, differences in zip(found, differing(found), strict=True):
+        part_names = {f"{part}._target_": name for part, name in entry.names.items() if is_named}
+        keys = dict(sorted((differences | part_names).items())) | {"data": entry.run.data}
+        groups.setdefault((entry.run.task, entry.run.method, *keys.items()), []).append(entry)
         for key, value in keys.items():
-            values.setdefault(one.run.task, {}).setdefault(key, set()).add(value)
+            values.setdefault(entry.run.task, {}).setdefault(key, set()).add(value)
     lines = []
-    for (task, method, *named_keys), members in sorted(groups.items()):
-        tells = _telling(dict(named_keys), values[task])
-        scored = _scored([one.run for one in members])
-        lines.append((task, method, *scored, ", ".join(tells)))
+    for (task, method, *key_items), members in sorted(groups.items()):
+        labels = _telling(dict(key_items), values[task])
+        score_cells = _scored([member.run for member in members])
+        lines.append((task, method, *score_cells, ", ".join(labels)))
     return [HEADING, *lines] if lines else []
 
 
 def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """What a run computes, without its seed and equal seeds of its parts."""
     seed = keys.get("seed")
-    own = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
-    return frozenset(own)
+    pairs = {(k, v) for k, v in keys.items() if k.split(".")[-1] != "seed" or v != seed}
+    return frozenset(pairs)
 
 
 def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
-    """Keys that distinguish one of several configurations; parts go by their names."""
+    """Keys that distinguish one configuration from the others; components by their names."""
     parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # for a metric
-    found = []
+    labels = []
     for name, value in own.items():
-        among = values[name]
-        of_a_part = "" in among and len(among) == 2 and name.startswith(tuple(parts))
-        if len(among) < 2 or not value:
+        task_values = values[name]
+        is_of_part = "" in task_values and len(task_values) == 2 and name.startswith(tuple(parts))
+        if len(task_values) < 2 or not value:
             continue
         if name.endswith("_target_"):
             part = next(part for part in reversed(parts) if name.startswith(part)).removesuffix(".")
             group, _, option = part.partition(".")
-            found.append(f"{group}={option or value.rpartition('.')[2]}")
-        elif not of_a_part:
-            found.append(f"{name}={value}")
-    return found
+            labels.append(f"{group}={option or value.rpartition('.')[2]}")
+        elif not is_of_part:
+            labels.append(f"{name}={value}")
+    return labels
 
 
 def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
     """The monitored score, and the same score on test if there is one."""
     monitor = runs[0].monitor
     dev, test = (_row(runs, key) for key in (monitor, on_test(monitor)))
-    fewer = "" if test.n == dev.n else f", n = {test.n}"
-    of_test = f"{mean_text(test)} ({examples_text(test.examples)}{fewer})" if test.n else ""
+    n_text = "" if test.n == dev.n else f", n = {test.n}"
+    test_text = f"{mean_text(test)} ({examples_text(test.examples)}{n_text})" if test.n else ""
     examples = examples_text(dev.examples).removeprefix("N = ")
-    return (score_name(monitor), examples, str(dev.n), mean_text(dev), of_test)
+    return (score_name(monitor), examples, str(dev.n), mean_text(dev), test_text)
 
 
 def _row(runs: Sequence[Run], key: str) -> Row:
     """Mean of a score over the seeds that have it."""
-    own = [run for run in runs if key in run.scores]
-    sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in own})
-    about = summarize([run.scores[key] for run in own])[:5] if own else (0, math.nan)
-    return Row(ALL, runs[0].task, key, runs[0].method, " or ".join(map(str, sizes)), *about)
+    members = [run for run in runs if key in run.scores]
+    sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in members})
+    summary = summarize([run.scores[key] for run in members])[:5] if members else (0, math.nan)
+    return Row(ALL, runs[0].task, key, runs[0].method, " or ".join(map(str, sizes)), *summary)

@@ -54,10 +54,10 @@ def latex(result: Result) -> str:
     """
     tables = []
     for task in result.study.tasks:
-        touched = any(run.degenerate for run in result.runs if run.task == task)
+        has_collapsed = any(run.degenerate for run in result.runs if run.task == task)
         for kind in result.kinds:
-            if (own := result.table(task, kind)) and (kind == ALL or touched):
-                tables.append(_table(result, task, list(own.values()), kind))
+            if (by_score := result.table(task, kind)) and (kind == ALL or has_collapsed):
+                tables.append(_table(result, task, list(by_score.values()), kind))
     return TEMPLATES.get_template("table.tex.j2").render(tables=tables)
 
 
@@ -75,41 +75,41 @@ def escaped(text: str) -> str:
 def _table(result: Result, task: str, scores: Sequence[Sequence[Row]], kind: str) -> dict[str, Any]:
     """Template values of one task."""
     study = result.study
-    aside = "" if kind == ALL else f", {kind} predictions"
-    of_scores = [own for own in scores if is_score(own[0].score)]
-    of_isotropy = [own for own in scores if not is_score(own[0].score)]
-    seeds = sorted({row.n for rows in scores for row in rows if row.baseline})
-    n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    rows = [row._replace(seeds_needed=None) for own in scores for row in own]  # not a column here
+    scope = "" if kind == ALL else f", {kind} predictions"
+    score_groups = [rows for rows in scores if is_score(rows[0].score)]
+    isotropy_groups = [rows for rows in scores if not is_score(rows[0].score)]
+    seed_counts = sorted({row.n for rows in scores for row in rows if row.baseline})
+    n = f"{seed_counts[0]}" if len(seed_counts) == 1 else f"{seed_counts[0]} to {seed_counts[-1]}"
+    entries = [row._replace(seeds_needed=None) for rows in scores for row in rows]  # no column
     gaps = [gap for gap in result.gaps if gap.task == task]
     return {
         "caption": escaped(
-            f"{study.name}, {task}{aside}: mean over n = {n} seeds with its 95 % CI, difference to "
+            f"{study.name}, {task}{scope}: mean over n = {n} seeds with its 95 % CI, difference to "
             f"{study.baseline} with its 95 % CI."
         ),
-        "label": re.sub(r"[^\w.]|_", "-", "-".join(filter(None, (study.name, task, aside[2:])))),
-        "parts": [_tabular(own) for own in (of_scores, of_isotropy) if own],
-        "below": [escaped(f"{text.rstrip('.')}.") for text in _below(result, task, rows) if text]
-        + [escaped(text) for text in legend(study, rows, gaps)],
+        "label": re.sub(r"[^\w.]|_", "-", "-".join(filter(None, (study.name, task, scope[2:])))),
+        "parts": [_tabular(groups) for groups in (score_groups, isotropy_groups) if groups],
+        "below": [escaped(f"{text.rstrip('.')}.") for text in _below(result, task, entries) if text]
+        + [escaped(text) for text in legend(study, entries, gaps)],
     }
 
 
 def _tabular(scores: Sequence[Sequence[Row]]) -> dict[str, Any]:
     """One table with a header, and the lines of each score below its name."""
-    every = [cells(row) for rows in scores for row in rows]
-    is_filled = [any(column) for column in zip(*every, strict=True)]
-    shown = [k for k, name in enumerate(HEAD) if is_filled[k] and name not in TOO_WIDE]
+    cell_rows = [cells(row) for rows in scores for row in rows]
+    is_filled = [any(column) for column in zip(*cell_rows, strict=True)]
+    columns = [k for k, name in enumerate(HEAD) if is_filled[k] and name not in TOO_WIDE]
     parts = [
-        (escaped(caption(rows)), [[escaped(cells(row)[k]) for k in shown] for row in rows])
+        (escaped(caption(rows)), [[escaped(cells(row)[k]) for k in columns] for row in rows])
         for rows in scores
     ]
-    head = [SHORT.get(HEAD[k], HEAD[k]) for k in shown]
+    head = [SHORT.get(HEAD[k], HEAD[k]) for k in columns]
     return {"head": list(map(escaped, head)), "scores": parts}
 
 
 def _below(result: Result, task: str, rows: Sequence[Row]) -> list[str]:
     """Notes on the runs."""
     runs = [run for run in result.runs if run.task == task]
-    collapsed = [f"Collapsed predictions: {text}" for text in collapsed_runs(runs)]
-    below = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
-    return [*sentences(cautions(result, task)), *collapsed, *below]
+    collapsed_notes = [f"Collapsed predictions: {text}" for text in collapsed_runs(runs)]
+    row_notes = notes([row._replace(failed=0) for row in rows], len(result.study.seeds))
+    return [*sentences(cautions(result, task)), *collapsed_notes, *row_notes]

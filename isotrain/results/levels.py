@@ -1,4 +1,4 @@
-"""What needs no model: chance, and the share of the majority class."""
+"""Model-free baselines: chance, and the share of the majority class."""
 
 from pathlib import Path
 
@@ -24,12 +24,14 @@ def reference(folder: Path, score: str) -> tuple[str, float] | None:
     if metric != "accuracy":
         return None
     try:
-        recorded = read_result(folder).get("label_majority", {}).get(SPLITS[stage])
-        if recorded is not None:
-            return MAJORITY, float(recorded)
-        found = read_predictions(folder, SPLITS[stage])
+        share = read_result(folder).get("label_majority", {}).get(SPLITS[stage])
+        if share is not None:
+            return MAJORITY, float(share)
+        predictions = read_predictions(folder, SPLITS[stage])
     except (OSError, ValueError):
         return None
-    if found is None or not len(found.label):
+    if predictions is None or not len(predictions.label):
         return None
-    return MAJORITY, float(np.unique(found.label, return_counts=True)[1].max() / len(found.label))
+    return MAJORITY, float(
+        np.unique(predictions.label, return_counts=True)[1].max() / len(predictions.label)
+    )

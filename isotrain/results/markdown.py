@@ -41,8 +41,8 @@ def first_tables(text: str) -> str:
     '# Study x\n\n## rte\n\n### accuracy\n\n| a |\n'
     """
     head, *tasks = re.split(r"^(?=## )", text, flags=re.MULTILINE)
-    kept = ["".join(re.split(r"^(?=### )", task, flags=re.MULTILINE)[:2]) for task in tasks]
-    return "".join([head, *kept]).rstrip() + "\n"
+    first_parts = ["".join(re.split(r"^(?=### )", task, flags=re.MULTILINE)[:2]) for task in tasks]
+    return "".join([head, *first_parts]).rstrip() + "\n"
 
 
 def bullets(texts: Iterable[object]) -> str:

@@ -17,7 +17,7 @@ CAUSAL = "first token (causal: it sees nothing else)"
 
 
 class Reading(NamedTuple):
-    """What a reader of a number needs to know, in brief."""
+    """How to read a metric, in brief."""
 
     label: str
     end: str  # which value is isotropic, as "1 = isotropic"
@@ -52,13 +52,13 @@ FIELDS = {*Reading._fields}
 
 @cache
 def readings() -> dict[str, Reading]:
-    """The reading of every metric whose yaml has the whole head, by name.
+    """The reading of every metric whose yaml has a complete header, by name.
 
     >>> readings()["mean_cosine"].source
     'Ethayarajh 2019'
     """
-    found = {file.name: file.read_text("utf-8") for file in shipped("metric").iterdir()}
-    heads = {name.partition(".")[0]: _head(text) for name, text in sorted(found.items())}
+    yaml_texts = {file.name: file.read_text("utf-8") for file in shipped("metric").iterdir()}
+    heads = {name.partition(".")[0]: _head(text) for name, text in sorted(yaml_texts.items())}
     return {name: Reading(**head) for name, head in heads.items() if {*head, "parts"} == FIELDS}
 
 
@@ -73,7 +73,7 @@ def _head(text: str) -> dict[str, Any]:
 
 
 def base_of(metric: str) -> str:
-    """The metric that gives a logged value; the value itself where none is known.
+    """The metric that gives a logged value; the value's own name if there is none.
 
     >>> base_of("outlier_dims_share_1"), base_of("isoscore_corrected"), base_of("mine")
     ('outlier_dims', 'isoscore_corrected', 'mine')
@@ -112,10 +112,10 @@ def isotropic_value(metric: str) -> float | None:
     (1.0, None)
     """
     reading = readings().get(metric)
-    found = re.match(r"([01]) = isotropic", reading.end) if reading else None
-    return float(found[1]) if found else None
+    match = re.match(r"([01]) = isotropic", reading.end) if reading else None
+    return float(match[1]) if match else None
 
 
 def view_titles(result: Mapping[str, Any]) -> dict[str, str]:
-    """What each view of a layer is called, by the record of a run."""
+    """Title of each view of a layer, from the record of a run."""
     return TITLES | ({"cls": CAUSAL} if result.get("is_causal") else {})

@@ -35,11 +35,11 @@ class Result(NamedTuple):
 
     def table(self, task: str, runs: str = ALL) -> dict[str, list[Row]]:
         """The rows of a task by score."""
-        found: dict[str, list[Row]] = {}
+        by_score: dict[str, list[Row]] = {}
         for row in self.rows:
             if (row.task, row.runs) == (task, runs):
-                found.setdefault(row.score, []).append(row)
-        return found
+                by_score.setdefault(row.score, []).append(row)
+        return by_score
 
     @property
     def kinds(self) -> list[str]:
@@ -51,22 +51,20 @@ def find_result(plan: Plan) -> Result:
     """Collect and compare the runs of a plan."""
     study, jobs = plan.study, plan.jobs
     runs, gaps = collect(jobs)
-    shown = {task: {run.method for run in runs if run.task == task} for task in study.tasks}
-    gone = {task: len(left_out(plan, task, own)) for task, own in shown.items()}
-    rows = study_rows(study, runs, gaps, gone)
-    tasks = {run.task: run for run in reversed(runs)}  # the first run of each
-    methods = {run.method: run for run in reversed(runs)}
-    records = [read_result(run.folder) for run in tasks.values()]
-    of_methods = {name: read_result(run.folder)["config"] for name, run in methods.items()}
+    method_sets = {task: {run.method for run in runs if run.task == task} for task in study.tasks}
+    n_left_out = {task: len(left_out(plan, task, methods)) for task, methods in method_sets.items()}
+    rows = study_rows(study, runs, gaps, n_left_out)
+    first_of_task = {run.task: run for run in reversed(runs)}  # the first run of each
+    first_of_method = {run.method: run for run in reversed(runs)}
+    records = [read_result(run.folder) for run in first_of_task.values()]
+    configs = {name: read_result(run.folder)["config"] for name, run in first_of_method.items()}
     first = read_result(runs[0].folder) if runs else {}
-    works = [
-        w for method in study.methods if method in of_methods for w in sources(of_methods[method])
-    ]
+    works = [w for method in study.methods if method in configs for w in sources(configs[method])]
     return Result(
         *(study, runs, gaps, rows, len(jobs), changes(plan)),
         works=list(dict.fromkeys(works)),
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
-        encoder=", ".join(dict.fromkeys(str(one.get("encoder", "")) for one in reversed(records))),
+        encoder=", ".join(dict.fromkeys(str(r.get("encoder", "")) for r in reversed(records))),
         is_causal=bool(first.get("is_causal")),
         kind=plan.kind,
     )
@@ -77,14 +75,14 @@ def cautions(result: Result, task: str | None = None, brief: bool = False) -> li
 
     Failed runs, missing runs, mixed versions, and changes of the study.
     """
-    found = []
+    findings = []
     gaps = [gap for gap in result.gaps if task in (None, gap.task)]
     for has_failed, code in ((True, "seeds_failed"), (False, "seeds_missing")):
-        own = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
-        values = {"counts": list(own.items()), "n_seeds": len(result.study.seeds)}
-        found += [finding(code, **values)] if own else []
-    found += mixtures([run for run in result.runs if task in (None, run.task)], brief)
-    return found + ([finding("changed", changes=result.changes)] if result.changes else [])
+        counts = Counter((g.task, g.method, g.why) for g in gaps if g.has_failed == has_failed)
+        values = {"counts": list(counts.items()), "n_seeds": len(result.study.seeds)}
+        findings += [finding(code, **values)] if counts else []
+    findings += mixtures([run for run in result.runs if task in (None, run.task)], brief)
+    return findings + ([finding("changed", changes=result.changes)] if result.changes else [])
 
 
 def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
@@ -101,29 +99,29 @@ def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
     [Finding(code='mixed_code', values={'lines': ['0a1b+: 1 run', '2c3d: 1 run']})]
     """
     names = {name for run in runs for name in run.code.split(" > ")}  # several if a run was resumed
-    of_code = "mixed_code" if len(names) > 1 else "changed_code"
-    parts = [(of_code, "code", runs)] if len(names) > 1 or "+" in "".join(names) else []
+    code_finding = "mixed_code" if len(names) > 1 else "changed_code"
+    checks = [(code_finding, "code", runs)] if len(names) > 1 or "+" in "".join(names) else []
     for task in dict.fromkeys(run.task for run in runs):
-        of_task = [run for run in runs if run.task == task]
-        if len({run.data for run in of_task}) > 1:
-            parts.append(("mixed_data", "data", of_task))
+        task_runs = [run for run in runs if run.task == task]
+        if len({run.data for run in task_runs}) > 1:
+            checks.append(("mixed_data", "data", task_runs))
     for name in ("limited", "lost"):
-        parts.append((f"{name}_runs", name, [run for run in runs if getattr(run, name)]))
-    found = []
-    for code, name, own in parts:
-        values = {"task": own[0].task} if code == "mixed_data" else {}
-        versions = sorted({getattr(run, name) for run in own})
+        checks.append((f"{name}_runs", name, [run for run in runs if getattr(run, name)]))
+    findings = []
+    for code, name, subset in checks:
+        values = {"task": subset[0].task} if code == "mixed_data" else {}
+        versions = sorted({getattr(run, name) for run in subset})
         lines = [
-            f"{version or 'unknown'}: {counted(len(same), 'run') if brief else _where(same)}"
+            f"{version or 'unknown'}: {counted(len(group), 'run') if brief else _where(group)}"
             for version in versions
-            if (same := [run for run in own if getattr(run, name) == version])
+            if (group := [run for run in subset if getattr(run, name) == version])
         ]
-        found += [finding(code, lines=lines, **values)] if lines else []
-    return found
+        findings += [finding(code, lines=lines, **values)] if lines else []
+    return findings
 
 
 def _where(runs: Sequence[Run]) -> str:
     """Description of some runs: task, method and seeds."""
     by_method = groupby(runs, lambda run: (run.task, run.method))
-    seeds = ((method, sorted({run.seed for run in own})) for method, own in by_method)
-    return "; ".join(f"{' '.join(method)} {listed(own)}" for method, own in seeds)
+    seeds_of = ((method, sorted({run.seed for run in group})) for method, group in by_method)
+    return "; ".join(f"{' '.join(method)} {listed(seeds)}" for method, seeds in seeds_of)

@@ -76,18 +76,18 @@ def row_interval(
     >>> f"{found.mean:.2f}, {found.low:.2f} to {found.high:.2f}"
     '0.10, 0.06 to 0.14'
     """
-    both = [np.atleast_2d(np.asarray(values, np.float64)) for values in (method_SN, baseline_SN)]
+    pair = [np.atleast_2d(np.asarray(values, np.float64)) for values in (method_SN, baseline_SN)]
     label = np.asarray(label_N, np.float64)
-    n_seeds, n_rows = both[0].shape
-    if both[1].shape != both[0].shape or label.shape != (n_rows,) or n_rows < 2:
+    n_seeds, n_rows = pair[0].shape
+    if pair[1].shape != pair[0].shape or label.shape != (n_rows,) or n_rows < 2:
         raise ValueError(
             "both must be [seeds, examples] with a label each, two examples or more, got "
-            f"{both[0].shape}, {both[1].shape} and {label.shape}; keep the seeds that both have"
+            f"{pair[0].shape}, {pair[1].shape} and {label.shape}; keep the seeds that both have"
         )
-    if not all(np.isfinite(values).all() for values in (*both, label)):
+    if not all(np.isfinite(values).all() for values in (*pair, label)):
         raise ValueError("labels and predictions must be finite, got NaN or infinity among them")
-    both_PN = np.concatenate(both)
-    difference_S = _differences(score(label, both_PN, np.ones((1, n_rows))))[0]
+    prediction_PN = np.concatenate(pair)
+    difference_S = _differences(score(label, prediction_PN, np.ones((1, n_rows))))[0]
     if not np.isfinite(difference_S).all():
         raise ValueError(
             f"the score must be defined for every seed, it is not for number "
@@ -96,7 +96,7 @@ def row_interval(
         )
     resampled_RS = np.concatenate(
         [
-            _differences(score(label, both_PN, count_RN))
+            _differences(score(label, prediction_PN, count_RN))
             for count_RN in _resamples(n_rows, n_resamples, seed)
         ]
     )
@@ -109,9 +109,9 @@ def row_interval(
         )
     covariance_SS = np.atleast_2d(np.cov(resampled_RS[defined_R], rowvar=False))
     mean = float(difference_S.mean())
-    half = _half_width(difference_S, covariance_SS, n_rows)
-    varies = half > ROUNDING
-    low, high = (mean - half, mean + half) if varies else (None, None)
+    half_width = _half_width(difference_S, covariance_SS, n_rows)
+    varies = half_width > ROUNDING
+    low, high = (mean - half_width, mean + half_width) if varies else (None, None)
     return RowInterval(mean, low, high, n_rows, n_seeds, n_undefined)
 
 
@@ -126,11 +126,11 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
     first = found[0]
     for number, other in enumerate(found):
         pairs = (("examples", first.index, other.index), ("labels", first.label, other.label))
-        for name, one, two in pairs:
-            if not np.array_equal(one, two):
+        for name, ref_N, other_N in pairs:
+            if not np.array_equal(ref_N, other_N):
                 raise ValueError(
                     f"runs must have predicted the same examples: the {name} of number {number} "
-                    f"(N = {len(two)}) are not those of number 0 (N = {len(one)}); were the "
+                    f"(N = {len(other_N)}) are not those of number 0 (N = {len(ref_N)}); were the "
                     "data changed between them?"
                 )
     return first.label, np.stack([run.prediction for run in found])
@@ -162,12 +162,12 @@ def spearman(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats
     """Rank correlation, `[R, P]`; ties share their mean rank; NaN as in `pearson`."""
     label_RN, label_spread_R = _ranks(label_N, count_RN)
     weighted_RN = count_RN * label_RN
-    found_RP = np.empty((len(count_RN), len(prediction_PN)))
+    correlation_RP = np.empty((len(count_RN), len(prediction_PN)))
     for p, prediction_N in enumerate(prediction_PN):
         rank_RN, spread_R = _ranks(prediction_N, count_RN)
         covariance_R = np.einsum("rn,rn->r", weighted_RN, rank_RN)
-        found_RP[:, p] = covariance_R / (label_spread_R * spread_R)
-    return found_RP
+        correlation_RP[:, p] = covariance_R / (label_spread_R * spread_R)
+    return correlation_RP
 
 
 def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
@@ -189,9 +189,9 @@ def matthews(label_N: Floats, class_PN: Floats, count_RN: Floats) -> Floats:
         true_R1 = true_R1 - t_R1**2
         predicted_RP -= p_RP**2
     spread_RP = np.sqrt(true_R1 * predicted_RP)
-    found_RP: Floats = np.zeros_like(spread_RP)
-    np.divide(covariance_RP, spread_RP, found_RP, where=spread_RP > 0)
-    return found_RP
+    correlation_RP: Floats = np.zeros_like(spread_RP)
+    np.divide(covariance_RP, spread_RP, correlation_RP, where=spread_RP > 0)
+    return correlation_RP
 
 
 def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
@@ -199,10 +199,10 @@ def _ranks(value_N: Floats, count_RN: Floats) -> tuple[Floats, Floats]:
     sorted_N, group_N = np.unique(value_N, return_inverse=True)
     order_N = np.argsort(group_N, kind="stable")
     first_G = np.searchsorted(group_N[order_N], np.arange(len(sorted_N)))
-    drawn_RG = np.add.reduceat(count_RN[:, order_N], first_G, axis=1)
-    up_to_RG = np.cumsum(drawn_RG, axis=1)
-    rank_RG = up_to_RG - (drawn_RG + up_to_RG[:, -1:]) / 2
-    square_R = np.einsum("rg,rg,rg->r", drawn_RG, rank_RG, rank_RG)
+    count_RG = np.add.reduceat(count_RN[:, order_N], first_G, axis=1)
+    cumulative_RG = np.cumsum(count_RG, axis=1)
+    rank_RG = cumulative_RG - (count_RG + cumulative_RG[:, -1:]) / 2
+    square_R = np.einsum("rg,rg,rg->r", count_RG, rank_RG, rank_RG)
     return rank_RG[:, group_N], np.sqrt(np.where(square_R > 0, square_R, np.nan))
 
 
@@ -212,9 +212,9 @@ def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Floats]:
     block = max(1, BLOCK // n_rows)
     for start in range(0, n_resamples, block):
         n = min(block, n_resamples - start)
-        drawn_RN = generator.integers(n_rows, size=(n, n_rows))
-        drawn_RN += n_rows * np.arange(n)[:, None]  # each resample has separate counters
-        counts = np.bincount(drawn_RN.ravel(), minlength=n * n_rows)
+        index_RN = generator.integers(n_rows, size=(n, n_rows))
+        index_RN += n_rows * np.arange(n)[:, None]  # each resample has separate counters
+        counts = np.bincount(index_RN.ravel(), minlength=n * n_rows)
         yield counts.reshape(n, n_rows).astype(np.float64)
 
 
@@ -231,10 +231,10 @@ def _half_width(difference_S: Floats, covariance_SS: Floats, n_rows: int) -> flo
     if np.ptp(difference_S) <= ROUNDING:
         return float(t_rows * np.sqrt(np.trace(unbiased_SS) / n_seeds))
     pairs = n_seeds * (n_seeds - 1)
-    of_rows = max(0.0, (unbiased_SS.sum() - np.trace(unbiased_SS)) / pairs)
-    of_seeds = difference_S.var(ddof=1) / n_seeds
+    example_variance = max(0.0, (unbiased_SS.sum() - np.trace(unbiased_SS)) / pairs)
+    seed_variance = difference_S.var(ddof=1) / n_seeds
     t_seeds = stdtrit(n_seeds - 1, 0.975)
-    return float(np.sqrt(t_seeds**2 * of_seeds + t_rows**2 * of_rows))
+    return float(np.sqrt(t_seeds**2 * seed_variance + t_rows**2 * example_variance))
 
 
 SCORES: Mapping[str, Score] = MappingProxyType(

@@ -32,12 +32,12 @@ def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
     """One line per finished run and score: provenance, `key`, `value` and `examples` (N)."""
     import pandas as pd
 
-    made = _made(runs, more)
-    made = made.astype({name: "category" for name in made if name != "seed"})
-    found = made.loc[made.index.repeat([len(run.scores) for run in runs])]
+    provenance = _made(runs, more)
+    provenance = provenance.astype({name: "category" for name in provenance if name != "seed"})
+    frame = provenance.loc[provenance.index.repeat([len(run.scores) for run in runs])]
     scores = [(key, value, run.n_rows(key)) for run in runs for key, value in run.scores.items()]
     keys, values, sizes = zip(*scores, strict=True) if scores else ((), (), ())
-    return found.assign(
+    return frame.assign(
         key=pd.Categorical(keys),
         value=np.asarray(values, float),
         examples=pd.array(list(sizes), dtype="Int64"),
@@ -62,5 +62,5 @@ def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
     """One line per run with its provenance, and further columns."""
     import pandas as pd
 
-    own = [(r.task, r.method, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
-    return pd.concat([pd.DataFrame(own, columns=OF_A_RUN), pd.DataFrame(list(more))], axis=1)
+    lines = [(r.task, r.method, r.seed, r.degenerate, r.code, r.data, r.name) for r in runs]
+    return pd.concat([pd.DataFrame(lines, columns=OF_A_RUN), pd.DataFrame(list(more))], axis=1)

@@ -104,22 +104,22 @@ def collect(jobs: Sequence[Job]) -> tuple[list[Run], list[Gap]]:
     """
     runs, gaps = [], []
     for job in jobs:
-        of = (job.task, job.method, job.seed)
+        job_key = (job.task, job.method, job.seed)
         try:
             result = read_result(job.folder)
             if not result:
-                gaps.append(Gap(*of, NOT_RUN))
+                gaps.append(Gap(*job_key, NOT_RUN))
             elif result["status"] != "finished":
                 is_stale = result["status"] == "running" and not is_owned(job.folder)
-                why = "interrupted" if is_stale else unfinished(result)
-                gaps.append(Gap(*of, why, result["status"] == "failed"))
+                reason = "interrupted" if is_stale else unfinished(result)
+                gaps.append(Gap(*job_key, reason, result["status"] == "failed"))
             else:
-                run = run_of(result, job.folder, *of)
-                lost = [key for key in run.shown if key not in run.scores]
-                gaps += [Gap(*of, f"no finite {key}", True, key) for key in lost]
+                run = run_of(result, job.folder, *job_key)
+                missing_keys = [key for key in run.shown if key not in run.scores]
+                gaps += [Gap(*job_key, f"no finite {key}", True, key) for key in missing_keys]
                 runs.append(run)
         except DamagedError as error:  # one that cannot be read now may be intact: no table
-            gaps.append(Gap(*of, damaged(error)))
+            gaps.append(Gap(*job_key, damaged(error)))
     return runs, gaps
 
 
@@ -150,19 +150,19 @@ def finite(record: Mapping[str, Any]) -> dict[str, float]:
     >>> finite(at)["isotropy/partition_less_null/pooled/after"]
     -1.5
     """
-    found = {k: v for k, v in record.items() if isinstance(v, int | float) and math.isfinite(v)}
-    for less, value, null in _nulls(tuple(found)):
-        found[less] = found[value] - found[null]
-    return dict(sorted(found.items()))
+    values = {k: v for k, v in record.items() if isinstance(v, int | float) and math.isfinite(v)}
+    for less_key, key, null_key in _nulls(tuple(values)):
+        values[less_key] = values[key] - values[null_key]
+    return dict(sorted(values.items()))
 
 
 @cache  # runs of a study share their keys
 def _nulls(keys: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """Keys of ln I(W) minus its null, of ln I(W), and of its null, where there are both."""
+    """Keys of ln I(W) minus its null, of ln I(W), and of its null, if both are logged."""
     curves = [c for key in keys if (c := read_key(key)) and c.metric == "partition_null_median"]
-    of = [tuple(c._replace(metric=name).text for name in (LESS_NULL, "partition")) for c in curves]
-    known = set(keys)
-    return [(less, v, c.text) for c, (less, v) in zip(curves, of, strict=True) if v in known]
+    pairs = [tuple(c._replace(metric=m).text for m in (LESS_NULL, "partition")) for c in curves]
+    key_set = set(keys)
+    return [(less, v, c.text) for c, (less, v) in zip(curves, pairs, strict=True) if v in key_set]
 
 
 def limited_text(result: Mapping[str, Any]) -> str:
@@ -173,7 +173,7 @@ def limited_text(result: Mapping[str, Any]) -> str:
     """
     limits = (result.get("limited_evaluation") or {}).items()
     return ", ".join(
-        f"{n['scored']:,} of the {n['of']:,} examples of {split}" for split, n in limits
+        f"{part['scored']:,} of the {part['of']:,} examples of {split}" for split, part in limits
     )
 
 
@@ -203,34 +203,34 @@ def _shown(
     """
     monitor = str(result["monitor"])
     shown = {monitor: sizes["dev"]}
-    twins = [on_test(monitor)]
-    twins += ["test/loss", "test/scaled_loss"] if monitor == "val/accuracy" else []
-    every = {**result["scores"], **scores}  # `collect` reports non-finite ones as missing
-    shown |= {key: sizes["test"] for key in twins if key in every}
+    test_keys = [on_test(monitor)]
+    test_keys += ["test/loss", "test/scaled_loss"] if monitor == "val/accuracy" else []
+    all_scores = {**result["scores"], **scores}  # `collect` reports non-finite ones as missing
+    shown |= {key: sizes["test"] for key in test_keys if key in all_scores}
     config = result.get("config", {})
     metric = next(iter(result.get("headline") or config.get("metric", {})), "")
     pooling = str(config.get("pooling", {}).get("_target_", "")).rpartition(".")[2]
-    for cloud in _clouds(tuple(every), metric, VIEWS_OF.get(pooling, "tokens")):
-        shown[cloud.text] = int(scores.get(counted_by(cloud.text), 0))
+    for curve in _clouds(tuple(all_scores), metric, VIEWS_OF.get(pooling, "tokens")):
+        shown[curve.text] = int(scores.get(counted_by(curve.text), 0))
     return shown
 
 
 @cache  # runs of a study share their keys
 def _clouds(keys: tuple[str, ...], metric: str, pooled: str) -> list[CurveKey]:
-    """Isotropy values shown in tables, of those that there are; `pooled` is the view pooled."""
+    """Isotropy values shown in tables, if logged; `pooled` is the view that pooling reads."""
     curves = [curve for key in keys if (curve := read_key(key))]
     last = last_layer(curves)
     view = shown_view({c.view for c in curves if c.where == last}, pooled)
     is_behind = any(c.view == "before" and c.where.startswith("layer_") for c in curves)
     names = dict.fromkeys((metric, *BESIDE))
-    own = [] if is_behind else [CurveKey(name, last, view) for name in names]
-    sides = [
-        CurveKey(*of)
+    encoder_curves = [] if is_behind else [CurveKey(name, last, view) for name in names]
+    site_curves = [
+        CurveKey(*parts)
         for where in sorted({c.where for c in curves if c.view in SIDES})
-        for of in ((metric, where, "before"), *((name, where, "after") for name in names))
+        for parts in ((metric, where, "before"), *((name, where, "after") for name in names))
     ]
-    known = set(keys)
-    return [cloud for cloud in (*own, *sides) if cloud.text in known]
+    key_set = set(keys)
+    return [c for c in (*encoder_curves, *site_curves) if c.text in key_set]
 
 
 def _code(result: Mapping[str, Any]) -> str:

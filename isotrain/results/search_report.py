@@ -43,21 +43,22 @@ def status_of_search(folder: Path, storage: str | None = None) -> Status:
     parts = [f"{n} {state}" for state, n in counts.items() if n or state == "complete"]
     line = f"search {record.search.name}: {counted(len(states), 'trial')}, {', '.join(parts)}"
     n_left, left_s = counts["running"] + counts["waiting"], None
-    took = [t.duration.total_seconds() for t in trials if t.state.is_finished() and t.duration]
+    seconds = [t.duration.total_seconds() for t in trials if t.state.is_finished() and t.duration]
     if n_left:
-        left_s = median(took) * n_left / max(1, counts["running"]) if took else None
+        left_s = median(seconds) * n_left / max(1, counts["running"]) if seconds else None
         line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"
         line += "" if counts["running"] else "; none is running: the same command goes on"
-    failed = [t for t in trials if ending(t) == "failed"]
-    reasons = [f"trial {t.number}: {t.user_attrs.get(WHY)}" for t in failed]
-    return Status([*reasons, line], bool(failed))
+    failures = [t for t in trials if ending(t) == "failed"]
+    reasons = [f"trial {t.number}: {t.user_attrs.get(WHY)}" for t in failures]
+    return Status([*reasons, line], bool(failures))
 
 
 def write_report(folder: Path, storage: str | None = None) -> list[Path]:
-    """Write and print the tables of a search so far; the files, equal for equal trials.
+    """Write and print the tables of a search so far; return the files.
 
-    The study that confirms the best trial is written once all `n_trials` have ended, and only if it
-    can run. Without a trial that has ended there are no files. See `trials_of`.
+    Equal trials give equal files. The study that confirms the best trial is written once all
+    `n_trials` have ended, and only if it can run. Without a trial that has ended there are no
+    files. See `trials_of`.
     """
     record, trials = trials_of(folder, storage)
     if not any(trial.state.is_finished() for trial in trials):
@@ -80,9 +81,9 @@ def _markdown(record: Record, trials: Sequence[FrozenTrial], study: Confirmation
     search, states = record.search, Counter(_state(trial, record.folder) for trial in trials)
     command = ""
     if isinstance(study, Confirmation):
-        more = [text for text in record.overrides if key_of(text) in PLACES]
-        more += ["--config-dir", record.config_dir] if record.config_dir else []
-        command = shlex.join(["isotrain", "run", str(record.folder / study.file), *more])
+        arguments = [text for text in record.overrides if key_of(text) in PLACES]
+        arguments += ["--config-dir", record.config_dir] if record.config_dir else []
+        command = shlex.join(["isotrain", "run", str(record.folder / study.file), *arguments])
     return rendered(
         "search.md.j2",
         search=search,
@@ -120,14 +121,14 @@ def _csv(record: Record, trials: Sequence[FrozenTrial]) -> str:
     scores = [record.objective, *(f"seed_{k}" for k in record.search.seeds)]
     lines = []
     for trial in trials:
-        of_seeds = [x for x in trial.user_attrs.get(SCORES) or () if isinstance(x, float)]
-        own = [trial.value if is_complete(trial) else None, *of_seeds]
+        seed_scores = [x for x in trial.user_attrs.get(SCORES) or () if isinstance(x, float)]
+        values = [trial.value if is_complete(trial) else None, *seed_scores]
         line = {
             "trial": trial.number,
             "state": _state(trial, record.folder),
             "why": trial.user_attrs.get(WHY),
         }
-        lines.append(line | trial.params | dict(zip(scores, own, strict=False)))
+        lines.append(line | trial.params | dict(zip(scores, values, strict=False)))
     columns = ["trial", "state", *scores, *(p.key for p in record.search.parameters), "why"]
-    found = DataFrame(lines, columns=columns, dtype=object)
-    return csv_text(found.astype(dict.fromkeys(scores, "float64")))
+    frame = DataFrame(lines, columns=columns, dtype=object)
+    return csv_text(frame.astype(dict.fromkeys(scores, "float64")))

@@ -13,8 +13,8 @@ Rows = Sequence[dict[str, float]]
 
 def series(rows: Rows, key: str) -> Series:
     """(step, value) of every record with `key`, in order; the last value of a step counts."""
-    found = {row["step"]: row[key] for row in rows if key in row}
-    return sorted(found.items())
+    by_step = {row["step"]: row[key] for row in rows if key in row}
+    return sorted(by_step.items())
 
 
 class End(NamedTuple):
@@ -40,10 +40,10 @@ def end_of(result: Mapping[str, Any], rows: Rows) -> End:
     >>> end_of({}, rows), end_of({"selected_step": 20}, rows)
     (End(step=40, is_kept=False), End(step=20, is_kept=True))
     """
-    of_evaluations = ("val/", f"{DEV}/")
-    steps = {int(row["step"]) for row in rows if any(key.startswith(of_evaluations) for key in row)}
-    last, kept = max(steps, default=result.get("steps", 0)), result.get("selected_step")
-    return End(kept, True) if kept in steps and kept < last else End(last, False)
+    prefixes = ("val/", f"{DEV}/")
+    steps = {int(row["step"]) for row in rows if any(key.startswith(prefixes) for key in row)}
+    last, best = max(steps, default=result.get("steps", 0)), result.get("selected_step")
+    return End(best, True) if best in steps and best < last else End(last, False)
 
 
 def at(values: Series, step: float) -> float:
@@ -70,18 +70,18 @@ def measured(curves: Iterable[CurveKey]) -> list[str]:
 
 def headline(result: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
     """Headline metrics of a page: those in the run's record, or the first two."""
-    named = [name for name in result.get("headline") or () if name in metrics]
-    return named or list(metrics)[:2]
+    names = [name for name in result.get("headline") or () if name in metrics]
+    return names or list(metrics)[:2]
 
 
 def layers_of(curves: Iterable[CurveKey], view: str) -> list[str]:
     """The layers with a view, lowest first."""
-    return sorted({p.where for p in curves if p.view == view and view in VIEWS})
+    return sorted({curve.where for curve in curves if curve.view == view and view in VIEWS})
 
 
 def sites_of(curves: Iterable[CurveKey]) -> list[str]:
     """The sites, in order: those with an isotropy layer have `before` and `after`."""
-    return sorted({p.where for p in curves if p.view not in VIEWS})
+    return sorted({curve.where for curve in curves if curve.view not in VIEWS})
 
 
 def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
@@ -95,12 +95,12 @@ def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
 
 def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:
     """The clouds of the curves, as keys of `n_rows`, grouped by latest N, smallest first."""
-    found: dict[int, list[CurveKey]] = {}
+    groups: dict[int, list[CurveKey]] = {}
     for curve, values in curves.items():
-        known = [int(value) for _, value in values if math.isfinite(value)]
-        if curve.metric == COUNTS[0] and known:
-            found.setdefault(known[-1], []).append(curve)
-    return dict(sorted(found.items()))
+        counts = [int(value) for _, value in values if math.isfinite(value)]
+        if curve.metric == COUNTS[0] and counts:
+            groups.setdefault(counts[-1], []).append(curve)
+    return dict(sorted(groups.items()))
 
 
 def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> str:
@@ -116,7 +116,7 @@ def chance(curves: Mapping[CurveKey, Series], curve: CurveKey, step: float) -> s
     )
     if not (low and high):
         return ""
-    ends = at(low, step), at(high, step)
-    largest = max((abs(end) for end in ends if math.isfinite(end)), default=0.0)
+    bounds = at(low, step), at(high, step)
+    largest = max((abs(bound) for bound in bounds if math.isfinite(bound)), default=0.0)
     digits = max(0, 1 - math.floor(math.log10(largest))) if largest else 0
-    return "…".join(minus(f"{end:.{digits}f}") for end in ends)
+    return "…".join(minus(f"{bound:.{digits}f}") for bound in bounds)

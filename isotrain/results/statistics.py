@@ -102,18 +102,18 @@ def compare_paired(
             f"{len(baseline)}; keep the seeds that both methods have"
         )
     scale = max((abs(value) for value in [*values, *baseline]), default=0.0)
-    differences = [value - other for value, other in zip(values, baseline, strict=True)]
-    found = _summary(differences, scale)
-    if found.sd is None or found.p is None:
-        return Comparison(found, None, "", None)
-    p, method = found.p, "t"
-    if FEWEST_FLIPPED <= found.n <= MOST_FLIPPED:
-        p, method = _sign_flip_p(differences, found.n * ROUNDING * scale), "permutation"
+    differences = [value - base for value, base in zip(values, baseline, strict=True)]
+    summary = _summary(differences, scale)
+    if summary.sd is None or summary.p is None:
+        return Comparison(summary, None, "", None)
+    p, method = summary.p, "t"
+    if FEWEST_FLIPPED <= summary.n <= MOST_FLIPPED:
+        p, method = _sign_flip_p(differences, summary.n * ROUNDING * scale), "permutation"
     p_equivalent = None
     if margin is not None:
-        error = found.sd / math.sqrt(found.n)
-        p_equivalent = float(stdtr(found.n - 1, (abs(found.mean) - margin) / error))
-    return Comparison(found, p, method, p_equivalent)
+        error = summary.sd / math.sqrt(summary.n)
+        p_equivalent = float(stdtr(summary.n - 1, (abs(summary.mean) - margin) / error))
+    return Comparison(summary, p, method, p_equivalent)
 
 
 @checked
@@ -175,8 +175,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     >>> holm([0.01, None, 0.04, 0.03])
     [0.03, None, 0.06, 0.06]
     """
-    if wrong := [p for p in p_values if p is not None and not 0 <= p <= 1]:
-        raise ValueError(f"a p value lies between 0 and 1, got {wrong}; give None where undefined")
+    if bad_p := [p for p in p_values if p is not None and not 0 <= p <= 1]:
+        raise ValueError(f"a p value lies between 0 and 1, got {bad_p}; give None where undefined")
     order = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
@@ -191,14 +191,14 @@ def _sign_flip_p(differences: Sequence[float], tolerance: float) -> float:
 
     scipy's `permutation_test` counts ties up to 1e-14 only; accuracies are float32.
     """
-    reach = abs(math.fsum(differences)) - tolerance
-    if reach <= 0:
+    threshold = abs(math.fsum(differences)) - tolerance
+    if threshold <= 0:
         return 1.0
     sizes = sorted(map(abs, differences))
     half = len(sizes) // 2
     first, second = _signed_sums(sizes[:half]), np.sort(_signed_sums(sizes[half:]))
-    n_above = len(second) * len(first) - int(np.searchsorted(second, reach - first).sum())
-    return float(2 * n_above / 2 ** len(sizes))  # by symmetry, as many lie below −reach
+    n_above = len(second) * len(first) - int(np.searchsorted(second, threshold - first).sum())
+    return float(2 * n_above / 2 ** len(sizes))  # by symmetry, as many lie below −threshold
 
 
 def _signed_sums(sizes: Sequence[float]) -> np.ndarray:
@@ -221,9 +221,9 @@ def _summary(values: Sequence[float], scale: float) -> Summary:
     if n < FEWEST_SEEDS:
         return Summary(n, mean, sd, None, None, None)
     error = sd / math.sqrt(n)
-    half = float(stdtrit(n - 1, 0.975)) * error
+    half_width = float(stdtrit(n - 1, 0.975)) * error
     p = 2 * float(stdtr(n - 1, -abs(mean) / error))
-    return Summary(n, mean, sd, mean - half, mean + half, p)
+    return Summary(n, mean, sd, mean - half_width, mean + half_width, p)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
@@ -235,8 +235,8 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     ([0.4019, 0.5981], [0.0, 0.0385])
     """
     centre = share + Z**2 / (2 * n)
-    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
-    low, high = ((centre + side * half) / (1 + Z**2 / n) for side in (-1, 1))
+    half_width = Z * math.sqrt(share * (1 - share) / n + Z**2 / (2 * n) ** 2)
+    low, high = ((centre + sign * half_width) / (1 + Z**2 / n) for sign in (-1, 1))
     return round(low, 12), round(high, 12)  # 0 and 1 without rounding error
 
 

@@ -1,4 +1,4 @@
-"""What a study shows, as codes and numbers: a verdict for each method, faults of the whole."""
+"""Results of a study as codes and numbers: a verdict per method, and faults of the study."""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ BESIDE = "mean_cosine"  # shown beside the first headline metric
 
 
 class Line(NamedTuple):
-    """A method in the answer for a task.
+    """One method's line in the answer for a task.
 
     Attributes:
         row: its score and difference.
         verdict: of the difference; "" of the baseline and of reference rows.
-        is_baseline: whether the others are compared with it.
-        singles: its scores by seed, where they are fewer than four.
-        isotropy: its mean at each place of the answer; None where it was not measured.
+        is_baseline: whether the other methods are compared with it.
+        singles: its scores by seed, if there are fewer than four.
+        isotropy: its mean for each cloud of the answer; None if not measured.
     """
 
     row: Row
@@ -41,13 +41,13 @@ class Line(NamedTuple):
 
     @property
     def both_holds_0(self) -> bool:
-        """Whether the CI over seeds and examples holds 0."""
+        """Whether the CI over seeds and examples contains 0."""
         low, high = self.row.both_low, self.row.both_high
         return low is not None and high is not None and low <= 0 <= high
 
 
 class TaskAnswer(NamedTuple):
-    """The answer for a task: a line for each method; `score` is "" without a finished run."""
+    """The answer for a task, one line per method; `score` is "" without a finished run."""
 
     task: str
     score: str
@@ -65,7 +65,7 @@ class TaskAnswer(NamedTuple):
 
 
 def task_score(result: Result, task: str) -> str:
-    """The score of the answer: on test if that was measured; "" without any."""
+    """Key of the score in the answer: on test if measured; "" if there is none."""
     keys = [key for key in result.table(task) if is_score(key)]
     return next((key for key in keys if key.startswith("test/")), next(iter(keys), ""))
 
@@ -90,41 +90,41 @@ def is_equivalent(row: Row) -> bool:
 
 
 def task_answers(result: Result) -> list[TaskAnswer]:
-    """For each task its methods, the baseline first, then by their difference; with isotropy."""
-    found, baseline = [], result.study.baseline
+    """One answer per task: its methods with isotropy, baseline first, then by difference."""
+    answers, baseline = [], result.study.baseline
     for task in result.study.tasks:
         key, runs = task_score(result, task), [run for run in result.runs if run.task == task]
-        places = _places(runs, result.headline)
+        curves = _places(runs, result.headline)
         lines = []
         for row in result.table(task).get(key, []):
-            own = [run for run in runs if run.method == row.method]
-            values = [_mean(own, place) for place in places]
-            singles = [run.scores[key] for run in own if key in run.scores]
+            method_runs = [run for run in runs if run.method == row.method]
+            means = [_mean(method_runs, curve) for curve in curves]
+            scores = [run.scores[key] for run in method_runs if key in run.scores]
             is_baseline = row.method == baseline and bool(row.baseline)
-            what = "" if is_baseline or not row.baseline else verdict(row)
-            shown = singles if len(singles) < FEWEST_FOR_MEANS else []
-            lines.append(Line(row, what, is_baseline, shown, values))
+            outcome = "" if is_baseline or not row.baseline else verdict(row)
+            singles = scores if len(scores) < FEWEST_FOR_MEANS else []
+            lines.append(Line(row, outcome, is_baseline, singles, means))
         lines.sort(key=lambda line: (not line.is_baseline, -(line.row.difference or -math.inf)))
-        compared = [line for line in lines if line.row.baseline]
-        references = [line for line in lines if not line.row.baseline]
-        found.append(TaskAnswer(task, key, places, compared + references))
-    return found
+        method_lines = [line for line in lines if line.row.baseline]
+        reference_lines = [line for line in lines if not line.row.baseline]
+        answers.append(TaskAnswer(task, key, curves, method_lines + reference_lines))
+    return answers
 
 
 def _places(runs: Sequence[Run], headline: Sequence[str]) -> list[CurveKey]:
-    """Where isotropy stands beside the score: the last layer and the output of the last site."""
+    """Isotropy values beside the score: of the last layer and of the last site's output."""
     keys = dict.fromkeys(key for run in runs for key in run.scores)
-    known = [p for key in keys if (p := parse_key(key))]
-    first = next((metric for metric in headline if any(p.metric == metric for p in known)), "")
-    found = []
+    curves = [curve for key in keys if (curve := parse_key(key))]
+    first = next((metric for metric in headline if any(c.metric == metric for c in curves)), "")
+    picks = []
     for metric in dict.fromkeys((first, BESIDE)):
-        own = [p for p in known if p.metric == metric]
-        layer = last_layer(own)
-        view = shown_view({p.view for p in own if p.where == layer})
-        found += [p for p in own if (p.where, p.view) == (layer, view) and view in VIEWS][:1]
-        site = ["", *sites_of(own)][-1]
-        found += [p for p in own if (p.where, p.view) == (site, "after")][:1]
-    return sorted(found, key=lambda place: place.where)
+        candidates = [c for c in curves if c.metric == metric]
+        layer = last_layer(candidates)
+        view = shown_view({c.view for c in candidates if c.where == layer})
+        picks += [c for c in candidates if (c.where, c.view) == (layer, view) and view in VIEWS][:1]
+        site = ["", *sites_of(candidates)][-1]
+        picks += [c for c in candidates if (c.where, c.view) == (site, "after")][:1]
+    return sorted(picks, key=lambda c: c.where)
 
 
 def _mean(runs: Sequence[Run], place: CurveKey) -> float | None:
@@ -134,27 +134,27 @@ def _mean(runs: Sequence[Run], place: CurveKey) -> float | None:
 
 def faults(result: Result) -> list[Finding]:
     """Why a study is incomplete, or its runs not comparable; macros of `findings.j2`."""
-    found, runs = [], result.runs
-    if (lost := result.n_planned - len(runs)) > 0:
-        found.append(finding("runs_missing", n=lost, planned=result.n_planned))
-    if bad := [run for run in runs if run.degenerate]:
-        methods = list(dict.fromkeys(run.method for run in bad))
-        values = {"n": len(bad), "of": len(runs), "methods": methods}
+    findings, runs = [], result.runs
+    if (n_missing := result.n_planned - len(runs)) > 0:
+        findings.append(finding("runs_missing", n=n_missing, planned=result.n_planned))
+    if collapsed := [run for run in runs if run.degenerate]:
+        methods = list(dict.fromkeys(run.method for run in collapsed))
+        values = {"n": len(collapsed), "of": len(runs), "methods": methods}
         changed = _without(result) if WITHOUT in result.kinds else None
-        found.append(finding("collapsed", changed=changed, **values))
+        findings.append(finding("collapsed", changed=changed, **values))
     if len(result.study.seeds) == 1:
-        found.append(finding("one_seed"))
-    return found + cautions(result, brief=True)
+        findings.append(finding("one_seed"))
+    return findings + cautions(result, brief=True)
 
 
 def _without(result: Result) -> list[tuple[str, str, Verdict, Verdict]]:
-    """Verdicts that change if collapsed predictions are left out: method, task, from and to."""
-    others = {(r.task, r.score, r.method): r for r in result.rows if r.runs == WITHOUT}
-    changed = []
+    """Verdicts that change if collapsed predictions are left out: method, task, before, after."""
+    rows_without = {(r.task, r.score, r.method): r for r in result.rows if r.runs == WITHOUT}
+    changes = []
     for task in result.study.tasks:
         for row in result.table(task, ALL).get(task_score(result, task), []):
-            other = others.get((row.task, row.score, row.method))
-            now, then = verdict(row), verdict(other) if other else "untested"
-            if row.baseline and row.method != row.baseline and now != then:
-                changed.append((row.method, row.task, now, then))
-    return changed
+            row_without = rows_without.get((row.task, row.score, row.method))
+            before, after = verdict(row), verdict(row_without) if row_without else "untested"
+            if row.baseline and row.method != row.baseline and before != after:
+                changes.append((row.method, row.task, before, after))
+    return changes

@@ -28,21 +28,21 @@ def mean_text(row: Row) -> str:
     '59.4 (too few seeds)'
     """
     if row.low is None or row.high is None:
-        few = " (too few seeds)" if row.sd and row.n < FEWEST_SEEDS else ""
-        return score_number(row.mean, row.score) + few if math.isfinite(row.mean) else ""
-    ends = row.mean, (row.high - row.low) / 2
-    scale = max(map(abs, ends))
-    return " ± ".join(score_number(end, row.score, scale) for end in ends)
+        note = " (too few seeds)" if row.sd and row.n < FEWEST_SEEDS else ""
+        return score_number(row.mean, row.score) + note if math.isfinite(row.mean) else ""
+    values = row.mean, (row.high - row.low) / 2
+    scale = max(map(abs, values))
+    return " ± ".join(score_number(value, row.score, scale) for value in values)
 
 
 def difference_text(row: Row) -> str:
     """A difference with its 95 % CI over seeds; empty if there is none."""
     if row.difference is None:
         return ""
-    ends = (row.difference, row.difference_low, row.difference_high)
-    scale = max(abs(end) for end in ends if end is not None)
+    values = (row.difference, row.difference_low, row.difference_high)
+    scale = max(abs(value) for value in values if value is not None)
     text = signed(row.difference, row.score, scale)
-    return f"{text} {interval(*ends[1:], row.score, scale)}".strip()
+    return f"{text} {interval(*values[1:], row.score, scale)}".strip()
 
 
 def share_text(row: Row) -> str:
@@ -54,11 +54,11 @@ def share_text(row: Row) -> str:
     """
     if row.difference is None or not row.gain:
         return ""
-    ends = (row.difference, row.difference_low, row.difference_high)
-    shares = [None if end is None else 100 * end / row.gain for end in ends]
-    value, *others = (f"{share:+.0f}".replace("-", "−") for share in shares if share is not None)
-    others.sort(key=lambda text: float(text.replace("−", "-")))
-    return f"{value} [{', '.join(others)}]" if others else value
+    differences = (row.difference, row.difference_low, row.difference_high)
+    shares = [None if d is None else 100 * d / row.gain for d in differences]
+    value, *bounds = (f"{share:+.0f}".replace("-", "−") for share in shares if share is not None)
+    bounds.sort(key=lambda text: float(text.replace("−", "-")))
+    return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -70,11 +70,11 @@ def caption(rows: Sequence[Row]) -> str:
     """
     examples = " or ".join(dict.fromkeys(row.examples for row in rows if row.examples))
     parts = [score_name(rows[0].score), examples_text(examples)]
-    if chosen := {row.method: row.best_of for row in rows if row.best_of}:
+    if best_of := {row.method: row.best_of for row in rows if row.best_of}:
         n_methods = sum(bool(row.baseline) for row in rows)
-        whose = f" of {', '.join(chosen)}" if len(chosen) < n_methods else ""
-        counts = " or ".join(dict.fromkeys(chosen.values()))
-        parts.append(f"dev: best of {counts} evaluations of each run{whose}")
+        methods_text = f" of {', '.join(best_of)}" if len(best_of) < n_methods else ""
+        counts = " or ".join(dict.fromkeys(best_of.values()))
+        parts.append(f"dev: best of {counts} evaluations of each run{methods_text}")
     return ", ".join(filter(None, parts))
 
 
@@ -109,33 +109,33 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def notes(rows: Sequence[Row], n_seeds: int) -> list[str]:
     """Notes below the table of one score, each text once, with its methods."""
-    found: dict[str, list[str]] = {}
+    methods_by_text: dict[str, list[str]] = {}
     for row in rows:
         for text in sentences(notes_of(row, n_seeds)) if row.baseline else ():
-            found.setdefault(text, []).append(row.method)
-    return [f"{', '.join(methods)}: {text}" for text, methods in found.items()]
+            methods_by_text.setdefault(text, []).append(row.method)
+    return [f"{', '.join(methods)}: {text}" for text, methods in methods_by_text.items()]
 
 
 def notes_of(row: Row, n_seeds: int) -> list[Finding]:
-    """What to know of a method's numbers: failed seeds, reasons for missing CIs, what is lost."""
-    found = []
+    """Notes on a method's numbers, such as failed seeds, missing CIs and lost pairs."""
+    findings = []
     if not row.n:
-        found.append(finding("all_collapsed"))
+        findings.append(finding("all_collapsed"))
     if row.collapsed:
         no_claim = row.difference is not None
-        found.append(finding("some_collapsed", what=row.collapsed, no_claim=no_claim, mark=MARK))
+        findings.append(finding("some_collapsed", what=row.collapsed, no_claim=no_claim, mark=MARK))
     if row.failed:
-        found.append(finding("failed", n=row.failed, n_seeds=n_seeds))
+        findings.append(finding("failed", n=row.failed, n_seeds=n_seeds))
     if row.pairs and row.pairs < row.n:
-        found.append(finding("fewer_pairs", n=row.pairs, baseline=row.baseline))
+        findings.append(finding("fewer_pairs", n=row.pairs, baseline=row.baseline))
     if row.why_no_both:
-        found.append(finding("no_both", both=BOTH, why=row.why_no_both))
+        findings.append(finding("no_both", both=BOTH, why=row.why_no_both))
     if row.both_undefined:
-        found.append(finding("undefined_resamples", n=row.both_undefined))
+        findings.append(finding("undefined_resamples", n=row.both_undefined))
     if row.test == "permutation" and smallest_p(row.pairs or 0) * (row.comparisons or 0) >= LEVEL:
         values = {"n": row.pairs, "m": row.comparisons, "level": p_text(LEVEL)}
-        found.append(finding("cannot_reach", **values))
-    return found
+        findings.append(finding("cannot_reach", **values))
+    return findings
 
 
 def collapsed_runs(runs: Iterable[Run]) -> list[str]:
@@ -145,14 +145,15 @@ def collapsed_runs(runs: Iterable[Run]) -> list[str]:
     >>> collapsed_runs([one, one._replace(seed=3), one._replace(method="clip")])
     ['wic, none, seeds 0, 3; wic, clip, seeds 0: one class']
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for run in runs:
         if run.degenerate:
-            methods = found.setdefault(run.degenerate, {})
+            methods = by_reason.setdefault(run.degenerate, {})
             methods.setdefault(f"{run.task}, {run.method}", []).append(str(run.seed))
     return [
-        "; ".join(f"{of}, seeds {', '.join(seeds)}" for of, seeds in methods.items()) + f": {why}"
-        for why, methods in found.items()
+        "; ".join(f"{name}, seeds {', '.join(seeds)}" for name, seeds in methods.items())
+        + f": {reason}"
+        for reason, methods in by_reason.items()
     ]
 
 
@@ -161,7 +162,9 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
     keys = [key for row in rows if (key := parse_key(row.score))]
     margins = dict.fromkeys((row.margin, row.task, row.score) for row in rows if row.margin)
     texts = {margin_text(m, key): None for m, _, key in margins}
-    named = {f"{margin_text(m, key)} ({task}, {score_name(key)})": None for m, task, key in margins}
+    long_texts = {
+        f"{margin_text(m, key)} ({task}, {score_name(key)})": None for m, task, key in margins
+    }
     text = TEMPLATES.get_template("legend.j2").render(
         study=study,
         tests=TESTS,
@@ -169,7 +172,7 @@ def legend(study: Study, rows: Sequence[Row], gaps: Sequence[Gap] = ()) -> list[
         ci=CI,
         within=next(iter(texts))
         if len(texts) == 1 and not study.margin_share
-        else "; ".join(named),
+        else "; ".join(long_texts),
         has_both=any(row.both_low is not None for row in rows),
         has_seeds_needed=any(row.seeds_needed for row in rows),
         has_untrained=any(row.method == UNTRAINED and not row.baseline for row in rows),

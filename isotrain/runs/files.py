@@ -106,8 +106,8 @@ def replacing(path: Path, by_one: bool = False) -> Iterator[BinaryIO]:
     Raises:
         OSError: the folder is not there, or has no room.
     """
-    own = "" if by_one else f".{os.getpid()}-{secrets.token_hex(4)}"
-    part = path.with_name(f"{path.name}{own}.part")
+    suffix = "" if by_one else f".{os.getpid()}-{secrets.token_hex(4)}"
+    part = path.with_name(f"{path.name}{suffix}.part")
     try:
         part.unlink(missing_ok=True)  # it may be a link
         with part.open("xb") as file:
@@ -145,8 +145,8 @@ def sha256_of(file: Path) -> str:
 
 @cache
 def _digest(file: Path, *_: int) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
@@ -169,13 +169,13 @@ def as_json(content: Any) -> Any:
 
 
 def put_aside(*paths: Path) -> list[Path]:
-    """Rename those of these files and folders that are there; the new names replace nothing."""
-    moved = []
+    """Rename existing files and folders, overwriting nothing; their new paths."""
+    new_paths = []
     for path in paths:
         if path.exists():
-            asides = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
-            moved.append(path.rename(next(aside for aside in asides if not aside.exists())))
-    return moved
+            targets = (path.with_name(f"{path.name}{ASIDE}{k or ''}") for k in count())
+            new_paths.append(path.rename(next(target for target in targets if not target.exists())))
+    return new_paths
 
 
 def read_json(path: Path) -> Any:
@@ -213,9 +213,9 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise DamagedError(path, _reason(error)) from error
     if "${" in json.dumps(content.get("config")):
         raise DamagedError(path, "its configuration has references, and a record has values alone")
-    stored = content.get("sha256", {})
+    digests = content.get("sha256", {})
     for name, digest in _digests(folder, content).items():
-        if stored.get(name, digest) != digest:
+        if digests.get(name, digest) != digest:
             reason = f"it was changed after the run: its SHA-256 is not that in {RECORD_FILE}"
             raise ChangedError(folder / name, reason)
     if "scores" in content:
@@ -272,10 +272,10 @@ def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
 
 
 def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A hint for paths without a folder: `; nearest: ` and the folder that is most alike by name.
+    """Hint for missing folders: `; nearest: ` and the folder with the most similar name.
 
-    Those in the closest folder that is there are compared, for one path after the other, together
-    with `others`: texts by name. Empty where nothing is alike.
+    Candidates are the folders in the closest existing parent, and `others`: texts by name. Paths
+    are tried in order. Empty if nothing is similar.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
@@ -291,8 +291,8 @@ def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType(
         folders = {f.name: str(f) for f in parent.glob("[!.]*") if f.is_dir()}
         texts = dict(others) | folders
         name = path.relative_to(parent).parts[0]
-        if alike := get_close_matches(name, texts, n=1, cutoff=0.4):
-            return f"; nearest: {texts[alike[0]]}"
+        if matches := get_close_matches(name, texts, n=1, cutoff=0.4):
+            return f"; nearest: {texts[matches[0]]}"
     return ""
 
 
@@ -310,9 +310,9 @@ class RecordFile:
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one record; an OSError where the file is gone."""
         line = to_json(dict(row), inf_nan_mode="null") + b"\n"
-        with self.path.open("r+b" if self.n_bytes else "wb") as lines:
-            lines.truncate(lines.seek(self.n_bytes))  # of a line that a full disk cut
-            lines.write(line)
+        with self.path.open("r+b" if self.n_bytes else "wb") as file:
+            file.truncate(file.seek(self.n_bytes))  # of a line that a full disk cut
+            file.write(line)
         self.n_bytes += len(line)
         self.digest.update(line)
         self.n_records += 1

@@ -69,7 +69,7 @@ class RunFolder:
         while (launch := launch_id()) and not self.is_finished():
             if is_locked(lock):
                 alone_at = time.monotonic()
-                if (first := owner(lock)) and first.launch == launch:
+                if (holder := owner(lock)) and holder.launch == launch:
                     break
             elif time.monotonic() > alone_at + ALONE_S:
                 break
@@ -130,9 +130,9 @@ class RunFolder:
             for name in OF_A_TRY if resumed_after is None else ("fault.json",):
                 (self.path / name).unlink(missing_ok=True)
             for name in FOLDERS_OF_A_TRY if resumed_after is None else ():
-                if (place := self.path / name).is_symlink():
-                    place.unlink()
-                shutil.rmtree(place, ignore_errors=True)
+                if (folder := self.path / name).is_symlink():
+                    folder.unlink()
+                shutil.rmtree(folder, ignore_errors=True)
             text = OmegaConf.to_yaml(OmegaConf.create(self.record["config"]))
             replace_text(self.path / "config.yaml", text)
             write_result(self.path, self.record)
@@ -174,12 +174,12 @@ class RunFolder:
     def scores(self) -> dict[str, float]:
         """The values of the last evaluation of each split, without those that were undefined."""
         values: dict[str, float] = {}
-        rows = self.records()
+        records = self.records()
         for prefix in EVALUATIONS:
-            found = [row for row in rows if any(key.startswith(prefix) for key in row)]
-            for row in found:
-                if row["step"] == found[-1]["step"]:
-                    values |= {key: x for key, x in row.items() if key.startswith(prefix)}
+            evaluations = [r for r in records if any(key.startswith(prefix) for key in r)]
+            for record in evaluations:
+                if record["step"] == evaluations[-1]["step"]:
+                    values |= {key: x for key, x in record.items() if key.startswith(prefix)}
         return values
 
 
@@ -200,7 +200,7 @@ def _earlier(folder: Path) -> dict[str, Any]:
 
 
 def _environments(earlier: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the attempts that a run resumes, each where it differs from the one after it."""
-    known = list(earlier.get("earlier_environments", []))
+    """Environments of the resumed attempts, each if it differs from the next."""
+    environments = list(earlier.get("earlier_environments", []))
     last = earlier.get("environment")
-    return known if last in (None, now) else [*known, last]
+    return environments if last in (None, now) else [*environments, last]

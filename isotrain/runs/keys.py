@@ -58,17 +58,17 @@ def last_layer(curves: Iterable[CurveKey]) -> str:
 
 
 def shown_view(views: Collection[str], first: str = "tokens") -> str:
-    """The view of layers to show, of some measured ones: `first` if it is one; empty if none is."""
+    """The layer view to show: `first` if measured, else the first such of `VIEWS`; or empty."""
     return next((view for view in (first, *VIEWS) if view in views), "")
 
 
 def metric_of(value: str, metrics: Iterable[str]) -> str | None:
-    """Which of some metrics gives a value, `<metric>` or `<metric>_<part>`; None where none does.
+    """The metric that computes a value, `<metric>` or `<metric>_<part>`; None if none does.
 
-    Of several whose names fit it is the longest.
+    If several names match, the longest one wins.
     """
-    fitting = [name for name in metrics if value == name or value.startswith(f"{name}_")]
-    return max(fitting, key=len, default=None)
+    matches = [name for name in metrics if value == name or value.startswith(f"{name}_")]
+    return max(matches, key=len, default=None)
 
 
 def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
@@ -83,13 +83,13 @@ def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None)
     >>> headline_of(names, None), headline_of(names, ["lid_standard_error"])
     (['isoscore', 'lid_value'], ['lid_standard_error'])
     """
-    given = {value for values in names.values() for value in values}
-    found = []
+    legal = {value for values in names.values() for value in values}
+    headline = []
     for name in list(names)[:2] if asked is None else asked:
-        if name not in given and name not in names:
-            raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(given))}")
-        found.append(name if name in given else names[name][0])
-    return found
+        if name not in legal and name not in names:
+            raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(legal))}")
+        headline.append(name if name in legal else names[name][0])
+    return headline
 
 
 def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]:
@@ -110,8 +110,8 @@ def few(row: Mapping[str, float], headline: Collection[str]) -> dict[str, float]
     def is_shown(key: str, curve: CurveKey | None) -> bool:
         if curve is None:
             return not key.endswith("/n_rows")
-        at = curve.view in SIDES or curve.view == view or curve.where == last
-        return at and curve.metric in headline
+        is_selected = curve.view in SIDES or curve.view == view or curve.where == last
+        return is_selected and curve.metric in headline
 
     return {key: value for key, value in row.items() if is_shown(key, curves[key])}
 
@@ -145,16 +145,16 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
     >>> table([row])[0][:7]
     (5, 'dev', 'pooled', 'after', 'lid', 2.0, 9)
     """
-    merged: dict[tuple[int, CurveKey], float] = {}
+    values: dict[tuple[int, CurveKey], float] = {}
     for record in records:
         for key, value in record.items():
             if curve := parse_key(key):
-                merged[int(record["step"]), curve] = value
+                values[int(record["step"]), curve] = value
 
     def beside(step: int, curve: CurveKey, metric: str, default: float = math.nan) -> float:
-        return merged.get((step, curve._replace(metric=metric)), default)
+        return values.get((step, curve._replace(metric=metric)), default)
 
-    lines = [
+    rows = [
         Measured(
             step,
             "dev" if curve.rows == DEV else "train",
@@ -166,7 +166,7 @@ def table(records: Iterable[Mapping[str, float]]) -> list[Measured]:
             beside(step, curve, f"{curve.metric}_null_low"),
             beside(step, curve, f"{curve.metric}_null_high"),
         )
-        for (step, curve), value in merged.items()
+        for (step, curve), value in values.items()
         if not is_aside(curve.metric)
     ]
-    return sorted(lines, key=lambda line: line[:5])
+    return sorted(rows, key=lambda row: row[:5])

@@ -27,9 +27,9 @@ def take(path: Path) -> int | None:
 
 
 def taken_within(path: Path, patience_s: float) -> int | None:
-    """As `take`, tried for a while: a look by `is_locked` shares the lock for a moment."""
-    until = time.monotonic() + patience_s
-    while (lock := take(path)) is None and time.monotonic() < until:
+    """`take` with retries, as `is_locked` shares the lock for a moment."""
+    deadline = time.monotonic() + patience_s
+    while (lock := take(path)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return lock
 
@@ -45,12 +45,12 @@ class Owner(NamedTuple):
 def sign(lock: int) -> None:
     """Write this process and its machine into the file of a lock that it holds."""
     os.truncate(lock, 0)
-    own = Owner(os.getpid(), gethostname(), launch_id())
-    os.pwrite(lock, json.dumps(own._asdict()).encode(), 0)
+    this_process = Owner(os.getpid(), gethostname(), launch_id())
+    os.pwrite(lock, json.dumps(this_process._asdict()).encode(), 0)
 
 
 def launch_id() -> str:
-    """What the ranks of one torchrun or srun share and no others do; empty without these."""
+    """Id shared by the ranks of one torchrun or srun launch; empty without a launcher."""
     names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
     is_one = launcher() in ("torchrun", "srun")
     return " ".join(os.environ.get(name, "-") for name in names) if is_one else ""
@@ -60,15 +60,15 @@ def owner(path: Path) -> Owner | None:
     """The process that signed a lock and holds it; None where there is none."""
     with suppress(OSError, ValueError, LookupError, TypeError):  # just ended, or just begun
         if is_locked(path):
-            signed = read_json(path)
-            return Owner(int(signed["pid"]), str(signed["host"]), str(signed["launch"]))
+            signature = read_json(path)
+            return Owner(int(signature["pid"]), str(signature["host"]), str(signature["launch"]))
     return None
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file; none is made.
+    """Whether a process holds the lock of a file; no file is created.
 
-    The look itself shares the lock for some microseconds: who wants to own it tries for longer.
+    The check itself shares the lock for some microseconds, so `taken_within` retries.
     """
     if not path.is_file():
         return False

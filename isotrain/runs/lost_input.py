@@ -1,4 +1,4 @@
-"""What a run lost of its input: texts cut, target words, unknown tokens, examples left out."""
+"""Lost input of a run: truncated texts and target words, unknown tokens, examples left out."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ def lost_input(
         examples: of each split, with what each one `lost`.
         left_out: examples that a task left out, by split and reason ("test: no gold").
     """
-    found: dict[str, Any] = {}
-    for split, own in examples.items():
-        if counts := Counter(what for example in own for what in set(example.lost)):
-            found[split] = {"examples": len(own), "lost": dict(sorted(counts.items()))}
-    for what, n in left_out.items():
-        split, reason = (
-            what.split(": ", 1) if ": " in what else ("", what)
-        )  # of a task of one's own
-        found.setdefault(split, {}).setdefault("left_out", {})[reason] = n
-    return found
+    losses: dict[str, Any] = {}
+    for split, split_examples in examples.items():
+        if counts := Counter(loss for example in split_examples for loss in set(example.lost)):
+            losses[split] = {"examples": len(split_examples), "lost": dict(sorted(counts.items()))}
+    for key, n in left_out.items():
+        split, reason = key.split(": ", 1) if ": " in key else ("", key)  # of a task of one's own
+        losses.setdefault(split, {}).setdefault("left_out", {})[reason] = n
+    return losses
 
 
 def lost_text(lost: Mapping[str, Any]) -> str:
@@ -43,7 +41,7 @@ def lost_text(lost: Mapping[str, Any]) -> str:
     texts = []
     for split, losses in lost.items():
         of_all = f"of {losses.get('examples', 0):,} {ADJECTIVES.get(split, split)} examples"
-        texts += [f"{n:,} {of_all} {what}" for what, n in losses.get("lost", {}).items()]
+        texts += [f"{n:,} {of_all} {loss}" for loss, n in losses.get("lost", {}).items()]
         if left_out := losses.get("left_out"):
             counts = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items())
             texts.append(f"left out{f' of {split}' if split else ''}: {counts}")

@@ -120,8 +120,8 @@ def size_range(sizes: set[int]) -> str:
     >>> size_range({1277, 9}), size_range({638}), size_range(set())
     ('N = 9 to 1,277', 'N = 638', '')
     """
-    ends = sorted({min(sizes), max(sizes)}) if sizes else []
-    return "N = " + " to ".join(f"{n:,}" for n in ends) if ends else ""
+    bounds = sorted({min(sizes), max(sizes)}) if sizes else []
+    return "N = " + " to ".join(f"{n:,}" for n in bounds) if bounds else ""
 
 
 def superscript(number: int) -> str:

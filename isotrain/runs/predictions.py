@@ -25,11 +25,11 @@ def write_predictions(folder: Path, split: str, found: Predictions) -> None:
     logits = [] if found.logits is None else [*found.logits.T]
     columns = [found.index, found.label, found.prediction, *logits]
     values = np.column_stack(columns)[np.argsort(found.index, kind="stable")]
-    numbers = ["%.0f", *["%.9g"] * (len(columns) - 1)]
-    names = ",".join([*COLUMNS, *(f"logit_{k}" for k in range(len(logits)))])
+    formats = ["%.0f", *["%.9g"] * (len(columns) - 1)]
+    header = ",".join([*COLUMNS, *(f"logit_{k}" for k in range(len(logits)))])
     (folder / "predictions").mkdir(parents=True, exist_ok=True)
     with replacing(path_of(folder, split)) as file:
-        np.savetxt(file, values, numbers, delimiter=",", header=names, comments="")
+        np.savetxt(file, values, formats, delimiter=",", header=header, comments="")
 
 
 def read_predictions(folder: Path, split: str) -> Predictions | None:
@@ -40,9 +40,9 @@ def read_predictions(folder: Path, split: str) -> Predictions | None:
     """
     if not (path := path_of(folder, split)).is_file():
         return None
-    if not (rows := path.read_text(encoding="utf-8").splitlines()[1:]):
+    if not (lines := path.read_text(encoding="utf-8").splitlines()[1:]):
         raise ValueError(f"{path} has no prediction")
-    values = np.loadtxt(rows, delimiter=",", ndmin=2)
+    values = np.loadtxt(lines, delimiter=",", ndmin=2)
     index, label, prediction = values.T[:3]
     return Predictions(
         index.astype(np.int64), label, prediction, values[:, 3:] if values.shape[1] > 3 else None

@@ -42,9 +42,9 @@ class StorageError(OSError):
 
 def code_changes(earlier: dict[str, Any], now: dict[str, Any]) -> str:
     """A note when a stored run was made by other code; empty otherwise."""
-    code = ("isotrain", "git")
-    changed = [k for k in code if earlier.get("environment", {}).get(k) != now[k]]
-    return f"; the code has changed since ({', '.join(changed)})" if changed else ""
+    keys = ("isotrain", "git")
+    changed_keys = [k for k in keys if earlier.get("environment", {}).get(k) != now[k]]
+    return f"; the code has changed since ({', '.join(changed_keys)})" if changed_keys else ""
 
 
 def environment(threads: int) -> dict[str, Any]:
@@ -60,11 +60,11 @@ def environment(threads: int) -> dict[str, Any]:
 
 def placement() -> dict[str, str | None]:
     """Launcher, machine and job of this process, for the record."""
-    own = os.environ.get
-    array, task = own("SLURM_ARRAY_JOB_ID"), own("SLURM_ARRAY_TASK_ID")
-    job = own(JOB) or (f"{array}_{task}" if array else own("SLURM_JOB_ID"))
-    host = own(HOST) or own("SLURMD_NODENAME") or gethostname()
-    return {"launcher": own(LAUNCHER), "host": host, "job": job}
+    getenv = os.environ.get
+    array, task = getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID")
+    job = getenv(JOB) or (f"{array}_{task}" if array else getenv("SLURM_JOB_ID"))
+    host = getenv(HOST) or getenv("SLURMD_NODENAME") or gethostname()
+    return {"launcher": getenv(LAUNCHER), "host": host, "job": job}
 
 
 def code_state() -> dict[str, str | None]:
@@ -83,7 +83,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def storage_failures(folder: Path) -> Iterator[None]:
-    """A StorageError, with what to do, for a file damaged meanwhile or an error of the storage."""
+    """Raise a StorageError, with the fix, for a damaged file or a storage error in the block."""
     try:
         yield
     except DamagedError as error:
@@ -93,10 +93,10 @@ def storage_failures(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in STORAGE_ERRORS:
             raise
-        intact = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
+        hint = "The last checkpoint is intact; " if (folder / "resume.ckpt").is_file() else ""
         path = error.filename2 or error.filename or folder  # the second is that to be replaced
         raise StorageError(
-            f"{path}: {error.strerror}. {intact}make room, or put the folder back, make it "
+            f"{path}: {error.strerror}. {hint}make room, or put the folder back, make it "
             "writable, move away what is in place of a file, and give the same command again"
         ) from error
 
@@ -107,9 +107,9 @@ def owned(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = taken_within(path := folder / ".lock", PATIENCE_S)
     if lock is None:
-        other = owner(path)
-        who = f" ({other.pid} on {other.host})" if other else ""
-        say(f"{folder}: waiting for the process that runs it{who}")
+        holder = owner(path)
+        detail = f" ({holder.pid} on {holder.host})" if holder else ""
+        say(f"{folder}: waiting for the process that runs it{detail}")
     while lock is None:
         time.sleep(POLL_S)
         lock = take(path)

@@ -70,9 +70,9 @@ def _redacted(content: Any, secrets: Sequence[str]) -> Any:
 
 def _secrets() -> list[str]:
     """The values of environment variables that name a secret, the longest first."""
-    found = [
+    values = [
         value
         for name, value in os.environ.items()
         if SECRET_VARIABLE.search(name) and name not in NO_SECRETS and len(value) >= SHORTEST
     ]
-    return sorted(found, key=len, reverse=True)
+    return sorted(values, key=len, reverse=True)

@@ -36,7 +36,7 @@ def group_of(where: str, view: str) -> str:
 
 
 def write_snapshot(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """The file that was written into a run folder; one of the same step is replaced in one go."""
+    """Write a snapshot into a run folder, replacing one of the same step atomically; its path."""
     path = (run / "snapshots") / f"step_{step:08d}.npz"
     path.parent.mkdir(exist_ok=True)
     with replacing(path, by_one=True) as file:
@@ -52,7 +52,7 @@ def snapshot_steps(run: Path) -> list[int]:
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:
-    """At most so many of the steps: the first, the last, and evenly spaced ones between.
+    """At most `most` of the steps: the first, the last, and evenly spaced ones between.
 
     >>> spread([0, 10, 20, 30, 40], 3)
     [0, 20, 40]
@@ -65,20 +65,20 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 def read_snapshots(
     run: Path, most: int | None = None, also: Collection[int] = ()
 ) -> dict[int, Arrays]:
-    """The snapshots of a run folder by step, in order, or at most so many of them (see `spread`).
+    """Snapshots of a run by step, in order: all, or at most `most` of them (see `spread`).
 
-    Those of the steps `also` are read in any case. One that cannot be read is left out.
+    The steps in `also` are always read. Unreadable snapshots are left out.
     """
     steps = snapshot_steps(run)
-    wanted = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
-    found: dict[int, Arrays] = {}
-    for step in sorted(wanted):
+    subset = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
+    snapshots: dict[int, Arrays] = {}
+    for step in sorted(subset):
         if not (file := (run / "snapshots") / f"step_{step:08d}.npz").is_file():
             continue
         with (
             suppress(OSError, ValueError, EOFError, BadZipFile),
-            file.open("rb") as opened,
-            np.load(opened, allow_pickle=False) as arrays,
+            file.open("rb") as stream,
+            np.load(stream, allow_pickle=False) as arrays,
         ):
-            found[step] = dict(arrays)
-    return found
+            snapshots[step] = dict(arrays)
+    return snapshots

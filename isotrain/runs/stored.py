@@ -56,8 +56,8 @@ def cannot_be_read(path: Path, error: OSError) -> PlanError:
 def newest_step(file: Path) -> int | None:
     """The step of the last whole record of a metrics.jsonl; None before the first."""
     lines = file.read_bytes().splitlines(keepends=True) if file.is_file() else []
-    whole = [line for line in lines if line.endswith(b"\n")]  # the last one may be half written
-    return int(json.loads(whole[-1])["step"]) if whole else None
+    whole_lines = [line for line in lines if line.endswith(b"\n")]  # the last may be half written
+    return int(json.loads(whole_lines[-1])["step"]) if whole_lines else None
 
 
 def steps_of(record: Mapping[str, Any]) -> int | None:

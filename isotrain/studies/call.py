@@ -117,11 +117,11 @@ class Call:
         self.kind, self.name = kind, name
         self.arguments = list(arguments)
         self.overrides = [text for text in arguments if key_of(text) not in ("study", "search")]
-        own = str(config.hydra.sweep.dir)
-        is_given = Path(own) != Path(str(config.output_dir))
-        self.folder = Path(own) if is_given else Path(own) / FOLDERS[kind] / name
+        sweep_dir = str(config.hydra.sweep.dir)
+        is_given = Path(sweep_dir) != Path(str(config.output_dir))
+        self.folder = Path(sweep_dir) if is_given else Path(sweep_dir) / FOLDERS[kind] / name
         sources = config.hydra.runtime.config_sources
-        dirs = [one.path for one in sources if one.provider == "command-line"]
+        dirs = [source.path for source in sources if source.provider == "command-line"]
         self.config_dir = dirs[0] if dirs else None
         self._n_launched = 0
         self._revisions: dict[str, str] = {}
@@ -129,8 +129,8 @@ class Call:
     @property
     def n_at_once(self) -> int:
         """Number of runs at a time."""
-        launcher = self.config.hydra.launcher
-        n = int(launcher.get("n_jobs") or launcher.get("array_parallelism") or 1)
+        launcher_config = self.config.hydra.launcher
+        n = int(launcher_config.get("n_jobs") or launcher_config.get("array_parallelism") or 1)
         return n if n > 0 else max(1, (os.cpu_count() or 1) + 1 + n)  # as joblib counts
 
     @property
@@ -147,8 +147,8 @@ class Call:
         try:
             return without_hydra(self._load(overrides))
         except NOT_COMPOSED as error:
-            found = self.wrong_overrides(overrides) or [first_line(error)]
-            raise ConfigError("\n".join(found)) from error
+            errors = self.wrong_overrides(overrides) or [first_line(error)]
+            raise ConfigError("\n".join(errors)) from error
 
     def wrong_overrides(self, overrides: Sequence[str]) -> list[str]:
         """Every override that does not apply, also where a key has several values."""
@@ -172,41 +172,43 @@ class Call:
             PlanError: every error at once, each with the methods that have it; two methods that
                 would compute the same.
         """
-        found: dict[str, list[str]] = {}
-        planned: dict[int, list[Job]] = {seed: [] for seed in seeds}
-        for task, method, own in pairs:
+        errors: dict[str, list[str]] = {}
+        jobs_by_seed: dict[int, list[Job]] = {seed: [] for seed in seeds}
+        for task, method, overrides in pairs:
             try:
-                for job in self._jobs(task, method, [*own, *self.overrides], seeds, more):
-                    planned[job.seed].append(job)
+                for job in self._jobs(task, method, [*overrides, *self.overrides], seeds, more):
+                    jobs_by_seed[job.seed].append(job)
             except ValueError as error:
                 for line in str(error).splitlines():
-                    found.setdefault(line, []).append(f"{task}-{method}")
-        if found:
+                    errors.setdefault(line, []).append(f"{task}-{method}")
+        if errors:
             lines = [
-                line if len(own) == len(pairs) else f"{', '.join(own[:3])}: {line}"
-                for line, own in found.items()
+                line if len(methods) == len(pairs) else f"{', '.join(methods[:3])}: {line}"
+                for line, methods in errors.items()
             ]
             raise PlanError("\n".join(lines))
-        _check_tasks(planned[seeds[0]])
-        _check_different(planned[seeds[0]])
-        return [job for jobs in planned.values() for job in jobs]
+        _check_tasks(jobs_by_seed[seeds[0]])
+        _check_different(jobs_by_seed[seeds[0]])
+        return [job for jobs in jobs_by_seed.values() for job in jobs]
 
     def launch(self, jobs: Sequence[Job]) -> list[Ended]:
         """Launch the runs that have not finished, in one batch; how each of them ended."""
-        left = [job for job in jobs if job.is_due]
-        if not left:
+        due_jobs = [job for job in jobs if job.is_due]
+        if not due_jobs:
             return []
         config = self.config.copy()  # its launcher's logs and jobs are those of this call
         config.hydra.sweep.dir, config.hydra.job.name = str(self.folder), self.name
-        launcher = Plugins.instance().instantiate_launcher(
+        hydra_launcher = Plugins.instance().instantiate_launcher(
             config=config, hydra_context=self._context, task_function=self._task
         )
-        place = f"hydra.sweep.dir={written(str(self.folder))}"
-        batch = [[*job.overrides, place, f"hydra.job.name={written(job.log)}"] for job in left]
+        dir_override = f"hydra.sweep.dir={written(str(self.folder))}"
+        batch = [
+            [*job.overrides, dir_override, f"hydra.job.name={written(job.log)}"] for job in due_jobs
+        ]
         with _stopped_by_signals(f"{self.kind} {self.name}"):
-            returns = launcher.launch(batch, initial_job_idx=self._n_launched)
-        self._n_launched += len(left)
-        return [Ended(job, _error_of(one)) for job, one in zip(left, returns, strict=True)]
+            returns = hydra_launcher.launch(batch, initial_job_idx=self._n_launched)
+        self._n_launched += len(due_jobs)
+        return [Ended(job, _error_of(ret)) for job, ret in zip(due_jobs, returns, strict=True)]
 
     def announce(self, jobs: Sequence[Job]) -> None:
         """Say how many runs there are, and where."""
@@ -240,7 +242,7 @@ class Call:
         cfg = self.compose(overrides)
         check_method(method)
         check(cfg)
-        named = [] if cfg.method else [f"method={written(method)}"]
+        method_overrides = [] if cfg.method else [f"method={written(method)}"]
         if cfg.threads is None:  # scores depend on it
             cfg.threads, overrides = 1, [*overrides, "threads=1"]
         labels = ["study", "search"] if self.kind == "search" else ["study"]
@@ -249,50 +251,50 @@ class Call:
         jobs = []
         for seed in seeds:
             cfg.seed = seed
-            own = run_id(recorded(cfg), str(cfg.method or method))
-            if own.reads not in self._revisions:
-                self._revisions[own.reads] = revision(cfg)
-            folder = Path(str(cfg.output_dir)) / own.folder(self._revisions[own.reads])
-            given = (*overrides, f"seed={seed}", *named, *labels, *more)
+            identity = run_id(recorded(cfg), str(cfg.method or method))
+            if identity.reads not in self._revisions:
+                self._revisions[identity.reads] = revision(cfg)
+            folder = Path(str(cfg.output_dir)) / identity.folder(self._revisions[identity.reads])
+            job_overrides = (*overrides, f"seed={seed}", *method_overrides, *labels, *more)
             is_due = bool(cfg.rerun) or not stored(folder).is_finished
-            jobs.append(Job(task, method, seed, folder, given, is_due, definition))
+            jobs.append(Job(task, method, seed, folder, job_overrides, is_due, definition))
         return jobs
 
 
 def swept(arguments: Sequence[str]) -> Mapping[str, list[str]]:
     """The keys of several values on a command line, each with an override for each value."""
-    found = ((text, alternatives(text)) for text in arguments)
+    choices = ((text, alternatives(text)) for text in arguments)
     return {
-        own[0].get_key_element().lstrip("+"): [str(one.input_line) for one in own]
-        for text, own in found
-        if [one.input_line for one in own] != [text]
+        values[0].get_key_element().lstrip("+"): [str(override.input_line) for override in values]
+        for text, values in choices
+        if [override.input_line for override in values] != [text]
     }
 
 
 def _check_tasks(jobs: Sequence[Job]) -> None:
     """Raise a PlanError if runs of one task of a table have different tasks."""
-    found: dict[str, dict[str, None]] = {}
+    task_folders: dict[str, dict[str, None]] = {}
     for job in jobs:
-        found.setdefault(job.task, {})[job.folder.parent.name] = None
-    for task, own in found.items():
-        if len(own) > 1:
+        task_folders.setdefault(job.task, {})[job.folder.parent.name] = None
+    for task, names in task_folders.items():
+        if len(names) > 1:
             raise PlanError(
-                f"scores of {' and '.join(own)} do not compare in one table ({task}); give each "
+                f"scores of {' and '.join(names)} do not compare in one table ({task}); give each "
                 "task a name under tasks, or on the command line as task=..."
             )
 
 
 def _check_different(jobs: Sequence[Job]) -> None:
     """Raise a PlanError if two runs of one seed would compute the same."""
-    first: dict[str, str] = {}
-    twins = []
+    names: dict[str, str] = {}
+    errors = []
     for job in jobs:
         name = f"{job.task}-{job.method}"
-        twin = first.setdefault(job.digest, name)
+        twin = names.setdefault(job.digest, name)
         if twin != name:
-            twins.append(f"{twin} and {name} would compute the same; change or drop one")
-    if twins:
-        raise PlanError("\n".join(twins))
+            errors.append(f"{twin} and {name} would compute the same; change or drop one")
+    if errors:
+        raise PlanError("\n".join(errors))
 
 
 def _error_of(returned: Any) -> Exception | None:
@@ -314,17 +316,17 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
         code = 128 + number  # Ray raises another SystemExit
         raise SystemExit(code)
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous_handler = signal.signal(signal.SIGTERM, end)
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
         notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
         say("; ".join([f"{what}: stopped", "the same command goes on", *notes]))
-        own = getattr(stop, "code", None)  # of a run's handler, if above 128
-        own = own if isinstance(own, int) and own > 128 else 128 + signal.SIGINT
-        raise SystemExit(code or own) from None
+        status = getattr(stop, "code", None)  # of a run's handler, if above 128
+        status = status if isinstance(status, int) and status > 128 else 128 + signal.SIGINT
+        raise SystemExit(code or status) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 @contextmanager

@@ -60,32 +60,32 @@ def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation 
         return "The study that confirms it is written when all trials have ended."
     options = {p.key: p.options for p in search.parameters if p.options and not p.when}
     key = next((key for key in COMPARED if key in options), "")
-    chosen = {}
+    winners = {}
     for option in options.get(key, ()):
-        own = [trial for trial in trials if trial.params.get(key) == option]
-        if found := best_trial(own, record.direction):
-            chosen[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = found
-    if len(chosen) < 2:
-        chosen = {"winner": best}
+        option_trials = [trial for trial in trials if trial.params.get(key) == option]
+        if winner := best_trial(option_trials, record.direction):
+            winners[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = winner
+    if len(winners) < 2:
+        winners = {"winner": best}
         if record.baseline in (None, str(best.user_attrs.get(RUNS, [""])[0]).rpartition("-")[2]):
             return NOTHING
-    methods = {name: overrides_of(trial.params) for name, trial in chosen.items()}
-    if len(chosen) < 2:
+    methods = {name: overrides_of(trial.params) for name, trial in winners.items()}
+    if len(winners) < 2:
         methods = {"baseline": [], **methods}
-    numbers = [str(trial.number) for trial in chosen.values()]
+    numbers = [str(trial.number) for trial in winners.values()]
     seeds = list(islice((k for k in count() if k not in search.seeds), N_SEEDS))
-    fixed = [*search.overrides, *record.overrides]
-    task = [text for text in fixed if key_of(text) == "task"]
-    fixed = [text for text in fixed if key_of(text) not in ("task", *PLACES)]
+    overrides = [*search.overrides, *record.overrides]
+    task_overrides = [text for text in overrides if key_of(text) == "task"]
+    overrides = [text for text in overrides if key_of(text) not in ("task", *PLACES)]
     lines = [
         f"# Question: does what search {search.name} found hold on seeds it has not used?",
         f"# Chosen:   trial {' and '.join(numbers)} of {len(trials)}, by {record.objective}. The "
         "best of several scores is better than what the same values reach again, so the runs here "
         "have other seeds.",
-        f"overrides: {json.dumps(fixed)}",
-        f"tasks: {{{json.dumps(record.task)}: {json.dumps(task)}}}",
+        f"overrides: {json.dumps(overrides)}",
+        f"tasks: {{{json.dumps(record.task)}: {json.dumps(task_overrides)}}}",
         "methods:",
-        *(f"  {json.dumps(method)}: {json.dumps(own)}" for method, own in methods.items()),
+        *(f"  {json.dumps(method)}: {json.dumps(texts)}" for method, texts in methods.items()),
         f"baseline: {json.dumps(next(iter(methods)))} # that each other method is compared with",
         f"seeds: {seeds} # none of the search",
     ]

@@ -29,10 +29,11 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder
 
 def _named(group: Any) -> Any:
     names = group if isinstance(group, Mapping) else ()
-    texts = [name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)]
-    if wrong := [name for name in names if name not in texts]:
+    valid_names = [name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)]
+    if invalid_names := [name for name in names if name not in valid_names]:
         raise ValueError(
-            f"{wrong[0]!r} is no name: letters, digits, _ . and - (quote it if yaml reads a value)"
+            f"{invalid_names[0]!r} is no name: letters, digits, _ . and - "
+            "(quote it if yaml reads a value)"
         )
     return group
 
@@ -79,22 +80,22 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _with_grid(self) -> Self:
-        made = grid_methods(self.grid)
-        counts = Counter([*self.methods, *(name for name, _ in made)])
-        if twice := [name for name, n in counts.items() if n > 1]:
+        new_methods = grid_methods(self.grid)
+        counts = Counter([*self.methods, *(name for name, _ in new_methods)])
+        if duplicates := [name for name, n in counts.items() if n > 1]:
             raise ValueError(
-                f"grid makes the method {twice[0]} again; write methods that differ in other signs "
-                "than letters, digits and . under methods, with names of yours"
+                f"grid makes the method {duplicates[0]} again; write methods that differ in other "
+                "signs than letters, digits and . under methods, with names of yours"
             )
-        object.__setattr__(self, "methods", {**self.methods, **dict(made)})
+        object.__setattr__(self, "methods", {**self.methods, **dict(new_methods)})
         object.__setattr__(self, "grid", {})  # resolved
         if not self.methods:
             raise ValueError("methods: at least one, such as none: [isotropy=none]")
-        known = [("baseline", self.baseline, self.methods)]
+        references = [("baseline", self.baseline, self.methods)]
         for task, scores in self.published.tasks.items() if self.published else ():
-            known.append(("published.tasks", task, self.tasks))
-            known += [(f"published.tasks.{task}", method, self.methods) for method in scores]
-        for key, name, legal in known:
+            references.append(("published.tasks", task, self.tasks))
+            references += [(f"published.tasks.{task}", method, self.methods) for method in scores]
+        for key, name, legal in references:
             if name not in legal:
                 raise ValueError(f"{key}: no {name}; {nearest(name, [*legal], 'there are')}")
         if self.margin is not None and self.margin_share is not None:
@@ -109,9 +110,9 @@ class Study(BaseModel):
     def pairs(self) -> list[tuple[str, str, list[str]]]:
         """Every task and method with its overrides; later ones win."""
         return [
-            (task, method, [*self.overrides, *of_task, *own])
-            for task, of_task in self.tasks.items()
-            for method, own in self.methods.items()
+            (task, method, [*self.overrides, *task_overrides, *method_overrides])
+            for task, task_overrides in self.tasks.items()
+            for method, method_overrides in self.methods.items()
         ]
 
 
@@ -128,8 +129,8 @@ def load_study(name_or_path: str) -> Study:
     (0, 1)
     """
     text, content = read_yaml("studies", name_or_path)
-    own = {"name": plan_name(name_or_path), "question": question_of(text)}
-    return parsed(Study, own | content, f"study {own['name']}")
+    defaults = {"name": plan_name(name_or_path), "question": question_of(text)}
+    return parsed(Study, defaults | content, f"study {defaults['name']}")
 
 
 def read_yaml(group: str, name_or_path: str) -> tuple[str, dict[str, Any]]:
@@ -155,13 +156,13 @@ def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
         return model.model_validate(content)
     except ValidationError as error:
         lines = []
-        for one in error.errors():
-            key = ".".join(map(str, one["loc"]))
-            text = one["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
-            if one["type"] == "extra_forbidden":
+        for issue in error.errors():
+            key = ".".join(map(str, issue["loc"]))
+            text = issue["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
+            if issue["type"] == "extra_forbidden":
                 text = f"no key {key}; {nearest(key, [*model.model_fields])}"
             elif key:
-                got = "" if one["type"] == "missing" else f", got {str(one['input'])[:80]!r}"
+                got = "" if issue["type"] == "missing" else f", got {str(issue['input'])[:80]!r}"
                 text = f"{key}: {text}{got}"
             lines.append(f"{what}: {text}")
         raise PlanError("\n".join(lines)) from error
@@ -173,8 +174,8 @@ def question_of(text: str) -> str:
     >>> question_of("# Question: does it help,\n#           and where?\n# Command: x")
     'does it help, and where?'
     """
-    found = re.match(r"# Question:(.*(?:\n#(?! \w+:).*)*)", text)
-    return " ".join(found[1].replace("\n#", " ").split()) if found else ""
+    match = re.match(r"# Question:(.*(?:\n#(?! \w+:).*)*)", text)
+    return " ".join(match[1].replace("\n#", " ").split()) if match else ""
 
 
 def grid_methods(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Overrides]]:
@@ -207,9 +208,9 @@ def name_of(key: str, value: Any) -> str:
     >>> name_of("site", ["tokens"]), name_of("optimizer.lr", 1e-4)
     ('tokens', 'lr_0.0001')
     """
-    items = value if isinstance(value, list) else [value]
-    plain = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in items)
-    text = "_".join(re.sub(r"^-", "minus_", item) for item in plain)
+    values = value if isinstance(value, list) else [value]
+    parts = (str(v) if isinstance(v, str | float) else json.dumps(v) for v in values)
+    text = "_".join(re.sub(r"^-", "minus_", part) for part in parts)
     text = re.sub(r"[^A-Za-z0-9_.]+", "_", text).strip("_.") or "none"
-    is_word = "." not in key and bool(items) and all(isinstance(v, str) for v in items)
+    is_word = "." not in key and bool(values) and all(isinstance(v, str) for v in values)
     return text if is_word else f"{re.split(r'[./+]', key)[-1]}_{text}"

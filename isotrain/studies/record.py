@@ -119,9 +119,9 @@ def _planned(call: Call, file: str, study: Study, jobs: Sequence[Job], before: P
         study=study,
         runs=runs,
     )
-    now = {run.folder for run in runs}
-    known = [*before.earlier, *before.runs] if before else []
-    earlier = tuple(run for run in known if run.folder not in now)
+    folders = {run.folder for run in runs}
+    past_runs = [*before.earlier, *before.runs] if before else []
+    earlier = tuple(run for run in past_runs if run.folder not in folders)
     return plan.model_copy(update={"history": _history(before, plan), "earlier": earlier})
 
 
@@ -148,11 +148,11 @@ def read_record(model: type[Model], folder: Path, file: str) -> Model | None:
     except OSError as error:
         raise cannot_be_read(path, error) from error
     except (ValueError, TypeError) as error:
-        why = "; ".join(str(getattr(error, "reason", error)).splitlines()[:3])
+        reason = "; ".join(str(getattr(error, "reason", error)).splitlines()[:3])
         fix = "move it away, and give the command again"
         if file == FILE:
             fix += "; methods left out before then no longer count for Holm"
-        raise PlanError(f"{path} is damaged ({why}); {fix}") from error
+        raise PlanError(f"{path} is damaged ({reason}); {fix}") from error
 
 
 def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
@@ -163,16 +163,16 @@ def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
         task: name of the task.
         shown: its methods of which a run of the present plan has finished.
     """
-    now = {(run.method, run.definition) for run in plan.runs if run.task == task}
-    own = dict.fromkeys(
+    present = {(run.method, run.definition) for run in plan.runs if run.task == task}
+    earlier_methods = dict.fromkeys(
         (run.method, run.definition)
         for run in plan.earlier
         if run.task == task and plan.job(run).is_finished
     )
     return [
         f"{method} ({definition[:6]})"
-        for method, definition in own
-        if not (method in shown and (method, definition) in now)
+        for method, definition in earlier_methods
+        if not (method in shown and (method, definition) in present)
     ]
 
 
@@ -183,20 +183,20 @@ def changes(plan: Plan) -> list[str]:
     """
     first = plan.history[0]
     lines = [f"{first.when} before the first call on record"] if first.n_finished else []
-    for before, entry in pairwise(plan.history):
+    for previous, entry in pairwise(plan.history):
         for key, value in entry.keys.items():
-            if (old := before.keys[key]) != value:
+            if (old := previous.keys[key]) != value:
                 lines.append(f"{key} was {old}, and became {value} when {entry.when}")
-    same = {(run.task, run.method, run.definition) for run in plan.runs}
-    other = Counter(
+    present = {(run.task, run.method, run.definition) for run in plan.runs}
+    run_counts = Counter(
         run.method
         for run in plan.earlier
         if run.method in plan.study.methods
-        and (run.task, run.method, run.definition) not in same
+        and (run.task, run.method, run.definition) not in present
         and plan.job(run).is_finished
     )
-    if other:
-        names, n = ", ".join(other), counted(other.total(), "run")
+    if run_counts:
+        names, n = ", ".join(run_counts), counted(run_counts.total(), "run")
         lines.append(f"methods defined otherwise before: {names} ({n} finished)")
     return lines
 
@@ -212,8 +212,8 @@ def listed(names: Iterable[Any]) -> str:
         enumerate(names),  # numbers that follow one another differ as their places do
         lambda pair: pair[1] - pair[0] if isinstance(pair[1], int) else pair,
     ):
-        own = [str(name) for _, name in group]
-        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
+        texts = [str(name) for _, name in group]
+        parts += [f"{texts[0]}–{texts[-1]}"] if len(texts) > 2 else texts
     return ", ".join(parts)
 
 
@@ -222,21 +222,21 @@ def _history(before: Plan | None, plan: Plan) -> tuple[Definition, ...]:
 
     Definitions of which no run ever started are forgotten.
     """
-    study, kinds = plan.study, ("tasks", "methods", "seeds")
+    study, fields = plan.study, ("tasks", "methods", "seeds")
     margin: float | str | None = study.margin
     if study.margin_share is not None:
         margin = f"{study.margin_share:g} of baseline − untrained"
-    known = [before.job(run) for run in (*before.runs, *before.earlier)] if before else []
+    jobs = [before.job(run) for run in (*before.runs, *before.earlier)] if before else []
     past = before.history if before else ()
-    if not any((job.folder / RECORD_FILE).exists() for job in known):
-        past, known = (), plan.jobs
+    if not any((job.folder / RECORD_FILE).exists() for job in jobs):
+        past, jobs = (), plan.jobs
     entry = Definition(
         keys={
             "margin": "not stated" if margin is None else str(margin),
             "baseline": study.baseline,
-            **{kind: listed(sorted(getattr(study, kind))) for kind in kinds},
+            **{field: listed(sorted(getattr(study, field))) for field in fields},
         },
-        n_runs=len(known),
-        n_finished=sum(job.is_finished for job in known),
+        n_runs=len(jobs),
+        n_finished=sum(job.is_finished for job in jobs),
     )
     return past if past and past[-1].keys == entry.keys else (*past, entry)

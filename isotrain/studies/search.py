@@ -80,9 +80,9 @@ class Search(BaseModel):
         optuna_part("pruner", self.pruner, self.pruner_options)
         if self.storage != redacted(self.storage):
             raise ValueError("storage must hold no login; write ${oc.env:NAME} for a variable")
-        fixed = {"seed", *map(key_of, self.overrides)}
-        if twice := [p.key for p in self.parameters if p.key in fixed]:
-            raise ValueError(f"space.{twice[0]} has its values elsewhere in the file; leave it out")
+        fixed_keys = {"seed", *map(key_of, self.overrides)}
+        if clash := [p.key for p in self.parameters if p.key in fixed_keys]:
+            raise ValueError(f"space.{clash[0]} has its values elsewhere in the file; leave it out")
         return self
 
 
@@ -124,8 +124,10 @@ def load_search(name_or_path: str) -> Search:
     >>> load_search("smoke_search").sampler
     'TPESampler'
     """
-    own = {"name": plan_name(name_or_path)}
-    return parsed(Search, own | read_yaml("searches", name_or_path)[1], f"search {own['name']}")
+    defaults = {"name": plan_name(name_or_path)}
+    return parsed(
+        Search, defaults | read_yaml("searches", name_or_path)[1], f"search {defaults['name']}"
+    )
 
 
 def read_search(folder: Path) -> Record:
@@ -150,14 +152,14 @@ def trials_of(folder: Path, storage: str | None = None) -> tuple[Record, list[Fr
         PlanError: no search was started there, or its trials cannot be read.
     """
     record = read_search(folder)
-    own = record.search.storage
-    if is_in_folder(own):
-        file = folder / (DATABASE if own is None else own.partition(":")[2])
+    location = record.search.storage
+    if is_in_folder(location):
+        file = folder / (DATABASE if location is None else location.partition(":")[2])
         if not file.is_file() or file.is_symlink():
             raise PlanError(f"{file} is missing, or is a link: no trials of a search")
-    elif own != storage:
+    elif location != storage:
         raise PlanError(
-            f"the trials of {folder} are not in it, but in {own}; give the yaml file of the "
+            f"the trials of {folder} are not in it, but in {location}; give the yaml file of the "
             "search, whose storage is trusted; its folder, or a link to it, is runs/searches/NAME"
         )
     with opened(record.url, record.search.name) as study:
@@ -189,50 +191,52 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
         say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
         return 0
     with alone(call.folder), opened(record.url, search.name, record.direction) as study:
-        known = study.user_attrs.get(IDENTITY, identity)
-        if changed := [key for key in identity if known.get(key) != identity[key]]:
+        stored_identity = study.user_attrs.get(IDENTITY, identity)
+        if differing_keys := [key for key in identity if stored_identity.get(key) != identity[key]]:
             raise PlanError(
                 f"{call.folder} has {counted(len(study.trials), 'trial')} of another search "
-                f"({', '.join(changed)} differ), whose scores do not compare; put that back, or "
-                "give the search another name"
+                f"({', '.join(differing_keys)} differ), whose scores do not compare; put that "
+                "back, or give the search another name"
             )
         study.set_user_attr(IDENTITY, identity)
         record.write()
     n_failed = n_good = 0
-    with at_work(call.folder) as own, opened(record.url, search.name) as study:
+    with at_work(call.folder) as lock_name, opened(record.url, search.name) as study:
         n_ended = sum(trial.state.is_finished() for trial in study.trials)
         say(
             f"search {search.name}: {counted(search.n_trials, 'trial')}, {n_ended} ended before, "
             f"{call.n_at_once} at a time; {call.folder}"
         )
         while n_good or n_failed < HOPELESS:
-            taken = take_trials(study, search, call.folder, own, call.n_at_once)
-            if not taken:
+            batch = take_trials(study, search, call.folder, lock_name, call.n_at_once)
+            if not batch:
                 return int(n_failed > 0)
-            kinds = _run_trials(call, record, study, taken)
-            n_failed += kinds.count("failed")
-            n_good += len(kinds) - kinds.count("failed")
+            endings = _run_trials(call, record, study, batch)
+            n_failed += endings.count("failed")
+            n_good += len(endings) - endings.count("failed")
     say(f"stopped: {n_failed} trials failed and no other ended; correct the cause, raise n_trials")
     return 1
 
 
 def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     """What is recorded, and what all trials share, after a plan of every corner."""
-    if twice := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
-        raise PlanError(f"{', '.join(sorted(twice))}: the space has its values; leave it out")
+    if clash := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
+        raise PlanError(f"{', '.join(sorted(clash))}: the space has its values; leave it out")
     points = [[*search.overrides, *point] for point in corners(search.parameters)]
     names = [safe_name("_".join(o for o in point if o not in points[0]))[:100] for point in points]
-    pairs = [(search.name, name or "first", own) for name, own in zip(names, points, strict=True)]
+    pairs = [
+        (search.name, name or "first", point) for name, point in zip(names, points, strict=True)
+    ]
     jobs = call.plan(pairs, search.seeds[:1])
-    task, *others = sorted({job.folder.parent.name for job in jobs})
-    if others:
-        raise PlanError(f"a search ranks scores of one task, got {task}, {others[0]}; leave one")
-    first = call.compose([*points[0], *call.overrides])
-    task_part = task_of(first)
+    task, *rest = sorted({job.folder.parent.name for job in jobs})
+    if rest:
+        raise PlanError(f"a search ranks scores of one task, got {task}, {rest[0]}; leave one")
+    cfg = call.compose([*points[0], *call.overrides])
+    task_part = task_of(cfg)
     objective = f"val/{task_part.monitor}"
-    trainer = first.get("trainer") or {}
-    several = n_processes(trainer) > 1 or (trainer.get("num_nodes") or 1) > 1
-    if search.pruner != "NopPruner" and several:
+    trainer = cfg.get("trainer") or {}
+    is_distributed = n_processes(trainer) > 1 or (trainer.get("num_nodes") or 1) > 1
+    if search.pruner != "NopPruner" and is_distributed:
         raise PlanError("a run of several processes is not pruned; write pruner: NopPruner")
     if call.launcher in ("submitit_slurm", "ray") and search.storage is None:
         raise PlanError(
@@ -284,8 +288,8 @@ def _run_trials(
 
     for trial, values in taken:
         say(f"start trial {trial.number}: {' '.join(values)}")
-        own = [f"method={written(search.name)}", *search.overrides, *values]  # equal ones share
-        pair = record.task, f"trial-{trial.number}", own
+        texts = [f"method={written(search.name)}", *search.overrides, *values]  # equal ones share
+        pair = record.task, f"trial-{trial.number}", texts
         try:
             jobs = call.plan([pair], search.seeds, [f"trial={trial.number}"])
         except PlanError as error:
@@ -294,19 +298,19 @@ def _run_trials(
         trial.set_user_attr(RUNS, [relpath(job.folder, call.folder) for job in jobs])
         alive.append(_Running(trial, jobs, []))
     for k in range(len(search.seeds)):
-        once = {one.jobs[k].folder: one.jobs[k] for one in alive}  # equal values are one run
-        errors = {done.job.folder: done.error for done in call.launch(list(once.values()))}
-        for one in list(alive):
-            job = one.jobs[k]
-            kind, found = _outcome(record, job, errors.get(job.folder))
+        unique_jobs = {r.jobs[k].folder: r.jobs[k] for r in alive}  # equal values are one run
+        errors = {run.job.folder: run.error for run in call.launch(list(unique_jobs.values()))}
+        for running in list(alive):
+            job = running.jobs[k]
+            kind, outcome = _outcome(record, job, errors.get(job.folder))
             if kind == "complete":
-                one.scores.append(float(found))
+                running.scores.append(float(outcome))
             else:
-                alive.remove(one)
-                end(one.trial, kind, why=redacted(f"seed {job.seed}: {found}"))
-    for one in alive:
-        one.trial.set_user_attr(SCORES, one.scores)
-        end(one.trial, "complete", math.fsum(one.scores) / len(one.scores))
+                alive.remove(running)
+                end(running.trial, kind, why=redacted(f"seed {job.seed}: {outcome}"))
+    for running in alive:
+        running.trial.set_user_attr(SCORES, running.scores)
+        end(running.trial, "complete", math.fsum(running.scores) / len(running.scores))
     return kinds
 
 
@@ -319,8 +323,8 @@ def _outcome(record: Record, job: Job, error: Exception | None) -> tuple[str, fl
     result = stored(job.folder).result
     score = result.get("scores", {}).get(record.objective)
     if score is None:
-        there = [key for key in result.get("scores", {}) if key.startswith("val/")]
-        return "failed", f"no {record.objective} in its scores: {', '.join(there) or 'none'}"
+        keys = [key for key in result.get("scores", {}) if key.startswith("val/")]
+        return "failed", f"no {record.objective} in its scores: {', '.join(keys) or 'none'}"
     if reason := result.get("degenerate_reason"):
         return "degenerate", str(reason)
     if not math.isfinite(score):

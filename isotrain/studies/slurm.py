@@ -27,7 +27,7 @@ ENDED = (  # states of jobs that will not run again by themselves
 
 
 class SlurmError(PlanError):
-    """Slurm cannot be asked, or takes no jobs."""
+    """Slurm does not answer, or takes no jobs."""
 
 
 class SlurmJob(BaseModel):
@@ -56,7 +56,7 @@ class SlurmJobs(BaseModel):
 
 
 class JobState(NamedTuple):
-    """What Slurm says of a job."""
+    """State of a job, as Slurm reports it."""
 
     state: str  # PENDING, RUNNING, CANCELLED, ...
     node: str
@@ -89,7 +89,7 @@ def write_jobs(jobs: SlurmJobs) -> None:
 
 
 def states_of(ids: Iterable[str]) -> dict[str, JobState]:
-    """What Slurm says of jobs, by id, in one call; it forgets a job minutes after its end.
+    """State of jobs by id, from one squeue call. Slurm forgets a job minutes after its end.
 
     Raises:
         SlurmError: it cannot be asked.
@@ -97,15 +97,15 @@ def states_of(ids: Iterable[str]) -> dict[str, JobState]:
     arrays = ",".join(dict.fromkeys(text.partition("_")[0] for text in ids))
     if not arrays:
         return {}
-    line = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", f"-o{FORMAT}"]
-    own = {key: x for key, x in os.environ.items() if not key.startswith("SQUEUE_")}  # filters
+    command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", f"-o{FORMAT}"]
+    env = {key: x for key, x in os.environ.items() if not key.startswith("SQUEUE_")}  # filters
     try:
-        told = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT_S, env=own)
+        reply = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=env)
     except FileNotFoundError as error:
         raise SlurmError("squeue is not on this machine") from error
     except subprocess.TimeoutExpired as error:
         raise SlurmError(f"squeue did not answer within {TIMEOUT_S:.0f} s") from error
-    if told.returncode and "Invalid job id" not in told.stderr:
-        raise SlurmError(f"squeue cannot tell: {told.stderr.strip()}")
-    rows = [text.split("|", 4) for text in told.stdout.splitlines()]
+    if reply.returncode and "Invalid job id" not in reply.stderr:
+        raise SlurmError(f"squeue cannot tell: {reply.stderr.strip()}")
+    rows = [text.split("|", 4) for text in reply.stdout.splitlines()]
     return {row[0]: JobState(*row[1:]) for row in rows if len(row) == 5}

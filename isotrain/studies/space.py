@@ -41,8 +41,8 @@ class Parameter(NamedTuple):
     @property
     def summary(self) -> str:
         """Its options or range as given, and where it is active."""
-        beside = [f"{key}={' or '.join(options)}" for key, options in self.when.items()]
-        return self.text + (f", where {' and '.join(beside)}" if beside else "")
+        conditions = [f"{key}={' or '.join(options)}" for key, options in self.when.items()]
+        return self.text + (f", where {' and '.join(conditions)}" if conditions else "")
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -52,10 +52,10 @@ class Parameter(NamedTuple):
     @property
     def ends(self) -> tuple[Value, ...]:
         """Every option, or both ends of the range."""
-        given = self.distribution
-        if isinstance(given, CategoricalDistribution):
+        dist = self.distribution
+        if isinstance(dist, CategoricalDistribution):
             return self.options
-        return given.low, given.high
+        return dist.low, dist.high
 
 
 def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
@@ -68,25 +68,25 @@ def parameters(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     >>> parameters(space)[1].distribution
     IntDistribution(high=4, log=False, low=1, step=1)
     """
-    known: dict[str, Parameter] = {}
-    if errors := list(_read(space, {}, known, "space")):
+    by_key: dict[str, Parameter] = {}
+    if errors := list(_read(space, {}, by_key, "space")):
         raise PlanError("\n".join(errors))
-    return tuple(known.values())
+    return tuple(by_key.values())
 
 
 def suggest(trial: Trial, space: Sequence[Parameter]) -> list[str]:
     """Overrides with a trial's values; those that it lacks are drawn."""
     values: dict[str, Value] = {}
     for p in space:
-        given, key = p.distribution, p.key
+        dist, key = p.distribution, p.key
         if not p.is_active(values):
             continue
-        if isinstance(given, CategoricalDistribution):
+        if isinstance(dist, CategoricalDistribution):
             values[key] = trial.suggest_categorical(key, p.options)
         else:
-            is_int = isinstance(given, IntDistribution)
+            is_int = isinstance(dist, IntDistribution)
             draw: Any = trial.suggest_int if is_int else trial.suggest_float
-            values[key] = draw(key, given.low, given.high, step=given.step, log=given.log)
+            values[key] = draw(key, dist.low, dist.high, step=dist.step, log=dist.log)
     return overrides_of(values)
 
 
@@ -101,7 +101,7 @@ def corners(space: Sequence[Parameter]) -> list[list[str]]:
     The first has the first end of each parameter. Each further one differs from it in one
     parameter and those that this one requires; the last has the last end of each.
     """
-    known = {parameter.key: parameter for parameter in space}
+    by_key = {parameter.key: parameter for parameter in space}
 
     def point(chosen: Mapping[str, Value], end: int) -> list[str]:
         values: dict[str, Value] = {}
@@ -111,15 +111,15 @@ def corners(space: Sequence[Parameter]) -> list[list[str]]:
         return overrides_of(values)
 
     def needed(p: Parameter) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for key, options in p.when.items():
-            found |= {**needed(known[key]), key: options[0]}
-        return found
+            values |= {**needed(by_key[key]), key: options[0]}
+        return values
 
-    found = [point({}, 0)]
-    found += [point({**needed(p), p.key: end}, 0) for p in space for end in p.ends]
-    found.append(point({}, -1))
-    return [p for number, p in enumerate(found) if p not in found[:number]]
+    points = [point({}, 0)]
+    points += [point({**needed(p), p.key: end}, 0) for p in space for end in p.ends]
+    points.append(point({}, -1))
+    return [p for number, p in enumerate(points) if p not in points[:number]]
 
 
 def _read(
@@ -129,7 +129,7 @@ def _read(
     if not isinstance(space, Mapping) or not space:
         yield f"{place} must map keys to {FORMS}, got {space!r}"
         return
-    for name, given in space.items():
+    for name, spec in space.items():
         try:
             if "=" in str(name):
                 override = _parsed(str(name))
@@ -137,11 +137,11 @@ def _read(
                 legal = known[key].options if key in known else ()
                 if not set(options) <= set(legal):
                     raise ValueError(f"needs options of {key} before it, got {legal or 'none'}")
-                yield from _read(given, {**when, key: options}, known, f"{place}.{name}")
+                yield from _read(spec, {**when, key: options}, known, f"{place}.{name}")
                 continue
             if name in known:
                 raise ValueError("is given twice; name several options as isotropy=clip,mean")
-            text = ",".join(map(written, given)) if isinstance(given, list) else str(given)
+            text = ",".join(map(written, spec)) if isinstance(spec, list) else str(spec)
             known[str(name)] = Parameter(str(name), _distribution(f"{name}={text}"), text, when)
         except ValueError as error:
             yield f"{place}.{name} {error}"
@@ -150,7 +150,7 @@ def _read(
 def _distribution(text: str) -> Distribution:
     """Optuna's distribution of an override in Hydra's sweep grammar."""
     override = _parsed(text)
-    value, given = override.value(), text.partition("=")[2]
+    value, spec = override.value(), text.partition("=")[2]
     if isinstance(value, ChoiceSweep):
         return CategoricalDistribution(_options(override))
     if isinstance(value, RangeSweep):
@@ -158,7 +158,7 @@ def _distribution(text: str) -> Distribution:
         start, stop, step = (Decimal(str(number)) for number in numbers)
         n = int(((stop - start) / step).to_integral_value(ROUND_CEILING)) if step > 0 else 0
         if n < 2:
-            raise ValueError(f"needs two or more values in steps above 0, got {given}")
+            raise ValueError(f"needs two or more values in steps above 0, got {spec}")
         last = start + (n - 1) * step  # `stop` is left out, as on a command line
         if all(isinstance(number, int) for number in numbers):
             return IntDistribution(int(start), int(last), step=int(step))
@@ -168,7 +168,7 @@ def _distribution(text: str) -> Distribution:
         if isinstance(low, int) and isinstance(high, int):
             return IntDistribution(low, high, log=log)
         return FloatDistribution(low, high, log=log)
-    raise ValueError(f"must be {FORMS}, got {given}; put a single value into overrides")
+    raise ValueError(f"must be {FORMS}, got {spec}; put a single value into overrides")
 
 
 def _options(override: Override) -> tuple[str, ...]:

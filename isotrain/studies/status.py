@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 def status_of(plan: Plan) -> Status:
     """One row per task and method with the seeds in each state; reasons and time left below."""
-    states, of_slurm = in_slurm([state_of(job, plan.folder) for job in plan.jobs], plan.folder)
+    states, slurm_lines = in_slurm([state_of(job, plan.folder) for job in plan.jobs], plan.folder)
     table = Table(
         title="seeds by state",
         title_justify="left",
@@ -60,8 +60,8 @@ def status_of(plan: Plan) -> Status:
     for heading in ("task", "method", *STATES):
         table.add_column(heading)
     for row in product(plan.study.tasks, plan.study.methods):
-        own = [s for s in states if (s.job.task, s.job.method) == row]
-        table.add_row(*row, *(_seeds([s for s in own if s.state == name]) for name in STATES))
+        runs = [s for s in states if (s.job.task, s.job.method) == row]
+        table.add_row(*row, *(_seeds([s for s in runs if s.state == name]) for name in STATES))
     reasons = [f"{s.job.name}: {s.state}; {s.reason}" for s in states if s.reason]
     counts = {name: sum(s.state == name for s in states) for name in STATES}
     parts = [f"{n} {name}" for name, n in counts.items() if n or name == "finished"]
@@ -69,44 +69,44 @@ def status_of(plan: Plan) -> Status:
     left_s = seconds_left(states, max(1, counts["running"]))
     if counts["finished"] < len(states):
         line += f"; about {duration(left_s)} left" if left_s is not None else "; time left unknown"
-        is_at_work = counts["running"] or any(text.startswith(PENDING) for text in of_slurm)
+        is_at_work = counts["running"] or any(text.startswith(PENDING) for text in slurm_lines)
         line += "" if is_at_work else "; none is running: the same command goes on"
-    return Status([table, *reasons, *of_slurm, line], bool(counts["failed"]))
+    return Status([table, *reasons, *slurm_lines, line], bool(counts["failed"]))
 
 
 def in_slurm(states: Sequence[State], folder: Path) -> tuple[list[State], list[str]]:
-    """States with what Slurm says of the runs that are there, and lines on these."""
-    known = read_jobs(folder)
+    """States updated from Slurm, and text lines on the jobs there."""
+    slurm_jobs = read_jobs(folder)
     jobs = {
         s.job: job
         for s in states
-        if s.state != "finished" and (job := known.jobs.get(s.job.log)) is not None
+        if s.state != "finished" and (job := slurm_jobs.jobs.get(s.job.log)) is not None
     }
     if not jobs:
         return [*states], []
     try:
-        told = states_of(job.id for job in jobs.values())
+        slurm_states = states_of(job.id for job in jobs.values())
     except SlurmError as error:
         return [*states], [f"{error}: what is pending or runs in Slurm may stand as waiting"]
-    found, waiting = list[State](), defaultdict[str, list[str]](list)
+    new_states, waiting = list[State](), defaultdict[str, list[str]](list)
     lines = []
     for s in states:
         job = jobs.get(s.job)
-        now = told.get(job.id) if job else None
+        now = slurm_states.get(job.id) if job else None
         if job is None or now is None:
-            found.append(s)
+            new_states.append(s)
         elif now.state == "PENDING":
-            found.append(s)
+            new_states.append(s)
             waiting[now.reason].append(s.job.name)
         else:
             is_there = not now.is_over
-            found.append(s._replace(state="running") if is_there else s)
-            place = f"{now.time_left} left" if is_there else f"{now.state} {now.why}".rstrip()
+            new_states.append(s._replace(state="running") if is_there else s)
+            note = f"{now.time_left} left" if is_there else f"{now.state} {now.why}".rstrip()
             step = at_step(s.step, s.n_steps)
-            text = ", ".join(filter(None, [f"job {job.id} on {now.node}", step, place]))
-            lines.append(f"{s.job.name}: {text}; {known.logs(job)}")
-    lines += [f"{PENDING} ({why}): {', '.join(names)}" for why, names in waiting.items()]
-    return found, lines
+            text = ", ".join(filter(None, [f"job {job.id} on {now.node}", step, note]))
+            lines.append(f"{s.job.name}: {text}; {slurm_jobs.logs(job)}")
+    lines += [f"{PENDING} ({reason}): {', '.join(names)}" for reason, names in waiting.items()]
+    return new_states, lines
 
 
 def state_of(job: Job, folder: Path) -> State:
@@ -114,14 +114,16 @@ def state_of(job: Job, folder: Path) -> State:
     record, damage = stored(job.folder)
     if record.get("status") == "finished":
         is_whole = record.get("resumed_after_step") is None
-        took = float((record.get("timings_s") or {}).get("total") or 0)
-        return State(job, "finished", took_s=took if is_whole else None)
+        total_s = float((record.get("timings_s") or {}).get("total") or 0)
+        return State(job, "finished", took_s=total_s if is_whole else None)
     is_running = is_owned(job.folder)
     if damage:
         return State(job, "running" if is_running else "waiting", reason=damage)
     if not record:
-        why = "" if is_running else _failure(folder / "logs" / f"{job.log}.log")
-        return State(job, "failed" if why else "running" if is_running else "waiting", reason=why)
+        failure = "" if is_running else _failure(folder / "logs" / f"{job.log}.log")
+        return State(
+            job, "failed" if failure else "running" if is_running else "waiting", reason=failure
+        )
     n_steps = steps_of(record)
     if is_running:
         return State(job, "running", newest_step(job.folder / "metrics.jsonl"), n_steps)
@@ -134,8 +136,8 @@ def state_of(job: Job, folder: Path) -> State:
 
 def seconds_left(states: Sequence[State], n_at_once: int) -> float | None:
     """Time left by the mean of finished runs; None without any."""
-    took = [s.took_s for s in states if s.took_s is not None]
-    return fmean(took) * sum(s.share_left for s in states) / n_at_once if took else None
+    times_s = [s.took_s for s in states if s.took_s is not None]
+    return fmean(times_s) * sum(s.share_left for s in states) / n_at_once if times_s else None
 
 
 def at_step(step: int | None, of_all: int | None) -> str:
@@ -146,17 +148,17 @@ def at_step(step: int | None, of_all: int | None) -> str:
 
 
 def _seeds(states: Sequence[State]) -> str:
-    """Seeds of some runs, those with a step behind the others."""
-    places = {s.job.seed: at_step(s.step, s.n_steps) for s in states}
-    plain = [seed for seed, place in places.items() if not place]
-    at = [f"{seed} ({place})" for seed, place in places.items() if place]
-    return ", ".join([listed(plain), *at] if plain else at)
+    """Seeds of some runs, as text; those with a step come last."""
+    step_texts = {s.job.seed: at_step(s.step, s.n_steps) for s in states}
+    plain = [seed for seed, text in step_texts.items() if not text]
+    with_step = [f"{seed} ({text})" for seed, text in step_texts.items() if text]
+    return ", ".join([listed(plain), *with_step] if plain else with_step)
 
 
 def _failure(log: Path) -> str:
     """Why a run without a record failed, from the last line of its log; else empty."""
     try:
-        last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+        last_line = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
     except OSError:
         return ""
-    return last.removeprefix(FAILED_LINE) if last.startswith(FAILED_LINE) else ""
+    return last_line.removeprefix(FAILED_LINE) if last_line.startswith(FAILED_LINE) else ""

@@ -132,15 +132,15 @@ def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0)
         ValueError: no such class, or options that it rejects.
     """
     module = getattr(optuna, f"{what}s")
-    known = [n for n in module.__all__ if n.lower().endswith(what) and not n.startswith("Base")]
-    if name not in known:
-        raise ValueError(f"{what}: no {name}; {nearest(name, known, 'there are')}")
-    kind = getattr(module, name)
-    own = {"seed": seed} if "seed" in signature(kind).parameters else {}
+    names = [n for n in module.__all__ if n.lower().endswith(what) and not n.startswith("Base")]
+    if name not in names:
+        raise ValueError(f"{what}: no {name}; {nearest(name, names, 'there are')}")
+    part_class = getattr(module, name)
+    seed_option = {"seed": seed} if "seed" in signature(part_class).parameters else {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls some of them experimental
-            return kind(**own, **options)
+            return part_class(**seed_option, **options)
     except Exception as error:  # whatever a class of Optuna raises
         raise ValueError(f"{what}_options of {name}: {error}, got {dict(options)}") from error
 
@@ -173,25 +173,25 @@ def take_trials(
 
     Each trial has a sampler by its number: an interrupted search has the same trials.
     """
-    taken = []
+    batch = []
     with alone(folder):
         trials = study.get_trials(deepcopy=False)
-        left: list[Any] = [trial for trial in trials if is_left(trial, folder)]
-        new = range(len(trials), search.n_trials)
-        for one in [*left, *new][:n]:
-            is_new = isinstance(one, int)
-            study.sampler = search.sampler_of(one if is_new else one.number)
+        orphans: list[Any] = [trial for trial in trials if is_left(trial, folder)]
+        new_numbers = range(len(trials), search.n_trials)
+        for candidate in [*orphans, *new_numbers][:n]:
+            is_new = isinstance(candidate, int)
+            study.sampler = search.sampler_of(candidate if is_new else candidate.number)
             try:
-                trial = study.ask() if is_new else Trial(study, one._trial_id)
+                trial = study.ask() if is_new else Trial(study, candidate._trial_id)
                 trial.set_user_attr(CALL, call)
-                taken.append((trial, suggest(trial, search.parameters)))
+                batch.append((trial, suggest(trial, search.parameters)))
             except (StorageInternalError, KeyboardInterrupt):
                 raise
             except Exception as error:  # of options that only drawing reads
                 raise PlanError(
                     f"{search.sampler} cannot draw a trial: {error!r}; correct its options"
                 ) from error
-    return taken
+    return batch
 
 
 def tell(study: Study, trial: Trial, kind: str, score: float | None = None, why: str = "") -> None:
@@ -230,7 +230,7 @@ def callback_of(cfg: DictConfig) -> Any:
     name, storage = record.search.name, _storage(record.url)
     pruner = optuna_part("pruner", record.search.pruner, record.search.pruner_options)
     study = optuna.load_study(study_name=name, storage=storage, pruner=pruner)
-    trial = storage.get_trial_id_from_study_id_trial_number(
+    trial_id = storage.get_trial_id_from_study_id_trial_number(
         storage.get_study_id_from_name(name), cfg.trial
     )
-    return Pruning(Trial(study, trial), record.objective)
+    return Pruning(Trial(study, trial_id), record.objective)

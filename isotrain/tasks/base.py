@@ -59,9 +59,9 @@ class Task(ABC):
         rows = load_split(source, data_set, split)
         if split not in data_set.hides:
             return rows
-        kept = [row for row in rows if row[data_set.target] != HIDDEN]
-        self.leave_out(f"{split}: no gold", len(rows) - len(kept))
-        return kept
+        labelled_rows = [row for row in rows if row[data_set.target] != HIDDEN]
+        self.leave_out(f"{split}: no gold", len(rows) - len(labelled_rows))
+        return labelled_rows
 
     def leave_out(self, what: str, n_rows: int) -> None:
         """Count what is left out, by split and reason ("test: no gold"), for the record."""
@@ -72,7 +72,7 @@ class Task(ABC):
         """Raise a ValueError for an example that does not fit the task."""
 
     def labels(self) -> str:
-        """What train made of the labels, for the terminal; empty = nothing to say."""
+        """How labels are encoded, for the terminal; empty if there is nothing to report."""
         return ""
 
     def label(self, row: Row) -> float:

@@ -22,7 +22,7 @@ Weight = Annotated[float, Field(gt=0)]
 
 
 class Classification(TextTask):
-    """One text or two in classes, by cross-entropy.
+    """Classify one or two texts, by cross-entropy.
 
     Args: those of `TextTask`, and
         classes: names of the classes, by number; None = the different labels of train, sorted. A
@@ -34,7 +34,7 @@ class Classification(TextTask):
         metrics: scores; the first is monitored. `f1` is that of the second of two classes, and the
             mean over more classes; `matthews` is Matthews' correlation.
 
-    Weights and smoothing act in training alone: the recorded loss of dev and test is without.
+    Weights and smoothing apply in training only; the recorded loss of dev and test has neither.
     """
 
     @checked
@@ -59,10 +59,10 @@ class Classification(TextTask):
         names = tuple(map(str, classes or ()))
         if len(set(names)) < len(names):
             raise ValueError(f"task.classes must be different names, got {list(names)}")
-        name, place = name or "classification", {**(data_set or {})}
-        if "classes" in place:
+        name, extra = name or "classification", {**(data_set or {})}
+        if "classes" in extra:
             raise ValueError("task.data_set has no classes; name them by task.classes")
-        super().__init__(name, text, label, int, form, max_length, head_dropout, prefix, place)
+        super().__init__(name, text, label, int, form, max_length, head_dropout, prefix, extra)
         self.data_set = self.data_set._replace(classes=names, has_numbers=classes is not None)
         self.finds_classes = classes is None
         self.class_weights, self.label_smoothing = class_weights, label_smoothing
@@ -84,22 +84,22 @@ class Classification(TextTask):
             for row in load_split(source, data_set, "train"):
                 label = row[target]
                 if label == "" or label != label or not isinstance(label, str | int | float):
-                    got = shortened(label)
-                    raise ValueError(f"{row['at']}: {target}: must name a class, got {got}")
+                    label_text = shortened(label)
+                    raise ValueError(f"{row['at']}: {target}: must name a class, got {label_text}")
                 labels.add(str(label))
             self.data_set = self.data_set._replace(classes=classes_of(labels, target))
         return super().load(source)
 
     def labels(self) -> str:
-        """The classes in their order, with their weights, where train or weights made them."""
+        """The classes in order, with any weights; empty if configured and without weights."""
         if not self.finds_classes and self.weight_C is None:
             return ""
         names = [n if n.strip() == n and "," not in n else repr(n) for n in self.data_set.classes]
         if self.weight_C is not None:
             pairs = zip(names, self.weight_C.tolist(), strict=True)
             names = [f"{name} (weight {weight:.3g})" for name, weight in pairs]
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        return f"classes: {', '.join(names[:MOST_NAMED])}{more}"
+        suffix = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"classes: {', '.join(names[:MOST_NAMED])}{suffix}"
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """Logits of the classes."""
@@ -121,10 +121,10 @@ class Classification(TextTask):
         weights, smoothing = self.weight_C, self.label_smoothing
         if weights is None:
             return nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
-        own = nn.functional.cross_entropy(
+        losses = nn.functional.cross_entropy(
             logits, labels, reduction="none", label_smoothing=smoothing
         )
-        return (weights.to(labels.device)[labels] * own).mean()
+        return (weights.to(labels.device)[labels] * losses).mean()
 
     def predictions(self, logits: Tensor) -> Tensor:
         """The likeliest class `[B]`."""
@@ -135,7 +135,7 @@ class Classification(TextTask):
         from torchmetrics import MetricCollection, classification  # checks need not wait for it
 
         n = self.n_classes
-        known: Mapping[Score, Callable[[], Any]] = {
+        factories: Mapping[Score, Callable[[], Any]] = {
             "accuracy": lambda: classification.MulticlassAccuracy(num_classes=n, average="micro"),
             "f1": lambda: (
                 classification.BinaryF1Score()
@@ -144,7 +144,7 @@ class Classification(TextTask):
             ),
             "matthews": lambda: classification.MulticlassMatthewsCorrCoef(num_classes=n),
         }
-        return MetricCollection({name: known[name]() for name in self.scores})
+        return MetricCollection({name: factories[name]() for name in self.scores})
 
     def label(self, row: Row) -> int:
         """The number of the class."""
@@ -168,8 +168,8 @@ def weights_of(
         counts = Counter(targets)
         shares = [counts[c] * len(classes) / len(targets) for c in range(len(classes))]
         return [1 / share if share else 1.0 for share in shares]
-    named = given if isinstance(given, Mapping) else dict(zip(classes, given, strict=False))
-    weights = {str(name): weight for name, weight in named.items()}
+    by_class = given if isinstance(given, Mapping) else dict(zip(classes, given, strict=False))
+    weights = {str(name): weight for name, weight in by_class.items()}
     if weights.keys() - {*classes}:
         raise ValueError(
             f"task.class_weights names {', '.join(sorted(weights.keys() - {*classes}))}; the "

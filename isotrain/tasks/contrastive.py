@@ -70,9 +70,9 @@ class Contrastive(Regression):
 
     def once(self, sentences: list[tuple[str, str]]) -> dict[str, str]:
         """Unique sentences, each with its first origin; duplicates are counted."""
-        first = dict(reversed(sentences))
-        self.leave_out("train: repeated", len(sentences) - len(first))
-        return {sentence: first[sentence] for sentence, _ in sentences}
+        origins = dict(reversed(sentences))
+        self.leave_out("train: repeated", len(sentences) - len(origins))
+        return {sentence: origins[sentence] for sentence, _ in sentences}
 
     def rows_of(self, source: Source, split: str) -> list[Row]:
         """Sentences of train, scored pairs of dev and test."""

@@ -23,9 +23,9 @@ class _WithSpread(torchmetrics.Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Take a batch `[B]` of both."""
         super().update(preds, target)  # type: ignore[safe-super]  # of a subclass
-        both = torch.stack([preds, target])
-        self.least_2 = torch.minimum(self.least_2, both.amin(1))
-        self.most_2 = torch.maximum(self.most_2, both.amax(1))
+        values = torch.stack([preds, target])
+        self.least_2 = torch.minimum(self.least_2, values.amin(1))
+        self.most_2 = torch.maximum(self.most_2, values.amax(1))
 
     def compute(self) -> Tensor:
         """The value over all batches and processes."""

@@ -46,16 +46,16 @@ class NLIPairs(Contrastive):
             ValueError: no premise has the hypotheses that an example needs.
         """
         rows = self.with_gold(source, DATA, "train")
-        of_premise: dict[str, tuple[list[Row], list[str]]] = {}
+        by_premise: dict[str, tuple[list[Row], list[str]]] = {}
         for row in rows:
-            entailed, contradicted = of_premise.setdefault(row["sentence1"], ([], []))
+            entailed, contradicted = by_premise.setdefault(row["sentence1"], ([], []))
             if row["label"] == ENTAILED:
                 entailed.append(row)
             elif row["label"] == CONTRADICTED:
                 contradicted.append(row["sentence2"])
         examples: list[Row] = []
         n_used = 0
-        for entailed, contradicted in of_premise.values():
+        for entailed, contradicted in by_premise.values():
             if not self.hard_negatives:
                 examples += entailed
                 n_used += len(entailed)
@@ -66,9 +66,9 @@ class NLIPairs(Contrastive):
                 ]
                 n_used += len(entailed) + min(len(entailed), len(contradicted))
         if not examples:
-            needed = "entailed and a contradicted" if self.hard_negatives else "entailed"
+            kinds = "entailed and a contradicted" if self.hard_negatives else "entailed"
             raise ValueError(
-                f"none of {len(of_premise)} premises in {source.revision_of(DATA)} has an {needed} "
+                f"none of {len(by_premise)} premises in {source.revision_of(DATA)} has an {kinds} "
                 "hypothesis; use "
                 + ("task.hard_negatives=false" if self.hard_negatives else "other data")
             )

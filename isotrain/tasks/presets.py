@@ -10,10 +10,10 @@ from isotrain.config.shipped import text_of
 
 def preset_node(name: str) -> DictConfig:
     """The keys of `conf/task/<name>.yaml`, on those of the files that it builds on."""
-    own = OmegaConf.create(text_of("task", name))
-    assert isinstance(own, DictConfig)
-    bases = [preset_node(base) for base in own.pop("defaults", ()) if base != "_self_"]
-    merged = OmegaConf.merge(*bases, own)
+    node = OmegaConf.create(text_of("task", name))
+    assert isinstance(node, DictConfig)
+    bases = [preset_node(base) for base in node.pop("defaults", ()) if base != "_self_"]
+    merged = OmegaConf.merge(*bases, node)
     assert isinstance(merged, DictConfig)
     return merged
 

@@ -62,8 +62,8 @@ class Regression(TextTask):
         data_set: Mapping[str, Any] | None = None,
     ) -> None:
         name = name or "regression"
-        place = data_set or {}
-        super().__init__(name, text, label, float, form, max_length, head_dropout, prefix, place)
+        extra = data_set or {}
+        super().__init__(name, text, label, float, form, max_length, head_dropout, prefix, extra)
         if "spearman_within" in metrics and group is None:
             raise ValueError("spearman_within ranks within groups; name their column by task.group")
         if group:
@@ -99,9 +99,9 @@ class Regression(TextTask):
             self.data_set = self.data_set._replace(hides=())
         splits = super().load(source)
         if self.group:
-            number: dict[Any, int] = {}
+            codes: dict[Any, int] = {}
             self.numbers = {
-                split: torch.tensor([number.setdefault(r[self.group], len(number)) for r in rows])
+                split: torch.tensor([codes.setdefault(r[self.group], len(codes)) for r in rows])
                 for split, rows in splits.items()
             }
         return splits
@@ -129,7 +129,7 @@ class Regression(TextTask):
         return (float(row[self.data_set.target]) - self.low) / (self.high - self.low)
 
     def labels(self) -> str:
-        """The scale, where train made it."""
+        """The scale, if an end is inferred from train; else empty."""
         if None not in self.ends:
             return ""
         return f"scores: {self.low:g} to {self.high:g} of {self.data_set.target} are 0 to 1"
@@ -154,7 +154,7 @@ class Regression(TextTask):
 
         from isotrain.tasks.correlation import Pearson, Spearman, SpearmanWithin
 
-        known = {"spearman": Spearman, "pearson": Pearson, "spearman_within": SpearmanWithin}
+        classes = {"spearman": Spearman, "pearson": Pearson, "spearman_within": SpearmanWithin}
         with warnings.catch_warnings():  # rank correlation has to keep every score: intended
             warnings.filterwarnings("ignore", message=".*will save all targets.*")
-            return MetricCollection({name: known[name]() for name in self.scores})
+            return MetricCollection({name: classes[name]() for name in self.scores})

@@ -40,13 +40,15 @@ class STSBSentences(Contrastive):
             [(row[key], row["at"]) for row in load_split(source, STSB, split) for key in PAIR]
             for split in ("train", "dev", "test")
         )
-        once = self.once(train)
-        scored = {words(sentence) for sentence, _ in dev + test}
-        rows = [{"sentence1": s, "at": at} for s, at in once.items() if words(s) not in scored]
-        self.leave_out("train: also in dev or test", len(once) - len(rows))
+        origins = self.once(train)
+        scored_words = {words(sentence) for sentence, _ in dev + test}
+        rows = [
+            {"sentence1": s, "at": at} for s, at in origins.items() if words(s) not in scored_words
+        ]
+        self.leave_out("train: also in dev or test", len(origins) - len(rows))
         if not rows:
             raise ValueError(
-                f"all {len(once)} sentences of train in {source.revision_of(STSB)} are also in dev "
-                "or test; give train other sentences"
+                f"all {len(origins)} sentences of train in {source.revision_of(STSB)} are also in "
+                "dev or test; give train other sentences"
             )
         return rows

@@ -65,16 +65,16 @@ class Text(Contrastive):
         lines = [row for row in load_split(source, DATA, "train") if row["text"].strip()]
         paragraphs = [row for row in lines if not is_heading(row["text"])]
         self.leave_out("train: headings", len(lines) - len(paragraphs))
-        found = [(s, row["at"]) for row in paragraphs for s in split_sentences(row["text"])]
-        kept = [(s, at) for s, at in found if n_words(s) >= self.min_words]
-        self.leave_out(f"train: fewer than {self.min_words} words", len(found) - len(kept))
-        once = self.once(kept)
-        if not once:
+        sentences = [(s, row["at"]) for row in paragraphs for s in split_sentences(row["text"])]
+        long = [(s, at) for s, at in sentences if n_words(s) >= self.min_words]
+        self.leave_out(f"train: fewer than {self.min_words} words", len(sentences) - len(long))
+        origins = self.once(long)
+        if not origins:
             raise ValueError(
-                f"none of {len(found)} sentences in {source.revision_of(DATA)} has "
+                f"none of {len(sentences)} sentences in {source.revision_of(DATA)} has "
                 f"task.min_words={self.min_words} words; lower it"
             )
-        return [{"sentence1": as_written(s), "at": at} for s, at in once.items()]
+        return [{"sentence1": as_written(s), "at": at} for s, at in origins.items()]
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
         """Each sentence as a sequence, with the tokenizer's own token for unknown words."""

@@ -1,4 +1,4 @@
-"""Tasks on one text or two, as one sequence or as two: what classification and regression share."""
+"""Tasks on one or two texts: the base class of classification and regression."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -78,9 +78,9 @@ class EpochBatches(OwnOrder):
 
     def __iter__(self) -> Iterator[list[int]]:
         # A generator: the epoch is read at the first batch, after the trainer has set it.
-        epoch, done = self.start
+        epoch, n_done = self.start
         batches = self.batches(0 if self.repeats else self.epoch)
-        for batch in batches[done if self.epoch == epoch else 0 :]:
+        for batch in batches[n_done if self.epoch == epoch else 0 :]:
             yield batch[self.rank :: self.world]
 
     def batches(self, epoch: int) -> list[list[int]]:
@@ -95,11 +95,11 @@ class EpochBatches(OwnOrder):
                 pool = pool[self.lengths[pool].argsort(descending=True, stable=True)]
                 batches += pool.split(self.batch_size)
             batches = [batches[i] for i in torch.randperm(len(batches), generator=generator)]
-        whole = [batch.tolist() for batch in batches if len(batch) >= self.world]
+        merged_batches = [batch.tolist() for batch in batches if len(batch) >= self.world]
         for batch in batches:
-            if len(batch) < self.world and whole:
-                whole[-1] += batch.tolist()
-        return whole
+            if len(batch) < self.world and merged_batches:
+                merged_batches[-1] += batch.tolist()
+        return merged_batches
 
 
 class SortedBatches(OwnOrder):
@@ -174,37 +174,37 @@ class TaskData(pl.LightningDataModule):
             RuntimeError: processes got different overrides from the launcher, or only some of them
                 resume from a checkpoint.
         """
-        known = of_all_processes((self.name, stage))
-        if len(set(known)) > 1:
+        runs = of_all_processes((self.name, stage))
+        if len(set(runs)) > 1:
             raise RuntimeError(
                 "the processes of a job must share one configuration, its data and one "
-                f"resume.ckpt, and they are at {', '.join(map(' '.join, known))}; start every rank "
+                f"resume.ckpt, and they are at {', '.join(map(' '.join, runs))}; start every rank "
                 "with the same overrides, data and output folder"
             )
         if self.examples:
             return
-        with spinner(f"reading the examples of {self.task.name}") as now:
+        with spinner(f"reading the examples of {self.task.name}") as update:
             with self.source.reading():
                 rows = self.task.load(self.source)
-            numbers: dict[str, list[int]] = {}
+            indices: dict[str, list[int]] = {}
             if self.changes != NOTHING:
-                rows, self.changed, numbers = apply_changes(
+                rows, self.changed, indices = apply_changes(
                     rows, self.task, self.changes, self.seed
                 )
             self.task.see_training(rows["train"])
             for split, n in self.n_scored.items():
                 n_rows = len(rows[split])
                 if n is not None and n < n_rows:
-                    numbers[split] = subset(n_rows, n, split)
-                    rows[split] = [rows[split][number] for number in numbers[split]]
+                    indices[split] = subset(n_rows, n, split)
+                    rows[split] = [rows[split][index] for index in indices[split]]
                     self.limited[split] = {"scored": n, "of": n_rows}
-            now(f"tokenising {sum(map(len, rows.values())):,} examples")
+            update(f"tokenising {sum(map(len, rows.values())):,} examples")
             self.examples = {
                 split: encode_cached(self.task, split_rows, self.tokenizer, self.cache)
                 for split, split_rows in rows.items()
             }
-            for split, whole in numbers.items():  # an example keeps its index
-                examples = [replace(e, index=whole[e.index]) for e in self.examples[split]]
+            for split, split_indices in indices.items():  # an example keeps its index
+                examples = [replace(e, index=split_indices[e.index]) for e in self.examples[split]]
                 self.examples[split] = examples
 
     def resume(self, epoch: int, n_batches: int) -> None:
@@ -230,9 +230,9 @@ class TaskData(pl.LightningDataModule):
             if split != "train" and examples
         }
         return {
-            split: max(Counter(of_split).values()) / len(of_split)
-            for split, of_split in labels.items()
-            if all(isinstance(label, int) for label in of_split)
+            split: max(Counter(split_labels).values()) / len(split_labels)
+            for split, split_labels in labels.items()
+            if all(isinstance(label, int) for label in split_labels)
         }
 
     def n_batches(self, world: int) -> int:
@@ -248,8 +248,8 @@ class TaskData(pl.LightningDataModule):
 
     def first_batches(self, n: int | None) -> Iterator[Batch]:
         """The first training batches (None: a whole epoch), undivided in every process."""
-        batches = self._epoch_batches(0, 1, (0, 0))
-        return islice(self._loader("train", batches), n)
+        sampler = self._epoch_batches(0, 1, (0, 0))
+        return islice(self._loader("train", sampler), n)
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
         """Batches of dev, or of dev and held-out training examples."""

@@ -1,4 +1,4 @@
-"""Errors of torch in one sentence with what to do: full memory, a process that is gone."""
+"""Explain two errors of torch in one sentence, with the fix: out of memory, lost rank."""
 
 import re
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ class LostRankError(RuntimeError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error of Python or torch says that memory is full."""
-    of_torch = isinstance(error, RuntimeError) and re.search(MESSAGES, str(error))
-    return isinstance(error, MemoryError) or bool(of_torch)
+    torch_match = isinstance(error, RuntimeError) and re.search(MESSAGES, str(error))
+    return isinstance(error, MemoryError) or bool(torch_match)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A MemoryLimitError or a LostRankError, with what to do, in place of what torch raised."""
+    """Replace torch's error by a MemoryLimitError or a LostRankError that says what to do."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if (known := _known(error)) is None:
+        if (replacement := _known(error)) is None:
             raise
-        raise known from error
+        raise replacement from error
 
 
 def _known(error: RuntimeError | MemoryError) -> RuntimeError | None:
@@ -43,9 +43,9 @@ def _known(error: RuntimeError | MemoryError) -> RuntimeError | None:
             "(trainer.accumulate_grad_batches makes up for it), data.eval_batch_size or "
             "task.max_length, which is a run of its own"
         )
-    if lost := re.search(CONNECTION, str(error)):
+    if hit := re.search(CONNECTION, str(error)):
         return LostRankError(
-            f"another process of the run ended or does not answer ({lost[1]}); see its own output, "
+            f"another process of the run ended or does not answer ({hit[1]}); see its own output, "
             "and give the same command again on every node, which resumes from the last checkpoint"
         )
     return None

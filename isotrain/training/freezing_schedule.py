@@ -51,8 +51,8 @@ class Freezing(pl.Callback):
         if names == self._applied:
             return
         set_trainable(pl_module.model.encoder, names)
-        wrapped = ever_trained(self.plan) if self._applied is None else self._applied
-        if names != wrapped and isinstance(trainer.strategy, DDPStrategy):
+        ddp_names = ever_trained(self.plan) if self._applied is None else self._applied
+        if names != ddp_names and isinstance(trainer.strategy, DDPStrategy):
             trainer.strategy.model = pl_module  # wrap again: DDP expects the current parameters
             trainer.strategy.configure_ddp()
         self._applied = names
@@ -93,32 +93,32 @@ def describe(
 
     The learning rate is the peak of its schedule. `optimizer` has all parameters of any stage.
     """
-    of_encoder = {id(p): name for name, p in encoder.named_parameters()}
+    name_of = {id(p): name for name, p in encoder.named_parameters()}
     depth_of = depths(encoder)
     part_of = {}
     for name, parameter in module.named_parameters():
-        depth = depth_of.get(of_encoder.get(id(parameter), ""))
+        depth = depth_of.get(name_of.get(id(parameter), ""))
         part_of[id(parameter)] = _part(name, depth, encoder.n_blocks)
     stages = []
-    for first, names in sorted(plan.items()):
+    for first_step, names in sorted(plan.items()):
         groups = []
         for group in optimizer.param_groups:
-            trained = [p for p in group["params"] if of_encoder.get(id(p)) in names | {None}]
-            if trained:
+            parameters = [p for p in group["params"] if name_of.get(id(p)) in names | {None}]
+            if parameters:
                 groups.append(
                     {
-                        "parts": list(dict.fromkeys(part_of[id(p)] for p in trained)),
-                        "n_parameters": sum(p.numel() for p in trained),
+                        "parts": list(dict.fromkeys(part_of[id(p)] for p in parameters)),
+                        "n_parameters": sum(p.numel() for p in parameters),
                         "lr": group["lr"],
                         "weight_decay": group.get("weight_decay", 0.0),
                     }
                 )
         n_parameters = sum(group["n_parameters"] for group in groups)
-        stages.append({"from_step": first, "n_parameters": n_parameters, "groups": groups})
+        stages.append({"from_step": first_step, "n_parameters": n_parameters, "groups": groups})
     return stages
 
 
 def _part(name: str, depth: int | None, n_blocks: int) -> str:
     if depth is None:
-        return next((part for start, part in OUTSIDE.items() if name.startswith(start)), "others")
+        return next((part for prefix, part in OUTSIDE.items() if name.startswith(prefix)), "others")
     return "embeddings" if depth == 0 else f"block {depth}" if depth <= n_blocks else "final norm"

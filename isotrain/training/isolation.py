@@ -1,4 +1,4 @@
-"""Run after run in one process: each finds the process as the first one did."""
+"""Isolate runs that share a process: each starts from the same process state."""
 
 import logging
 import os
@@ -82,8 +82,8 @@ def _close(wandb_run: Any, figures: set[int]) -> None:
         torch.distributed.destroy_process_group()
     if dynamo := sys.modules.get("torch._dynamo"):
         dynamo.reset()  # else a later model would reach the limit of recompilations
-    if (own := _wandb_run()) not in (None, wandb_run):
-        own.finish()
+    if (open_run := _wandb_run()) not in (None, wandb_run):
+        open_run.finish()
     for number in _figures() - figures:
         sys.modules["matplotlib.pyplot"].close(number)
 

@@ -26,8 +26,8 @@ def fit_layers(
     batches, at most `refit_rows`, sampled by hash.
     """
     layers = model.transforms
-    waiting = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
-    if not waiting:
+    unfitted_layers = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
+    if not unfitted_layers:
         return
     with evaluating(model):
         layers.train()  # batch statistics: none are frozen yet
@@ -39,15 +39,15 @@ def fit_layers(
                 layers.train()
         for number, site in enumerate(model.sites):
             layer = layers[site]
-            if layer not in waiting:
+            if layer not in unfitted_layers:
                 layer.eval()
                 continue
             if layer.eval_stats == "refit":
                 _fit(layer, *_sampled(passes(None), site, refit_rows))
             elif number > 0:
-                around = [output.site_embeddings[site] for _, output in passes(n_batches)]
-                before_ND = torch.cat([one.before for one in around])
-                _fit(layer, before_ND, torch.cat([one.labels for one in around]))
+                parts = [output.site_embeddings[site] for _, output in passes(n_batches)]
+                before_ND = torch.cat([part.before for part in parts])
+                _fit(layer, before_ND, torch.cat([part.labels for part in parts]))
             else:
                 layer.fit()  # type: ignore[operator]
             layer.eval()

@@ -95,14 +95,14 @@ class ObjectiveWeights(nn.Module):
         step: int,
     ) -> Mapping[str, float | Tensor]:
         """The weight of each objective for a micro-batch, after `step` optimizer steps."""
-        scheduled = self.scheduled(step)
-        weights = {name: one.weight * scheduled for name, one in self.objectives.items()}
+        factor = self.scheduled(step)
+        weights = {name: objective.weight * factor for name, objective in self.objectives.items()}
         if not self.is_share:
             return weights
         assert task_loss is not None  # checked with the configuration
         self._measured.append(self._norms(losses, views, task_loss))
-        of_task_O, of_own_O = self._means().unbind(dim=1)
-        scale_O = torch.where(of_own_O > 0, of_task_O / of_own_O, 0.0)
+        task_norm_O, objective_norm_O = self._means().unbind(dim=1)
+        scale_O = torch.where(objective_norm_O > 0, task_norm_O / objective_norm_O, 0.0)
         return {name: weights[name] * scale for name, scale in zip(weights, scale_O, strict=True)}
 
     def scheduled(self, step: int) -> float:
@@ -124,30 +124,30 @@ class ObjectiveWeights(nn.Module):
 
     def _means(self) -> Tensor:
         """The means `[O, 2]`, including the micro-batches since the last step."""
-        measured_MO2 = torch.stack(self._measured).to(self.norms_O2)
-        counts_MO1 = (torch.isfinite(measured_MO2) & (measured_MO2 > 0)).all(dim=2, keepdim=True)
-        n_O1 = counts_MO1.sum(dim=0)
-        newest_O2 = torch.where(counts_MO1, measured_MO2, 0.0).sum(dim=0) / n_O1.clamp(min=1)
+        norms_MO2 = torch.stack(self._measured).to(self.norms_O2)
+        valid_MO1 = (torch.isfinite(norms_MO2) & (norms_MO2 > 0)).all(dim=2, keepdim=True)
+        n_O1 = valid_MO1.sum(dim=0)
+        mean_O2 = torch.where(valid_MO1, norms_MO2, 0.0).sum(dim=0) / n_O1.clamp(min=1)
         # Both start at 0, and the bias cancels in their quotient.
-        moved_O2 = MOMENTUM * self.norms_O2 + (1 - MOMENTUM) * newest_O2
-        return torch.where(n_O1 > 0, moved_O2, self.norms_O2)
+        moving_O2 = MOMENTUM * self.norms_O2 + (1 - MOMENTUM) * mean_O2
+        return torch.where(n_O1 > 0, moving_O2, self.norms_O2)
 
     def _norms(
         self, losses: Mapping[str, Tensor], views: Sequence[ModelOutput], task_loss: Tensor
     ) -> Tensor:
         """Gradient norms `[O, 2]` of the task loss and each objective, at their shared tensor."""
-        of_task: dict[int, Tensor] = {}  # by tensor, which several objectives may share
+        task_squares: dict[int, Tensor] = {}  # by tensor, which several objectives may share
         squares = []
         for name, objective in self.objectives.items():
-            read = views[: objective.n_views]
+            passes = views[: objective.n_views]
             points = [
-                x for view in read if (x := shared_point(view, objective.read_points)) is not None
+                x for view in passes if (x := shared_point(view, objective.read_points)) is not None
             ]
             for point in points[:1]:  # the first view, which the task loss reads
-                if id(point) not in of_task:
-                    of_task[id(point)] = squared_norm(task_loss, [point])
-            first = of_task[id(points[0])] if points else task_loss.new_zeros(())
-            squares += [first, squared_norm(losses[name], points)]
+                if id(point) not in task_squares:
+                    task_squares[id(point)] = squared_norm(task_loss, [point])
+            task_square = task_squares[id(points[0])] if points else task_loss.new_zeros(())
+            squares += [task_square, squared_norm(losses[name], points)]
         norms_O2 = sum_over_processes(torch.stack(squares).reshape(-1, 2)).sqrt() / n_processes()
         return norms_O2.detach()
 
@@ -217,25 +217,25 @@ class ExtraLosses(nn.Module):
         losses: dict[str, Tensor] = {}
         if not self.objectives:
             return total, logged
-        step = StepGather(batch) if n_processes() > 1 else None
-        labels_B = step.labels_B if step else batch.labels
+        gatherer = StepGather(batch) if n_processes() > 1 else None
+        labels_B = gatherer.labels_B if gatherer else batch.labels
         with torch.autocast(batch.labels.device.type, enabled=False):
             for name, objective in self.objectives.items():
                 points = objective.read_points
-                read = [
-                    read_points(view, batch, points, partial(step, v) if step else None)
+                embeddings = [
+                    read_points(view, batch, points, partial(gatherer, v) if gatherer else None)
                     for v, view in enumerate(views[: objective.n_views])
                 ]
-                kept = [x for view in read for x in view] if objective.remembers else []
+                tensors = [x for view in embeddings for x in view] if objective.remembers else []
                 if objective.reads_start:
                     assert start is not None
-                    gather = partial(step, START) if step else None
-                    read.append(read_points(start, batch, points, gather))
-                losses[name] = loss = objective(read, labels_B)
+                    gather = partial(gatherer, START) if gatherer else None
+                    embeddings.append(read_points(start, batch, points, gather))
+                losses[name] = loss = objective(embeddings, labels_B)
                 logged[f"train/{name}"] = loss.detach()
                 for counter, value in objective.counters.items():
                     logged[f"train/{name}/{counter}"] = value.detach().to(loss.device)
-                self.recent.keep(name, [labels_B, *kept])
+                self.recent.keep(name, [labels_B, *tensors])
             for name, weight in self.weights(losses, views, task_loss, n_steps).items():
                 total = total + weight * losses[name]
                 if self.weights.vary:
@@ -247,10 +247,10 @@ class ExtraLosses(nn.Module):
     def observe(self) -> None:
         """Once per optimizer step: pass the embeddings of all its micro-batches to objectives."""
         self.weights.observe()
-        for name, (labels, *read) in self.recent.take().items():
+        for name, (labels, *embeddings) in self.recent.take().items():
             objective = self.objectives[name]
-            n = len(read) // objective.n_views  # per view
-            views = [read[i : i + n] for i in range(0, len(read), n)] if n else []
+            n = len(embeddings) // objective.n_views  # per view
+            views = [embeddings[i : i + n] for i in range(0, len(embeddings), n)] if n else []
             objective.observe(views, labels)
 
     @torch.no_grad()
@@ -328,10 +328,10 @@ class StepGather:
 
     def __call__(self, view: int, key: str, x: Tensor) -> Tensor:
         """Embeddings of all processes at read point `key` of a view, in single-process order."""
-        whole = self.tokens if key.endswith("/tokens") else self.examples
+        order = self.tokens if key.endswith("/tokens") else self.examples
         if (view, key) not in self._gathered:
-            self._gathered[view, key] = whole.gather(x.detach())
-        return _Shared.apply(x, self._gathered[view, key], whole.own_N)  # type: ignore[no-any-return]
+            self._gathered[view, key] = order.gather(x.detach())
+        return _Shared.apply(x, self._gathered[view, key], order.own_N)  # type: ignore[no-any-return]
 
     def _whole(self, places_N: Tensor) -> WholeBatch:
         return WholeBatch(places_N.to(self.batch.labels.device))

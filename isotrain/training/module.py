@@ -77,7 +77,7 @@ class FineTuning(pl.LightningModule):
         self.head_lr_factor, self.refit_rows = head_lr_factor, refit_rows
         self.layer_decay, self.output_every_steps = layer_decay, output_every_steps
         self.solved_head = solved_head
-        self._to_loggers = None if logs_evaluations else False  # None: to those that there are
+        self._to_loggers = None if logs_evaluations else False  # None: to all loggers
         stages = ("val_", "holdout_", "test_")
         self.scores = torch.nn.ModuleDict({stage: task.metrics() for stage in stages})
         self.guard = NonFiniteGuard()
@@ -118,16 +118,16 @@ class FineTuning(pl.LightningModule):
         gradient of a step is that of the mean over its micro-batches, also where an epoch ends.
         """
         views: Views = self.step(self.model, batch)
-        of_task = None
+        task_loss = None
         if self.task.has_loss:
-            of_task = wide(self.task.training_loss(views.passes[0].logits, batch.labels))
+            task_loss = wide(self.task.training_loss(views.passes[0].logits, batch.labels))
             if n_processes() > 1:
                 n = torch.tensor(float(len(batch.labels)), device=self.device)
-                of_task = n * n_processes() / sum_over_processes(n) * of_task
+                task_loss = n * n_processes() / sum_over_processes(n) * task_loss
         step = self.trainer.global_step
-        loss, parts = self.extra(views.passes, batch, of_task, step, views.start)
-        if of_task is not None:
-            loss, parts = of_task + loss, {"train/task_loss": of_task.detach()} | parts
+        loss, parts = self.extra(views.passes, batch, task_loss, step, views.start)
+        if task_loss is not None:
+            loss, parts = task_loss + loss, {"train/task_loss": task_loss.detach()} | parts
         assert isinstance(loss, Tensor)  # a task without a loss has objectives
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
@@ -135,8 +135,8 @@ class FineTuning(pl.LightningModule):
         step += 1
         is_due = self.output_every_steps and step % self.output_every_steps == 0
         # Lightning divides by the micro-batches of a whole step.
-        whole = self.trainer.accumulate_grad_batches
-        loss = loss * (whole / self._window_size(batch_idx))
+        n_micro_batches = self.trainer.accumulate_grad_batches
+        loss = loss * (n_micro_batches / self._window_size(batch_idx))
         return {"loss": loss} | (
             {"output": views.passes[0].detach(), "step": step} if is_due else {}
         )
@@ -155,17 +155,17 @@ class FineTuning(pl.LightningModule):
 
         Under bf16 directly, as there is no gradient scale for a fused step to undo.
         """
-        scaled = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
+        has_scaler = self.trainer.precision == "16-mixed"  # its scaler skips steps on purpose
         by_norm = gradient_clip_algorithm in (None, "norm")
         gradients = [p.grad for p in self._weights if p.grad is not None]
-        norm = None if scaled else torch.nn.utils.get_total_norm(gradients)
+        norm = None if has_scaler else torch.nn.utils.get_total_norm(gradients)
         self.guard.check(norm, self.trainer.global_step, self)
         self._of_step = {"optim/learning_rate": self._learning_rate(optimizer)}
         if norm is not None:
             self._of_step["optim/gradient_norm"] = norm  # before clipping
             if by_norm and gradient_clip_val:
                 torch.nn.utils.clip_grads_with_norm_(self._weights, gradient_clip_val, norm)
-        if scaled or not by_norm:
+        if has_scaler or not by_norm:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -178,14 +178,14 @@ class FineTuning(pl.LightningModule):
             return
         window, self._of_window = self._of_window, {}
         if self.is_record_due:
-            values = {name: _mean(several) for name, several in window.items()} | self._of_step
+            values = {name: _mean(tensors) for name, tensors in window.items()} | self._of_step
             self.log("train/loss", values["train/loss"], True, logger=False, batch_size=1)
             record = {name: wide(torch.as_tensor(x)).item() for name, x in values.items()}
             record |= self.of_callbacks | {"epoch": self.trainer.current_epoch}
             self.of_callbacks = {}
-            for log in self.trainer.loggers:
-                log.log_metrics(record, self.trainer.global_step - 1)
-                log.save()
+            for logger in self.trainer.loggers:
+                logger.log_metrics(record, self.trainer.global_step - 1)
+                logger.save()
         self._observed_step = self.trainer.global_step
         self.extra.observe()
         self.step.observe(self.model)
@@ -194,8 +194,8 @@ class FineTuning(pl.LightningModule):
     def is_record_due(self) -> bool:
         """Whether an optimizer step has just ended, and is recorded."""
         trainer: Any = self.trainer
-        step, every = trainer.global_step, trainer.log_every_n_steps
-        is_due = (every and step % every == 0) or trainer.should_stop or trainer.fast_dev_run
+        step, interval = trainer.global_step, trainer.log_every_n_steps
+        is_due = (interval and step % interval == 0) or trainer.should_stop or trainer.fast_dev_run
         return bool(is_due) and step > self._observed_step
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -229,8 +229,8 @@ class FineTuning(pl.LightningModule):
         self, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> dict[str, Any] | None:
         """Score dev, passing outputs to the callbacks; then held-out training examples."""
-        result = self._evaluate("holdout" if dataloader_idx else "val", batch)
-        return None if dataloader_idx else result
+        outputs = self._evaluate("holdout" if dataloader_idx else "val", batch)
+        return None if dataloader_idx else outputs
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Score test."""
@@ -262,8 +262,8 @@ class FineTuning(pl.LightningModule):
     def new_optimizer(self) -> torch.optim.Optimizer:
         """Optimizer over the trainable parameters, in groups with separate learning rates."""
         encoder = self.model.encoder
-        marks = getattr(getattr(self.optimizer, "func", None), "marks_matrices", False)
-        matrices = matrices_of_blocks(encoder) if marks else ()
+        marks_matrices = getattr(getattr(self.optimizer, "func", None), "marks_matrices", False)
+        matrices = matrices_of_blocks(encoder) if marks_matrices else ()
         factors = self.layer_decay, self.head_lr_factor
         groups = parameter_groups(self, encoder, *factors, matrices)
         optimizer = self.optimizer(groups)
@@ -279,14 +279,14 @@ class FineTuning(pl.LightningModule):
     def _learning_rate(self, optimizer: torch.optim.Optimizer) -> float:
         """Learning rate of the highest trainable encoder block; of the head if none trains."""
         groups = optimizer.param_groups
-        of_encoder = [group["lr"] for group in groups if not group["is_head"]]
-        return float(max(of_encoder or [group["lr"] for group in groups]))
+        encoder_lrs = [group["lr"] for group in groups if not group["is_head"]]
+        return float(max(encoder_lrs or [group["lr"] for group in groups]))
 
     def _window_size(self, batch_idx: int) -> int:
         """Micro-batches of the optimizer step of this one: fewer at the end of an epoch."""
-        whole = self.trainer.accumulate_grad_batches
-        first = batch_idx - batch_idx % whole
-        return int(min(whole, self.trainer.num_training_batches - first))
+        n_micro_batches = self.trainer.accumulate_grad_batches
+        first = batch_idx - batch_idx % n_micro_batches
+        return int(min(n_micro_batches, self.trainer.num_training_batches - first))
 
     def _note(self, values: dict[str, Tensor]) -> None:
         for name, value in values.items():
@@ -295,13 +295,13 @@ class FineTuning(pl.LightningModule):
     def _evaluate(self, stage: str, batch: Batch) -> dict[str, Any]:
         output = self.model(batch)
         loss = self.task.loss(output.logits, batch.labels)
-        how: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
-        how["logger"] = self._to_loggers
+        options: dict[str, Any] = {"sync_dist": True, "add_dataloader_idx": False}
+        options["logger"] = self._to_loggers
         # A float: Lightning averages counts over processes, with integer division for integers.
-        self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **how)  # type: ignore[arg-type]
+        self.log(f"{stage}/loss", loss, batch_size=float(len(batch.labels)), **options)  # type: ignore[arg-type]
         n = torch.tensor(float(len(batch.labels)), device=self.device)
         counters = {f"{stage}/n_rows": n} | self._counters(stage)
-        self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **how)
+        self.log_dict(counters, reduce_fx="sum", on_step=False, on_epoch=True, **options)
         predictions = self.task.predictions(output.logits)
         group = self.task.groups(stage, batch.index)
         self.scores[f"{stage}_"].update(predictions, batch.labels, group=group)  # type: ignore[operator]
@@ -312,9 +312,9 @@ class FineTuning(pl.LightningModule):
             scores: Any = self.scores[f"{stage}_"]
             for name, value in scores.compute().items():
                 # over all processes: torchmetrics gathers
-                shown = name == self.task.monitor and stage != "holdout"
-                logs = self._to_loggers
-                self.log(f"{stage}/{name}", value, shown, logger=logs, sync_dist=True)
+                in_bar = name == self.task.monitor and stage != "holdout"
+                to_loggers = self._to_loggers
+                self.log(f"{stage}/{name}", value, in_bar, logger=to_loggers, sync_dist=True)
             scores.reset()
 
     def _counters(self, stage: str, kind: str = "counters") -> dict[str, Tensor]:
@@ -341,10 +341,10 @@ class FineTuning(pl.LightningModule):
     def _fit_layers(self) -> None:
         if self.selected_step is not None:  # loaded with the selected weights
             return
-        first = self.trainer.global_step == 0 and not self._prefilled
-        solves = self._solves_head()
-        fit_layers(self.model, self._passes, self.prefill_batches, self.refit_rows, prefill=first)
-        if solves:
+        prefill = self.trainer.global_step == 0 and not self._prefilled
+        solves_head = self._solves_head()
+        fit_layers(self.model, self._passes, self.prefill_batches, self.refit_rows, prefill=prefill)
+        if solves_head:
             with evaluating(self.model):
                 solve_head(cast(Solvable, self.model.head), self._passes(None), self.refit_rows)
         self._prefilled = True
@@ -354,8 +354,8 @@ class FineTuning(pl.LightningModule):
 
     def _passes(self, n_batches: int | None) -> Iterator[tuple[Batch, ModelOutput]]:
         """The first training batches, undivided in every process, and the model's outputs."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        for batch in data.first_batches(n_batches):
+        datamodule: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        for batch in datamodule.first_batches(n_batches):
             batch = batch.to(self.device)
             with self.trainer.precision_plugin.forward_context():
                 output = self.model(batch)
@@ -363,7 +363,7 @@ class FineTuning(pl.LightningModule):
 
 
 def _mean(values: list[Tensor]) -> Tensor:
-    """Their mean; a single value as it is, whatever its type."""
+    """The mean of the values; a single value is returned unchanged, of any type."""
     return values[0] if len(values) == 1 else wide(torch.stack(values)).mean()
 
 

@@ -70,24 +70,24 @@ class MuonAdamW(Optimizer):
         from torch.optim import Muon  # torch 2.9 and newer: runs with AdamW do not need it
 
         groups: list[dict[str, Any]] = [
-            one if isinstance(one, dict) else {"params": [one]} for one in params
+            param if isinstance(param, dict) else {"params": [param]} for param in params
         ]
         for group in groups:
             group.setdefault("is_matrix", False)
         # Each adds its options to its groups, which are those in `param_groups`.
         self._parts: dict[bool, Optimizer] = {}
-        if matrices := [group for group in groups if group["is_matrix"]]:
+        if muon_groups := [group for group in groups if group["is_matrix"]]:
             self._parts[True] = Muon(
-                matrices,
+                muon_groups,
                 lr=muon_lr,
                 weight_decay=muon_weight_decay,
                 momentum=momentum,
                 adjust_lr_fn="match_rms_adamw",
             )
-        if others := [group for group in groups if not group["is_matrix"]]:
+        if adamw_groups := [group for group in groups if not group["is_matrix"]]:
             first, second = betas
             self._parts[False] = AdamW(
-                others,
+                adamw_groups,
                 lr=lr,
                 betas=(first, second),
                 eps=eps,
@@ -103,9 +103,9 @@ class MuonAdamW(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for is_matrix, part in self._parts.items():
+        for is_matrix, optimizer in self._parts.items():
             # current ones: `load_state_dict` creates new groups
-            part.param_groups = [g for g in self.param_groups if g["is_matrix"] == is_matrix]
-            part.state = self.state
-            part.step()
+            optimizer.param_groups = [g for g in self.param_groups if g["is_matrix"] == is_matrix]
+            optimizer.state = self.state
+            optimizer.step()
         return loss

@@ -34,18 +34,18 @@ def parameter_groups(
         parameters = dict(encoder.named_parameters())
         for name, depth in depths(encoder).items():
             n_above[id(parameters[name])] = max(0, encoder.n_blocks - depth)
-    found: dict[tuple[bool, int, bool, bool], list[nn.Parameter]] = defaultdict(list)
+    parameters_of: dict[tuple[bool, int, bool, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
         is_head = encoder is not None and id(parameter) not in n_above
         depth = n_above.get(id(parameter), 0) if layer_decay < 1 else 0
         is_vector = parameter.ndim < 2 or ".ia3_l." in name  # stored as [D, 1], initialised to 1
-        found[is_head, -depth, is_vector, id(parameter) in matrices].append(parameter)
+        parameters_of[is_head, -depth, is_vector, id(parameter) in matrices].append(parameter)
     groups = []
-    for is_head, depth, is_vector, is_matrix in sorted(found):
+    for is_head, depth, is_vector, is_matrix in sorted(parameters_of):
         group = {
-            "params": found[is_head, depth, is_vector, is_matrix],
+            "params": parameters_of[is_head, depth, is_vector, is_matrix],
             "is_head": is_head,
             "lr_factor": head_lr_factor if is_head else layer_decay**-depth,
         } | ({"is_matrix": True} if is_matrix else {})
@@ -56,13 +56,13 @@ def parameter_groups(
 def matrices_of_blocks(encoder: Encoder) -> set[int]:
     """Ids of the 2-D parameters of an encoder's blocks, without embedding tables."""
     tables = {id(module.weight) for module in encoder.modules() if isinstance(module, nn.Embedding)}
-    of_blocks: list[tuple[str, Tensor]] = [
-        one for block in encoder.blocks for one in block.named_parameters()
+    block_parameters: list[tuple[str, Tensor]] = [
+        pair for block in encoder.blocks for pair in block.named_parameters()
     ]
-    return {id(p) for name, p in of_blocks if p.ndim == 2 and ".ia3_l." not in name} - tables
+    return {id(p) for name, p in block_parameters if p.ndim == 2 and ".ia3_l." not in name} - tables
 
 
 def count_parameters(module: nn.Module) -> dict[str, int]:
     """Number of parameters, and of trainable ones."""
     sizes = [(p.numel(), p.requires_grad) for p in module.parameters()]
-    return {"total": sum(n for n, _ in sizes), "trainable": sum(n for n, t in sizes if t)}
+    return {"total": sum(n for n, _ in sizes), "trainable": sum(n for n, trains in sizes if trains)}

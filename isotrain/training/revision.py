@@ -34,10 +34,10 @@ def source_of(cfg: DictConfig) -> Source:
         ValueError: two of them, or an option of one that is not chosen.
     """
     data = cfg.data
-    of_hub = [f"data.{key}" for key in ("hub", "name", "revision") if data[key]]
-    if of_hub and (data.path or not data.hub):
+    hub_keys = [f"data.{key}" for key in ("hub", "name", "revision") if data[key]]
+    if hub_keys and (data.path or not data.hub):
         raise ValueError(
-            f"{', '.join(of_hub)} choose a data set of the hub, and "
+            f"{', '.join(hub_keys)} choose a data set of the hub, and "
             + ("data.path a file; give one of them" if data.path else "data.hub=ID is not given")
         )
     shares, seed = list(data.split), data.split_seed

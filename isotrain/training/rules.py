@@ -1,8 +1,8 @@
-"""Facts across the parts of a run without which a number would be wrong, and nothing would say so.
+"""Checks across the parts of a run: a violated one would give a wrong number without an error.
 
-Each rule is a generator of the errors that it finds: `RULES` lists those of every run,
-`OF_OBJECTIVES` those of each objective. What a part, torch or Lightning rejects by itself, and what
-has no effect, is no rule.
+Each rule is a generator of errors. `RULES` are those of every run, `OF_OBJECTIVES` those of each
+objective. There is no rule for what has no effect, or for what a part, torch or Lightning rejects
+itself.
 """
 
 import math
@@ -54,10 +54,10 @@ class Parts:
 
 def check_parts(parts: Parts) -> None:
     """Raise a ValueError with a line for each violated rule."""
-    found = [rule(parts) for rule in RULES]
+    checks = [rule(parts) for rule in RULES]
     for name, objective in parts.objectives.items():
-        found += [rule(parts, name, objective) for rule in OF_OBJECTIVES]
-    if errors := list(chain.from_iterable(found)):
+        checks += [rule(parts, name, objective) for rule in OF_OBJECTIVES]
+    if errors := list(chain.from_iterable(checks)):
         raise ValueError("\n".join(errors))
 
 
@@ -86,15 +86,15 @@ def comparable_gradients(parts: Parts) -> Iterator[str]:
     """Weights as shares of the task's gradient need one, in the range of float32."""
     if parts.cfg.training.objective_weight_as.value != SHARE:
         return
-    given = f"training.objective_weight_as={SHARE}"
+    setting = f"training.objective_weight_as={SHARE}"
     name = str(parts.cfg.trainer.get("precision"))
     if name in ("16", "16-mixed"):
         yield (
-            f"{given} measures gradients before they are scaled, and trainer.precision={name} "
+            f"{setting} measures gradients before they are scaled, and trainer.precision={name} "
             "rounds small ones to 0; use bf16-mixed or 32-true"
         )
     if not parts.task.has_loss:
-        yield f"{given}, and task={parts.task.name} has no loss; use absolute"
+        yield f"{setting}, and task={parts.task.name} has no loss; use absolute"
 
 
 def schedule_of_the_run(parts: Parts) -> Iterator[str]:
@@ -109,13 +109,13 @@ def schedule_of_the_run(parts: Parts) -> Iterator[str]:
 
 def whole_sequences(parts: Parts) -> Iterator[str]:
     """Sequences fit into the encoder, and each process gets an example."""
-    data, most = parts.data, parts.model.encoder.max_positions
+    data, limit = parts.data, parts.model.encoder.max_positions
     examples = chain.from_iterable(data.examples.values())
     longest = max(len(ids) for example in examples for ids in example.input_ids)
-    if most is not None and longest > most:
+    if limit is not None and longest > limit:
         yield (
-            f"this encoder has {most} positions, and the longest sequence has {longest} tokens; "
-            f"set task.max_length={most} or less"
+            f"this encoder has {limit} positions, and the longest sequence has {longest} tokens; "
+            f"set task.max_length={limit} or less"
         )
     sizes = {f"examples of {split}": n for split, n in data.n_rows.items() if n}
     for name, n in ({"data.batch_size": parts.cfg.data.batch_size} | sizes).items():
@@ -136,19 +136,19 @@ def enough_embeddings(parts: Parts) -> Iterator[str]:
     layer = parts.model.transforms["pooled"]
     if layer.stats != "batch" or not layer.has_statistics:
         return
-    shares = 1 if parts.cfg.sync else parts.n_processes
+    n_shards = 1 if parts.cfg.sync else parts.n_processes
     size = parts.cfg.data.batch_size
-    n_rows, least, way_out = size // shares * parts.n_vectors, 2.0, ""
+    n_rows, n_min, fix = size // n_shards * parts.n_vectors, 2.0, ""
     if isinstance(layer, ClusterPCA):  # floor(rho·(n − 1)) directions of a cluster, at least 1
-        of_directions = 1 / layer.rho + 1 if layer.n_components > 0 else 0
-        least = layer.n_clusters * max(MIN_ROWS, of_directions)
-        way_out = "isotropy.n_clusters, "
-    if n_rows < least - 1e-9:
-        enough = math.ceil(math.ceil(least - 1e-9) / parts.n_vectors) * shares
+        n_for_direction = 1 / layer.rho + 1 if layer.n_components > 0 else 0
+        n_min = layer.n_clusters * max(MIN_ROWS, n_for_direction)
+        fix = "isotropy.n_clusters, "
+    if n_rows < n_min - 1e-9:
+        min_size = math.ceil(math.ceil(n_min - 1e-9) / parts.n_vectors) * n_shards
         yield (
             f"the isotropy layer gets {n_rows} embeddings a step (data.batch_size={size}), and its "
-            f"statistics need {math.ceil(least - 1e-9)}: with fewer, clusters fall back to global "
-            f"statistics; use data.batch_size={enough} or more, fewer {way_out}or "
+            f"statistics need {math.ceil(n_min - 1e-9)}: with fewer, clusters fall back to global "
+            f"statistics; use data.batch_size={min_size} or more, fewer {fix}or "
             "isotropy.stats=queue"
         )
 
@@ -217,12 +217,12 @@ def tokens_with_context(parts: Parts) -> Iterator[str]:
 
 
 def labels(parts: Parts) -> Iterator[str]:
-    """What reads training labels finds labels of its kind."""
-    task, of_run = parts.task, parts.cfg.training
-    if of_run.select.value == "holdout" and not task.has_labels:
+    """Whatever reads training labels gets labels of its kind."""
+    task, training = parts.task, parts.cfg.training
+    if training.select.value == "holdout" and not task.has_labels:
         yield (f"training.select=holdout reads labels, and task={task.name} has none; leave it out")
     has_head = isinstance(parts.model.head, LinearHead | ScaledCosineHead)
-    if of_run.solved_head and not has_head:
+    if training.solved_head and not has_head:
         yield (
             "training.solved_head=true solves a linear head or a scaled cosine, and "
             f"task={task.name} form={task.form} has none; use task.form=cross, "
@@ -233,7 +233,7 @@ def labels(parts: Parts) -> Iterator[str]:
 def read_points(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
     """Read points exist, have seen their sentence, and give what the objective compares."""
     encoder, n_sequences = parts.model.encoder, parts.task.n_sequences
-    least, most, what, fix = NEEDS.get(objective.needs, (0, math.inf, "", ""))
+    n_min, n_max, need, fix = NEEDS.get(objective.needs, (0, math.inf, "", ""))
     for text, point in zip(objective.reads, objective.read_points, strict=True):
         n = parts.n_vectors if point.view is None else n_sequences
         if point.name == "before" and "pooled" not in parts.model.transforms:
@@ -262,9 +262,9 @@ def read_points(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
                 "hard negatives, and an example has none; use task.hard_negatives=true, or leave "
                 "it out"
             )
-        elif point.view != "tokens" and not least <= n <= most:
-            by = "task and pooling give" if point.view is None else "task gives"
-            yield f"objective={name} needs {what}, and at {text} this {by} {n}; use {fix}"
+        elif point.view != "tokens" and not n_min <= n <= n_max:
+            source = "task and pooling give" if point.view is None else "task gives"
+            yield f"objective={name} needs {need}, and at {text} this {source} {n}; use {fix}"
 
 
 def start_without_layers(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
@@ -275,35 +275,35 @@ def start_without_layers(parts: Parts, name: str, objective: Objective) -> Itera
         for site, layer in parts.model.transforms.items():
             is_below = depth_of_site(site, n_blocks) <= max(point.depths(n_blocks))
             if layer.changes_rows and is_below:
-                other = "before" if site == "pooled" else f"a point below {site}"
+                lower_point = "before" if site == "pooled" else f"a point below {site}"
                 yield (
                     f"objective={name} compares {text} with the encoder as it starts, without "
-                    f"isotropy layers, and the one at site={site} lies below; read {other}"
+                    f"isotropy layers, and the one at site={site} lies below; read {lower_point}"
                 )
 
 
 def two_views(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
-    """Dropout makes two views differ: a module, or a rate of one (ModernBERT)."""
-    drops = any(
+    """Two views differ only by dropout: of a dropout module, or by a rate (ModernBERT)."""
+    has_dropout = any(
         isinstance(p, float) and p > 0
         for module in parts.model.encoder.modules()
         for key, p in vars(module).items()
         if "dropout" in key or (key == "p" and isinstance(module, nn.Dropout))
     )
-    if objective.n_views > 1 and not drops:
-        other = "positives=pair" if objective.positives else "n_views=1"
+    if objective.n_views > 1 and not has_dropout:
+        setting = "positives=pair" if objective.positives else "n_views=1"
         yield (
             f"objective={name} compares two views of an example, which only dropout sets apart, "
-            f"and this encoder has none; give it some, or use objective.{name}.{other}"
+            f"and this encoder has none; give it some, or use objective.{name}.{setting}"
         )
 
 
 def labels_of_its_kind(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
-    """An objective that reads training labels finds labels of its kind."""
-    task, trained = parts.task, parts.data.examples["train"]
+    """An objective that reads training labels gets labels of its kind."""
+    task, examples = parts.task, parts.data.examples["train"]
     interval = objective.positives and objective.positives.labels
-    if interval and not any(interval[0] <= one.label <= interval[1] for one in trained):
-        low, high = (f(one.label for one in trained) for f in (min, max))
+    if interval and not any(interval[0] <= example.label <= interval[1] for example in examples):
+        low, high = (f(example.label for example in examples) for f in (min, max))
         yield (
             f"objective.{name}.positive_labels={list(interval)} holds no training label of "
             f"task={task.name}; they lie in [{low:.3g}, {high:.3g}]; choose among those, or leave "
@@ -315,9 +315,9 @@ def labels_of_its_kind(parts: Parts, name: str, objective: Objective) -> Iterato
             f"objective={name} compares classes, and labels of task={task.name} are scores, such "
             f"as {min(scores):.3g}; leave it out"
         )
-    reads = objective.needs in ("classes", "scored_pairs")
-    asked = {f"objective={name}": reads, f"objective.{name}.positive_labels": interval}
-    for key in (key for key, value in asked.items() if value and not task.has_labels):
+    reads_labels = objective.needs in ("classes", "scored_pairs")
+    settings = {f"objective={name}": reads_labels, f"objective.{name}.positive_labels": interval}
+    for key in (key for key, value in settings.items() if value and not task.has_labels):
         yield f"{key} reads labels, and task={task.name} has none; leave it out"
 
 
@@ -330,9 +330,9 @@ def short_memory(parts: Parts, name: str, objective: Objective) -> Iterator[str]
     interval = objective.positives.labels if objective.positives else None
     low, high = interval or (-math.inf, math.inf)
     n_rows = sum(
-        objective.n_remembered(sum(map(len, one.input_ids)) if view == "tokens" else n_each)
-        for one in parts.data.examples["train"]
-        if low <= one.label <= high
+        objective.n_remembered(sum(map(len, example.input_ids)) if view == "tokens" else n_each)
+        for example in parts.data.examples["train"]
+        if low <= example.label <= high
     )
     if (n_held := len(objective.memory.rows_MD)) >= n_rows:
         yield (
@@ -346,8 +346,8 @@ def short_memory(parts: Parts, name: str, objective: Objective) -> Iterator[str]
 
 def one_choice_of_what_trains(parts: Parts) -> Iterator[str]:
     """Adapters freeze the encoder themselves."""
-    nothing = f"{freeze_nothing.__module__}.{freeze_nothing.__name__}"
-    if parts.has_adapters and parts.cfg.freezing["_target_"] != nothing:
+    no_freezing = f"{freeze_nothing.__module__}.{freeze_nothing.__name__}"
+    if parts.has_adapters and parts.cfg.freezing["_target_"] != no_freezing:
         yield (
             "peft trains its adapters and freezes the rest of the encoder; leave freezing=none, "
             "or use peft=none"
@@ -367,11 +367,11 @@ def every_stage_trains(parts: Parts) -> Iterator[str]:
     """Where objectives alone train, something below one does in every stage of the freezing."""
     if parts.task.has_loss:
         return
-    read = {name: _depth(parts, one) for name, one in parts.objectives.items() if one.weight}
-    if max(_lowest(parts)) > max(read.values(), default=-1):
+    depth_of = {name: _depth(parts, o) for name, o in parts.objectives.items() if o.weight}
+    if max(_lowest(parts)) > max(depth_of.values(), default=-1):
         yield (
             f"task={parts.task.name} has no loss, and in a stage of this freezing nothing trains "
-            f"at or below what objective={list(read)} reads; add an objective, read a higher "
+            f"at or below what objective={list(depth_of)} reads; add an objective, read a higher "
             "point, or use another freezing"
         )
 
@@ -385,12 +385,12 @@ def _depth(parts: Parts, objective: Objective) -> int:
 def _lowest(parts: Parts) -> list[float]:
     """The lowest depth that trains, in each stage of the freezing."""
     depth_of, n_blocks = depths(parts.model.encoder), parts.model.encoder.n_blocks
-    of_layers = {
+    layer_depths = {
         depth_of_site(site, n_blocks)
         for site, layer in parts.model.transforms.items()
         if any(p.requires_grad for p in layer.parameters())
     }
-    stages = [{depth_of[name] for name in names} | of_layers for names in parts.plan.values()]
+    stages = [{depth_of[name] for name in names} | layer_depths for names in parts.plan.values()]
     return [min(stage, default=math.inf) for stage in stages]
 
 
@@ -402,14 +402,14 @@ def trained_new_blocks(parts: Parts) -> Iterator[str]:
     depth_of, lowest = depths(encoder), encoder.n_blocks - n_new + 1
     matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
     untrained = {depth_of[name] for name in matrices - ever_trained(parts.plan)}
-    if never := untrained & set(range(lowest, encoder.n_blocks + 1)):
-        by = "peft" if parts.has_adapters else "freezing"
+    if stuck := untrained & set(range(lowest, encoder.n_blocks + 1)):
+        cause = "peft" if parts.has_adapters else "freezing"
         if parts.depth_read < encoder.n_blocks:
-            by += f", with objectives that read nothing above layer_{parts.depth_read},"
+            cause += f", with objectives that read nothing above layer_{parts.depth_read},"
         yield (
             f"training.reinit_blocks={n_new} gives blocks {lowest} to {encoder.n_blocks} random "
-            f"weights, and within {parts.n_steps} optimizer steps {by} leaves weights of block "
-            f"{', '.join(map(str, sorted(never)))} untrained; use training.reinit_blocks=0, or let "
+            f"weights, and within {parts.n_steps} optimizer steps {cause} leaves weights of block "
+            f"{', '.join(map(str, sorted(stuck)))} untrained; use training.reinit_blocks=0, or let "
             "those blocks train"
         )
 

@@ -53,18 +53,18 @@ def ridge(x_NF: Tensor, y_NC: Tensor) -> Ridge:
     centred_NF, target_NC = x_NF - mean_F, y_NC - mean_C
     value_F, vector_FF = torch.linalg.eigh(centred_NF.T @ centred_NF)
     value_F = value_F.clamp_min(0.0)
-    along_NF = centred_NF @ vector_FF
-    moment_FC = along_NF.T @ target_NC
+    projection_NF = centred_NF @ vector_FF
+    moment_FC = projection_NF.T @ target_NC
     unit = (value_F.sum() / n_features).clamp_min(1e-200)  # in case of no scatter
     best: tuple[float, Ridge] | None = None
     for strength in STRENGTHS:
-        shrunk_F = 1 / (value_F + strength * unit)
-        residual_NC = target_NC - along_NF @ (shrunk_F[:, None] * moment_FC)
-        leverage_N = 1 / n + along_NF.square() @ shrunk_F
+        inverse_F = 1 / (value_F + strength * unit)
+        residual_NC = target_NC - projection_NF @ (inverse_F[:, None] * moment_FC)
+        leverage_N = 1 / n + projection_NF.square() @ inverse_F
         residual_NC = residual_NC / (1 - leverage_N)[:, None]
         error = float(residual_NC.square().sum())
         if best is None or error < best[0]:
-            weight_CF = (vector_FF @ (shrunk_F[:, None] * moment_FC)).T
+            weight_CF = (vector_FF @ (inverse_F[:, None] * moment_FC)).T
             bias_C = mean_C - weight_CF @ mean_F
             best = error, Ridge(weight_CF, bias_C, strength, y_NC - residual_NC)
     assert best is not None
@@ -80,8 +80,8 @@ def line_of(x_N: Tensor, y_N: Tensor) -> tuple[float, float]:
     >>> line_of(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([1.0, 2.0, 3.0]))
     (2.0, 1.0)
     """
-    both_2N = torch.stack([x_N, y_N]).double()
-    variance, covariance = both_2N.cov()[0].tolist()
+    xy_2N = torch.stack([x_N, y_N]).double()
+    variance, covariance = xy_2N.cov()[0].tolist()
     if not covariance > 0:
         raise ValueError(
             "training.solved_head=true solves a cosine's positive scale, and over the training "
@@ -89,7 +89,7 @@ def line_of(x_N: Tensor, y_N: Tensor) -> tuple[float, float]:
             "training.solved_head=false"
         )
     slope = covariance / variance
-    mean_x, mean_y = both_2N.mean(dim=1).tolist()
+    mean_x, mean_y = xy_2N.mean(dim=1).tolist()
     return slope, mean_y - slope * mean_x
 
 
@@ -114,10 +114,10 @@ def solve_head(head: Solvable, passes: Iterable[tuple[Batch, ModelOutput]], most
         return
     n_outputs = head.linear.out_features
     if n_outputs == 1:
-        found = ridge(x_NF, labels_N[:, None])
+        fit = ridge(x_NF, labels_N[:, None])
     else:
-        found = ridge(x_NF, one_hot(labels_N.long(), n_outputs))
-        factor = best_factor(found.left_out_NC, labels_N.long(), 1.0, MOST)
-        found = found._replace(weight_CF=factor * found.weight_CF, bias_C=factor * found.bias_C)
-    head.linear.weight.copy_(found.weight_CF)
-    head.linear.bias.copy_(found.bias_C)
+        fit = ridge(x_NF, one_hot(labels_N.long(), n_outputs))
+        factor = best_factor(fit.left_out_NC, labels_N.long(), 1.0, MOST)
+        fit = fit._replace(weight_CF=factor * fit.weight_CF, bias_C=factor * fit.bias_C)
+    head.linear.weight.copy_(fit.weight_CF)
+    head.linear.bias.copy_(fit.bias_C)

@@ -1,4 +1,4 @@
-"""Shortcuts of a training step: which ones a run uses, and why not the others."""
+"""Shortcuts of a training step: the ones that a run uses, and why it does not use the others."""
 
 import time
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ def take_paths(
     """Enable the shortcuts that a run can use: `taken`, or the reason why not, by name."""
     encoder, on_cpu = model.encoder, _on_cpu(cfg.trainer)
     has_dropout = any(isinstance(m, nn.Dropout) and m.p > 0 for m in encoder.modules())
-    without = "" if has_dropout else "the encoder has no dropout"
+    reason = "" if has_dropout else "the encoder has no dropout"
     hindrances = {
-        "dropout": without if on_cpu else "for CPUs",
+        "dropout": reason if on_cpu else "for CPUs",
         "last_block": _all_tokens(cfg, model, objectives),
         "packing": _padded(cfg, objectives, data),
         "frozen_prefix": _no_prefix(cfg, model, objectives, plan, data),
@@ -36,8 +36,8 @@ def take_paths(
     highest = max(1, highest_prefix(cfg, model, objectives))
     model.fast, paths = make_fast(encoder, model.pooling.reads, highest, hindrances)
     if cfg.speed.compile:
-        paths["compile"] = why = _measured(cfg, objectives) or TAKEN
-        for block in encoder.blocks if why == TAKEN else ():
+        paths["compile"] = status = _measured(cfg, objectives) or TAKEN
+        for block in encoder.blocks if status == TAKEN else ():
             block.compile(dynamic=True)  # in place: parameter names are unchanged
     return paths
 
@@ -88,15 +88,15 @@ class Prefix(pl.Callback):
 def readers(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> dict[int, str]:
     """What reads or changes a hidden state at any token in training, by its depth."""
     n_blocks = model.encoder.n_blocks
-    measured = range(n_blocks + 1) if cfg.metric and cfg.monitor.every_steps else ()
-    found = dict.fromkeys(measured, "monitor.every_steps")
+    monitored_depths = range(n_blocks + 1) if cfg.metric and cfg.monitor.every_steps else ()
+    reader_of = dict.fromkeys(monitored_depths, "monitor.every_steps")
     for name, objective in objectives.items():
         for point in objective.read_points:
-            found |= dict.fromkeys(point.depths(n_blocks), f"objective={name}")
+            reader_of |= dict.fromkeys(point.depths(n_blocks), f"objective={name}")
     for site, block in model.blocks_of.items():
         if site != "pooled":
-            found[block or n_blocks] = f"site={site}"
-    return found
+            reader_of[block or n_blocks] = f"site={site}"
+    return reader_of
 
 
 def highest_prefix(cfg: Any, model: IsotropicModel, objectives: Mapping[str, Objective]) -> int:
@@ -155,8 +155,8 @@ def _measured(cfg: Any, objectives: Mapping[str, Objective]) -> str:
 
 def _on_cpu(trainer: Mapping[str, Any]) -> bool:
     """Whether a trainer trains on CPUs."""
-    asked = trainer.get("accelerator") or "auto"
-    return asked == "cpu" or (asked == "auto" and not torch.accelerator.is_available())
+    accelerator = trainer.get("accelerator") or "auto"
+    return accelerator == "cpu" or (accelerator == "auto" and not torch.accelerator.is_available())
 
 
 def bf16_speedup() -> float:
@@ -168,10 +168,10 @@ def bf16_speedup() -> float:
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # several threads would wait for other work on the machine
     for _ in range(50):
-        for dtype, taken in times.items():
+        for dtype, seconds in times.items():
             x_ND, weight = torch.ones(128, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)
             start = time.perf_counter()
             linear(x_ND, weight)
-            taken.append(time.perf_counter() - start)
+            seconds.append(time.perf_counter() - start)
     torch.set_num_threads(n_threads)
     return min(times[torch.float32]) / min(times[torch.bfloat16])

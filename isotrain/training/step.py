@@ -1,4 +1,4 @@
-"""What a training step runs: a batch to the outputs that the losses get."""
+"""Forward passes of a training step: a batch to the outputs that the losses read."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -70,6 +70,6 @@ def pooled_output(encoder: Encoder, pooling: Pooling, batch: Batch) -> ModelOutp
     """Hidden states and pooled embeddings without isotropy layers; `before` is `pooled`."""
     states = encoder(batch, {})
     pooled_BPD = pooling(states.last, batch)
-    rows_ND = pooled_BPD.flatten(0, 1)
-    around = {"pooled": SiteEmbeddings(rows_ND, rows_ND, batch.index, batch.labels)}
-    return ModelOutput(states.hidden_states, pooled_BPD, pooled_BPD[:, 0], around)
+    x_ND = pooled_BPD.flatten(0, 1)
+    site_embeddings = {"pooled": SiteEmbeddings(x_ND, x_ND, batch.index, batch.labels)}
+    return ModelOutput(states.hidden_states, pooled_BPD, pooled_BPD[:, 0], site_embeddings)

@@ -19,11 +19,11 @@ def best_factor(logits_NC: Tensor, labels_N: Tensor, low: float, high: float) ->
     1.0986
     """
     logits_NC = logits_NC.double()
-    own_N = logits_NC.gather(1, labels_N[:, None])[:, 0]
+    label_logit_N = logits_NC.gather(1, labels_N[:, None])[:, 0]
 
     def slope(factor: float) -> float:
-        share_NC = (factor * logits_NC).softmax(dim=1)
-        return float(((share_NC * logits_NC).sum(dim=1) - own_N).mean())
+        p_NC = (factor * logits_NC).softmax(dim=1)
+        return float(((p_NC * logits_NC).sum(dim=1) - label_logit_N).mean())
 
     if slope(low) >= 0:
         return low

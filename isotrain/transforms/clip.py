@@ -17,7 +17,7 @@ from isotrain.transforms.fitted import NonNegative, Positive, PositiveFloat, Sha
 class ClipStats(ClusterPCAStats):
     """Statistics of `ClusterPCA`, and how much of each direction goes."""
 
-    removed_KR: Tensor  # share of each direction that is taken out
+    removed_KR: Tensor  # share of each direction that is removed
 
 
 class Clip(ClusterPCA):
@@ -66,9 +66,9 @@ class Clip(ClusterPCA):
                     clusters.clouds(), stats.direction_KDR, strict=True
                 )
             ]
-        level_K, removed_KR = (torch.stack(found) for found in zip(*floors, strict=True))
-        changed = {"centre_KD": self.centres(clusters, level_K), "removed_KR": removed_KR}
-        return ClipStats(**{**vars(stats), **changed})
+        level_K, removed_KR = (torch.stack(values) for values in zip(*floors, strict=True))
+        changes = {"centre_KD": self.centres(clusters, level_K), "removed_KR": removed_KR}
+        return ClipStats(**{**vars(stats), **changes})
 
     def centres(self, clusters: CenteredClusters, level_K: Tensor) -> Tensor:
         """What each cluster subtracts, given the standard deviation of its noise floor."""

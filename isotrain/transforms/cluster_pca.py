@@ -81,8 +81,8 @@ class ClusterPCA(FittedTransform):
     ) -> ClusterPCAStats:
         """Clusters c, their means m_c and dominant directions V_c."""
         generator = Generator().manual_seed(self.seed)
-        found = self.cluster(x_ND.detach(), iterations(to_freeze), generator)
-        return self.fit_clusters(x_ND, found, to_freeze, n_own)
+        clusters = self.cluster(x_ND.detach(), iterations(to_freeze), generator)
+        return self.fit_clusters(x_ND, clusters, to_freeze, n_own)
 
     def cluster(self, x_ND: Tensor, n_iterations: int, generator: Generator) -> KMeans:
         """Clusters by k-means, from the centroids of the queue if there are any."""
@@ -96,8 +96,8 @@ class ClusterPCA(FittedTransform):
     ) -> ClusterPCAStats:
         """Means and directions of given clusters."""
         # Frozen statistics use the caps of a batch if training statistics are of batches.
-        of_batches = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
-        clusters = center_clusters(x_ND, found, n_own, of_batches)
+        effective_rows = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
+        clusters = center_clusters(x_ND, found, n_own, effective_rows)
         return self.fit_directions(clusters, exact=to_freeze)
 
     def fit_directions(self, clusters: CenteredClusters, exact: bool) -> ClusterPCAStats:
@@ -106,9 +106,9 @@ class ClusterPCA(FittedTransform):
 
     def transform(self, x_ND: Tensor, stats: Any, are_last: bool) -> Tensor:
         """What `remove` gives, or part of the way from x to it if `strength` < 1."""
-        known_N = stats.assignment_N if are_last else None
-        owner_N = self.nearest(x_ND, stats) if known_N is None else known_N[-len(x_ND) :]
-        result_ND = self.remove(x_ND, stats, owner_N)
+        fitted_N = stats.assignment_N if are_last else None
+        cluster_N = self.nearest(x_ND, stats) if fitted_N is None else fitted_N[-len(x_ND) :]
+        result_ND = self.remove(x_ND, stats, cluster_N)
         return result_ND if self.strength == 1.0 else x_ND + self.strength * (result_ND - x_ND)
 
     def nearest(self, x_ND: Tensor, stats: Any) -> Tensor:
@@ -123,8 +123,8 @@ class ClusterPCA(FittedTransform):
         """Update the initial centroids of k-means."""
         if self.n_clusters > 1:
             generator = Generator().manual_seed(self.seed)
-            found = self.cluster(x_MD, iterations(to_freeze=False), generator)
-            self.warm_KD.copy_(reseed_empty(x_MD, found, generator))
+            clusters = self.cluster(x_MD, iterations(to_freeze=False), generator)
+            self.warm_KD.copy_(reseed_empty(x_MD, clusters, generator))
             self.is_warm = True
 
     def get_extra_state(self) -> Tensor:

@@ -86,9 +86,9 @@ class FittedTransform(RowTransform, ABC):
     def __init_subclass__(cls) -> None:
         """Name the arguments of statistics in the signature of a class that passes them on."""
         super().__init_subclass__()
-        own = dict(list(signature(cls.__init__).parameters.items())[1:])  # less `self`
+        own = dict(list(signature(cls.__init__).parameters.items())[1:])  # without `self`
         if own.pop("statistics", None):
-            _, _, *more = signature(FittedTransform).parameters.values()  # less `width`, `empty`
+            _, _, *more = signature(FittedTransform).parameters.values()  # without `width`, `empty`
             cls.__signature__ = Signature([*own.values(), *(p for p in more if p.name not in own)])
 
     @checked
@@ -161,15 +161,15 @@ class FittedTransform(RowTransform, ABC):
         if x_ND is None and not self.needs_fit():
             return
         if x_ND is None:
-            wide_ND, read_N = wide(self.queue.rows()), self.queue.labels()
+            wide_ND, target_N = wide(self.queue.rows()), self.queue.labels()
         else:
             self._check_width(x_ND)
             wide_ND = wide(x_ND.detach())
-            wide_ND, read_N = finite_labelled(wide_ND, self._checked_labels(wide_ND, labels_N))
+            wide_ND, target_N = finite_labelled(wide_ND, self._checked_labels(wide_ND, labels_N))
         if len(wide_ND) == 0:
             raise RuntimeError("fit needs embeddings: call observe(x) first, or fit(x)")
         with torch.autocast(wide_ND.device.type, enabled=False):
-            stats = self._estimate(wide_ND, len(wide_ND), read_N, to_freeze=True)
+            stats = self._estimate(wide_ND, len(wide_ND), target_N, to_freeze=True)
         for name in self._names:
             self.get_buffer(name).copy_(getattr(stats, name))
         self.is_fitted.fill_(True)
@@ -187,7 +187,7 @@ class FittedTransform(RowTransform, ABC):
             return self.eval_stats != "batch"
         if self.stats != "start":
             return False
-        # before the first fit the trainer collects embeddings, without grad
+        # Before the first fit the trainer collects embeddings, without gradient.
         return torch.is_grad_enabled() or bool(self.is_fitted)
 
     def _frozen(self, dtype: torch.dtype) -> Any:
@@ -197,22 +197,22 @@ class FittedTransform(RowTransform, ABC):
                 "as isotrain's runs and FitLayers do before an evaluation; or set stats=queue, "
                 "eval_stats=batch"
             )
-        frozen = {name: self.get_buffer(name).to(dtype) for name in self._names}
-        return replace(self._empty, counters={}, **frozen)
+        buffers = {name: self.get_buffer(name).to(dtype) for name in self._names}
+        return replace(self._empty, counters={}, **buffers)
 
     @not_compiled
     def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[Any, bool]:
         """Statistics of the batch or batch and queue, and whether the batch is all finite."""
-        own_ND, all_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
-        n_own = len(own_ND)
+        batch_ND, target_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
+        n_own = len(batch_ND)
         if n_own == 0:
             return None, False
-        past_MD, past_M = own_ND[:0], None
+        queue_MD, queue_M = batch_ND[:0], None
         if self.training and self.stats == "queue":
-            past_MD, past_M = self.queue.rows().to(own_ND.dtype), self.queue.labels()
-        if past_M is not None and all_N is not None:
-            all_N = torch.cat([past_M.to(all_N.dtype), all_N])
-        return self._estimate(torch.cat([past_MD, own_ND]), n_own, all_N), n_own == len(x_ND)
+            queue_MD, queue_M = self.queue.rows().to(batch_ND.dtype), self.queue.labels()
+        if queue_M is not None and target_N is not None:
+            target_N = torch.cat([queue_M.to(target_N.dtype), target_N])
+        return self._estimate(torch.cat([queue_MD, batch_ND]), n_own, target_N), n_own == len(x_ND)
 
     @not_compiled
     def _count(self, x_ND: Tensor, result_ND: Tensor, stats: Any) -> None:
@@ -224,22 +224,22 @@ class FittedTransform(RowTransform, ABC):
     def _estimate(
         self, x_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False
     ) -> Any:
-        more: dict[str, Any] = {"labels_N": labels_N} if self.reads_labels else {}
+        options: dict[str, Any] = {"labels_N": labels_N} if self.reads_labels else {}
         if self.of_clusters:
-            more["n_own"] = n_own
+            options["n_own"] = n_own
         else:
             x_ND = straight_through(x_ND, n_own)
-        return self.estimate(x_ND, to_freeze, **more)
+        return self.estimate(x_ND, to_freeze, **options)
 
     def _checked_labels(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:
         """The labels if the layer reads them: classes as int64, scores in the dtype of `x`."""
         if not self.reads_labels:
             return None
         if labels_N is None or labels_N.shape != x_ND.shape[:1]:
-            given = "none" if labels_N is None else f"shape {tuple(labels_N.shape)}"
+            shape = "none" if labels_N is None else f"shape {tuple(labels_N.shape)}"
             raise ValueError(
                 f"this layer reads labels, one per embedding: give [N] = [{len(x_ND)}] of them as "
-                f"second argument, as in layer(x, labels) or layer.observe(x, labels), got {given}"
+                f"second argument, as in layer(x, labels) or layer.observe(x, labels), got {shape}"
             )
         labels_N = labels_N.detach().to(x_ND.device)
         return labels_N.to(x_ND.dtype) if labels_N.is_floating_point() else labels_N.long()

@@ -50,5 +50,5 @@ class FullGradientPCA(ClusterPCA):
             return super().remove(x_ND, stats, assignment_N)
         member_NK = torch.nn.functional.one_hot(assignment_N, self.n_clusters).to(x_ND.dtype)
         y_ND = x_ND - member_NK @ stats.centre_KD
-        taken_KND = (y_ND @ stats.projector_KDD) * member_NK.T[:, :, None]
-        return y_ND - taken_KND.sum(dim=0)
+        projection_KND = (y_ND @ stats.projector_KDD) * member_NK.T[:, :, None]
+        return y_ND - projection_KND.sum(dim=0)

@@ -42,11 +42,11 @@ class GmmPCA(ClusterPCA):
         self, x_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
     ) -> MixtureStats:
         """The components of a mixture, their means and dominant directions."""
-        known_ND, n_iterations = x_ND.detach(), iterations(to_freeze)
-        start = self.cluster(known_ND, n_iterations, Generator().manual_seed(self.seed))
-        mixture = fit_mixture(known_ND, start, n_iterations)
-        found = start._replace(assignment_N=likeliest(known_ND, mixture))
-        stats = self.fit_clusters(x_ND, found, to_freeze, n_own)
+        detached_ND, n_iterations = x_ND.detach(), iterations(to_freeze)
+        start = self.cluster(detached_ND, n_iterations, Generator().manual_seed(self.seed))
+        mixture = fit_mixture(detached_ND, start, n_iterations)
+        clusters = start._replace(assignment_N=likeliest(detached_ND, mixture))
+        stats = self.fit_clusters(x_ND, clusters, to_freeze, n_own)
         return MixtureStats(**{**vars(stats), **mixture._asdict()})
 
     def nearest(self, x_ND: Tensor, stats: MixtureStats) -> Tensor:

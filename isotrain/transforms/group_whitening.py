@@ -51,9 +51,9 @@ class GroupWhitening(LinearTransform):
 
     def estimate(self, x_ND: Tensor, to_freeze: bool = False) -> WhiteningStats:
         """Mean and whitening matrix, computed in shuffled order and mapped back."""
-        shuffled_ND, back_D = x_ND[:, self.order_D], self.order_D.argsort()
+        shuffled_ND, inverse_D = x_ND[:, self.order_D], self.order_D.argsort()
         stats = whitening_map(
             shuffled_ND, self.epsilon, self.keep_scale, inverse_root, self.group_size
         )
-        matrix_DD = stats.matrix_DD[back_D][:, back_D]
-        return WhiteningStats(stats.centre_D[back_D], matrix_DD, stats.counters)
+        matrix_DD = stats.matrix_DD[inverse_D][:, inverse_D]
+        return WhiteningStats(stats.centre_D[inverse_D], matrix_DD, stats.counters)

@@ -41,8 +41,8 @@ def isotropy_gradient(x_ND: Tensor, recent_MD: Tensor) -> tuple[Tensor, Tensor] 
         return None
     with torch.enable_grad():
         leaf_ND = x_ND.detach().requires_grad_()
-        followed_ND = straight_through(torch.cat([recent_MD.detach(), leaf_ND]), len(leaf_ND))
-        loss = isotropy_loss(followed_ND)
+        cloud_ND = straight_through(torch.cat([recent_MD.detach(), leaf_ND]), len(leaf_ND))
+        loss = isotropy_loss(cloud_ND)
         (gradient_ND,) = torch.autograd.grad(loss, leaf_ND)
     return loss.detach(), gradient_ND
 
@@ -58,16 +58,16 @@ def conflict_free(own_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, 
     >>> added.tolist(), round(cosine.item(), 3)
     ([[1.0, 0.0]], 0.707)
     """
-    size = task_ND.abs().amax()
-    task_norm, task_ND = _unit(task_ND / torch.where(size > 0, size, 1.0))
+    task_size = task_ND.abs().amax()
+    task_norm, task_ND = _unit(task_ND / torch.where(task_size > 0, task_size, 1.0))
     own_size = own_ND.abs().amax()
     _, own_ND = _unit(own_ND / torch.where(own_size > 0, own_size, 1.0))
     cosine = (own_ND * task_ND).sum()
-    left_ND = own_ND - cosine * task_ND
-    left_ND = left_ND - (left_ND * task_ND).sum() * task_ND  # removes rounding error
-    length, left_ND = _unit(left_ND)
-    is_left = length > 64.0 * torch.finfo(length.dtype).eps
-    return torch.where(is_left, rho * size * task_norm, 0.0) * left_ND, cosine
+    residual_ND = own_ND - cosine * task_ND
+    residual_ND = residual_ND - (residual_ND * task_ND).sum() * task_ND  # removes rounding error
+    length, residual_ND = _unit(residual_ND)
+    has_residual = length > 64.0 * torch.finfo(length.dtype).eps
+    return torch.where(has_residual, rho * task_size * task_norm, 0.0) * residual_ND, cosine
 
 
 def _unit(x_ND: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,14 +150,14 @@ class IsoGrad(RowTransform):
             finite_N = torch.isfinite(wide_ND).all(dim=1)
             recent_MD = self.queue.rows().to(wide_ND.dtype)
             is_finite = bool(torch.isfinite(task_ND).all())
-            added = isotropy_gradient(wide_ND[finite_N], recent_MD) if is_finite else None
-            if added is None:
+            isotropy = isotropy_gradient(wide_ND[finite_N], recent_MD) if is_finite else None
+            if isotropy is None:
                 names = "gradient_cosine", "gradient_added", "isotropy_loss", "rows_read"
                 self.gradient_counters = dict.fromkeys(names, wide_ND.new_zeros(()))
                 return g_ND
-            loss, own_ND = added
-            own_ND = torch.zeros_like(wide_ND).index_put((finite_N,), own_ND)
-            added_ND, cosine = conflict_free(own_ND, task_ND, self.rho)
+            loss, gradient_ND = isotropy
+            gradient_ND = torch.zeros_like(wide_ND).index_put((finite_N,), gradient_ND)
+            added_ND, cosine = conflict_free(gradient_ND, task_ND, self.rho)
             norm, _ = _unit(task_ND)
             self.gradient_counters = {
                 "gradient_cosine": cosine,

@@ -41,8 +41,8 @@ class MeanDirection(FittedTransform):
         x_ND = x_ND.detach()
         n_removed = float(has_scatter(x_ND))
         direction_D = unit_rows(x_ND.mean(dim=0, keepdim=True))[0] * n_removed
-        passed = torch.tensor((1.0 - n_removed) * len(x_ND))
-        return MeanDirectionStats(direction_D, {"rows_passed_through": passed})
+        n_passed = torch.tensor((1.0 - n_removed) * len(x_ND))
+        return MeanDirectionStats(direction_D, {"rows_passed_through": n_passed})
 
     def transform(self, x_ND: Tensor, stats: MeanDirectionStats, are_last: bool) -> Tensor:
         """x − (x·m̂) m̂."""

@@ -100,16 +100,16 @@ class ProtectedClusterPCA(ClusterPCA):
         with torch.no_grad():
             after_ND = super().transform(rest_ND, stats, are_last=True)
             coordinate_NJ = protected_coordinates(x_ND, protected)
-            kept_J = returned_share(after_ND, coordinate_NJ, direction_DJ, self.level)
+            share_J = returned_share(after_ND, coordinate_NJ, direction_DJ, self.level)
         return ProtectedStats(
-            **vars(stats), spared_mean_D=mean_D, spared_DJ=direction_DJ, kept_J=kept_J
+            **vars(stats), spared_mean_D=mean_D, spared_DJ=direction_DJ, kept_J=share_J
         )
 
     def transform(self, x_ND: Tensor, stats: ProtectedStats, are_last: bool) -> Tensor:
         """Cluster PCA of the rest, with the shrunk protected part added back."""
         protected = stats.protected()
-        kept_NJ = protected_coordinates(x_ND, protected) * stats.kept_J
-        returned_ND = kept_NJ @ protected.direction_DJ.T
+        coordinate_NJ = protected_coordinates(x_ND, protected) * stats.kept_J
+        returned_ND = coordinate_NJ @ protected.direction_DJ.T
         rest_ND = without_protected(x_ND, protected)
         return super().transform(rest_ND, stats, are_last) + returned_ND
 

@@ -63,17 +63,17 @@ class RowQueue(nn.Module):
         """
         x_ND, labels_N = finite_labelled(x_ND.detach().to(self.rows_MD.dtype), labels_N)
         n, capacity = len(x_ND), len(self.rows_MD)
-        n_chosen = min(n, self.most_per_push)
-        place_N = torch.arange(n_chosen, device=x_ND.device)
-        chosen_N, slots_N = place_N * n // max(1, n_chosen), (place_N + self.next_slot) % capacity
-        self.rows_MD[slots_N] = x_ND[chosen_N]
+        n_added = min(n, self.most_per_push)
+        offset_N = torch.arange(n_added, device=x_ND.device)
+        row_N, slots_N = offset_N * n // max(1, n_added), (offset_N + self.next_slot) % capacity
+        self.rows_MD[slots_N] = x_ND[row_N]
         if self.labels_M is not None and labels_N is not None:
             if self.labels_M.is_floating_point() != labels_N.is_floating_point():
-                with torch.inference_mode(False):  # an evaluation may be the first to tell
+                with torch.inference_mode(False):  # the first labels may come in an evaluation
                     self.labels_M = self.labels_M.to(labels_N.dtype)
-            self.labels_M[slots_N] = labels_N[chosen_N].to(self.labels_M.dtype)
-        self.next_slot = (self.next_slot + n_chosen) % capacity
-        self.n_filled = min(capacity, self.n_filled + n_chosen)
+            self.labels_M[slots_N] = labels_N[row_N].to(self.labels_M.dtype)
+        self.next_slot = (self.next_slot + n_added) % capacity
+        self.n_filled = min(capacity, self.n_filled + n_added)
         self.batch_rows = max(self.batch_rows, min(n, n_batch or n))
 
     def get_extra_state(self) -> Tensor:

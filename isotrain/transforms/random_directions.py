@@ -24,8 +24,8 @@ class RandomDirections(ClusterPCA):
     def fit_directions(self, clusters: CenteredClusters, exact: bool) -> ClusterPCAStats:
         """Random directions, zero where the dominant ones are."""
         stats = super().fit_directions(clusters, exact)
-        own = torch.Generator().manual_seed(self.seed)
-        drawn_KDR = torch.randn(stats.direction_KDR.shape, generator=own, dtype=torch.float64)
-        drawn_KDR = torch.linalg.qr(drawn_KDR)[0].to(stats.direction_KDR)
+        rng = torch.Generator().manual_seed(self.seed)
+        random_KDR = torch.randn(stats.direction_KDR.shape, generator=rng, dtype=torch.float64)
+        random_KDR = torch.linalg.qr(random_KDR)[0].to(stats.direction_KDR)
         is_real_K1R = stats.direction_KDR.abs().sum(dim=1, keepdim=True) > 0
-        return replace(stats, direction_KDR=drawn_KDR * is_real_K1R)
+        return replace(stats, direction_KDR=random_KDR * is_real_K1R)

@@ -25,6 +25,6 @@ class ShrinkClip(Clip):
         """The mean of each cluster, less as much of its offset as is kept."""
         offset_KD = clusters.centre_KD - clusters.mean_D
         length_K = offset_KD.norm(dim=1)
-        kept_K = (level_K / torch.where(length_K > 0, length_K, 1.0)).clamp(max=1.0)
-        centre_KD = clusters.centre_KD - kept_K[:, None] * offset_KD
+        share_K = (level_K / torch.where(length_K > 0, length_K, 1.0)).clamp(max=1.0)
+        centre_KD = clusters.centre_KD - share_K[:, None] * offset_KD
         return centre_KD * clusters.has_scatter

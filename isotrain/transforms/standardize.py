@@ -25,8 +25,8 @@ def column_moments(x_ND: Tensor) -> tuple[Tensor, Tensor, bool, dict[str, Tensor
     mean_D = x_ND.mean(dim=0)
     variance_D = (x_ND - mean_D).square().mean(dim=0)
     scattered = has_scatter(x_ND.detach()) and bool(variance_D.detach().sum() > 0)
-    passed = torch.tensor(0.0 if scattered else float(len(x_ND)))
-    return mean_D, variance_D, scattered, {"rows_passed_through": passed}
+    n_passed = torch.tensor(0.0 if scattered else float(len(x_ND)))
+    return mean_D, variance_D, scattered, {"rows_passed_through": n_passed}
 
 
 class Standardize(FittedTransform):
@@ -75,8 +75,8 @@ class Standardize(FittedTransform):
         variance_D = variance_D.detach()
         factor_D = (variance_D + self.epsilon * variance_D.mean()).rsqrt()
         if self.keep_scale:
-            before = x_ND.detach().square().mean()
-            factor_D = factor_D * (before / (variance_D * factor_D.square()).mean()).sqrt()
+            mean_square = x_ND.detach().square().mean()
+            factor_D = factor_D * (mean_square / (variance_D * factor_D.square()).mean()).sqrt()
         return StandardizeStats(mean_D, factor_D, counters)
 
     def transform(self, x_ND: Tensor, stats: StandardizeStats, are_last: bool) -> Tensor:

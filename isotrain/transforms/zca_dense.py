@@ -82,9 +82,9 @@ class ZCADense(RowTransform):
             return
         rows_ND = finite_rows(wide(x_ND))
         with torch.autocast(x_ND.device.type, enabled=False):
-            start = whitening_map(rows_ND, self.epsilon, self.keep_scale, inverse_root)
-        self.weight.copy_(start.matrix_DD.T)
-        self.bias.copy_(-start.centre_D @ start.matrix_DD)
+            zca = whitening_map(rows_ND, self.epsilon, self.keep_scale, inverse_root)
+        self.weight.copy_(zca.matrix_DD.T)
+        self.bias.copy_(-zca.centre_D @ zca.matrix_DD)
         self.is_fitted.fill_(True)
 
     def needs_fit(self) -> bool:

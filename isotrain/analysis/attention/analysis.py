@@ -20,7 +20,7 @@ from isotrain.analysis.show import Frames, TableSpec
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.tasks.data.sources import Source
 
-TARGETS = {  # of a token's attention, as offsets or kinds of the token that is looked at
+TARGETS = {  # targets of a token's attention, by offset or kind
     "itself": "itself",
     "previous": "previous token",
     "next": "next token",
@@ -44,24 +44,24 @@ def measures(share_HTT: Tensor, special_T: Tensor) -> dict[str, Tensor]:
     (0.0, 1.0, 0.0)
     """
     share_HTT = share_HTT.double()
-    at_T = torch.arange(len(special_T))
-    apart_TT = at_T[None, :] - at_T[:, None]  # key minus query
+    position_T = torch.arange(len(special_T))
+    offset_TT = position_T[None, :] - position_T[:, None]  # key minus query
     weights_TT = {
-        "distance": apart_TT.abs().double(),
-        "itself": (apart_TT == 0).double(),
-        "previous": (apart_TT == -1).double(),
-        "next": (apart_TT == 1).double(),
-        "first": (at_T == 0).double().expand_as(apart_TT),
-        "special": special_T.double().expand_as(apart_TT),
+        "distance": offset_TT.abs().double(),
+        "itself": (offset_TT == 0).double(),
+        "previous": (offset_TT == -1).double(),
+        "next": (offset_TT == 1).double(),
+        "first": (position_T == 0).double().expand_as(offset_TT),
+        "special": special_T.double().expand_as(offset_TT),
     }
-    own = special_T == 0
-    found = {"entropy": torch.special.entr(share_HTT).sum(dim=2)}
-    found |= {name: (share_HTT * weight).sum(dim=2) for name, weight in weights_TT.items()}
-    return {name: value_HT[:, own].mean(dim=1) for name, value_HT in found.items()}
+    ordinary_T = special_T == 0
+    values = {"entropy": torch.special.entr(share_HTT).sum(dim=2)}
+    values |= {name: (share_HTT * weight).sum(dim=2) for name, weight in weights_TT.items()}
+    return {name: value_HT[:, ordinary_T].mean(dim=1) for name, value_HT in values.items()}
 
 
 def attentions(subject: Subject, ids: Sequence[Sequence[int]], segments: Any) -> Sequence[Tensor]:
-    """The attention `[A, H, T, T]` of each block to sentences.
+    """Attention `[A, H, T, T]` of each block for a batch of sentences.
 
     Raises:
         ValueError: the encoder has no attention, or its model does not return it.
@@ -71,24 +71,24 @@ def attentions(subject: Subject, ids: Sequence[Sequence[int]], segments: Any) ->
         raise ValueError(f"analysis=attention needs a transformer, got {encoder.source_id}")
     device = next(encoder.parameters()).device
     batch = padded(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
-    earlier = encoder.model.config._attn_implementation
-    encoder.model.set_attn_implementation("eager")  # others return no attention
+    implementation = encoder.model.config._attn_implementation
+    encoder.model.set_attn_implementation("eager")  # other implementations return no attention
     try:
         with torch.inference_mode():
-            found = encoder.model(**encoder.inputs(batch), output_attentions=True).attentions
+            shares = encoder.model(**encoder.inputs(batch), output_attentions=True).attentions
     finally:
-        encoder.model.set_attn_implementation(earlier)
-    if not found or any(one is None or one.dim() != 4 for one in found):
+        encoder.model.set_attn_implementation(implementation)
+    if not shares or any(share is None or share.dim() != 4 for share in shares):
         raise ValueError(f"{type(encoder.model).__name__} returns no attention of its heads")
-    return found  # type: ignore[no-any-return]
+    return shares  # type: ignore[no-any-return]
 
 
 def _layers(frames: Frames) -> pd.DataFrame:
     """Means over the heads of a layer, and over the sentences for uniform attention."""
-    found = frames.of("head")
+    heads = frames.of("head")
     names = [*MEASURES]
-    found[names] = found[names].astype(float)
-    return found.groupby(["weights", "layer"], sort=False)[names].mean().reset_index()
+    heads[names] = heads[names].astype(float)
+    return heads.groupby(["weights", "layer"], sort=False)[names].mean().reset_index()
 
 
 @analysis
@@ -96,7 +96,7 @@ class Attention(Analysis):
     """What do the heads of each block look at?
 
     Attention from tokens that are not special, a mean over tokens and then over sentences, for
-    each head. Uniform attention to all tokens of the same sentences stands beside. Clark et al.
+    each head. Uniform attention over the same sentences is given for comparison. Clark et al.
     2019. The arguments are the keys of `conf/analysis/attention.yaml`.
     """
 
@@ -157,35 +157,35 @@ class Attention(Analysis):
 
     def _measured(self, subject: Subject) -> Found:
         tokenizer = subject.encoder.tokenizer
-        every = read_corpus(subject.source, self.corpus, ["dev"], str(tokenizer.unk_token))
+        sentences = read_corpus(subject.source, self.corpus, ["dev"], str(tokenizer.unk_token))
         tokens = tokenise(
-            tokenizer, drawn(every, self.max_sentences, subject.seed), subject.max_length
+            tokenizer, drawn(sentences, self.max_sentences, subject.seed), subject.max_length
         )
-        kept = [i for i, own in enumerate(tokens.special) if not all(own)]
-        of_sentence: list[list[dict[str, Tensor]]] = []  # of each block
+        indices = [i for i, mask in enumerate(tokens.special) if not all(mask)]
+        values: list[list[dict[str, Tensor]]] = []  # by sentence and block
         uniform: list[dict[str, Tensor]] = []
-        for start in range(0, len(kept), subject.batch_size):
-            at = kept[start : start + subject.batch_size]
-            given = [tokens.ids[i] for i in at], [tokens.segments[i] for i in at]
-            found = [one.cpu() for one in attentions(subject, *given)]
-            for a, i in enumerate(at):
+        for start in range(0, len(indices), subject.batch_size):
+            batch = indices[start : start + subject.batch_size]
+            inputs = [tokens.ids[i] for i in batch], [tokens.segments[i] for i in batch]
+            shares = [share.cpu() for share in attentions(subject, *inputs)]
+            for a, i in enumerate(batch):
                 n, special = len(tokens.ids[i]), torch.tensor(tokens.special[i])
-                of_sentence.append([measures(one[a, :, :n, :n], special) for one in found])
+                values.append([measures(share[a, :, :n, :n], special) for share in shares])
                 uniform.append(measures(torch.full((1, n, n), 1 / n), special))
         records = [
-            {"kind": "head", "layer": layer, "head": head, "n_sentences": len(kept), **own}
-            for layer in range(1, len(of_sentence[0]) + 1)
-            for head, own in enumerate(_heads([one[layer - 1] for one in of_sentence]), start=1)
+            {"kind": "head", "layer": layer, "head": head, "n_sentences": len(indices), **means}
+            for layer in range(1, len(values[0]) + 1)
+            for head, means in enumerate(_heads([blocks[layer - 1] for blocks in values]), start=1)
         ]
         return Found([*records, {"kind": UNIFORM, **_heads(uniform)[0]}])
 
 
 def _heads(of_sentence: Sequence[dict[str, Tensor]]) -> list[Record]:
     """For each head the means over sentences, with standard errors."""
-    found: list[dict[str, Any]] = [{} for _ in next(iter(of_sentence[0].values()))]
+    records: list[dict[str, Any]] = [{} for _ in next(iter(of_sentence[0].values()))]
     for name in MEASURES:
-        value_SH = torch.stack([one[name] for one in of_sentence])
+        value_SH = torch.stack([values[name] for values in of_sentence])
         error_H = value_SH.std(dim=0) / sqrt(len(value_SH))
-        for own, value, error in zip(found, value_SH.mean(dim=0), error_H, strict=True):
-            own |= {name: float(value), f"{name}_error": float(error)}
-    return [*found]
+        for record, value, error in zip(records, value_SH.mean(dim=0), error_H, strict=True):
+            record |= {name: float(value), f"{name}_error": float(error)}
+    return [*records]

@@ -36,8 +36,8 @@ from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source, load_split
 from isotrain.tasks.text import UNKNOWN
 
-N_NAMED = 6  # tokens that are named of a cluster
-SAME = 1e-4  # of its length: closer embeddings are equal up to rounding
+N_NAMED = 6  # tokens listed per cluster
+SAME = 1e-4  # relative distance below which embeddings are equal up to rounding
 
 
 class Texts(NamedTuple):
@@ -51,22 +51,22 @@ class Sample(NamedTuple):
     """Embeddings of every layer, in sampling order."""
 
     rows_LND: np.ndarray
-    type_N: Tensor  # number of the type (token id) of each row
-    token_of: Mapping[int, str]  # how each type reads
+    type_N: Tensor  # type (token id) of each embedding
+    token_of: Mapping[int, str]  # text of each type
     frequency_of: Mapping[int, int]  # occurrences of each type in all of the text
 
 
 def read_texts(
     subject: Subject, corpus: str, splits: Sequence[str], chunk: int, max_tokens: int
 ) -> Texts:
-    """Drawn chunks of `chunk` tokens without CLS and SEP, up to `max_tokens`."""
+    """Sampled chunks of `chunk` tokens without CLS and SEP, up to `max_tokens`."""
     source, tokenizer = subject.source, subject.encoder.tokenizer
-    found = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
-    stripped = (str(row["text"]).strip() for row in found)
-    lines = [line.replace(UNKNOWN, tokenizer.unk_token or UNKNOWN) for line in stripped if line]
+    rows = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
+    raw_lines = (str(row["text"]).strip() for row in rows)
+    lines = [line.replace(UNKNOWN, tokenizer.unk_token or UNKNOWN) for line in raw_lines if line]
     chunks_CT, count_V = cut_chunks(tokenizer, lines, chunk)
-    at = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
-    return Texts(chunks_CT[at], count_V)
+    indices = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
+    return Texts(chunks_CT[indices], count_V)
 
 
 def cut_chunks(tokenizer: Any, lines: Sequence[str], chunk: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,8 +80,8 @@ def cut_chunks(tokenizer: Any, lines: Sequence[str], chunk: int) -> tuple[np.nda
     >>> chunks.shape, count.sum()
     ((2, 2), np.int64(5))
     """
-    spaced = [f" {line}" for line in lines]
-    ids = tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
+    texts = [f" {line}" for line in lines]
+    ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     stream = np.array([*chain(*ids)], dtype=np.int64)
     if len(stream) < chunk:
         raise ValueError(
@@ -94,20 +94,20 @@ def cut_chunks(tokenizer: Any, lines: Sequence[str], chunk: int) -> tuple[np.nda
 def draw_sample(subject: Subject, texts: Texts, max_rows: int) -> Sample:
     """Up to `max_rows` tokens of the texts, sampled by hashing positions with the seed.
 
-    Without the unknown token. An encoder without blocks gives a type the same embedding
-    everywhere, so there each type is drawn once.
+    The unknown token is left out. An encoder without blocks gives a type the same embedding
+    everywhere, so each type is drawn once.
     """
     encoder, tokenizer, token = subject.encoder, subject.encoder.tokenizer, texts.ids.ravel()
     order = hashed_order(len(token), ~subject.seed).numpy()
     order = order[token[order] != (-1 if (i := tokenizer.unk_token_id) is None else i)]
     if encoder.n_blocks == 0:
         order = order[np.sort(np.unique(token[order], return_index=True)[1])]
-    place, position = np.divmod(order[:max_rows], texts.ids.shape[1])
+    chunk_N, position_N = np.divmod(order[:max_rows], texts.ids.shape[1])
     tokens = Tokens(texts.ids.tolist(), [], np.zeros_like(texts.ids).tolist(), [], [])
     type_N = token[order[:max_rows]]
     types = np.unique(type_N).tolist()
     return Sample(
-        encode_rows(subject, tokens, Spans(place, position, position + 1)),
+        encode_rows(subject, tokens, Spans(chunk_N, position_N, position_N + 1)),
         torch.from_numpy(type_N),
         {v: text_of(tokenizer, v) for v in types},
         {v: int(texts.count_V[v]) for v in types},
@@ -141,12 +141,12 @@ def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     direction_D = torch.randn(x_ND.shape[1], generator=generator, dtype=torch.float64)
-    along_N = x_ND.double() @ direction_D  # rows that are the same lie side by side on it
-    order_N = torch.from_numpy(np.lexsort((along_N.numpy(), type_N.numpy())))
+    projection_N = x_ND.double() @ direction_D  # equal embeddings are adjacent on it
+    order_N = torch.from_numpy(np.lexsort((projection_N.numpy(), type_N.numpy())))
     sorted_ND = x_ND[order_N]
-    apart_N = (sorted_ND[1:] - sorted_ND[:-1]).norm(dim=1)
-    same_N = (apart_N <= SAME * sorted_ND[1:].norm(dim=1)) & (type_N[order_N].diff() == 0)
-    # The first drawn of each run of equal rows stays, whatever rounding made of their order.
+    distance_N = (sorted_ND[1:] - sorted_ND[:-1]).norm(dim=1)
+    same_N = (distance_N <= SAME * sorted_ND[1:].norm(dim=1)) & (type_N[order_N].diff() == 0)
+    # Rounding may reorder equal embeddings, so keep the first drawn of each run.
     run_N = torch.cat([torch.zeros(1, dtype=torch.long), (~same_N).long().cumsum(dim=0)])
     first_R = torch.full((int(run_N[-1]) + 1,), len(x_ND))
     return first_R.scatter_reduce(0, run_N, order_N, "amin").sort().values
@@ -160,7 +160,7 @@ def measure_layer(
     `rule`: k_max, cut and n_silhouette of `clusters_by_silhouette`.
     """
     x_ND, type_N = _distinct(sample, layer)
-    found = clusters_by_silhouette(x_ND, *rule, seed)
+    clustering = clusters_by_silhouette(x_ND, *rule, seed)
     x_ND, types = x_ND.double(), type_N.tolist()
     record: dict[str, Any] = {
         "kind": "layer",
@@ -168,14 +168,14 @@ def measure_layer(
         "n_rows": len(x_ND),
         "n_repeated": len(sample.type_N) - len(x_ND),
         "n_types": len({*types}),
-        "k": found.k,
-        "best_k": found.best_k,
-        "silhouette": found.silhouette,
+        "k": clustering.k,
+        "best_k": clustering.best_k,
+        "silhouette": clustering.silhouette,
     }
     forms = {
         "": [(x_ND, type_N)],
-        "_centred": centred_parts(x_ND, type_N, torch.zeros_like(found.assignment_N)),
-        "_clustered": centred_parts(x_ND, type_N, found.assignment_N),
+        "_centred": centred_parts(x_ND, type_N, torch.zeros_like(clustering.assignment_N)),
+        "_clustered": centred_parts(x_ND, type_N, clustering.assignment_N),
     }
     for form, parts in forms.items():
         inter, intra = cosines(parts, seed)
@@ -185,31 +185,31 @@ def measure_layer(
     if n_map:
         map_N3, share_3 = principal_map(x_ND, 3)
         record |= {f"map_variance_{k}": float(share_3[k - 1]) for k in (1, 2, 3)}
-        shown = types[:n_map]
+        map_types = types[:n_map]
         arrays = {
             f"layer-{layer}/map": map_N3[:n_map].float().numpy(),
-            f"layer-{layer}/cluster": found.assignment_N[:n_map].short().numpy(),
-            f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in shown]),
+            f"layer-{layer}/cluster": clustering.assignment_N[:n_map].short().numpy(),
+            f"layer-{layer}/frequency": np.array([sample.frequency_of[t] for t in map_types]),
             f"layer-{layer}/symbol": np.array(
                 [is_symbol(sample.token_of[t]) for t in types[:n_map]]
             ),
         }
-    of_clusters = [type_N[found.assignment_N == k].tolist() for k in range(found.k)]
+    ids_by_cluster = [type_N[clustering.assignment_N == k].tolist() for k in range(clustering.k)]
     clusters = [
         {
             "kind": "cluster",
             "layer": layer,
             "cluster": k,
-            "n": len(own),
-            "share": len(own) / len(types),
-            "symbols": sum(is_symbol(sample.token_of[t]) for t in own) / len(own),
-            "n_types": len({*own}),
-            "median_frequency": float(np.median([sample.frequency_of[t] for t in own])),
-            "tokens": " ".join(sample.token_of[t] for t, _ in Counter(own).most_common(N_NAMED)),
+            "n": len(ids),
+            "share": len(ids) / len(types),
+            "symbols": sum(is_symbol(sample.token_of[t]) for t in ids) / len(ids),
+            "n_types": len({*ids}),
+            "median_frequency": float(np.median([sample.frequency_of[t] for t in ids])),
+            "tokens": " ".join(sample.token_of[t] for t, _ in Counter(ids).most_common(N_NAMED)),
         }
-        for k, own in enumerate(of_clusters)
+        for k, ids in enumerate(ids_by_cluster)
     ]
-    return Found([record, *(clusters if found.k > 1 else [])], arrays)
+    return Found([record, *(clusters if clustering.k > 1 else [])], arrays)
 
 
 def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:
@@ -218,14 +218,14 @@ def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed:
     The error of the mean is the mean of the errors, an upper bound: errors of layers correlate.
     """
     rule, layers = (n_neighbors, max_queries, seed), range(len(sample.rows_LND))
-    found = [dimensions(_distinct(sample, layer)[0], *rule) for layer in layers]
-    above = found[1:] or found
-    first = len(found) - len(above)
-    of_layers = " to ".join(dict.fromkeys([str(first), str(len(found) - 1)]))
+    lids = [dimensions(_distinct(sample, layer)[0], *rule) for layer in layers]
+    above = lids[1:] or lids
+    first = len(lids) - len(above)
+    of_layers = " to ".join(dict.fromkeys([str(first), str(len(lids) - 1)]))
     keys = [f"{name}{end}" for name in ("lid", "lid_cosine_squared") for end in ("", "_error")]
-    values = {key: [own[key] for own in above] for key in keys}
+    values = {key: [lid[key] for lid in above] for key in keys}
     mean = {key: None if None in v else sum(v) / len(v) for key, v in values.items()}  # type: ignore[arg-type]
-    records = [{"kind": "lid", "layer": layer, **own} for layer, own in enumerate(found)]
+    records = [{"kind": "lid", "layer": layer, **lid} for layer, lid in enumerate(lids)]
     counts = {"n_layers": len(above), "of_layers": of_layers}
     return Found([*records, {"kind": "lid mean", **counts, **mean}])
 
@@ -233,9 +233,9 @@ def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed:
 def measure_static(
     subject: Subject, vectors: str, texts: tuple[Any, ...], max_rows: int, rule: tuple[Any, ...]
 ) -> Found:
-    """LID of the word vectors of the types of a text, each once; `texts` as of `read_texts`."""
-    own = subject._replace(encoder=build_static(vectors).eval())
-    sample = draw_sample(own, read_texts(own, *texts), max_rows)
+    """LID of the word vectors of the types of a text, each once; `texts` goes to `read_texts`."""
+    static_subject = subject._replace(encoder=build_static(vectors).eval())
+    sample = draw_sample(static_subject, read_texts(static_subject, *texts), max_rows)
     facts = {"kind": "static", "layer": Path(vectors).name, "n_types": len(sample.token_of)}
     return Found([{**facts, **dimensions(_distinct(sample, 0)[0], *rule)}])
 
@@ -251,8 +251,8 @@ class Clustering(NamedTuple):
 
     assignment_N: Tensor
     k: int  # 1 where the silhouette is below the cut
-    best_k: int  # of the best silhouette, whatever that is
-    silhouette: float | None  # of best_k; None where there are too few rows
+    best_k: int  # of the best silhouette, even below the cut
+    silhouette: float | None  # of best_k; None for too few embeddings
 
 
 class OverParts(NamedTuple):
@@ -272,26 +272,27 @@ def clusters_by_silhouette(
     >>> found.assignment_N.tolist(), found.k
     ([1, 1, 0, 0, 0], 2)
     """
-    everything = torch.zeros(len(x_ND), dtype=torch.long)
-    found = choose_clusters(x_ND, k_max, -1.0, n_silhouette, seed)
+    one_cluster_N = torch.zeros(len(x_ND), dtype=torch.long)
+    clusters = choose_clusters(x_ND, k_max, -1.0, n_silhouette, seed)
     sample_M = hashed_order(len(x_ND), seed)[:n_silhouette]
-    label_M = found.assignment_N[sample_M]
+    label_M = clusters.assignment_N[sample_M]
     if not 2 <= len(torch.unique(label_M)) < len(label_M):
-        return Clustering(everything, 1, 1, None)
+        return Clustering(one_cluster_N, 1, 1, None)
     silhouette = float(silhouette_values(x_ND[sample_M], label_M).mean())
     if silhouette < cut:
-        return Clustering(everything, 1, found.n_clusters, silhouette)
-    by_size_K = found.assignment_N.bincount().argsort(descending=True, stable=True)
-    assignment_N = by_size_K.argsort()[found.assignment_N]
-    return Clustering(assignment_N, found.n_clusters, found.n_clusters, silhouette)
+        return Clustering(one_cluster_N, 1, clusters.n_clusters, silhouette)
+    by_size_K = clusters.assignment_N.bincount().argsort(descending=True, stable=True)
+    assignment_N = by_size_K.argsort()[clusters.assignment_N]
+    return Clustering(assignment_N, clusters.n_clusters, clusters.n_clusters, silhouette)
 
 
 def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> tuple[OverParts, OverParts]:
     """S_inter and S_intra over parts (embeddings, types) of a cloud, with errors over types.
 
-    The values of one part are those of the metrics. Published is the unweighted mean over parts.
-    Errors are of S_inter by jackknife, over K parts √(Σ e²)/K. Parts without two types are left
-    out of S_inter, those without two embeddings of a type out of S_intra.
+    With one part, the values are those of the metrics; as published, a value is the unweighted
+    mean over parts. The error of S_inter is by jackknife; over K parts, errors are √(Σ e²)/K. Parts
+    without two types are left out of S_inter, those without two embeddings of a type out of
+    S_intra.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> inter, intra = cosines([(x, torch.tensor([4, 4, 5]))], seed=0)
@@ -303,14 +304,14 @@ def cosines(parts: Iterable[tuple[Tensor, Tensor]], seed: int) -> tuple[OverPart
     for x_nD, type_n in parts:
         groups = check_groups(x_nD, type_n)
         if len(groups.id_G) > 1:
-            drawn_GD = x_nD[sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]]
+            sample_GD = x_nD[sample_groups(groups, groups.count_G > 0, 1, seed)[:, 0]]
             error = math.nan
-            if len(drawn_GD) > 2:
-                error = float(anisotropy(drawn_GD.double(), torch.arange(len(drawn_GD))).error)
-            inter.append((float(mean_pairwise_cosine(drawn_GD)), error))
+            if len(sample_GD) > 2:
+                error = float(anisotropy(sample_GD.double(), torch.arange(len(sample_GD))).error)
+            inter.append((float(mean_pairwise_cosine(sample_GD)), error))
         if int(groups.count_G.max()) > 1:
-            own = self_similarity(x_nD, type_n, min_count=2)
-            intra.append((float(own["value"]), float(own.get("standard_error", math.nan))))
+            metric = self_similarity(x_nD, type_n, min_count=2)
+            intra.append((float(metric["value"]), float(metric.get("standard_error", math.nan))))
     return _over_parts(inter), _over_parts(intra)
 
 
@@ -330,27 +331,27 @@ def dimensions(
     1 − cos is half the squared chord of unit vectors, and for squared distances LID is exactly
     half. None unless there are more embeddings than neighbours.
     """
-    found: dict[str, float | int | None] = {"n_rows": len(x_ND)}
+    record: dict[str, float | int | None] = {"n_rows": len(x_ND)}
     distances: Sequence[tuple[str, Literal["euclidean", "cosine"], int]] = (
         ("lid", "euclidean", 1),
         ("lid_cosine_squared", "cosine", 2),
     )
     for name, distance, power in distances:
-        found |= {name: None, f"{name}_error": None}
+        record |= {name: None, f"{name}_error": None}
         if len(x_ND) > n_neighbors:
-            own = lid_estimate(x_ND, n_neighbors, distance, max_queries=max_queries, seed=seed)
-            found |= {name: float(own["value"]) / power, "n_queries": int(own["n_queries"])}
-            found[f"{name}_error"] = float(own["standard_error"]) / power
-    return found
+            lid = lid_estimate(x_ND, n_neighbors, distance, max_queries=max_queries, seed=seed)
+            record |= {name: float(lid["value"]) / power, "n_queries": int(lid["n_queries"])}
+            record[f"{name}_error"] = float(lid["standard_error"]) / power
+    return record
 
 
 def _over_parts(found: Sequence[tuple[float, float]]) -> OverParts:
     if not found:
         return OverParts(None, None)
     share = 1 / len(found)
-    known = [share * error for _, error in found if math.isfinite(error)]
+    errors = [share * error for _, error in found if math.isfinite(error)]
     mean = sum(share * value for value, _ in found)
-    return OverParts(mean, math.hypot(*known) if known else None)
+    return OverParts(mean, math.hypot(*errors) if errors else None)
 
 
 @analysis
@@ -386,21 +387,21 @@ class Clusters(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The sample, each layer, and the LID of all layers."""
-        most = subject.encoder.max_positions
-        if most and self.chunk > most:
+        limit = subject.encoder.max_positions
+        if limit and self.chunk > limit:
             raise CannotRunError(
-                f"analysis.chunk must be at most {most}, the positions of this encoder, got "
-                f"{self.chunk}; set analysis.chunk={most}"
+                f"analysis.chunk must be at most {limit}, the positions of this encoder, got "
+                f"{self.chunk}; set analysis.chunk={limit}"
             )
         layers = range(subject.encoder.n_blocks + 1)
-        drawn = layers[0], layers[len(layers) // 2], layers[-1]
+        map_layers = layers[0], layers[len(layers) // 2], layers[-1]
         rule, seed = (self.k_max, self.cut, self.silhouette_rows), subject.seed
-        drawn_from = subject, self.corpus, self.splits, self.chunk, self.max_tokens
-        texts = cache(lambda: read_texts(*drawn_from))
+        text_arguments = subject, self.corpus, self.splits, self.chunk, self.max_tokens
+        texts = cache(lambda: read_texts(*text_arguments))
         sample = cache(lambda: draw_sample(subject, texts(), self.max_rows))  # encoded once
 
         def measured(layer: int) -> Found:
-            n_map = self.map_rows if layer in drawn else 0
+            n_map = self.map_rows if layer in map_layers else 0
             return measure_layer(sample(), layer, n_map, rule, seed)
 
         yield Part("sample", lambda: Found([self._facts(texts(), sample())]))
@@ -409,9 +410,9 @@ class Clusters(Analysis):
         lid = self.n_neighbors, self.lid_queries, seed
         yield Part("lid", lambda: measure_lid(sample(), *lid))
         if (vectors := self.static) and subject.weights != AFTER:  # training leaves them as is
-            every = self.corpus, self.splits, self.chunk, sys.maxsize
+            whole_corpus = self.corpus, self.splits, self.chunk, sys.maxsize
             yield Part(
-                "static", lambda: measure_static(subject, vectors, every, self.max_rows, lid)
+                "static", lambda: measure_static(subject, vectors, whole_corpus, self.max_rows, lid)
             )
 
     def _facts(self, texts: Texts, sample: Sample) -> Record:

@@ -19,13 +19,13 @@ LID = {"lid": "Euclidean", "lid_cosine_squared": "1 − cos"}
 
 def _layers(frames: Frames) -> pd.DataFrame:
     """Every layer, with the cut of its silhouette and the sizes of its clusters."""
-    found, clusters = frames.of("layer"), frames.of("cluster")
-    found = found.merge(frames.of("sample")[["weights", "cut"]], on="weights")
+    layers, clusters = frames.of("layer"), frames.of("cluster")
+    layers = layers.merge(frames.of("sample")[["weights", "cut"]], on="weights")
     if len(clusters):
         share = clusters.groupby(["weights", "layer"])["share"]
-        ends = share.agg(largest="max", smallest="min").reset_index()
-        found = found.merge(ends, on=["weights", "layer"], how="left")
-    return found
+        sizes = share.agg(largest="max", smallest="min").reset_index()
+        layers = layers.merge(sizes, on=["weights", "layer"], how="left")
+    return layers
 
 
 def _lids(frames: Frames) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def _about(frames: Frames) -> Iterator[str]:
 def _islands(outcome: Any) -> Iterator[Picture]:
     """Each layer on three directions: by frequency, by symbol or word, and by cluster."""
     for weights, maps, points in _maps(outcome):
-        charts = [spec for one in maps for spec in _of_layer(one)]
+        charts = [spec for record in maps for spec in _of_layer(record)]
         yield Picture(
             f"islands_{weights}".replace(" ", "_"),
             f"Clusters on three principal directions ({weights})",
@@ -62,22 +62,22 @@ def _islands(outcome: Any) -> Iterator[Picture]:
 
 def _of_layer(one: Mapping[str, Any]) -> Iterator[Spec]:
     layer, silhouette = f"layer {one['layer']}", one["silhouette"]
-    chosen = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
-    how = {"type": "quantitative", "scale": {"type": "log", "scheme": "viridis"}}
-    frequent = {"field": "occurrences of the type", "title": None, **how}
+    silhouette_text = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
+    log_colour = {"type": "quantitative", "scale": {"type": "log", "scheme": "viridis"}}
+    frequency = {"field": "occurrences of the type", "title": None, **log_colour}
     kind = {"field": "kind", "type": "nominal", "scale": scale([*KINDS], [*KINDS.values()])}
     cluster = {"field": "cluster", "type": "nominal", "scale": {"scheme": "tableau20"}}
     kinds = ["symbol" if is_symbol else "word" for is_symbol in one["symbol"]]
     order = np.argsort(-one["frequency"], kind="stable")  # rare ones on top
-    occurs = one["frequency"][order].tolist()
+    counts = one["frequency"][order].tolist()
     clusters = {**cluster, "legend": {"columns": 6}}
-    for other in (2, 3):
-        plane_M2, axes = one["map"][:, [0, other - 1]], f"{layer}, directions 1 and {other}"
-        variance = one["map_variance_1"] + one[f"map_variance_{other}"]
-        share = f"{axes}: {variance:.0%} of the variance"
-        yield scatter(plane_M2[order], share, f"{axes}, by frequency", occurs, frequent)
+    for direction in (2, 3):
+        plane_M2, axes = one["map"][:, [0, direction - 1]], f"{layer}, directions 1 and {direction}"
+        variance = one["map_variance_1"] + one[f"map_variance_{direction}"]
+        variance_title = f"{axes}: {variance:.0%} of the variance"
+        yield scatter(plane_M2[order], variance_title, f"{axes}, by frequency", counts, frequency)
         yield scatter(plane_M2, f"{axes}: symbols and words", f"{axes}, by kind", kinds, kind)
-        title = f"{axes}: k = {one['k']}, {chosen}"
+        title = f"{axes}: k = {one['k']}, {silhouette_text}"
         yield scatter(plane_M2, title, f"{axes}, by cluster", one["cluster"].tolist(), clusters)
 
 
@@ -90,7 +90,7 @@ def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:
             for r in records
             if r["weights"] == weights
         ]
-        layers = ", ".join(str(one["layer"]) for one in maps)
+        layers = ", ".join(str(record["layer"]) for record in maps)
         yield weights, maps, f"{len(maps[0]['map']):,} embeddings of layers {layers}"
 
 

@@ -45,7 +45,7 @@ from isotrain.metrics.intra_sentence_similarity import sentence_cosines
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import Source
 
-N_SETS = 1000  # of random rows, for a baseline of explained variance
+N_SETS = 1000  # of random embeddings, for the baseline of explained variance
 Measures = dict[str, float | int]
 
 
@@ -66,17 +66,17 @@ def layer_measures(
     x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int, seed: int, base: Baseline
 ) -> Measures:
     """All measures of the words of a layer."""
-    own = self_similarity(x_ND, words_N, sentences_N, min_count)
-    id_G, own_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
-    intra = mean_over_sentences(own_G, id_G)
-    # Its own baseline, of one set here, is the same mean as that of `base` and has no error.
+    similarity = self_similarity(x_ND, words_N, sentences_N, min_count)
+    id_G, intra_G, shuffled_G = sentence_means(x_ND, sentences_N, seed)
+    intra = mean_over_sentences(intra_G, id_G)
+    # The metric's own baseline (one set here) has the same mean as `base`, but no error.
     explained = max_explainable_variance(x_ND, words_N, False, min_count, 1, seed)
     share = float(explained["value"]), float(explained.get("standard_error", math.nan))
     return {
         **base.cone.figures("anisotropy"),
-        **_less("self_similarity", own, base.cone),
+        **_less("self_similarity", similarity, base.cone),
         **_less("intra_sentence_similarity", intra, base.cone),
-        **mean_over_sentences(own_G - shuffled_G, id_G).figures("intra_sentence_above_shuffled"),
+        **mean_over_sentences(intra_G - shuffled_G, id_G).figures("intra_sentence_above_shuffled"),
         "n_intra": len(id_G),
         **_in_quadrature("max_explainable_variance", share, base.share),
         "n_words": int(explained["n_groups"]),
@@ -88,13 +88,13 @@ def word_measures(
     x_nD: Tensor, sentences_n: Tensor, min_count: int, seed: int, base: Baseline
 ) -> Measures:
     """The measures of one word, over its occurrences."""
-    own = occurrences(x_nD, sentences_n)
+    similarity = occurrences(x_nD, sentences_n)
     at_Sn = _sets(len(x_nD), min_count, seed)
     share = _mean(first_direction_share(x_nD[at_Sn]))
     return {
         "n": len(x_nD),
         "n_sets": len(at_Sn),
-        **_less("self_similarity", own, base.cone),
+        **_less("self_similarity", similarity, base.cone),
         **_in_quadrature("max_explainable_variance", share, base.share),
     }
 
@@ -104,7 +104,7 @@ class SentenceMeans(NamedTuple):
 
     id_G: Tensor
     own_G: Tensor  # of all words of the sentence, as published
-    shuffled_G: Tensor  # of as many words that were dealt out anew
+    shuffled_G: Tensor  # of as many shuffled words
 
 
 def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMeans:
@@ -119,9 +119,11 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
     """
     groups = check_groups(x_ND, sentences_N)
     large_G = large_groups(groups, 2)
-    dealt = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
-    own_G, shuffled_G = (sentence_cosines(x_ND, of, "published")[large_G] for of in (groups, dealt))
-    return SentenceMeans(groups.id_G[large_G], own_G, shuffled_G)
+    shuffled = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
+    intra_G, shuffled_G = (
+        sentence_cosines(x_ND, grouping, "published")[large_G] for grouping in (groups, shuffled)
+    )
+    return SentenceMeans(groups.id_G[large_G], intra_G, shuffled_G)
 
 
 def _less(name: str, of: Estimate, less: Estimate) -> Measures:
@@ -160,20 +162,20 @@ def ranked_words(
 ) -> list[str]:
     """Up to n words of all frequencies: at even steps of the logarithm of their rank.
 
-    Ranked are the corpus' words of letters, in lower case, that the tokenizer has as one piece; a
-    word's frequency is that of its pieces, `min_count` at least. Ties go by the alphabet. The first
-    and the last are among those chosen.
+    Ranked are the corpus' lower-cased words of letters that the tokenizer has as one piece. A
+    word's frequency is that of its pieces, at least `min_count`. Ties are in alphabetical order.
+    The first and the last word are included.
     """
     pieces = words.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
     counts = Counter(token for ids in pieces for token in ids)
-    texts = {word for one in sentences for word in re.findall(r"[^\W\d_]+", one.lower())}
-    ids_of = {word: words.ids_of(word)[0] for word in sorted(texts.difference(left_out))}
+    vocab = {word for sentence in sentences for word in re.findall(r"[^\W\d_]+", sentence.lower())}
+    ids_of = {word: words.ids_of(word)[0] for word in sorted(vocab.difference(left_out))}
     count_of = {word: sum(counts[i] for i in ids) for word, ids in ids_of.items()}
-    known = sorted((w for w in count_of if count_of[w] >= min_count), key=lambda w: -count_of[w])
-    if not known:
+    ranking = sorted((w for w in count_of if count_of[w] >= min_count), key=lambda w: -count_of[w])
+    if not ranking:
         return []
-    rank_n = np.geomspace(1, len(known), n).round().astype(int) - 1
-    return [known[k] for k in dict.fromkeys(rank_n.tolist())]
+    rank_n = np.geomspace(1, len(ranking), n).round().astype(int) - 1
+    return [ranking[k] for k in dict.fromkeys(rank_n.tolist())]
 
 
 class _Drawn(NamedTuple):
@@ -182,7 +184,7 @@ class _Drawn(NamedTuple):
     sentences: Sequence[str]
     sample: Sample
     rows_LND: np.ndarray
-    about: Mapping[str, Any]  # of both, for every record
+    about: Mapping[str, Any]  # facts of both, for every record
 
 
 def cls_measures(x_GD: Tensor) -> Measures:
@@ -208,9 +210,9 @@ def cls_measures(x_GD: Tensor) -> Measures:
 class Contextuality(Analysis):
     """Anisotropy, self-similarity, intra-sentence similarity and explained variance by layer.
 
-    Whole sentences are drawn (by hashing their places with the seed) until their words fill
-    `max_rows`, without special and unknown tokens; repeated sentences count once. The arguments
-    are the keys of `conf/analysis/contextuality.yaml`.
+    Whole sentences are drawn, by hashing their positions with the seed, until their words fill
+    `max_rows`. Special and unknown tokens are left out; repeated sentences count once. The
+    arguments are the keys of `conf/analysis/contextuality.yaml`.
     """
 
     name = "contextuality"
@@ -231,18 +233,18 @@ class Contextuality(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, and the chosen words."""
-        drawn = cache(partial(self._drawn, subject))
+        draw = cache(partial(self._drawn, subject))
 
         @cache
         def base(layer: int) -> Baseline:  # for both parts
-            x_ND, sentence_N = _float64(drawn().rows_LND[layer]), drawn().sample.sentence_N
+            x_ND, sentence_N = _float64(draw().rows_LND[layer]), draw().sample.sentence_N
             return baseline(x_ND, sentence_N, self.min_count, subject.seed)
 
-        yield Part("layers", lambda: self._layers(subject, drawn(), base))
+        yield Part("layers", lambda: self._layers(subject, draw(), base))
         if self.words or self.ranked_words:
-            yield Part("words", lambda: self._words(subject, drawn(), base))
+            yield Part("words", lambda: self._words(subject, draw(), base))
         if subject.encoder.tokenizer.cls_token_id is not None:
-            yield Part("cls", lambda: self._cls(subject, drawn()))
+            yield Part("cls", lambda: self._cls(subject, draw()))
 
     def _layers(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
         groups = drawn.sample.word_N, drawn.sample.sentence_N, self.min_count, subject.seed
@@ -256,35 +258,35 @@ class Contextuality(Analysis):
 
     def _words(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
         sentences, sample, _, about = drawn
-        tokens, places, left_out = self._occurrences(subject, sentences)
+        tokens, spans_of, reasons = self._occurrences(subject, sentences)
         records: list[Record] = [
             {"kind": "word left out", **about, "word": word, "reason": reason}
-            for word, reason in left_out.items()
+            for word, reason in reasons.items()
         ]
-        if not places:
+        if not spans_of:
             return Found(records)
-        # Sentences have one number in both samples: one that is in both moves both figures.
+        # A sentence has the same number in both samples, since it affects both estimates.
         number = {tuple(ids): i for i, ids in enumerate(sample.tokens.ids)}
-        number_of = torch.tensor([number.setdefault(tuple(i), len(number)) for i in tokens.ids])
-        every = Spans(*(np.concatenate(part) for part in zip(*places.values(), strict=True)))
-        sizes = [len(spans) for spans in places.values()]
-        sentence_N = torch.split(number_of[torch.from_numpy(every.sentence_N)], sizes)
-        for layer, rows_ND in enumerate(encode_rows(subject, tokens, every)):
-            own = zip(places, torch.split(_float64(rows_ND), sizes), sentence_N, strict=True)
-            for word, x_nD, sentence_n in own:
-                found = word_measures(x_nD, sentence_n, self.min_count, subject.seed, base(layer))
-                records.append({"kind": "word", **about, "layer": layer, "word": word, **found})
+        number_of = torch.tensor([number.setdefault(tuple(ids), len(number)) for ids in tokens.ids])
+        all_spans = Spans(*(np.concatenate(part) for part in zip(*spans_of.values(), strict=True)))
+        sizes = [len(spans) for spans in spans_of.values()]
+        sentence_N = torch.split(number_of[torch.from_numpy(all_spans.sentence_N)], sizes)
+        for layer, rows_ND in enumerate(encode_rows(subject, tokens, all_spans)):
+            groups = zip(spans_of, torch.split(_float64(rows_ND), sizes), sentence_N, strict=True)
+            for word, x_nD, sentence_n in groups:
+                cells = word_measures(x_nD, sentence_n, self.min_count, subject.seed, base(layer))
+                records.append({"kind": "word", **about, "layer": layer, "word": word, **cells})
         return Found(records)
 
     def _cls(self, subject: Subject, drawn: _Drawn) -> Found:
         tokens = drawn.sample.tokens
-        place_G = np.array(
+        position_G = np.array(
             [ids.index(subject.encoder.tokenizer.cls_token_id) for ids in tokens.ids]
         )
-        spans = Spans(np.arange(len(place_G)), place_G, place_G + 1)
+        spans = Spans(np.arange(len(position_G)), position_G, position_G + 1)
         rows = enumerate(encode_rows(subject, tokens, spans))
-        at = {"kind": "cls", "corpus": drawn.about["corpus"]}
-        return Found([{**at, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows])
+        fields = {"kind": "cls", "corpus": drawn.about["corpus"]}
+        return Found([{**fields, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows])
 
     def _drawn(self, subject: Subject) -> _Drawn:
         tokenizer = subject.encoder.tokenizer
@@ -307,17 +309,17 @@ class Contextuality(Analysis):
     ) -> tuple[Tokens, dict[str, Spans], dict[str, str]]:
         """Positions of the chosen words, and why some are left out."""
         words = Words(subject.encoder.tokenizer, punctuation=False)
-        chosen = list(self.words)
+        candidates = list(self.words)
         if n := self.ranked_words:  # reads the whole corpus
-            chosen += ranked_words(sentences, words, chosen, self.min_count, n)
-        ids_of = {word: words.ids_of(word) for word in chosen}
-        left_out = {word: reason for word, (_, reason) in ids_of.items() if reason}
-        known = {word: ids for word, (ids, reason) in ids_of.items() if not reason}
-        draw = subject.max_length, subject.seed, known, self.max_occurrences
-        tokens, places = draw_occurrences(sentences, words, *draw)
-        rare = {word: len(spans) for word, spans in places.items() if len(spans) < self.min_count}
-        left_out |= {w: f"occurs {n} times, not {self.min_count}" for w, n in rare.items()}
-        return tokens, {w: spans for w, spans in places.items() if w not in rare}, left_out
+            candidates += ranked_words(sentences, words, candidates, self.min_count, n)
+        lookup = {word: words.ids_of(word) for word in candidates}
+        reasons = {word: reason for word, (_, reason) in lookup.items() if reason}
+        ids_of = {word: ids for word, (ids, reason) in lookup.items() if not reason}
+        arguments = subject.max_length, subject.seed, ids_of, self.max_occurrences
+        tokens, spans_of = draw_occurrences(sentences, words, *arguments)
+        rare = {word: len(spans) for word, spans in spans_of.items() if len(spans) < self.min_count}
+        reasons |= {w: f"occurs {n} times, not {self.min_count}" for w, n in rare.items()}
+        return tokens, {w: spans for w, spans in spans_of.items() if w not in rare}, reasons
 
 
 def _float64(rows_ND: np.ndarray) -> Tensor:

@@ -66,13 +66,13 @@ TABLES = (
     *(
         TableSpec(
             f"words_{column}",
-            f"{title} of single words, less {less}",
+            f"{title} of single words, less {base}",
             of="word",
             index={"layer": "layer"},
             values={f"{column}_adjusted": ""},
             across="word",
         )
-        for column, title, less in (
+        for column, title, base in (
             ("self_similarity", "Self-similarity", "anisotropy"),
             ("max_explainable_variance", "Explained variance", "its baseline"),
         )
@@ -127,8 +127,8 @@ PLOTS = (
     *(
         LinePlot(
             f"words_{column}",
-            f"{called} of words, less {less}",
-            f"By layer: {called} of single words, less {less}; n is how often a word occurs here.",
+            f"{label} of words, less {base}",
+            f"By layer: {label} of single words, less {base}; n is how often a word occurs here.",
             of=_words_and_mean,
             y={f"{column}_adjusted": ""},
             hue="word",
@@ -136,7 +136,7 @@ PLOTS = (
             reference=(MEAN,),
             ylabel="adjusted",
         )
-        for column, called, less in (
+        for column, label, base in (
             ("max_explainable_variance", "explained variance", "its baseline"),
             ("self_similarity", "self-similarity", "anisotropy"),
         )

@@ -85,7 +85,7 @@ class DataScale(Analysis):
     def parts(self, subject: Subject) -> Iterator[Part]:
         """Each task with each kind of features, fast ones first."""
         kinds = [*[STATIC] * bool(self.static), RANDOM, ENCODER]
-        kinds = kinds[-1:] if subject.weights == AFTER else kinds  # training left the others as is
+        kinds = kinds[-1:] if subject.weights == AFTER else kinds  # the others do not train
         tasks = self._present(subject.source).names
         for task, features in product([*tasks, *[CONLL] * bool(self.conll)], kinds):
             yield Part(f"{task}-{features}", partial(self._part, subject, task, features))
@@ -103,12 +103,12 @@ class DataScale(Analysis):
 
         @lru_cache(maxsize=1)
         def read(number: int) -> Encoded:  # only random vectors differ by seed
-            own = self._encoder(subject, features, seeds[number]) if number else encoder
-            return encoded(subject._replace(encoder=own), examples)
+            seed_encoder = self._encoder(subject, features, seeds[number]) if number else encoder
+            return encoded(subject._replace(encoder=seed_encoder), examples)
 
         facts = {"task": task, "features": features}
         largest = int(np.unique(scored_labels(examples), return_counts=True)[1].max())
-        about: Record = {
+        feature_record: Record = {
             "kind": "features",
             **facts,
             "layer": encoder.n_blocks,
@@ -122,24 +122,24 @@ class DataScale(Analysis):
             "majority": None if examples.gold else largest / examples.n_scored,
             "source": encoder.source_id,
         }
-        vectors = read if features == RANDOM else lambda number: read(0)
+        encode = read if features == RANDOM else lambda number: read(0)
         grid = sizes(examples.n_train, self.smallest, self.factor)
-        own = measured(vectors, examples, grid, seeds, diagnostic)
-        return Found([about, *({**facts, **score} for score in own)])
+        records = measured(encode, examples, grid, seeds, diagnostic)
+        return Found([feature_record, *({**facts, **record} for record in records)])
 
     def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
-        most = (self.max_rows, self.max_evaluated, subject.seed * (MOST_SEEDS + 1))
+        sampling = (self.max_rows, self.max_evaluated, subject.seed * (MOST_SEEDS + 1))
         if task == CONLL:
             splits = of_folder(Path(str(self.conll)).expanduser())
-            return tagged_examples(splits, self.window, *most)
+            return tagged_examples(splits, self.window, *sampling)
         if task == "chunks":
-            return tagged_examples(of_chunks(subject.source), self.window, *most)
-        return sentence_examples(subject.source, task, *most, more)
+            return tagged_examples(of_chunks(subject.source), self.window, *sampling)
+        return sentence_examples(subject.source, task, *sampling, more)
 
     def _encoder(self, subject: Subject, features: str, seed: int) -> Encoder:
-        given = subject.encoder
+        encoder = subject.encoder
         if features == STATIC:
             return read_vectors(str(self.static), self.lowercase)
         if features == RANDOM:
-            return random_vectors(given.tokenizer, given.width, seed, given.source_id)
-        return given
+            return random_vectors(encoder.tokenizer, encoder.width, seed, encoder.source_id)
+        return encoder

@@ -32,8 +32,8 @@ from isotrain.types import Row
 
 WORD = re.compile(r"\w+")
 TAG = re.compile(r"O|[BI]-\S+")
-NOWHERE = -1  # a vector that a row does not have: the last one, which is 0
-HELD_EVERY = 5  # of a class: one example in five chooses the penalty
+NOWHERE = -1  # index of a missing vector: the last one, which is 0
+HELD_EVERY = 5  # one example in five of each class selects the penalty
 CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 SIDES = {"Premise": "sentence1", "Hypothesis": "sentence2"}
 
@@ -118,7 +118,7 @@ class Examples(NamedTuple):
     vector_NJ: np.ndarray
     label_N: np.ndarray  # class; −1 = one that no training row has
     rows_E: list[np.ndarray]
-    stratum_E: np.ndarray  # classes of examples, which keep their shares when some are drawn
+    stratum_E: np.ndarray  # classes of examples, for stratified sampling
     group_E: np.ndarray  # examples of one group (a premise) are held out together
     words_E: list[list[str]]  # in lower case
     classes: tuple[str, ...]
@@ -144,37 +144,40 @@ def sentence_examples(
     Those without gold are left out; `more` of the same form are only predicted.
     """
     data_set, fields = TEXTS[task]
-    kept = []
-    for split, most in (("train", max_train), ("dev", max_evaluated)):
+    split_rows = []
+    for split, limit in (("train", max_train), ("dev", max_evaluated)):
         rows = [r for r in load_split(source, data_set, split) if r["label"] != HIDDEN]
         order = nested_order(np.array([r["label"] for r in rows]), seed)
-        kept.append([rows[i] for i in order[:most]])
-    every = [*kept[0], *kept[1], *more]
-    number, texts = pd.factorize(np.array([row[f] for row in every for f in fields], object))
-    vector_NJ, label_N = number.reshape(-1, len(fields)), np.array([row["label"] for row in every])
+        split_rows.append([rows[i] for i in order[:limit]])
+    all_rows = [*split_rows[0], *split_rows[1], *more]
+    number, texts = pd.factorize(np.array([row[f] for row in all_rows for f in fields], object))
+    vector_NJ, label_N = (
+        number.reshape(-1, len(fields)),
+        np.array([row["label"] for row in all_rows]),
+    )
     return Examples(
         texts=texts.tolist(),
         span_V=[(i, 0, len(text)) for i, text in enumerate(texts)],
         vector_NJ=vector_NJ,
         label_N=label_N,
-        rows_E=[*np.arange(len(every))[:, None]],
+        rows_E=[*np.arange(len(all_rows))[:, None]],
         stratum_E=label_N,
         group_E=vector_NJ[:, 0],
-        words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in every],
+        words_E=[WORD.findall(" ".join(row[f] for f in fields).lower()) for row in all_rows],
         classes=tuple(data_set.classes),
-        n_train=len(kept[0]),
-        n_scored=len(kept[1]),
+        n_train=len(split_rows[0]),
+        n_scored=len(split_rows[1]),
         gold=None,
     )
 
 
 def of_folder(folder: Path) -> list[list[Tagged]]:
     """Train and dev of a folder in CoNLL's columns: the first of train, or dev, val, valid."""
-    found = []
+    splits = []
     for split in ("train", "dev"):
-        names = (folder / (stem + end) for stem in STEMS[split] for end in (".txt", ".conll"))
-        found.append(read_conll(next(filter(Path.is_file, names), folder / f"{split}.txt")))
-    return found
+        paths = (folder / (stem + end) for stem in STEMS[split] for end in (".txt", ".conll"))
+        splits.append(read_conll(next(filter(Path.is_file, paths), folder / f"{split}.txt")))
+    return splits
 
 
 def of_chunks(source: Source) -> list[list[Tagged]]:
@@ -183,7 +186,7 @@ def of_chunks(source: Source) -> list[list[Tagged]]:
         {tuple(row["tokens"]): Tagged([*row["tokens"]], [*row["chunks"]]) for row in rows}
         for rows in (load_split(source, CHUNKS, split) for split in ("train", "test"))
     )
-    return [[own for words, own in train.items() if words not in test], [*test.values()]]
+    return [[tagged for words, tagged in train.items() if words not in test], [*test.values()]]
 
 
 def tagged_examples(
@@ -194,17 +197,17 @@ def tagged_examples(
     Words are classified, with the vectors of `window` words on either side. A sentence is drawn by
     the kind of its first entity.
     """
-    kept: list[list[Tagged]] = []
-    for found, most in zip(splits, (max_train, max_evaluated), strict=True):
-        kinds = [_first_kind(sentence.tags) for sentence in found]
-        order = nested_order(np.unique(kinds, return_inverse=True)[1], seed)[:most]
-        kept.append([found[i] for i in order])
-    train, evaluated = kept
+    samples: list[list[Tagged]] = []
+    for split, limit in zip(splits, (max_train, max_evaluated), strict=True):
+        kinds = [_first_kind(sentence.tags) for sentence in split]
+        order = nested_order(np.unique(kinds, return_inverse=True)[1], seed)[:limit]
+        samples.append([split[i] for i in order])
+    train, evaluated = samples
     classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
     sentences = [*train, *evaluated]
     texts = [" ".join(sentence.words) for sentence in sentences]
-    words = ((e, word) for e, text in enumerate(texts) for word in re.finditer(r"\S+", text))
-    span_V = [(e, *word.span()) for e, word in words]
+    matches = ((e, match) for e, text in enumerate(texts) for match in re.finditer(r"\S+", text))
+    span_V = [(e, *match.span()) for e, match in matches]
     text_V = np.array([e for e, *_ in span_V])
     padded = np.pad(text_V, window, constant_values=NOWHERE)
     text_NJ = sliding_window_view(padded, 2 * window + 1)  # of the neighbours
@@ -232,12 +235,12 @@ def unseen_shares(
 
     Training has the first n examples of an order, for each n of `sizes`.
     """
-    place_of: dict[str, int] = {}  # of the first example that has a word
-    for place, e in reversed([*enumerate(order_E)]):
-        place_of |= dict.fromkeys(examples.words_E[e], place)
-    scored = examples.words_E[examples.n_train :][: examples.n_scored]
-    places = [np.array([place_of.get(w, len(order_E)) for w in words]) for words in scored]
-    return np.array([[(own >= n).mean() if len(own) else 0.0 for own in places] for n in sizes])
+    rank_of: dict[str, int] = {}  # word -> rank of the first example that has it
+    for k, e in reversed([*enumerate(order_E)]):
+        rank_of |= dict.fromkeys(examples.words_E[e], k)
+    scored_words = examples.words_E[examples.n_train :][: examples.n_scored]
+    ranks = [np.array([rank_of.get(w, len(order_E)) for w in words]) for words in scored_words]
+    return np.array([[(rank >= n).mean() if len(rank) else 0.0 for rank in ranks] for n in sizes])
 
 
 def _first_kind(tags: Sequence[str]) -> str:
@@ -255,10 +258,10 @@ def nested_order(class_N: np.ndarray, seed: int) -> np.ndarray:
     >>> classes[nested_order(classes, seed=0)].tolist()
     [0, 1, 0, 0, 1, 0]
     """
-    drawn_N, place_N = hashed_order(len(class_N), seed).numpy(), np.empty(len(class_N))
-    own = pd.Series(drawn_N).groupby(class_N[drawn_N])
-    place_N[drawn_N] = (own.cumcount() + 0.5) / own.transform("size")
-    return np.lexsort((class_N, place_N))
+    order_N, quantile_N = hashed_order(len(class_N), seed).numpy(), np.empty(len(class_N))
+    by_class = pd.Series(order_N).groupby(class_N[order_N])
+    quantile_N[order_N] = (by_class.cumcount() + 0.5) / by_class.transform("size")
+    return np.lexsort((class_N, quantile_N))
 
 
 def held_out(class_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
@@ -290,8 +293,8 @@ def sizes(n: int, smallest: int, factor: float) -> list[int]:
     ([16, 32, 64, 100], [16, 32, 80], [10])
     """
     grid = accumulate(repeat(factor), initial=float(smallest), func=lambda size, by: size * by)
-    found = takewhile(lambda size: size <= n / factor**0.5, map(round, grid))
-    return [*dict.fromkeys(found), n]
+    smaller_sizes = takewhile(lambda size: size <= n / factor**0.5, map(round, grid))
+    return [*dict.fromkeys(smaller_sizes), n]
 
 
 PENALTIES = (10.0, 1.0, 0.1, 0.01, 0.001)  # λ of λ/2·‖W‖², on standardised features
@@ -317,29 +320,29 @@ def encoded(subject: Subject, examples: Examples) -> Encoded:
     """
     encoder, unknown = subject.encoder, subject.encoder.tokenizer.unk_token_id
     tokens = tokenise(encoder.tokenizer, examples.texts, subject.max_length)
-    spans, place_V = spans_of(tokens, examples)
+    spans, index_V = spans_of(tokens, examples)
     n_absent = len(examples.span_V) - len(spans)
     if isinstance(encoder, TableEncoder):
-        of_spans = [tokens.ids[i][start:stop] for i, start, stop in zip(*spans, strict=True)]
-        first_N = torch.tensor([0, *map(len, of_spans)])[:-1].cumsum(dim=0)
-        flat, table_VD = (
-            torch.tensor([*chain(*of_spans)]),
+        span_ids = [tokens.ids[i][start:stop] for i, start, stop in zip(*spans, strict=True)]
+        first_N = torch.tensor([0, *map(len, span_ids)])[:-1].cumsum(dim=0)
+        flat_ids, table_VD = (
+            torch.tensor([*chain(*span_ids)]),
             encoder.embeddings.get_parameter("weight"),
         )
         bags = {"mode": "mean", "padding_idx": unknown}
-        mean_MD = embedding_bag(flat.long(), table_VD.cpu(), first_N, **bags)
-        n_absent += sum({*ids} == {unknown} for ids in of_spans)
+        mean_MD = embedding_bag(flat_ids.long(), table_VD.cpu(), first_N, **bags)
+        n_absent += sum({*ids} == {unknown} for ids in span_ids)
     else:
         mean_MD = torch.from_numpy(encode_rows(subject, tokens, spans, [encoder.n_blocks])[0])
-    pairs = (zip(*both, strict=True) for both in zip(tokens.ids, tokens.special, strict=True))
-    ordinary = [token for pair in pairs for token, is_special in pair if not is_special]
+    texts = (zip(*pair, strict=True) for pair in zip(tokens.ids, tokens.special, strict=True))
+    ordinary = [token for text in texts for token, is_special in text if not is_special]
     facts: Record = {
         "unknown_share": sum(token == unknown for token in ordinary) / max(1, len(ordinary)),
         "n_absent": n_absent,
         "n_cut": tokens.n_cut,
     }
     vector_VD = torch.cat([mean_MD, torch.zeros(1, encoder.width)])
-    return Encoded(vector_VD, torch.from_numpy(place_V[examples.vector_NJ]), facts)
+    return Encoded(vector_VD, torch.from_numpy(index_V[examples.vector_NJ]), facts)
 
 
 def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
@@ -347,10 +350,10 @@ def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
 
     The last place is that of `NOWHERE`.
     """
-    found = [overlapping(tokens, *characters) for characters in examples.span_V]
-    has_one = np.array([span is not None for span in [*found, None]])
-    place_V = np.where(has_one, has_one.cumsum() - 1, NOWHERE)
-    return Spans(*np.array([*filter(None, found)], dtype=np.int64).reshape(-1, 3).T), place_V
+    spans = [overlapping(tokens, *characters) for characters in examples.span_V]
+    has_span = np.array([span is not None for span in [*spans, None]])
+    index_V = np.where(has_span, has_span.cumsum() - 1, NOWHERE)
+    return Spans(*np.array([*filter(None, spans)], dtype=np.int64).reshape(-1, 3).T), index_V
 
 
 class Tally(NamedTuple):
@@ -378,27 +381,32 @@ def measured(
     number.
     """
     label_N, n_classes = examples.label_N, len(examples.classes)
-    after = np.arange(examples.rows_E[examples.n_train][0], len(label_N))  # rows after training
+    eval_rows = np.arange(examples.rows_E[examples.n_train][0], len(label_N))  # rows after training
     tallies: dict[int, list[Tally]] = {size: [] for size in sizes}
-    of_more: list[np.ndarray] = []  # predictions beyond the scored examples, by the last heads
+    extra_predictions: list[np.ndarray] = []  # after the scored examples, at the largest size
     for number, seed in enumerate(seeds):
-        own = encoded_by(number)
+        vectors = encoded_by(number)
         order = nested_order(examples.stratum_E[: examples.n_train], seed)
         unseen = unseen_shares(examples, order, sizes)
         for size, unseen_E in zip(sizes, unseen, strict=True):
             held_n = held_out(examples.stratum_E[order[:size]], examples.group_E[order[:size]])
-            fit, held = (examples.rows_of(order[:size][part]) for part in (~held_n, held_n))
-            fitted, chosen = (own.features(fit), label_N[fit]), (own.features(held), label_N[held])
-            head = best_penalty(*fitted, *chosen, PENALTIES, n_classes)
-            class_n = head.probe.predict(own.features(after))
+            fit_rows, held_rows = (
+                examples.rows_of(order[:size][mask_n]) for mask_n in (~held_n, held_n)
+            )
+            train, dev = (
+                (vectors.features(fit_rows), label_N[fit_rows]),
+                (vectors.features(held_rows), label_N[held_rows]),
+            )
+            head = best_penalty(*train, *dev, PENALTIES, n_classes)
+            class_n = head.probe.predict(vectors.features(eval_rows))
             tallies[size].append(tally(examples, class_n))
             scores = {**by_unseen(tallies[size][-1], unseen_E), "penalty": head.penalty}
             yield {"kind": "score", "size": size, "seed": number, **scores}
-        of_more.append(class_n[examples.n_scored :])
-    for size, found in tallies.items():
-        yield {"kind": "mean", "size": size, **mean_ratio(*map(np.stack, zip(*found, strict=True)))}
+        extra_predictions.append(class_n[examples.n_scored :])
+    for size, pairs in tallies.items():
+        yield {"kind": "mean", "size": size, **mean_ratio(*map(np.stack, zip(*pairs, strict=True)))}
     if diagnostic is not None:
-        yield from _categories(diagnostic, np.stack(of_more), sizes[-1])
+        yield from _categories(diagnostic, np.stack(extra_predictions), sizes[-1])
 
 
 def tally(examples: Examples, class_n: np.ndarray) -> Tally:
@@ -408,8 +416,8 @@ def tally(examples: Examples, class_n: np.ndarray) -> Tally:
         return Tally(right_E, np.ones_like(right_E))
     tags = iter([examples.classes[c] for c in class_n])
     pairs = [(entities(g), entities([*islice(tags, len(g))])) for g in examples.gold]
-    found = [(2.0 * len(gold & own), float(len(gold) + len(own))) for gold, own in pairs]
-    return Tally(*np.array(found).T)
+    terms = [(2.0 * len(gold & pred), float(len(gold) + len(pred))) for gold, pred in pairs]
+    return Tally(*np.array(terms).T)
 
 
 def scored_labels(examples: Examples) -> np.ndarray:
@@ -437,13 +445,13 @@ def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iter
     means: list[Record] = []
     for category, mask_N in diagnostic.category.items():
         facts: Record = {"size": size, "category": category, "n": int(mask_N.sum())}
-        gold, own = gold_N[mask_N], class_SN[:, mask_N].astype(float)
-        every = np.ones((1, len(gold)))
-        scores = matthews(gold, own, every)[0].tolist() if len(gold) else [None] * len(own)
+        gold, pred = gold_N[mask_N], class_SN[:, mask_N].astype(float)
+        ones = np.ones((1, len(gold)))
+        scores = matthews(gold, pred, ones)[0].tolist() if len(gold) else [None] * len(pred)
         for number, score in enumerate(scores):
             yield {"kind": "diagnostic", **facts, "seed": number, "correlation": score}
         if len(gold):  # against predictions of one class, whose correlation is 0
-            mean = mean_score(own, np.zeros_like(own), gold, matthews, lowest=-1.0)
+            mean = mean_score(pred, np.zeros_like(pred), gold, matthews, lowest=-1.0)
             means.append({"kind": "category", **facts, **mean})
     yield from means
 
@@ -481,10 +489,10 @@ def mean_ratio(gain_SN: Floats, weight_SN: Floats) -> Record:
     gain_HN, weight_HN = (np.pad(x_SN, ((0, 1), (0, 0))) for x_SN in (gain_SN, weight_SN))
 
     def ratio(label_N: Floats, head_PN: Floats, count_RN: Floats) -> Floats:
-        head_P = head_PN[:, 0].astype(int)  # what is predicted is known by the head's number
+        head_P = head_PN[:, 0].astype(int)  # a head's number stands for its predictions
         gain_RP = count_RN @ gain_HN[head_P].T
-        found: Floats = gain_RP / np.maximum(count_RN @ weight_HN[head_P].T, 1.0)
-        return found
+        ratio_RP: Floats = gain_RP / np.maximum(count_RN @ weight_HN[head_P].T, 1.0)
+        return ratio_RP
 
     n_seeds, n = gain_SN.shape
     number_SN = np.tile(np.arange(float(n_seeds))[:, None], n)

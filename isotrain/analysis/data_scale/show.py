@@ -14,7 +14,7 @@ from isotrain.analysis.show import Frames, Record, TableSpec, run_saw
 
 ENCODER, STATIC, RANDOM = "encoder", "static", "random"
 FEATURES = (ENCODER, STATIC, RANDOM)
-LEAST_FACTOR = 2.0  # of the data there are: below it "not reached" says nothing
+LEAST_FACTOR = 2.0  # all data over a size: below it "not reached" says nothing
 
 
 class Point(NamedTuple):
@@ -25,27 +25,27 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-Curve = Mapping[int, Point]  # by size, rising
+Curve = Mapping[int, Point]  # by size, ascending
 
 
 def _named(frames: Frames, kind: str) -> pd.DataFrame:
     """Records of a kind by `name` of their curve: its features, and of several weights which."""
-    found = frames.of(kind)
-    is_encoder, before = found["features"] == ENCODER, frames.weights[0]
-    found["name"] = found["features"].where(
-        ~is_encoder | (len(frames.weights) == 1), ENCODER + " " + found["weights"]
+    frame = frames.of(kind)
+    is_encoder, first_weights = frame["features"] == ENCODER, frames.weights[0]
+    frame["name"] = frame["features"].where(
+        ~is_encoder | (len(frames.weights) == 1), ENCODER + " " + frame["weights"]
     )
-    found = found[is_encoder | (found["weights"] == before)]
-    return found.sort_values("features", key=lambda f: f.map(FEATURES.index), kind="stable")
+    frame = frame[is_encoder | (frame["weights"] == first_weights)]
+    return frame.sort_values("features", key=lambda f: f.map(FEATURES.index), kind="stable")
 
 
 def curves(records: Sequence[Record]) -> dict[str, dict[str, dict[int, Point]]]:
     """The curves of each task, by name."""
-    found: dict[str, dict[str, dict[int, Point]]] = {}
+    by_task: dict[str, dict[str, dict[int, Point]]] = {}
     for r in _named(Frames(records), "mean").to_dict("records"):
-        curve = found.setdefault(r["task"], {}).setdefault(r["name"], {})
+        curve = by_task.setdefault(r["task"], {}).setdefault(r["name"], {})
         curve[r["size"]] = Point(r["mean"], r["low"], r["high"])
-    return found
+    return by_task
 
 
 def size_to_reach(means: Mapping[int, float], score: float) -> float:
@@ -57,12 +57,12 @@ def size_to_reach(means: Mapping[int, float], score: float) -> float:
     64.0
     """
     sizes = sorted(means)
-    at = next((k for k, size in enumerate(sizes) if means[size] >= score), None)
-    if not at:
-        return math.inf if at is None else float(sizes[0])
-    last, size = sizes[at - 1 : at + 1]
-    share = (score - means[last]) / (means[size] - means[last])
-    return round(math.exp(math.log(last) + share * math.log(size / last)), 6)
+    first = next((k for k, size in enumerate(sizes) if means[size] >= score), None)
+    if not first:
+        return math.inf if first is None else float(sizes[0])
+    previous, size = sizes[first - 1 : first + 1]
+    share = (score - means[previous]) / (means[size] - means[previous])
+    return round(math.exp(math.log(previous) + share * math.log(size / previous)), 6)
 
 
 def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, ...]:
@@ -79,8 +79,8 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
     """
 
     def rising(curve: Curve, end: str) -> dict[int, float]:
-        found = [point.mean if None in point else getattr(point, end) for point in curve.values()]
-        return dict(zip(curve, isotonic_regression(found).x.tolist(), strict=True))
+        values = [point.mean if None in point else getattr(point, end) for point in curve.values()]
+        return dict(zip(curve, isotonic_regression(values).x.tolist(), strict=True))
 
     def text_of(end: str, goal_end: str) -> str | None:
         factor = size_to_reach(rising(curve, end), rising(reference, goal_end)[size]) / size
@@ -90,8 +90,8 @@ def data_factor(curve: Curve, reference: Curve, size: int) -> tuple[str | None, 
         return f"> {largest:.3g}" if largest >= LEAST_FACTOR else None
 
     varies = any(point.low is not None for point in (*curve.values(), reference[size]))
-    ends = (("high", "low"), ("low", "high")) if varies else ()
-    least, most = [text_of(*pair) for pair in ends] or (None, None)
+    pairs = (("high", "low"), ("low", "high")) if varies else ()
+    least, most = [text_of(*pair) for pair in pairs] or (None, None)
     return text_of("mean", "mean"), least, most
 
 
@@ -103,56 +103,58 @@ FACTS = ("layer", "width", "inputs", "unknown_share", "n_absent", "n_cut", "n_te
 
 def _scores_and_chance(frames: Frames) -> pd.DataFrame:
     """Mean scores, followed by the majority-class baseline."""
-    found = _points(frames, "mean")
-    chance = found.drop_duplicates(["task", "size"]).assign(name=CHANCE)
+    scores = _points(frames, "mean")
+    chance = scores.drop_duplicates(["task", "size"]).assign(name=CHANCE)
     chance = chance.assign(mean=chance["majority"], mean_low=None, mean_high=None)
-    return pd.concat([found, chance])
+    return pd.concat([scores, chance])
 
 
 def _factors(frames: Frames) -> pd.DataFrame:
     """Factor of data that other features need for each score of the encoder."""
     rows: list[dict[str, object]] = []
     chances = frames.of("features").drop_duplicates("task").set_index("task")["majority"]
-    for task, own in curves(frames.records).items():
-        others = [name for name in own if not name.startswith(ENCODER)]
-        for reference in (name for name in own if name.startswith(ENCODER)):
-            for size, point in own[reference].items():
+    for task, curve_of in curves(frames.records).items():
+        other_names = [name for name in curve_of if not name.startswith(ENCODER)]
+        for reference in (name for name in curve_of if name.startswith(ENCODER)):
+            for size, point in curve_of[reference].items():
                 low = point.mean if point.low is None else point.low
                 is_above = chances[task] is None or low > chances[task]
-                place = {"task": task, "of": reference, "size": size, "score": point.mean}
-                for name in others:
-                    found = data_factor(own[name], own[reference], size) if is_above else ()
-                    factor = zip_longest(("value", "least", "most"), found)
-                    rows.append({**place, "name": name, **dict(factor)})
+                keys = {"task": task, "of": reference, "size": size, "score": point.mean}
+                for name in other_names:
+                    values = (
+                        data_factor(curve_of[name], curve_of[reference], size) if is_above else ()
+                    )
+                    factor = zip_longest(("value", "least", "most"), values)
+                    rows.append({**keys, "name": name, **dict(factor)})
     return pd.DataFrame(rows, dtype=object)
 
 
 def _unseen(frames: Frames) -> pd.DataFrame:
     """Scores on examples with few and with many words unseen in training."""
     halves, counts = ["score_few_unseen", "score_many_unseen"], ["n_few_unseen", "n_many_unseen"]
-    found = _named(frames, "score").astype(dict.fromkeys(["unseen_share", *halves, *counts], float))
-    place = found.groupby(["task", "size"], sort=False)
-    found["unseen_share"] = place["unseen_share"].transform("mean")
-    found[counts] = place[counts].transform("mean").round().astype(int)
-    at = ["task", "size", "unseen_share", *counts, "name"]
-    return found.groupby(at, sort=False)[halves].mean().reset_index()
+    frame = _named(frames, "score").astype(dict.fromkeys(["unseen_share", *halves, *counts], float))
+    by_size = frame.groupby(["task", "size"], sort=False)
+    frame["unseen_share"] = by_size["unseen_share"].transform("mean")
+    frame[counts] = by_size[counts].transform("mean").round().astype(int)
+    keys = ["task", "size", "unseen_share", *counts, "name"]
+    return frame.groupby(keys, sort=False)[halves].mean().reset_index()
 
 
 def _points(frames: Frames, kind: str) -> pd.DataFrame:
     """Records of a kind with the name of their curve, facts of their task, and a CI."""
     if frames.of(kind).empty:
         return frames.of(kind)
-    found = _named(frames, kind).drop(columns="weights")
-    measure = found["task"].map(lambda task: SPANS.get(task, "accuracy"))
-    found = found.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
-    about = frames.of("features").drop(columns="weights").drop_duplicates("task")
-    about["classes"] = [
+    points = _named(frames, kind).drop(columns="weights")
+    measure = points["task"].map(lambda task: SPANS.get(task, "accuracy"))
+    points = points.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
+    facts = frames.of("features").drop(columns="weights").drop_duplicates("task")
+    facts["classes"] = [
         "an example is a sentence, whose words are classified"
         if share is None or share != share
         else f"the largest class has a share of {share:.3f} of the scored examples"
-        for share in about["majority"]
+        for share in facts["majority"]
     ]
-    return found.merge(about, on="task", how="left", suffixes=("", "_of_task"))
+    return points.merge(facts, on="task", how="left", suffixes=("", "_of_task"))
 
 
 TABLES = (

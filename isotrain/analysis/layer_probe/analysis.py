@@ -62,41 +62,41 @@ def read_examples(
     target words.
     """
     data_set, fields = TASKS[task]
-    rows: dict[str, list[Row]] = {}
-    for split, most in (("train", max_train), ("dev", max_eval), ("test", max_eval)):
+    rows_of: dict[str, list[Row]] = {}
+    for split, limit in (("train", max_train), ("dev", max_eval), ("test", max_eval)):
         if task == "wic":
-            own = wic_pairs(subject.source, split, most, subject.seed)
+            rows = wic_pairs(subject.source, split, limit, subject.seed)
         else:
-            own = load_split(subject.source, data_set, split)
-            own = drawn([r for r in own if r[data_set.target] != HIDDEN], most, subject.seed)
-        rows |= {split: own} if own else {}
-    given = [row for own in rows.values() for row in own]
-    split_N = np.repeat(list(rows), [len(own) for own in rows.values()])
+            rows = load_split(subject.source, data_set, split)
+            rows = drawn([r for r in rows if r[data_set.target] != HIDDEN], limit, subject.seed)
+        rows_of |= {split: rows} if rows else {}
+    examples = [row for split_rows in rows_of.values() for row in split_rows]
+    split_N = np.repeat(list(rows_of), [len(split_rows) for split_rows in rows_of.values()])
     tokenizer, length, n_left_out = subject.encoder.tokenizer, subject.max_length, 0
     if task == "wic":
-        tokens, spans, kept_N, n_left_out = find_targets(given, tokenizer, length)
-        place_NP = np.arange(2 * len(kept_N)).reshape(-1, 2)
-        given, split_N = [given[k] for k in kept_N], split_N[kept_N]
+        tokens, spans, pair_N, n_left_out = find_targets(examples, tokenizer, length)
+        span_NP = np.arange(2 * len(pair_N)).reshape(-1, 2)
+        examples, split_N = [examples[k] for k in pair_N], split_N[pair_N]
     else:
-        number, texts = pd.factorize(np.array([str(r[f]) for r in given for f in fields], object))
-        place_NP, tokens = number.reshape(-1, len(fields)), tokenise(tokenizer, [*texts], length)
+        index, texts = pd.factorize(np.array([str(r[f]) for r in examples for f in fields], object))
+        span_NP, tokens = index.reshape(-1, len(fields)), tokenise(tokenizer, [*texts], length)
         spans = whole_sentences(tokens)
-    label_N = np.array([row[data_set.target] for row in given])
-    place, label = (
-        {split: torch.from_numpy(x_N[split_N == split]) for split in rows}
-        for x_N in (place_NP, label_N)
+    label_N = np.array([row[data_set.target] for row in examples])
+    span_of, label_of = (
+        {split: torch.from_numpy(x_N[split_N == split]) for split in rows_of}
+        for x_N in (span_NP, label_N)
     )
-    return Examples(tokens, spans, place, label, n_left_out)
+    return Examples(tokens, spans, span_of, label_of, n_left_out)
 
 
 def distinct_rows(examples: Examples) -> Tensor:
     """Indices of the distinct training embeddings: the first of equal tokens and span."""
     tokens, spans = examples.tokens, examples.spans
-    found: dict[tuple[tuple[int, ...], int, int], int] = {}
+    row_of: dict[tuple[tuple[int, ...], int, int], int] = {}
     for row in torch.unique(examples.place["train"]).tolist():
         i, start, stop = (int(part[row]) for part in spans)
-        found.setdefault((tuple(tokens.ids[i]), start, stop), row)
-    return torch.tensor([*found.values()])
+        row_of.setdefault((tuple(tokens.ids[i]), start, stop), row)
+    return torch.tensor([*row_of.values()])
 
 
 ISOTROPY = {
@@ -109,22 +109,22 @@ ISOTROPY = {
 
 def _probes(frames: Frames) -> pd.DataFrame:
     """Every layer of every task, the selected one marked, with the constant-prediction score."""
-    found = frames.of("probe")
-    found["chosen"] = ["→" if one else "" for one in found["is_chosen"]]
+    probes = frames.of("probe")
+    probes["chosen"] = ["→" if is_chosen else "" for is_chosen in probes["is_chosen"]]
     constant = [
         None if r.get("dev") is None else r["majority_dev"] if r["measure"] == "accuracy" else 0.0
-        for r in found.to_dict("records")
+        for r in probes.to_dict("records")
     ]
-    return found.assign(**{NO_SKILL: pd.Series(constant, dtype=object)})
+    return probes.assign(**{NO_SKILL: pd.Series(constant, dtype=object)})
 
 
 def _chosen(frames: Frames) -> pd.DataFrame:
     """For each task, the layer selected on train and the last layer."""
-    found = _probes(frames)
-    at = ["weights", "task"]
-    last = found[found["layer"] == found["layer"].max()]
-    last = last[[*at, *(s for s in EVALUATED if s in found)]]
-    return found[found["is_chosen"] == 1].merge(last, on=at, suffixes=("", "_of_last"))
+    probes = _probes(frames)
+    keys = ["weights", "task"]
+    last = probes[probes["layer"] == probes["layer"].max()]
+    last = last[[*keys, *(s for s in EVALUATED if s in probes)]]
+    return probes[probes["is_chosen"] == 1].merge(last, on=keys, suffixes=("", "_of_last"))
 
 
 @analysis
@@ -208,21 +208,24 @@ class LayerProbe(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent tasks, then each task."""
-        names, absent, _ = present(subject.source, self.tasks, TASKS)
-        left = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
-        yield Part("tasks", lambda: Found(left))
+        names, reasons, _ = present(subject.source, self.tasks, TASKS)
+        records = [
+            {"kind": "task left out", "task": task, "reason": reason}
+            for task, reason in reasons.items()
+        ]
+        yield Part("tasks", lambda: Found(records))
         for name in names:
             yield Part(name, partial(self._probed, subject, name))
 
     def _probed(self, subject: Subject, task: str) -> Found:
         examples = read_examples(subject, task, self.max_train, self.max_eval)
-        own = distinct_rows(examples)
+        indices = distinct_rows(examples)
         records: list[dict[str, Any]] = []
         for layer, x_MD in enumerate(encode_rows(subject, examples.tokens, examples.spans)):
             x = torch.from_numpy(x_MD)
-            scored = self._layer(x, examples, task, subject.seed)
-            records.append({"kind": "probe", "task": task, "layer": layer} | scored)
-            cloud = Cloud(x[own])  # shared computations are done once
+            scores = self._layer(x, examples, task, subject.seed)
+            records.append({"kind": "probe", "task": task, "layer": layer} | scores)
+            cloud = Cloud(x[indices])  # shared computations are done once
             records[-1] |= {
                 "n_rows": cloud.n,
                 "isoscore_corrected": float(isoscore_corrected(cloud)),
@@ -237,26 +240,26 @@ class LayerProbe(Analysis):
         """Fit on train; score on dev and test."""
         label_N, n_classes = examples.label["train"].numpy(), len(TASKS[task].data_set.classes)
         train = features(x_MD, examples.place["train"]).double().numpy()
-        found = choose_penalty(train, label_N, self.penalties, self.held_out, seed, n_classes)
+        selection = choose_penalty(train, label_N, self.penalties, self.held_out, seed, n_classes)
         record: dict[str, Any] = {
             "measure": "accuracy" if n_classes else "spearman",
             "n_train": len(label_N),
-            "n_held_out": found.n_held_out,
+            "n_held_out": selection.n_held_out,
             "n_left_out": examples.n_left_out,
             "n_cut": examples.tokens.n_cut,
-            "penalty": found.penalty,
-            "held_out_loss": found.held_out_loss,
+            "penalty": selection.penalty,
+            "held_out_loss": selection.held_out_loss,
             "chance": 1 / n_classes if n_classes else 0.0,
         }
         for split in (s for s in EVALUATED if s in examples.place):
-            own, gold_N = features(x_MD, examples.place[split]), examples.label[split].numpy()
-            predicted_N = found.probe.predict(own.double().numpy())
+            x_NF, gold_N = features(x_MD, examples.place[split]), examples.label[split].numpy()
+            predicted_N = selection.probe.predict(x_NF.double().numpy())
             share = float(np.mean(predicted_N == gold_N))
-            ends = wilson(share, len(gold_N)) if n_classes else ()
-            score = (share, *ends) if n_classes else spearman(predicted_N, gold_N)
-            record[f"n_{split}"] = len(own)
+            interval = wilson(share, len(gold_N)) if n_classes else ()
+            score = (share, *interval) if n_classes else spearman(predicted_N, gold_N)
+            record[f"n_{split}"] = len(x_NF)
             record |= zip((split, f"{split}_low", f"{split}_high"), score, strict=True)
             if n_classes:
-                most = np.bincount(label_N, minlength=n_classes).argmax()
-                record[f"majority_{split}"] = float((gold_N == most).mean())
+                majority = np.bincount(label_N, minlength=n_classes).argmax()
+                record[f"majority_{split}"] = float((gold_N == majority).mean())
         return record

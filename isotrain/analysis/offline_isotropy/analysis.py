@@ -64,7 +64,7 @@ BLOCK = 2048  # tokens that are transformed at a time
 class TokenCloud(NamedTuple):
     """Embeddings of tokens of some sentences, at one layer."""
 
-    rows_ND: np.ndarray  # of all tokens: of a file on disk
+    rows_ND: np.ndarray  # of all tokens, in a file on disk
     sentence_N: np.ndarray
     special_N: np.ndarray  # whether a row is CLS, SEP or the like
     n_sentences: int
@@ -73,7 +73,7 @@ class TokenCloud(NamedTuple):
     def ordinary(self) -> TokenCloud:
         """Without special tokens."""
         rows_ND, sentence_N, special_N, *facts = self
-        return TokenCloud(*(one[~special_N] for one in (rows_ND, sentence_N, special_N)), *facts)
+        return TokenCloud(*(x_N[~special_N] for x_N in (rows_ND, sentence_N, special_N)), *facts)
 
 
 Clouds = Callable[[], Mapping[int, TokenCloud]]  # of each layer, encoded at the first call
@@ -87,15 +87,15 @@ def token_clouds(
 ) -> dict[int, TokenCloud]:
     """The tokens of sentences at each layer; of sampled sentences with up to `most` tokens."""
     tokens = tokenise(subject.encoder.tokenizer, sentences, subject.max_length)
-    n_special_U = np.array([sum(own) for own in tokens.special])
+    n_special_U = np.array([sum(special) for special in tokens.special])
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
-    chosen_U = np.arange(len(sentences))
+    sentence_U = np.arange(len(sentences))
     if most is not None:
-        chosen_U = drawn(n_tokens_U - n_special_U, most, subject.seed)
-    sentence_N = np.repeat(chosen_U, n_tokens_U[chosen_U])
-    start_N = np.concatenate([np.arange(n) for n in n_tokens_U[chosen_U]]).astype(np.int64)
+        sentence_U = drawn(n_tokens_U - n_special_U, most, subject.seed)
+    sentence_N = np.repeat(sentence_U, n_tokens_U[sentence_U])
+    start_N = np.concatenate([np.arange(n) for n in n_tokens_U[sentence_U]]).astype(np.int64)
     rows_LND = encode_rows(subject, tokens, Spans(sentence_N, start_N, start_N + 1), layers)
-    special_N = np.concatenate([tokens.special[i] for i in chosen_U]).astype(bool)
+    special_N = np.concatenate([tokens.special[i] for i in sentence_U]).astype(bool)
     facts = sentence_N, special_N, len(sentences), tokens.n_cut
     return {n: TokenCloud(x_ND, *facts) for n, x_ND in zip(layers, rows_LND, strict=True)}
 
@@ -117,8 +117,8 @@ def sample(
     """Positions of up to `most` tokens of whole sentences; from the sentences `among`, if given."""
     sentence_N = cloud.sentence_N
     eligible_N = np.ones(len(sentence_N), bool) if among_U is None else np.isin(sentence_N, among_U)
-    own_U, n_rows_U = np.unique(sentence_N[eligible_N], return_counts=True)
-    return np.flatnonzero(eligible_N & np.isin(sentence_N, own_U[drawn(n_rows_U, most, seed)]))
+    ids_U, n_rows_U = np.unique(sentence_N[eligible_N], return_counts=True)
+    return np.flatnonzero(eligible_N & np.isin(sentence_N, ids_U[drawn(n_rows_U, most, seed)]))
 
 
 def pooled(cloud: TokenCloud) -> Tensor:
@@ -126,10 +126,10 @@ def pooled(cloud: TokenCloud) -> Tensor:
 
     A sentence without a token is zero, so that its cosine with any other is 0.
     """
-    at_N = torch.from_numpy(cloud.sentence_N)
+    sentence_N = torch.from_numpy(cloud.sentence_N)
     sum_UD = torch.zeros(cloud.n_sentences, cloud.rows_ND.shape[1])
-    sum_UD.index_add_(0, at_N, torch.from_numpy(cloud.rows_ND))
-    count_U = torch.bincount(at_N, minlength=cloud.n_sentences)
+    sum_UD.index_add_(0, sentence_N, torch.from_numpy(cloud.rows_ND))
+    count_U = torch.bincount(sentence_N, minlength=cloud.n_sentences)
     return sum_UD / count_U.clamp_min(1)[:, None]
 
 
@@ -187,14 +187,14 @@ def fit_transforms(x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str
     def clustered(assign: str | None) -> tuple[CenteredClusters, Callable[[Tensor], Tensor]]:
         """The clusters, and what finds the cluster of each embedding."""
         if assign == "gmm":
-            found = clustered("kmeans")[0].found
-            likely = partial(likeliest, mixture=fit_mixture(x_MD, found, n_iterations))
-            return center_clusters(x_MD, found._replace(assignment_N=likely(x_MD))), likely
+            kmeans_fit = clustered("kmeans")[0].found
+            likely = partial(likeliest, mixture=fit_mixture(x_MD, kmeans_fit, n_iterations))
+            return center_clusters(x_MD, kmeans_fit._replace(assignment_N=likely(x_MD))), likely
         n_clusters, generator = options.n_clusters if assign else 1, torch.Generator()
         generator.manual_seed(seed)
-        found = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
-        nearest = partial(nearest_centroid, centroid_KD=found.centroid_KD)
-        return center_clusters(x_MD, found), nearest
+        kmeans_fit = kmeans(x_MD, n_clusters, generator=generator, n_iterations=n_iterations)
+        nearest = partial(nearest_centroid, centroid_KD=kmeans_fit.centroid_KD)
+        return center_clusters(x_MD, kmeans_fit), nearest
 
     fits: Fits = dict.fromkeys(options.transforms)
     for name in options.transforms:
@@ -207,7 +207,7 @@ def fit_transforms(x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str
                 "fitted_on": split,
                 "n_fitted": len(x_MD),
                 "n_clusters": len(clusters.members),
-                "n_directions": n_removed,  # of a cluster, where it is not small
+                "n_directions": n_removed,  # of each cluster that is not too small
                 "smallest_cluster": min(map(len, clusters.members)),
                 "directions_removed": int(stats.counters["directions_removed"]),
                 "rows_borrowed": int(stats.counters["rows_borrowed"]),
@@ -223,22 +223,22 @@ def apply_fits(
 
     The sample has positions among the ordinary tokens.
     """
-    own = cloud.ordinary()
-    counts = {"n_sentences": len(np.unique(own.sentence_N[sample_M]))}
+    ordinary = cloud.ordinary()
+    counts = {"n_sentences": len(np.unique(ordinary.sentence_N[sample_M]))}
     embeddings: dict[str, Tensor] = {}
     records: list[Record] = []
     for setting, fit in fits.items():
         if setting == OWN_POOLING:  # the tokens of `none`, and special ones
             embeddings[setting] = pooled(cloud)
             continue
-        y_ND = torch.from_numpy(own.rows_ND)
+        y_ND = torch.from_numpy(ordinary.rows_ND)
         if fit is not None:
             y_ND = torch.cat([fit(x_BD) for x_BD in torch.split(y_ND, BLOCK)])
-        embeddings[setting] = pooled(own._replace(rows_ND=y_ND.numpy()))
+        embeddings[setting] = pooled(ordinary._replace(rows_ND=y_ND.numpy()))
         y_MD = y_ND if len(sample_M) == len(y_ND) else y_ND[torch.from_numpy(sample_M)]
-        at = {"kind": "cloud", **facts, "setting": setting}
-        known = {} if fit is None else fit.facts
-        records.append({**at, **known, **shape_of(y_MD), **counts})
+        keys = {"kind": "cloud", **facts, "setting": setting}
+        fit_facts = {} if fit is None else fit.facts
+        records.append({**keys, **fit_facts, **shape_of(y_MD), **counts})
     return embeddings, records
 
 
@@ -251,7 +251,7 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     n, d = x_MD.shape
     square_M = torch.cat([x_BD.double().square().sum(dim=1) for x_BD in torch.split(x_MD, BLOCK)])
     rms = float(square_M.mean().sqrt())
-    cloud = Cloud(x_MD)  # what the measures have in common is computed once
+    cloud = Cloud(x_MD)  # computes what the metrics share once
     log_value = float(partition(cloud, precision="mixed"))
     try:
         band = gaussian_null(n, d, rms)
@@ -269,8 +269,8 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     }
 
 
-RESAMPLED = 2**20  # numbers in one array of resamples
-TRAIN = "stsb"  # whose train split statistics come from, unless from the scored sentences
+RESAMPLED = 2**20  # most entries of one array of resamples
+TRAIN = "stsb"  # its train split fits the transforms, unless the scored sentences do
 
 
 def measure_pairs(
@@ -285,21 +285,21 @@ def measure_pairs(
     """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
     data_set, split = PLACES[name]
     cloud = clouds()[layer]
-    fit_on, fitted_on = cloud.ordinary(), f"{data_set.name} {split}"
-    sample_M = sample_fit_M = sample(fit_on, options.max_rows, seed)
+    fit_cloud, fit_split = cloud.ordinary(), f"{data_set.name} {split}"
+    sample_M = sample_fit_M = sample(fit_cloud, options.max_rows, seed)
     if train_clouds is not None:
-        fit_on, fitted_on = train_clouds()[layer].ordinary(), f"{TRAIN} train"
-        sample_fit_M = sample(fit_on, options.max_rows, seed)
-    fit_MD = torch.from_numpy(fit_on.rows_ND[sample_fit_M])
-    fits = fit_transforms(fit_MD, options, seed, fitted_on)
+        fit_cloud, fit_split = train_clouds()[layer].ordinary(), f"{TRAIN} train"
+        sample_fit_M = sample(fit_cloud, options.max_rows, seed)
+    fit_MD = torch.from_numpy(fit_cloud.rows_ND[sample_fit_M])
+    fits = fit_transforms(fit_MD, options, seed, fit_split)
     facts: dict[str, Cell] = {"set": name, "split": split, "layer": layer}
     embeddings, records = apply_fits(cloud, fits, sample_M, facts)
     sides = pairs.first_P, pairs.second_P
     cosine_SP = np.stack([cosines(x_UD, *sides) for x_UD in embeddings.values()])
     counts = {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
-    found = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts | counts)
-    known = {one: {} if fit is None else fit.facts for one, fit in fits.items()}
-    return Found([*records, *({**r, **known[r["setting"]]} for r in found)])
+    score_records = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts | counts)
+    fit_facts = {setting: {} if fit is None else fit.facts for setting, fit in fits.items()}
+    return Found([*records, *({**r, **fit_facts[r["setting"]]} for r in score_records)])
 
 
 def scores(
@@ -311,20 +311,20 @@ def scores(
     facts: Mapping[str, Cell],
 ) -> Iterator[Record]:
     """A record for each setting: both correlations times 100, gains over none, standard errors."""
-    rule = settings.index(NONE), n_resamples, seed
-    found = {k: agreement(k, pairs.gold_P, cosine_SP, *rule) for k in ("spearman", "pearson")}
+    args = settings.index(NONE), n_resamples, seed
+    stats = {k: agreement(k, pairs.gold_P, cosine_SP, *args) for k in ("spearman", "pearson")}
     for s, setting in enumerate(settings):
         record = {"kind": "similarity", **facts, "setting": setting, "n_pairs": len(pairs.gold_P)}
-        for score, one in found.items():
+        for score, arrays in stats.items():
             names = (f"{score}{end}" for end in ("", "_error", "_gain", "_gain_error"))
-            record |= {name: float(x_S[s]) for name, x_S in zip(names, one, strict=True)}
+            record |= {name: float(x_S[s]) for name, x_S in zip(names, arrays, strict=True)}
         yield record
 
 
 class Examples(NamedTuple):
     """The examples of each split."""
 
-    sentences: list[str]  # the different ones
+    sentences: list[str]  # unique
     sentence: Mapping[str, Tensor]  # number of the sentence of each example
     label: Mapping[str, Tensor]
 
@@ -334,12 +334,12 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
     splits = {split: load_split(source, SST2_DATA, split) for split in ("train", "dev", "test")}
     order = hashed_order(len(splits["train"]), seed)[:max_train].tolist()
     splits["train"] = [splits["train"][i] for i in order]
-    rows = [row for own in splits.values() for row in own]
+    rows = [row for split_rows in splits.values() for row in split_rows]
     number, texts = pd.factorize(np.array([row["sentence"].strip() for row in rows], object))
-    sizes = [len(own) for own in splits.values()]
-    both = torch.from_numpy(number), torch.tensor([row["label"] for row in rows])
-    at, label = (dict(zip(splits, torch.split(one, sizes), strict=True)) for one in both)
-    return Examples([*texts], at, label)
+    sizes = [len(split_rows) for split_rows in splits.values()]
+    columns = torch.from_numpy(number), torch.tensor([row["label"] for row in rows])
+    sentence, label = (dict(zip(splits, torch.split(x_N, sizes), strict=True)) for x_N in columns)
+    return Examples([*texts], sentence, label)
 
 
 def measure_sst2(
@@ -349,24 +349,26 @@ def measure_sst2(
 
     Transforms and head are fitted on the training examples alone.
     """
-    _, at, label = examples
+    _, sentence, label = examples
     cloud = clouds()[layer]
-    own = cloud.ordinary()
-    sample_M = sample(own, options.max_rows, seed, among_U=np.unique(at["train"].numpy()))
-    fit_MD = torch.from_numpy(own.rows_ND[sample_M])
+    ordinary = cloud.ordinary()
+    sample_M = sample(
+        ordinary, options.max_rows, seed, among_U=np.unique(sentence["train"].numpy())
+    )
+    fit_MD = torch.from_numpy(ordinary.rows_ND[sample_M])
     fits = fit_transforms(fit_MD, options, seed, f"{SST2} train")
     facts: dict[str, Cell] = {"set": SST2, "split": "train", "layer": layer}
     embeddings, records = apply_fits(cloud, fits, sample_M, facts)
-    has_gold = [s for s in ("dev", "test") if len(label[s]) and bool((label[s] >= 0).all())]
+    gold_splits = [s for s in ("dev", "test") if len(label[s]) and bool((label[s] >= 0).all())]
     for setting, x_UD in embeddings.items():
-        head = fit_head(x_UD[at["train"]], label["train"], options.l2)
-        for split in has_gold:
-            right = head.predict(x_UD[at[split]].double().numpy()) == label[split].numpy()
-            low, high = wilson(share := float(right.mean()), n := len(right))
-            place = {"kind": "head", **facts, "split": split, "setting": setting}
+        head = fit_head(x_UD[sentence["train"]], label["train"], options.l2)
+        for split in gold_splits:
+            is_right = head.predict(x_UD[sentence[split]].double().numpy()) == label[split].numpy()
+            low, high = wilson(share := float(is_right.mean()), n := len(is_right))
+            keys = {"kind": "head", **facts, "split": split, "setting": setting}
             counts = {"n_train": len(label["train"]), "n_rows": n}
-            ends = {"accuracy_low": low, "accuracy_high": high}
-            records.append({**place, **counts, "accuracy": share, **ends})
+            interval = {"accuracy_low": low, "accuracy_high": high}
+            records.append({**keys, **counts, "accuracy": share, **interval})
     return Found(records)
 
 
@@ -383,9 +385,9 @@ def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
     x_nD = x_ND.double().numpy()
     mean_D = x_nD.mean(axis=0)
     spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
-    scaled = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
-    fit = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
-    return make_pipeline(scaled, fit).fit(x_nD, class_N.numpy())
+    scaler = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
+    classifier = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
+    return make_pipeline(scaler, classifier).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):
@@ -399,9 +401,9 @@ class Agreement(NamedTuple):
 
 def cosines(pooled_UD: Tensor, first_P: np.ndarray, second_P: np.ndarray) -> Floats:
     """The cosine of each pair of rows, in float64."""
-    at = (torch.from_numpy(side) for side in (first_P, second_P))
-    found_P: Floats = paired_cosines(*(pooled_UD.double()[side_P] for side_P in at)).numpy()
-    return found_P
+    sides = (torch.from_numpy(side) for side in (first_P, second_P))
+    cosine_P: Floats = paired_cosines(*(pooled_UD.double()[side_P] for side_P in sides)).numpy()
+    return cosine_P
 
 
 def agreement(
@@ -427,7 +429,7 @@ def agreement(
         blocks.append(100.0 * SCORES[score](gold_P, cosine_SP, count_RP))
     resampled_RS = np.concatenate(blocks)
     gain_RS = resampled_RS - resampled_RS[:, [baseline]]
-    error_S, gain_error_S = (one.std(axis=0, ddof=1) for one in (resampled_RS, gain_RS))
+    error_S, gain_error_S = (x_RS.std(axis=0, ddof=1) for x_RS in (resampled_RS, gain_RS))
     return Agreement(value_S, error_S, value_S - value_S[baseline], gain_error_S)
 
 
@@ -477,12 +479,12 @@ class OfflineIsotropy(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent sets, then each set at each layer."""
-        every = range(subject.encoder.n_blocks + 1)
-        named = {"all": every, "alternate": every[subject.encoder.n_blocks % 2 :: 2]}
-        layers = named[self.layers] if isinstance(self.layers, str) else self.layers
+        all_layers = range(subject.encoder.n_blocks + 1)
+        presets = {"all": all_layers, "alternate": all_layers[subject.encoder.n_blocks % 2 :: 2]}
+        layers = presets[self.layers] if isinstance(self.layers, str) else self.layers
         pairs, absent = readable_sets(subject.source, self.sets)
-        left_out = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
-        yield Part("sets", lambda: Found(left_out))
+        records = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
+        yield Part("sets", lambda: Found(records))
         for name in present(subject.source, self.sets, PLACES).names:
             if name not in absent:
                 measure = self._measure(subject, layers, name, pairs.get(name))
@@ -493,15 +495,15 @@ class OfflineIsotropy(Analysis):
         self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs | None
     ) -> Callable[[int], Found]:
         """What measures a layer of a set; SST-2 has no pairs."""
-        encoded, train_clouds = partial(token_clouds, subject, layers=layers), None
+        encode, train_clouds = partial(token_clouds, subject, layers=layers), None
         if pairs is None:
             examples = read_examples(subject.source, self.max_train, subject.seed)
-            clouds = cache(partial(encoded, examples.sentences))
+            clouds = cache(partial(encode, examples.sentences))
             return partial(measure_sst2, self, subject.seed, examples, clouds)
-        if self.fit_on == "train":  # without sentences that are scored: some are of STS12 to 17
+        if self.fit_on == "train":  # less scored sentences: some are in STS12 to 17
             scored = {*pairs.sentences}
             train = sts_pairs(subject.source, PLACES[TRAIN].data_set, "train").sentences
-            others = [text for text in train if text not in scored]
-            train_clouds = cache(partial(encoded, others, most=self.max_rows))
-        clouds = cache(partial(encoded, pairs.sentences))
+            fit_texts = [text for text in train if text not in scored]
+            train_clouds = cache(partial(encode, fit_texts, most=self.max_rows))
+        clouds = cache(partial(encode, pairs.sentences))
         return partial(measure_pairs, self, subject.seed, name, pairs, clouds, train_clouds)

@@ -9,30 +9,30 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import TEST_SETS
 from isotrain.analysis.show import Frames, TableSpec, left_out
 
-NONE: Final = "none"  # the setting that gains are over
+NONE: Final = "none"  # the baseline of the gains
 CLOUD = ("n_rows", "rms_norm", "mean_cosine", "isoscore", "ln_partition", "chance", "less_chance")
-MEAN = ["spearman", "pearson", "spearman_gain"]  # what a mean over sets is taken of
+MEAN = ["spearman", "pearson", "spearman_gain"]  # columns averaged over the sets
 PLACE = ["weights", "layer", "setting"]
 
 
 def _similar(frames: Frames) -> pd.DataFrame:
     """Means over the test sets, if every set has a value, then correlations of every set."""
-    found = frames.of("similarity")
-    if found.empty:
-        return found
-    tests = found[found["set"].isin(TEST_SETS)]
+    scores = frames.of("similarity")
+    if scores.empty:
+        return scores
+    tests = scores[scores["set"].isin(TEST_SETS)]
     n_sets = tests["set"].nunique()
     if n_sets < 2:
-        return found
+        return scores
     groups = tests.astype(dict.fromkeys(MEAN, float)).groupby(PLACE, sort=False)
     means = groups[MEAN].mean().where(groups[MEAN].count() == n_sets)
     means = means[groups.size() == n_sets].reset_index()
-    return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), found])
+    return pd.concat([means.assign(set=f"mean of {n_sets} test sets"), scores])
 
 
 def _gained(frames: Frames) -> pd.DataFrame:
-    found = _similar(frames)
-    return found if found.empty else found[found["setting"] != NONE]
+    scores = _similar(frames)
+    return scores if scores.empty else scores[scores["setting"] != NONE]
 
 
 def _heads(frames: Frames) -> pd.DataFrame:
@@ -42,10 +42,10 @@ def _heads(frames: Frames) -> pd.DataFrame:
 
 def _clouds(frames: Frames) -> pd.DataFrame:
     """Every cloud, with ln I(W) minus its null."""
-    found = frames.of("cloud")
-    less_chance = found["ln_partition"] - found["chance"].astype(float)
-    found = found.drop(columns=["chance_low", "chance_high"])  # a range of clouds is no CI
-    return found.assign(less_chance=less_chance)
+    clouds = frames.of("cloud")
+    less_chance = clouds["ln_partition"] - clouds["chance"].astype(float)
+    clouds = clouds.drop(columns=["chance_low", "chance_high"])  # a range over clouds is no CI
+    return clouds.assign(less_chance=less_chance)
 
 
 def _scored(frames: Frames) -> Iterator[str]:

@@ -39,13 +39,13 @@ def phrases(one: Parse) -> tuple[list[int], Gold]:
     >>> phrases(parsed("(S (NP (DT the) (, ,) (NN dog)) (VP (VBZ barks)))"))
     ([0, 2, 3], {(0, 2): {'NP'}})
     """
-    kept = [k for k, is_word in enumerate(one.is_word) if is_word]
-    found: dict[Span, set[str]] = {}
-    for ends, labels in one.spans.items():
-        start, stop = np.searchsorted(kept, ends).tolist()
-        if 1 < stop - start < len(kept):
-            found[start, stop] = found.get((start, stop), set()) | labels
-    return kept, found
+    positions = [k for k, is_word in enumerate(one.is_word) if is_word]
+    gold: dict[Span, set[str]] = {}
+    for span, labels in one.spans.items():
+        start, stop = np.searchsorted(positions, span).tolist()
+        if 1 < stop - start < len(positions):
+            gold[start, stop] = gold.get((start, stop), set()) | labels
+    return positions, gold
 
 
 def split_tree(distance_G: Sequence[float] | np.ndarray) -> set[Span]:
@@ -57,14 +57,14 @@ def split_tree(distance_G: Sequence[float] | np.ndarray) -> set[Span]:
     >>> sorted(split_tree([0.1, 0.9, 0.2]))
     [(0, 2), (2, 4)]
     """
-    found, todo = set(), [(0, len(distance_G) + 1)]
+    spans, todo = set(), [(0, len(distance_G) + 1)]
     while todo:
         start, stop = todo.pop()
         if stop - start > 1:
-            found.add((start, stop))
+            spans.add((start, stop))
             middle = start + 1 + int(np.argmax(distance_G[start : stop - 1]))
             todo += [(start, middle), (middle, stop)]
-    return found - {(0, len(distance_G) + 1)}
+    return spans - {(0, len(distance_G) + 1)}
 
 
 def f1(found: Iterable[Span], gold: Iterable[Span]) -> float:
@@ -113,24 +113,24 @@ def scores(trees: Sequence[Sequence[set[Span]]], gold: Sequence[Gold], half_S: A
 
     A sentence may have several trees: its F1 is their mean.
     """
-    f1_S = np.array([np.mean([f1(t, g) for t in own]) for own, g in zip(trees, gold, strict=True)])
+    f1_S = np.array([np.mean([f1(t, g) for t in ts]) for ts, g in zip(trees, gold, strict=True)])
     record: dict[str, Any] = {}
     for half in HALVES:
-        own = f1_S[half_S == half]
-        record |= {half: own.mean(), f"{half}_error": own.std(ddof=1) / sqrt(len(own))}
-        record[f"n_{half}"] = len(own)
-    pairs = [(t, g) for t, g, half in zip(trees, gold, half_S, strict=True) if half == "test"]
+        half_f1 = f1_S[half_S == half]
+        record |= {half: half_f1.mean(), f"{half}_error": half_f1.std(ddof=1) / sqrt(len(half_f1))}
+        record[f"n_{half}"] = len(half_f1)
+    pairs = [(ts, g) for ts, g, half in zip(trees, gold, half_S, strict=True) if half == "test"]
     for label in LABELS:
-        hit = [s in t for own, g in pairs for t in own for s, names in g.items() if label in names]
-        record[f"recall_{label}"] = float(np.mean(hit)) if hit else None
+        hits = [s in t for ts, g in pairs for t in ts for s, names in g.items() if label in names]
+        record[f"recall_{label}"] = float(np.mean(hits)) if hits else None
     return record
 
 
 def _chosen(frames: Frames) -> pd.DataFrame:
     """For each treatment the layer and distance with the best F1 on dev; then the baselines."""
-    found = frames.of("grammar")
-    found = found.assign(dev=found["dev"].astype(float)).sort_values("dev", ascending=False)
-    best = found.drop_duplicates(["weights", "treatment"]).sort_index()
+    frame = frames.of("grammar")
+    frame = frame.assign(dev=frame["dev"].astype(float)).sort_values("dev", ascending=False)
+    best = frame.drop_duplicates(["weights", "treatment"]).sort_index()
     return pd.concat([best, frames.of("baseline")])
 
 
@@ -199,21 +199,26 @@ class PhraseGrammar(Analysis):
         yield Part("phrases", partial(self._measured, subject))
 
     def _measured(self, subject: Subject) -> Found:
-        every = [one for one in parses(subject.source) if phrases(one)[1]]
-        given = drawn(every, self.max_sentences, subject.seed)
+        all_parses = [parse for parse in parses(subject.source) if phrases(parse)[1]]
+        sample = drawn(all_parses, self.max_sentences, subject.seed)
         tails = find_tails(
             subject,
-            [" ".join(one.words) for one in given],
+            [" ".join(parse.words) for parse in sample],
             *(self.max_rows, self.threshold, self.layers_share),
         )
-        wanted = [phrases(one)[0] for one in given]
+        word_positions = [phrases(parse)[0] for parse in sample]
         words = find_words(
-            subject.encoder.tokenizer, [one.words for one in given], subject.max_length, wanted
+            subject.encoder.tokenizer,
+            [parse.words for parse in sample],
+            subject.max_length,
+            word_positions,
         )
-        count_S = np.bincount(words.spans.sentence_N, minlength=len(given))
-        is_whole_S = count_S == np.array([len(own) for own in wanted])
+        count_S = np.bincount(words.spans.sentence_N, minlength=len(sample))
+        is_whole_S = count_S == np.array([len(positions) for positions in word_positions])
         gold = [
-            phrases(one)[1] for one, is_whole in zip(given, is_whole_S, strict=True) if is_whole
+            phrases(parse)[1]
+            for parse, is_whole in zip(sample, is_whole_S, strict=True)
+            if is_whole
         ]
         half_S = np.where(three_parts(len(gold), subject.seed) == "train", "test", "dev")
         facts = {"n_cut": int((~is_whole_S).sum()), "n_outliers": len(tails.dims)}
@@ -231,18 +236,21 @@ class PhraseGrammar(Analysis):
         for layer, x_ND in enumerate(encode_rows(subject, words.tokens, words.spans)):
             x = torch.from_numpy(x_ND)
             for name, treat in treatments(x, tails.dims, EPSILON).items():
-                of_gap = distances(treat(x[:-1]), treat(x[1:]))
-                for distance, gap_M in of_gap.items():
-                    own = np.split(gap_M, np.flatnonzero(np.diff(sentence_N)) + 1)
-                    found = [
-                        [split_tree(one[: n - 1])]
-                        for one, n, is_whole in zip(
-                            own, count_S[count_S > 0], is_whole_S[count_S > 0], strict=True
+                gaps = distances(treat(x[:-1]), treat(x[1:]))
+                for distance, gap_M in gaps.items():
+                    sentence_gaps = np.split(gap_M, np.flatnonzero(np.diff(sentence_N)) + 1)
+                    layer_trees = [
+                        [split_tree(gap_G[: n - 1])]
+                        for gap_G, n, is_whole in zip(
+                            sentence_gaps,
+                            count_S[count_S > 0],
+                            is_whole_S[count_S > 0],
+                            strict=True,
                         )
                         if is_whole
                     ]
-                    at = {"treatment": name, "layer": layer, "distance": distance}
+                    keys = {"treatment": name, "layer": layer, "distance": distance}
                     records.append(
-                        {"kind": "grammar", **at, **scores(found, gold, half_S), **facts}
+                        {"kind": "grammar", **keys, **scores(layer_trees, gold, half_S), **facts}
                     )
         return Found(records)

@@ -40,8 +40,8 @@ TASKS = {
 }
 PARTS = ("train", "dev", "test")
 N_WORDS = 50  # classes of word content: the words of middle frequency
-MOST_FREQUENT = 100  # words that are more frequent are no classes
-N_DIRECTIONS = 5  # whose tags are told
+MOST_FREQUENT = 100  # the most frequent words, which are no classes
+N_DIRECTIONS = 5  # principal directions described by their tags
 FUNCTION_TAGS = [
     *("CC", "DT", "EX", "IN", "MD", "PDT", "POS", "PRP"),
     *("PRP$", "RP", "TO", "WDT", "WP", "WP$", "WRB"),
@@ -70,9 +70,9 @@ def read_task(source: Source, task: str) -> Labelled:
     of a sentence; `word_content`: which one of 50 words of middle frequency a sentence has.
     """
     if task in ("pos", "depth"):
-        found = parses(source)
-        labels = [one.tags if task == "pos" else one.depths for one in found]
-        return Labelled([one.words for one in found], labels, True, task == "pos")
+        trees = parses(source)
+        labels = [tree.tags if task == "pos" else tree.depths for tree in trees]
+        return Labelled([tree.words for tree in trees], labels, True, task == "pos")
     rows = {tuple(row["tokens"]): row["chunks"] for row in load_split(source, CHUNKS, "train")}
     sentences = [[*words] for words in rows]
     if task == "chunks":
@@ -81,9 +81,9 @@ def read_task(source: Source, task: str) -> Labelled:
         return Labelled(sentences, [[len(words)] for words in sentences], False, False)
     count = Counter(word.lower() for words in sentences for word in {*words} if word.isalpha())
     classes = {word for word, _ in count.most_common()[MOST_FREQUENT : MOST_FREQUENT + N_WORDS]}
-    own = [[word for word in {*map(str.lower, words)} if word in classes] for words in sentences]
-    kept = [k for k, words in enumerate(own) if len(words) == 1]
-    return Labelled([sentences[k] for k in kept], [own[k] for k in kept], False, True)
+    label = [[word for word in {*map(str.lower, words)} if word in classes] for words in sentences]
+    indices = [k for k, words in enumerate(label) if len(words) == 1]
+    return Labelled([sentences[k] for k in indices], [label[k] for k in indices], False, True)
 
 
 def control_labels(words: Sequence[str], label_N: np.ndarray, seed: int) -> np.ndarray:
@@ -95,8 +95,8 @@ def control_labels(words: Sequence[str], label_N: np.ndarray, seed: int) -> np.n
     >>> bool(found[0] == found[2])
     True
     """
-    kinds, number_N = np.unique(words, return_inverse=True)
-    return np.random.default_rng(seed).choice(label_N, len(kinds))[number_N]
+    vocabulary, number_N = np.unique(words, return_inverse=True)
+    return np.random.default_rng(seed).choice(label_N, len(vocabulary))[number_N]
 
 
 def correlation_ratio(value_NR: np.ndarray, class_N: np.ndarray) -> np.ndarray:
@@ -124,19 +124,22 @@ def tag_directions(x_ND: np.ndarray, tag_N: np.ndarray) -> list[dict[str, Any]]:
     η² of the coordinate along a direction and whether a word is in a class of tags.
     """
     map_NR, share_R = principal_map(torch.from_numpy(x_ND), N_DIRECTIONS)
-    ratio_R = {name: correlation_ratio(map_NR.numpy(), of(tag_N)) for name, of in CLASSES.items()}
+    ratios = {
+        name: correlation_ratio(map_NR.numpy(), classify(tag_N))
+        for name, classify in CLASSES.items()
+    }
     return [
         {"direction": r + 1, "variance": float(share), "n_words": len(tag_N)}
-        | {name: float(own_R[r]) for name, own_R in ratio_R.items()}
+        | {name: float(ratio_R[r]) for name, ratio_R in ratios.items()}
         for r, share in enumerate(share_R.tolist())
     ]
 
 
 def _chosen(frames: Frames) -> Any:
     """For each task the layer with the best score on dev."""
-    found = frames.of("probe")
-    found = found.assign(dev=found["dev"].astype(float))
-    best = found.sort_values("dev", ascending=False, kind="stable")
+    scores = frames.of("probe")
+    scores = scores.assign(dev=scores["dev"].astype(float))
+    best = scores.sort_values("dev", ascending=False, kind="stable")
     return best.drop_duplicates(["weights", "task"]).sort_index()
 
 
@@ -224,86 +227,88 @@ class StructureProbe(Analysis):
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The absent tasks, then each task."""
         names, absent, _ = present(subject.source, self.tasks, TASKS)
-        left = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
-        yield Part("tasks", lambda: Found(left))
+        records = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
+        yield Part("tasks", lambda: Found(records))
         for name in names:
             yield Part(name, partial(self._probed, subject, name))
 
     def _probed(self, subject: Subject, task: str) -> Found:
-        given = read_task(subject.source, task)
-        part_S = three_parts(len(given.sentences), subject.seed)
-        kept = self._drawn(given, part_S, subject.seed)
-        sentences, labels = ([own[i] for i in kept] for own in (given.sentences, given.label))
-        if given.is_of_words:
+        corpus = read_task(subject.source, task)
+        part_S = three_parts(len(corpus.sentences), subject.seed)
+        sample = self._drawn(corpus, part_S, subject.seed)
+        sentences, labels = (
+            [values[i] for i in sample] for values in (corpus.sentences, corpus.label)
+        )
+        if corpus.is_of_words:
             words = find_words(subject.encoder.tokenizer, sentences, subject.max_length)
             tokens, spans = words.tokens, words.spans
-            place = [*zip(spans.sentence_N.tolist(), words.word_N.tolist(), strict=True)]
+            indices = [*zip(spans.sentence_N.tolist(), words.word_N.tolist(), strict=True)]
         else:
-            texts = [" ".join(one) for one in sentences]
+            texts = [" ".join(sentence) for sentence in sentences]
             tokens = tokenise(subject.encoder.tokenizer, texts, subject.max_length)
-            spans, place = whole_sentences(tokens), [(i, 0) for i in range(len(sentences))]
-        label_N = tag_N = np.array([labels[i][k] for i, k in place])
+            spans, indices = whole_sentences(tokens), [(i, 0) for i in range(len(sentences))]
+        label_N = tag_N = np.array([labels[i][k] for i, k in indices])
         facts: dict[str, Any] = {"kind": "probe", "task": task, "n_cut": tokens.n_cut}
-        facts["measure"] = "accuracy" if given.is_class else "spearman"
-        part_N = np.array([part_S[kept[i]] for i, _ in place])
-        at = {part: np.flatnonzero(part_N == part) for part in PARTS}
-        if min(map(len, at.values())) < 2:
+        facts["measure"] = "accuracy" if corpus.is_class else "spearman"
+        part_N = np.array([part_S[sample[i]] for i, _ in indices])
+        rows_of = {part: np.flatnonzero(part_N == part) for part in PARTS}
+        if min(map(len, rows_of.values())) < 2:
             raise ValueError(
-                f"{task} has {len(place)} examples of it in {len(given.sentences)} sentences; a "
+                f"{task} has {len(indices)} examples of it in {len(corpus.sentences)} sentences; a "
                 "probe needs two of train, dev and test each: leave it out of analysis.tasks"
             )
-        facts |= {f"n_{part}": len(own) for part, own in at.items()}
-        if given.is_class:
+        facts |= {f"n_{part}": len(rows) for part, rows in rows_of.items()}
+        if corpus.is_class:
             classes, label_N = np.unique(label_N, return_inverse=True)
-            most = np.bincount(label_N[at["train"]]).argmax()
+            majority_class = np.bincount(label_N[rows_of["train"]]).argmax()
             facts |= {
                 "n_classes": len(classes),
-                "majority": float((label_N[at["test"]] == most).mean()),
+                "majority": float((label_N[rows_of["test"]] == majority_class).mean()),
             }
-        of_task = {"test": label_N}
-        if given.is_of_words:
-            kinds = [sentences[i][k] for i, k in place]
-            of_task["control"] = control_labels(kinds, label_N[at["train"]], subject.seed)
+        targets = {"test": label_N}
+        if corpus.is_of_words:
+            word_forms = [sentences[i][k] for i, k in indices]
+            targets["control"] = control_labels(word_forms, label_N[rows_of["train"]], subject.seed)
         records: list[Record] = []
         for layer, x_ND in enumerate(encode_rows(subject, tokens, spans)):
             record = {**facts, "layer": layer}
-            for name, own_N in of_task.items():
-                score = self._score(x_ND, own_N, at, facts.get("n_classes", 0))
+            for name, target_N in targets.items():
+                score = self._score(x_ND, target_N, rows_of, facts.get("n_classes", 0))
                 if name == "test":
                     record |= score
                 else:
                     record |= {name: score["test"], "selectivity": record["test"] - score["test"]}
             records.append(record)
             if task == "pos":
-                own = {"kind": "direction", "layer": layer}
-                records += [{**own, **one} for one in tag_directions(x_ND, tag_N)]
+                keys = {"kind": "direction", "layer": layer}
+                records += [{**keys, **direction} for direction in tag_directions(x_ND, tag_N)]
         return Found(records)
 
     def _drawn(self, given: Labelled, part_S: np.ndarray, seed: int) -> list[int]:
         """Sentences whose labels are as many as asked for in each part."""
-        kept: list[int] = []
+        indices: list[int] = []
         for part in PARTS:
-            left = self.max_train if part == "train" else self.max_eval
+            n_left = self.max_train if part == "train" else self.max_eval
             for i in hashed_order(len(part_S), seed).tolist():
-                if part_S[i] == part and left > 0:
-                    kept.append(i)
-                    left -= len(given.label[i])
-        return kept
+                if part_S[i] == part and n_left > 0:
+                    indices.append(i)
+                    n_left -= len(given.label[i])
+        return indices
 
     def _score(
         self, x_ND: np.ndarray, label_N: np.ndarray, at: dict[str, np.ndarray], n_classes: int
     ) -> dict[str, Any]:
         """The scores on dev and test of the probe with the least loss on dev."""
-        x, label = ({part: own[rows] for part, rows in at.items()} for own in (x_ND, label_N))
+        x, label = ({part: values[rows] for part, rows in at.items()} for values in (x_ND, label_N))
         fit = x["train"].astype(np.float64), label["train"], x["dev"], label["dev"]
         probe = best_penalty(*fit, self.penalties, n_classes).probe
         record: dict[str, Any] = {}
         for part in PARTS[1:]:
-            found = probe.predict(x[part])
+            prediction = probe.predict(x[part])
             if n_classes:
-                share = float((found == label[part]).mean())
-                scored: Sequence[Any] = (share, *wilson(share, len(found)))
+                share = float((prediction == label[part]).mean())
+                estimate: Sequence[Any] = (share, *wilson(share, len(prediction)))
             else:
-                scored = spearman(found, label[part])
-            record |= dict(zip((part, f"{part}_low", f"{part}_high"), scored, strict=True))
+                estimate = spearman(prediction, label[part])
+            record |= dict(zip((part, f"{part}_low", f"{part}_high"), estimate, strict=True))
         return record

@@ -106,20 +106,20 @@ def search_records(tails: Search) -> list[Record]:
 
     records: list[Record] = []
     for layer, (x_ND, score_D) in enumerate(zip(x_LND, tails.score_LD, strict=True)):
-        least, most = (int(share_D.argmax()) for share_D in share_2LD[:, layer])
-        far, cosine = int(score_D.abs().argmax()), outlier_dims(x_ND, n_top=1)
+        min_dim, max_dim = (int(share_D.argmax()) for share_D in share_2LD[:, layer])
+        mean_dim, cosine = int(score_D.abs().argmax()), outlier_dims(x_ND, n_top=1)
         records.append(
             {
                 "kind": "layer",
                 "layer": layer,
                 "n_rows": len(x_ND),
                 "n_sentences": len(torch.unique(sentence_N)),
-                "minimum_dimension": least,
-                **share("minimum", share_2LD[0, layer], at_2LN[0, layer, None], least),
-                "maximum_dimension": most,
-                **share("maximum", share_2LD[1, layer], at_2LN[1, layer, None], most),
-                "mean_dimension": far,
-                "mean_score": float(score_D[far]),
+                "minimum_dimension": min_dim,
+                **share("minimum", share_2LD[0, layer], at_2LN[0, layer, None], min_dim),
+                "maximum_dimension": max_dim,
+                **share("maximum", share_2LD[1, layer], at_2LN[1, layer, None], max_dim),
+                "mean_dimension": mean_dim,
+                "mean_score": float(score_D[mean_dim]),
                 "n_beyond": int((score_D.abs() > tails.threshold).sum()),
                 "cosine_dimension": int(cosine["index_1"]),
                 "cosine_share": float(cosine["share_1"]),
@@ -143,7 +143,7 @@ def search_records(tails: Search) -> list[Record]:
     return [*records, *outliers]
 
 
-NORMS = ("LayerNorm", "RMSNorm")  # how the types of norms end, in torch and in transformers
+NORMS = ("LayerNorm", "RMSNorm")  # suffixes of norm classes in torch and transformers
 
 
 def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
@@ -153,16 +153,16 @@ def norm_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     Scores are `against_others`.
     """
     records: list[Record] = []
-    for place, layer, name, norm in _norms(encoder):
-        parts = {"gain": norm.weight, "bias": getattr(norm, "bias", None)}
+    for position, layer, name, norm in _norms(encoder):
+        params = {"gain": norm.weight, "bias": getattr(norm, "bias", None)}
         for i in dims:
-            own: dict[str, Cell] = {}
-            for key, value_D in parts.items():
+            cells: dict[str, Cell] = {}
+            for key, value_D in params.items():
                 if value_D is not None:
                     score = against_others(value_D.detach(), i, dims)
-                    own |= {key: float(value_D.detach()[i]), f"{key}_score": score}
-            at = {"layer": layer, "norm": name, "place": place, "dimension": i}
-            records.append({"kind": "norm", **at, **own})
+                    cells |= {key: float(value_D.detach()[i]), f"{key}_score": score}
+            keys = {"layer": layer, "norm": name, "place": position, "dimension": i}
+            records.append({"kind": "norm", **keys, **cells})
     return records
 
 
@@ -175,13 +175,13 @@ def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
     records: list[Record] = []
     for path, table in encoder.named_modules():
         if isinstance(table, nn.Embedding) and table.embedding_dim == encoder.width:
-            kept = [v for v in range(table.num_embeddings) if v != table.padding_idx]
-            size_D = table.weight.detach()[kept].double().abs().mean(dim=0)
+            token_ids = [v for v in range(table.num_embeddings) if v != table.padding_idx]
+            size_D = table.weight.detach()[token_ids].double().abs().mean(dim=0)
             records += [
                 {
                     "kind": "table",
                     "table": path.rpartition(".")[2],
-                    "n_rows": len(kept),
+                    "n_rows": len(token_ids),
                     "dimension": i,
                     "size": float(size_D[i]),
                     "others": float(_others(size_D, dims).mean()),
@@ -201,10 +201,10 @@ def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None
     7.0
     """
     value_D = value_D.double()
-    others = _others(value_D, [*dims, i])
-    if len(others) < 2 or not bool((spread := others.std()) > 0):
+    rest = _others(value_D, [*dims, i])
+    if len(rest) < 2 or not bool((spread := rest.std()) > 0):
         return None
-    return float((value_D[i] - others.mean()) / spread)
+    return float((value_D[i] - rest.mean()) / spread)
 
 
 def _others(value_D: Tensor, dims: Sequence[int]) -> Tensor:
@@ -215,18 +215,18 @@ def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, Any]]:
     """Place, layer, name and norm, in the order of places; last those behind all blocks."""
 
     def norms_of(part: nn.Module) -> dict[str, nn.Module]:
-        named = {n: m for n, m in part.named_modules() if type(m).__name__.endswith(NORMS)}
+        modules = {n: m for n, m in part.named_modules() if type(m).__name__.endswith(NORMS)}
         width = (encoder.width,)
-        return {n: m for n, m in named.items() if getattr(m.weight, "shape", None) == width}
+        return {n: m for n, m in modules.items() if getattr(m.weight, "shape", None) == width}
 
     seen: list[nn.Module] = []
     for layer, part in enumerate([encoder.embeddings, *encoder.blocks]):
-        own = norms_of(part)
-        seen += own.values()
-        for k, (name, norm) in enumerate(own.items(), start=1):
-            yield max(0.0, layer - 1 + k / len(own)), layer, name or type(norm).__name__, norm
+        norms = norms_of(part)
+        seen += norms.values()
+        for k, (name, norm) in enumerate(norms.items(), start=1):
+            yield max(0.0, layer - 1 + k / len(norms)), layer, name or type(norm).__name__, norm
     for path, norm in norms_of(encoder).items():
-        if not any(norm is one for one in seen):
+        if not any(norm is module for module in seen):
             yield encoder.n_blocks + 0.5, encoder.n_blocks, path.rpartition(".")[2], norm
 
 
@@ -252,8 +252,8 @@ def best_threshold(cosine_N: Tensor, same_N: Tensor) -> Threshold:
     """
     cosine_N, same_N = cosine_N.double(), same_N.bool()
     sorted_N = cosine_N.sort().values
-    ends = sorted_N.new_tensor([-1.0]), sorted_N.new_tensor([math.nextafter(1.0, 2.0)])
-    value_K = torch.cat([ends[0], (sorted_N[1:] + sorted_N[:-1]) / 2, ends[1]])
+    bounds = sorted_N.new_tensor([-1.0]), sorted_N.new_tensor([math.nextafter(1.0, 2.0)])
+    value_K = torch.cat([bounds[0], (sorted_N[1:] + sorted_N[:-1]) / 2, bounds[1]])
     right_K = ((cosine_N >= value_K[:, None]) == same_N).sum(dim=1)
     k = int(right_K.argmax())
     return Threshold(float(value_K[k]), int(right_K[k]) / len(cosine_N))
@@ -274,33 +274,33 @@ def wic_records(
     `constant_true`: always predicting "same". `wic chosen`: the selected layer, and the best cell.
     """
     rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
-    given = [row for split in SPLITS for row in rows[split]]
-    found = find_targets(given, subject.encoder.tokenizer, subject.max_length)
-    split_N = np.repeat(SPLITS, [len(own) for own in rows.values()]).astype(object)[found.kept_N]
-    same_N = torch.tensor([int(given[k]["label"]) for k in found.kept_N])
+    examples = [row for split in SPLITS for row in rows[split]]
+    targets = find_targets(examples, subject.encoder.tokenizer, subject.max_length)
+    split_N = np.repeat(SPLITS, [len(ps) for ps in rows.values()]).astype(object)[targets.kept_N]
+    same_N = torch.tensor([int(examples[k]["label"]) for k in targets.kept_N])
     train = np.flatnonzero(split_N == "train")
     if len(train) < 2:
         raise ValueError(
             f"{len(train)} pairs of WiC's train split keep both targets within "
             f"{subject.max_length} tokens, and two are needed; raise max_length"
         )
-    is_fit = fit_half([str(given[found.kept_N[i]]["word"]) for i in train], subject.seed)
+    is_fit = fit_half([str(examples[targets.kept_N[i]]["word"]) for i in train], subject.seed)
     split_N[train[is_fit]] = FIT
-    target_LND = encode_rows(subject, found.tokens, found.spans)
-    at = {split: torch.from_numpy(split_N == split) for split in (FIT, *SPLITS)}
-    cells: dict[str, list[Tensor]] = {name: [] for name in TREATMENTS}  # cosines of each layer
+    target_LND = encode_rows(subject, targets.tokens, targets.spans)
+    masks = {split: torch.from_numpy(split_N == split) for split in (FIT, *SPLITS)}
+    cosines: dict[str, list[Tensor]] = {name: [] for name in TREATMENTS}  # of each layer
     for x_ND in target_LND:
         pair_N2D = torch.from_numpy(x_ND).reshape(-1, 2, x_ND.shape[1])
-        maps = treatments(pair_N2D[at[FIT]].flatten(0, 1), dims, epsilon)
+        maps = treatments(pair_N2D[masks[FIT]].flatten(0, 1), dims, epsilon)
         for name, treat in maps.items():
-            cells[name].append(pair_cosines(treat(pair_N2D[:, 0]), treat(pair_N2D[:, 1])))
-    counts = {"n_fit": int(is_fit.sum()), "n_left_out": found.n_left_out}
+            cosines[name].append(pair_cosines(treat(pair_N2D[:, 0]), treat(pair_N2D[:, 1])))
+    counts = {"n_fit": int(is_fit.sum()), "n_left_out": targets.n_left_out}
     records: list[Record] = []
-    for name, cosine_LN in cells.items():
-        own = [_scored(name, n, x_N, same_N, at, counts) for n, x_N in enumerate(cosine_LN)]
-        chosen = max(own, key=lambda r: (r["train"], -int(r["layer"] or 0)))
-        best = {key: max(float(r[key] or 0) for r in own) for key in chosen if "optimistic" in key}
-        records += [*own, {**chosen, **best, "kind": "wic chosen"}]
+    for name, cosine_LN in cosines.items():
+        cells = [_scored(name, n, x_N, same_N, masks, counts) for n, x_N in enumerate(cosine_LN)]
+        chosen = max(cells, key=lambda r: (r["train"], -int(r["layer"] or 0)))
+        best = {k: max(float(r[k] or 0) for r in cells) for k in chosen if "optimistic" in k}
+        records += [*cells, {**chosen, **best, "kind": "wic chosen"}]
     return records
 
 
@@ -313,17 +313,17 @@ def _scored(
     counts: Mapping[str, int],
 ) -> dict[str, Cell]:
     """The record of a treatment at a layer."""
-    own = {split: (cosine_N[at_N], same_N[at_N]) for split, at_N in at.items() if at_N.any()}
-    threshold, train = best_threshold(*own["train"])
-    where: Record = {"kind": "wic", "treatment": name, "layer": layer, "threshold": threshold}
-    record: dict[str, Cell] = {**where, "train": train, "n_train": len(own["train"][1]), **counts}
-    for split in (s for s in EVALUATED if s in own):
-        share, n = accuracy(*own[split], threshold), len(own[split][1])
+    pairs = {split: (cosine_N[at_N], same_N[at_N]) for split, at_N in at.items() if at_N.any()}
+    threshold, train = best_threshold(*pairs["train"])
+    keys: Record = {"kind": "wic", "treatment": name, "layer": layer, "threshold": threshold}
+    record: dict[str, Cell] = {**keys, "train": train, "n_train": len(pairs["train"][1]), **counts}
+    for split in (s for s in EVALUATED if s in pairs):
+        share, n = accuracy(*pairs[split], threshold), len(pairs[split][1])
         low, high = wilson(share, n)
         record |= {split: share, f"n_{split}": n, f"{split}_low": low, f"{split}_high": high}
-        record[f"constant_true_{split}"] = float(own[split][1].double().mean())
-        record[f"optimistic_{split}"] = best_threshold(*own[split]).accuracy
-    return {**record, "n_dev": record.get("n_dev", 0)}  # the table reports it, with no pair left
+        record[f"constant_true_{split}"] = float(pairs[split][1].double().mean())
+        record[f"optimistic_{split}"] = best_threshold(*pairs[split]).accuracy
+    return {**record, "n_dev": record.get("n_dev", 0)}  # the table needs it, even without dev pairs
 
 
 def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
@@ -335,8 +335,8 @@ def fit_half(words: Sequence[str], seed: int) -> np.ndarray:
     >>> fit_half(["dog", "cat", "dog", "cat"], seed=0).tolist()
     [True, False, True, False]
     """
-    names, word_N = np.unique(words, return_inverse=True)
-    rank_W = hashed_order(len(names), seed).argsort().numpy()
+    vocabulary, word_N = np.unique(words, return_inverse=True)
+    rank_W = hashed_order(len(vocabulary), seed).argsort().numpy()
     rank_N = hashed_order(len(words), seed).argsort().numpy()
     mask_N = np.zeros(len(words), dtype=bool)
     mask_N[np.lexsort((rank_N, rank_W[word_N]))[: len(words) // 2]] = True
@@ -353,8 +353,8 @@ def sts_sets(source: Source) -> list[str]:
     >>> sts_sets(DemoSource())
     ['stsb']
     """
-    found = [name for name in TEST_SETS if not source.missing(PLACES[name].data_set)]
-    return found if STS_FIT in found else []
+    names = [name for name in TEST_SETS if not source.missing(PLACES[name].data_set)]
+    return names if STS_FIT in names else []
 
 
 def sts_records(
@@ -365,19 +365,19 @@ def sts_records(
     Sentences are means of all their tokens; `most` pairs of a test split are sampled. Whitening is
     fitted on the sentences of STS-B's train split that occur in no set.
     """
-    read = {name: sts_pairs(subject.source, PLACES[name].data_set, "test") for name in sets}
+    test_pairs = {name: sts_pairs(subject.source, PLACES[name].data_set, "test") for name in sets}
     records: list[Record] = [
         {"kind": "sts left out", "set": name, "why": NO_GOLD}
-        for name, found in read.items()
-        if not len(found.gold_P)
+        for name, test_set in test_pairs.items()
+        if not len(test_set.gold_P)
     ]
     texts: dict[str, int] = {}
     pairs = {}
-    for name, (sentences, *sides, gold_P) in read.items():
+    for name, (sentences, *sides, gold_P) in test_pairs.items():
         if n := len(gold_P):
-            own = np.array(drawn(range(n), most, subject.seed))
-            number = [[texts.setdefault(sentences[i], len(texts)) for i in s[own]] for s in sides]
-            pairs[name] = torch.tensor(number), gold_P[own]
+            idx = np.array(drawn(range(n), most, subject.seed))
+            numbers = [[texts.setdefault(sentences[i], len(texts)) for i in s[idx]] for s in sides]
+            pairs[name] = torch.tensor(numbers), gold_P[idx]
     train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
     order = hashed_order(len(train), subject.seed).tolist()
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]
@@ -389,11 +389,11 @@ def sts_records(
             for name, ((first_P, second_P), gold_P) in pairs.items():
                 cosine_P = pair_cosines(treated_ND[first_P], treated_ND[second_P])
                 score = spearman(cosine_P.numpy(), gold_P)
-                percent = (None if part is None else 100 * part for part in score)
-                at: Record = {"set": name, "treatment": treatment, "layer": layer}
+                percent = (None if value is None else 100 * value for value in score)
+                keys: Record = {"set": name, "treatment": treatment, "layer": layer}
                 counts = {"n_pairs": len(gold_P), "n_fit": len(fit)}
                 scores = dict(zip(("spearman", "low", "high"), percent, strict=True))
-                records.append({"kind": "sts", **at, **counts, **scores})
+                records.append({"kind": "sts", **keys, **counts, **scores})
     return records
 
 
@@ -426,21 +426,21 @@ class Tails(Analysis):
 
     def data_sets(self, source: Source) -> Iterable[Any]:
         """The corpus, and the available ones of WiC and the STS sets."""
-        found = [TEXTS[self.corpus].data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
-        return [*found, *(PLACES[name].data_set for name in sts_sets(source))]
+        sets = [TEXTS[self.corpus].data_set, *([] if source.missing(wic.DATA) else [wic.DATA])]
+        return [*sets, *(PLACES[name].data_set for name in sts_sets(source))]
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, origin and positions of outliers, and WiC and STS if the source has them."""
-        source, encoder, given = subject.source, subject.encoder, (self.epsilon, self.max_pairs)
+        source, encoder, options = subject.source, subject.encoder, (self.epsilon, self.max_pairs)
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
         origins = (norm_records, table_records)
         yield Part("origin", lambda: Found([r for o in origins for r in o(encoder, search().dims)]))
         yield Part("positions", lambda: Found(position_records(subject, search())))
         if not source.missing(wic.DATA):
-            yield Part("wic", lambda: Found(wic_records(subject, search().dims, *given)))
+            yield Part("wic", lambda: Found(wic_records(subject, search().dims, *options)))
         if sets := sts_sets(source):
-            yield Part("sts", lambda: Found(sts_records(subject, sets, search().dims, *given)))
+            yield Part("sts", lambda: Found(sts_records(subject, sets, search().dims, *options)))
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
@@ -452,18 +452,18 @@ class Tails(Analysis):
 
     def _layers(self, subject: Subject, tails: Search) -> Found:
         records = search_records(tails)
-        fitted = {*self._sentences(subject, "train")}
-        others = [s for s in self._sentences(subject, "dev") if s not in fitted]
-        sample = draw_tokens(subject, others, self.max_rows)
+        train = {*self._sentences(subject, "train")}
+        dev = [s for s in self._sentences(subject, "dev") if s not in train]
+        sample = draw_tokens(subject, dev, self.max_rows)
         falls: list[Estimate] = []
         for layer, x_ND in enumerate(encode_rows(subject, sample.tokens, sample.spans)):
             maps = treatments(torch.from_numpy(tails.rows_LND[layer]), tails.dims, self.epsilon)
             cones: dict[str, Estimate] = {}
             for name, treat in maps.items():
-                own_ND = treat(torch.from_numpy(x_ND))
-                cones[name] = anisotropy(own_ND, sample.sentence_N)
-                at = {"kind": "treated", "treatment": name, "layer": layer}
-                records.append({**at, **self._measures(own_ND, cones[name], sample)})
+                treated_ND = treat(torch.from_numpy(x_ND))
+                cones[name] = anisotropy(treated_ND, sample.sentence_N)
+                keys = {"kind": "treated", "treatment": name, "layer": layer}
+                records.append({**keys, **self._measures(treated_ND, cones[name], sample)})
             falls.append(cones[NONE].less(cones[CUT]))
         falls = falls[1:] or falls
         counts = {"n_layers": len(falls), "n_dimensions": len(tails.dims)}
@@ -472,13 +472,13 @@ class Tails(Analysis):
         return Found([*records, {"kind": "cut", **counts, **fall}], scores)
 
     def _measures(self, x_ND: Tensor, cone: Estimate, sample: Sample) -> Record:
-        own = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)
+        similarity = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)
         frequent_G = large_groups(check_groups(x_ND, sample.word_N), self.min_count)
         return {
             "n_rows": len(x_ND),
             "n_sentences": len(torch.unique(sample.sentence_N)),
             **cone.figures("anisotropy"),
-            **own.figures("self_similarity"),
-            **own.less(cone).figures("self_similarity_adjusted"),
+            **similarity.figures("self_similarity"),
+            **similarity.less(cone).figures("self_similarity_adjusted"),
             "n_words": int(frequent_G.sum()),
         }

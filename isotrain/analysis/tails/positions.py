@@ -17,7 +17,7 @@ from isotrain.encoders.base import Encoder
 from isotrain.geometry.groups import hashed_order
 
 GIVEN, ZEROED, SHUFFLED = "as they are", "zeroed", "shuffled"
-MIN_ROWS = 20  # tokens at a position of the profile
+MIN_ROWS = 20  # fewest tokens at a position of the profile
 
 
 def position_tables(encoder: Encoder) -> list[nn.Embedding]:
@@ -38,7 +38,7 @@ def changed_positions(
 
     Behind the pad row, if the table has one. The weights are restored at the end.
     """
-    given = [table.weight.detach().clone() for table in tables]
+    weights = [table.weight.detach().clone() for table in tables]
     try:
         for table in tables:
             first = 0 if table.padding_idx is None else table.padding_idx + 1
@@ -49,7 +49,7 @@ def changed_positions(
                 used.copy_(used[hashed_order(len(used), seed)])
         yield
     finally:
-        for table, weight in zip(tables, given, strict=True):
+        for table, weight in zip(tables, weights, strict=True):
             table.weight.detach().copy_(weight)
 
 
@@ -63,27 +63,27 @@ def position_records(subject: Subject, tails: Search) -> list[Record]:
     tables, sample = position_tables(subject.encoder), tails.sample
     longest = max(map(len, sample.tokens.ids))
     records: list[Record] = []
-    for how in (GIVEN, ZEROED, SHUFFLED) if tables else (GIVEN,):
+    for condition in (GIVEN, ZEROED, SHUFFLED) if tables else (GIVEN,):
         rows_LND = tails.rows_LND
-        if how != GIVEN:
-            with changed_positions(tables, how, longest, subject.seed):
+        if condition != GIVEN:
+            with changed_positions(tables, condition, longest, subject.seed):
                 rows_LND = encode_rows(subject, sample.tokens, sample.spans)
         for layer, rows_ND in enumerate(rows_LND):
             x_ND = torch.from_numpy(rows_ND).double()
             cone = anisotropy(x_ND, sample.sentence_N).figures("anisotropy")
-            at = {"kind": "positions", "positions": how, "layer": layer}
-            records.append({**at, "n_rows": len(x_ND), **cone, **_scores(x_ND, tails.dims)})
+            keys = {"kind": "positions", "positions": condition, "layer": layer}
+            records.append({**keys, "n_rows": len(x_ND), **cone, **_scores(x_ND, tails.dims)})
     position_N = torch.from_numpy(sample.spans.start_N)
-    shown = [p for p, n in enumerate(torch.bincount(position_N).tolist()) if n >= MIN_ROWS]
+    positions = [p for p, n in enumerate(torch.bincount(position_N).tolist()) if n >= MIN_ROWS]
     for layer, rows_ND in enumerate(tails.rows_LND):
-        for p in shown:
+        for p in positions:
             x_ND = torch.from_numpy(rows_ND)[position_N == p].double()
-            at = {"kind": "profile", "layer": layer, "position": p, "n_rows": len(x_ND)}
-            records.append({**at, **_scores(x_ND, tails.dims)})
+            keys = {"kind": "profile", "layer": layer, "position": p, "n_rows": len(x_ND)}
+            records.append({**keys, **_scores(x_ND, tails.dims)})
     return records
 
 
 def _scores(x_ND: Tensor, dims: Sequence[int]) -> Record:
     score_D = mean_scores(x_ND.mean(dim=0)[None])[0].abs()
-    own = float(score_D[list(dims)].mean()) if dims else None
-    return {"outlier_score": own, "largest_score": float(score_D.max())}
+    outlier_score = float(score_D[list(dims)].mean()) if dims else None
+    return {"outlier_score": outlier_score, "largest_score": float(score_D.max())}

@@ -10,17 +10,17 @@ from isotrain.analysis.show import Frames, TableSpec, left_out
 from isotrain.analysis.types import Outcome
 from isotrain.pages.charts import LAYERS, Spec, chart, mark, quantity
 
-MOST_DIMENSIONS = 3  # whose gains and biases are shown together
-MOST_NAMED = 8  # outliers that a figure can name
-MOST_LINES = 4  # outliers whose norms a reader can follow
+MOST_DIMENSIONS = 3  # outliers whose gains and biases share a table
+MOST_NAMED = 8  # outliers labelled in a figure
+MOST_LINES = 4  # outliers drawn in a figure of norms
 
 
 def _outliers(frames: Frames) -> pd.DataFrame:
-    found = frames.of("outlier")
-    if len(found):
-        at = zip(found["layers_beyond"], found["n_layers"], strict=True)
-        found["beyond"] = [f"{k} of {n}" for k, n in at]
-    return found
+    outliers = frames.of("outlier")
+    if len(outliers):
+        counts = zip(outliers["layers_beyond"], outliers["n_layers"], strict=True)
+        outliers["beyond"] = [f"{k} of {n}" for k, n in counts]
+    return outliers
 
 
 def _first_norms(frames: Frames, most: int = MOST_DIMENSIONS) -> pd.DataFrame:
@@ -28,92 +28,92 @@ def _first_norms(frames: Frames, most: int = MOST_DIMENSIONS) -> pd.DataFrame:
     norms = frames.of("norm")
     if norms.empty:
         return norms
-    place = norms.groupby("weights", sort=False)["dimension"].transform(
-        lambda d: pd.factorize(d)[0]
-    )
-    return norms[place < most]
+    rank = norms.groupby("weights", sort=False)["dimension"].transform(lambda d: pd.factorize(d)[0])
+    return norms[rank < most]
 
 
 def _embedding_tables(frames: Frames) -> pd.DataFrame:
     """Outlier columns of the embedding tables; the last lines are of all other dimensions."""
-    found = frames.of("table")
-    if found.empty:
-        return found
-    found["table"] = [str(name).removesuffix("_embeddings") for name in found["table"]]
-    others = found.drop_duplicates(["weights", "table"])
-    others = others.assign(dimension="others", size=others["others"], score=None)
-    return pd.concat([found, others])
+    tables = frames.of("table")
+    if tables.empty:
+        return tables
+    tables["table"] = [str(name).removesuffix("_embeddings") for name in tables["table"]]
+    rest = tables.drop_duplicates(["weights", "table"])
+    rest = rest.assign(dimension="others", size=rest["others"], score=None)
+    return pd.concat([tables, rest])
 
 
 def _wic_chosen(frames: Frames) -> pd.DataFrame:
     """The selected layer of each treatment, then the baseline that always answers `same`."""
-    found = frames.of("wic chosen")
-    if found.empty:
-        return found
-    same = found.drop_duplicates("weights")
-    splits = [s for s in ("dev", "test") if s in found]
+    selected = frames.of("wic chosen")
+    if selected.empty:
+        return selected
+    same = selected.drop_duplicates("weights")
+    splits = [s for s in ("dev", "test") if s in selected]
     constant = {s: same[f"constant_true_{s}"] for s in splits}
-    kept = same[["weights", "kind"]].assign(treatment="always same", **constant)
-    return pd.concat([found, kept])
+    baseline = same[["weights", "kind"]].assign(treatment="always same", **constant)
+    return pd.concat([selected, baseline])
 
 
 def _sts(frames: Frames) -> pd.DataFrame:
-    ends = {"low": "spearman_low", "high": "spearman_high"}
-    return frames.of("sts").rename(columns=ends)
+    columns = {"low": "spearman_low", "high": "spearman_high"}
+    return frames.of("sts").rename(columns=columns)
 
 
 def _last_sts(frames: Frames) -> pd.DataFrame:
-    found = _sts(frames)
-    return found[found["layer"] == found["layer"].max()] if len(found) else found
+    scores = _sts(frames)
+    return scores[scores["layer"] == scores["layer"].max()] if len(scores) else scores
 
 
 def _sts_means(frames: Frames) -> pd.DataFrame:
     """Means over the data sets, if every set has a value."""
-    found = _sts(frames)
-    if found.empty:
-        return found
-    whole = found.groupby(["weights", "treatment", "layer"], sort=False)["spearman"]
-    means = whole.apply(lambda one: one.mean() if one.notna().all() else None).reset_index()
-    return means.assign(n_sets=found["set"].nunique())
+    scores = _sts(frames)
+    if scores.empty:
+        return scores
+    groups = scores.groupby(["weights", "treatment", "layer"], sort=False)["spearman"]
+    means = groups.apply(lambda group: group.mean() if group.notna().all() else None).reset_index()
+    return means.assign(n_sets=scores["set"].nunique())
 
 
 def _norm_lines(frames: Frames) -> pd.DataFrame:
     """Gains and biases in long format."""
-    found = _first_norms(frames, MOST_LINES)
+    norms = _first_norms(frames, MOST_LINES)
     parts = [
-        found.assign(part=part, score=found[f"{part}_score"])
+        norms.assign(part=part, score=norms[f"{part}_score"])
         for part in ("gain", "bias")
-        if f"{part}_score" in found
+        if f"{part}_score" in norms
     ]
     if not parts:
-        return found
-    both = pd.concat(parts)
-    return both.assign(dimension=[f"dimension {i}" for i in both["dimension"]])
+        return norms
+    lines = pd.concat(parts)
+    return lines.assign(dimension=[f"dimension {i}" for i in lines["dimension"]])
 
 
 def _mean_vectors(outcome: Outcome) -> Iterator[Picture]:
     """The mean vector of each layer, outliers labelled; one figure per set of weights."""
     for name, score_LD in outcome.arrays.items():
         weights = name.partition("/")[0]
-        own = [r for r in outcome.records if r["kind"] == "outlier" and r["weights"] == weights]
-        dims = [int(r["dimension"] or 0) for r in own][:MOST_NAMED]
-        some = f" ({len(dims)} of {len(own)})" if len(own) > len(dims) else ""
+        outliers = [
+            r for r in outcome.records if r["kind"] == "outlier" and r["weights"] == weights
+        ]
+        dims = [int(r["dimension"] or 0) for r in outliers][:MOST_NAMED]
+        suffix = f" ({len(dims)} of {len(outliers)})" if len(outliers) > len(dims) else ""
         yield Picture(
             f"mean_vectors_{weights}".replace(" ", "_"),
             f"Mean vectors, {weights}",
             [_chart(score_LD, dims, f"mean vectors of the layers, {weights}")],
             "The mean vector of each layer, entry by entry, in standard deviations from the mean "
-            f"of its entries; outlier dimensions are named{some}.",
+            f"of its entries; outlier dimensions are named{suffix}.",
         )
 
 
 def _profile(frames: Frames) -> pd.DataFrame:
     """Scores by position of the first layer above the embeddings, the middle one and the last."""
-    found = frames.of("profile")
-    if found.empty:
-        return found
-    last = found["layer"].max()
-    return found[found["layer"].isin({1, (last + 1) // 2, last})]
+    profile = frames.of("profile")
+    if profile.empty:
+        return profile
+    last = profile["layer"].max()
+    return profile[profile["layer"].isin({1, (last + 1) // 2, last})]
 
 
 def _chart(score_LD: np.ndarray, dims: list[int], description: str) -> Spec:
@@ -122,16 +122,16 @@ def _chart(score_LD: np.ndarray, dims: list[int], description: str) -> Spec:
         for layer, score_D in enumerate(score_LD)
         for i, score in enumerate(score_D)
     ]
-    farthest = [float(score_LD[np.abs(score_LD[:, i]).argmax(), i]) for i in dims]
-    named = [{"dimension": i, "score": score} for i, score in zip(dims, farthest, strict=True)]
+    extremes = [float(score_LD[np.abs(score_LD[:, i]).argmax(), i]) for i in dims]
+    labels = [{"dimension": i, "score": score} for i, score in zip(dims, extremes, strict=True)]
     x = quantity("dimension", axis={"format": "d"}, scale={"nice": False})
     y = quantity("score", "entry of the mean vector, in sd")
     colour = {"field": "layer", "type": "ordinal", "scale": LAYERS, "legend": {"columns": 13}}
-    layer = [
+    marks = [
         mark("line", {"x": x, "y": y, "color": colour}, strokeWidth=0.8),
-        mark("text", {"x": x, "y": y, "text": {"field": "dimension"}}, values=named, dy=-7),
+        mark("text", {"x": x, "y": y, "text": {"field": "dimension"}}, values=labels, dy=-7),
     ]
-    return chart(values, "", description, layer)
+    return chart(values, "", description, marks)
 
 
 TABLES = (

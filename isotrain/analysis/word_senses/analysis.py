@@ -36,8 +36,8 @@ class Occurrences(NamedTuple):
 
     def of(self, part: str) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings and senses of a part."""
-        own = self.part_N == part
-        return self.x_ND[own], self.sense_N[own]
+        mask_N = self.part_N == part
+        return self.x_ND[mask_N], self.sense_N[mask_N]
 
 
 def predictions(words: Occurrences, n_neighbors: int, penalties: Sequence[float]) -> dict[str, Any]:
@@ -49,33 +49,33 @@ def predictions(words: Occurrences, n_neighbors: int, penalties: Sequence[float]
     from sklearn.neighbors import KNeighborsClassifier
 
     train, n_senses = words.of("train"), int(words.sense_N.max()) + 1
-    near = KNeighborsClassifier(min(n_neighbors, len(train[1])), metric="cosine").fit(*train)
+    neighbors = KNeighborsClassifier(min(n_neighbors, len(train[1])), metric="cosine").fit(*train)
     probe = best_penalty(*train, *words.of("dev"), penalties, n_senses).probe
     majority = DummyClassifier().fit(*train)
-    return {"neighbours": near, "linear probe": probe, MAJORITY: majority}
+    return {"neighbours": neighbors, "linear probe": probe, MAJORITY: majority}
 
 
 def _means(frames: Frames) -> pd.DataFrame:
     """Means over the words, each with the same weight."""
-    found = frames.of("senses")
+    scores = frames.of("senses")
     keys = ["weights", "method", "treatment", "layer"]
     values = ["dev", "test", "macro_f1"]
-    found[values] = found[values].astype(float)
-    return found.groupby(keys, sort=False)[values].mean().reset_index()
+    scores[values] = scores[values].astype(float)
+    return scores.groupby(keys, sort=False)[values].mean().reset_index()
 
 
 def _chosen(frames: Frames) -> pd.DataFrame:
     """For each word, method and treatment the layer with the best accuracy on dev."""
-    found = frames.of("senses")
-    found = found.assign(dev=found["dev"].astype(float))
-    best = found.sort_values("dev", ascending=False, kind="stable")
+    scores = frames.of("senses")
+    scores = scores.assign(dev=scores["dev"].astype(float))
+    best = scores.sort_values("dev", ascending=False, kind="stable")
     best = best.drop_duplicates(["weights", "lemma", "method", "treatment"]).sort_index()
     is_baseline = best["method"] == MAJORITY
     best = best[~is_baseline | (best["treatment"] == "none")]
     return best.assign(
         layer=[
-            None if one == MAJORITY else n
-            for one, n in zip(best["method"], best["layer"], strict=True)
+            None if method == MAJORITY else layer
+            for method, layer in zip(best["method"], best["layer"], strict=True)
         ]
     )
 
@@ -155,8 +155,8 @@ class WordSenses(Analysis):
         dims = cache(
             partial(self._dims, subject, [" ".join(row["tokens"]) for row in rows.values()])
         )
-        for lemma, own in by_lemma.items():
-            yield Part(lemma, partial(self._measured, subject, own, dims))
+        for lemma, lemma_rows in by_lemma.items():
+            yield Part(lemma, partial(self._measured, subject, lemma_rows, dims))
 
     def _dims(self, subject: Subject, texts: list[str]) -> list[int]:
         limits = self.max_rows, self.threshold, self.layers_share
@@ -165,21 +165,21 @@ class WordSenses(Analysis):
     def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> Found:
         from sklearn.metrics import f1_score
 
-        given = drawn(rows, self.max_occurrences, subject.seed)
+        sample = drawn(rows, self.max_occurrences, subject.seed)
         words = find_words(
             subject.encoder.tokenizer,
-            [row["tokens"] for row in given],
+            [row["tokens"] for row in sample],
             subject.max_length,
-            [[row["position"]] for row in given],
+            [[row["position"]] for row in sample],
         )
-        senses, sense_N = np.unique([row["sense"] for row in given], return_inverse=True)
+        senses, sense_N = np.unique([row["sense"] for row in sample], return_inverse=True)
         sense_N = sense_N[words.spans.sentence_N]
         part_N, outliers = three_parts(len(sense_N), subject.seed), dims()
         facts: Record = {
             "lemma": rows[0]["lemma"],
             "n_neighbors": self.n_neighbors,
             "n_senses": len(senses),
-            "n_left_out": len(given) - len(sense_N),
+            "n_left_out": len(sample) - len(sense_N),
             "n_outliers": len(outliers),
             **{f"n_{part}": int((part_N == part).sum()) for part in ("train", "dev", "test")},
         }
@@ -187,15 +187,16 @@ class WordSenses(Analysis):
         for layer, x_ND in enumerate(encode_rows(subject, words.tokens, words.spans)):
             x = torch.from_numpy(x_ND)
             for name, treat in treatments(x[part_N == "train"], outliers, EPSILON).items():
-                own = Occurrences(treat(x).numpy(), sense_N, part_N)
-                for method, fitted in predictions(own, self.n_neighbors, self.penalties).items():
-                    scored = {
-                        p: (fitted.predict(own.of(p)[0]), own.of(p)[1]) for p in ("dev", "test")
+                splits = Occurrences(treat(x).numpy(), sense_N, part_N)
+                for method, model in predictions(splits, self.n_neighbors, self.penalties).items():
+                    outputs = {
+                        p: (model.predict(splits.of(p)[0]), splits.of(p)[1])
+                        for p in ("dev", "test")
                     }
-                    share = {p: float((a == b).mean()) for p, (a, b) in scored.items()}
+                    share = {p: float((a == b).mean()) for p, (a, b) in outputs.items()}
                     low, high = wilson(share["test"], facts["n_test"])
-                    at = {"method": method, "treatment": name, "layer": layer}
-                    f1 = float(f1_score(*scored["test"][::-1], average="macro", zero_division=0))
-                    ends = {"test_low": low, "test_high": high, "macro_f1": f1}
-                    records.append({"kind": "senses", **facts, **at, **share, **ends})
+                    keys = {"method": method, "treatment": name, "layer": layer}
+                    f1 = float(f1_score(*outputs["test"][::-1], average="macro", zero_division=0))
+                    metrics = {"test_low": low, "test_high": high, "macro_f1": f1}
+                    records.append({"kind": "senses", **facts, **keys, **share, **metrics})
         return Found(records)

@@ -14,7 +14,7 @@ from isotrain.tasks.base import Task
 from isotrain.tasks.data import encoding
 from isotrain.types import Example, Row
 
-NO_PART = (  # attributes of a task that encode nothing
+NO_PART = (  # attributes of a task that do not affect encoding
     *("name", "data_set", "left_out", "finds_classes", "head_dropout", "scores", "monitor"),
     *("class_weights", "weight_C", "label_smoothing"),
 )
@@ -69,7 +69,7 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     del content["truncation"], content["padding"]
     attributes = {name: value for name, value in vars(task).items() if name not in NO_PART}
-    modules = {kind.__module__: None for kind in type(task).__mro__ if kind is not object}
+    modules = {base.__module__: None for base in type(task).__mro__ if base is not object}
     parts = [
         FIELDS,
         [{name: value for name, value in row.items() if name != "at"} for row in rows],

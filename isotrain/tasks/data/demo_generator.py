@@ -60,12 +60,12 @@ class DemoSource(Source):
         seen: set[tuple[str, ...]] = set()
         rows: list[Row] = []
         while len(rows) < SIZES[split]:
-            drawn = draw(rng, len(rows))
-            texts = _OWNERS.get(name, ("sentence1", "sentence2"))
-            owner = tuple(sorted(str(drawn[0][text]) for text in texts))
-            if owner not in seen and _fold(owner) == split:
-                seen.add(owner)
-                rows += drawn
+            new_rows = draw(rng, len(rows))
+            fields = _OWNERS.get(name, ("sentence1", "sentence2"))
+            texts = tuple(sorted(str(new_rows[0][field]) for field in fields))
+            if texts not in seen and _fold(texts) == split:
+                seen.add(texts)
+                rows += new_rows
         del rows[SIZES[split] :]
         rng.shuffle(rows)
         return [{**row, "idx": idx} for idx, row in enumerate(rows)]
@@ -84,7 +84,7 @@ def _sentence(text: str) -> str:
 
 _SYNONYM_SLOTS: Mapping[tuple[str, ...], tuple[tuple[str, str], ...]] = {
     ("a", "b", "x"): lexicon.PEOPLE,
-    ("saw", "heard"): tuple((one[1], two[1]) for one, two in lexicon.ACTIONS),
+    ("saw", "heard"): tuple((first[1], second[1]) for first, second in lexicon.ACTIONS),
     ("where", "elsewhere"): lexicon.PLACES,
     ("when",): lexicon.TIMES,
 }
@@ -94,9 +94,9 @@ def _draw_entailment(rng: random.Random, number: int) -> list[Row]:
     label = number % 2
     premise, *by_label = rng.choice(lexicon.ENTAILMENTS)
     slots: dict[str, str] = {}
-    for wanted, stock in _SYNONYM_SLOTS.items():
-        for slot, names in zip(wanted, rng.sample(stock, len(wanted)), strict=True):
-            slots[slot], slots[slot.upper()] = rng.sample(names, 2)  # in capitals: a synonym
+    for slot_names, pairs in _SYNONYM_SLOTS.items():
+        for slot, pair in zip(slot_names, rng.sample(pairs, len(slot_names)), strict=True):
+            slots[slot], slots[slot.upper()] = rng.sample(pair, 2)  # in capitals: a synonym
     slots["kind"], slots["sort"] = rng.sample(list(lexicon.KINDS), 2)
     slots["thing"] = rng.choice(lexicon.KINDS[slots["kind"]])
     slots["item"] = rng.choice(lexicon.KINDS[slots["sort"]])
@@ -141,8 +141,8 @@ def _in_context(rng: random.Random, clause: str, form: str) -> tuple[str, int]:
     person = rng.choice(rng.choice(lexicon.PEOPLE))
     opening, trait = rng.choice(lexicon.OPENINGS), rng.choice(lexicon.TRAITS)
     subject = rng.choice((f"{opening} the {person}", f"the {trait} {person}"))
-    chosen = re.sub(r"\[(.+?)\]", lambda match: rng.choice(match[1].split("|")), clause)
-    sentence = _sentence(f"{subject} {chosen}")
+    wording = re.sub(r"\[(.+?)\]", lambda match: rng.choice(match[1].split("|")), clause)
+    sentence = _sentence(f"{subject} {wording}")
     return sentence.replace("_", form), sentence.index("_")
 
 
@@ -159,17 +159,17 @@ _PARAPHRASE_RATE = 0.75
 
 def _draw_similarity(rng: random.Random, _number: int) -> list[Row]:
     event = _draw_event(rng)
-    other = _edit(rng, event)
+    other_event = _edit(rng, event)
     voices = _draw_voices(rng)
-    paraphrase = _other_voices(rng, voices)
-    differ = {slot for slot in _WEIGHTS if event[slot] != other[slot]}
-    loss = sum(weight for slot, weight in _WEIGHTS.items() if slot in differ)
-    if (event["agent"], event["patient"]) == (other["patient"], other["agent"]):
-        loss += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
+    other_voices = _other_voices(rng, voices)
+    edited_slots = {slot for slot in _WEIGHTS if event[slot] != other_event[slot]}
+    penalty = sum(weight for slot, weight in _WEIGHTS.items() if slot in edited_slots)
+    if (event["agent"], event["patient"]) == (other_event["patient"], other_event["agent"]):
+        penalty += _SWAP_WEIGHT - _WEIGHTS["agent"] - _WEIGHTS["patient"]
     row = {
         "sentence1": _tell(rng, event, voices),
-        "sentence2": _tell(rng, other, paraphrase),
-        "score": max(0.0, 5.0 - loss),
+        "sentence2": _tell(rng, other_event, other_voices),
+        "score": max(0.0, 5.0 - penalty),
     }
     return [row]
 
@@ -197,9 +197,9 @@ def _draw_event(rng: random.Random) -> _Event:
 
 def _edit(rng: random.Random, event: _Event) -> _Event:
     """Another event: some slots drawn anew, and the roles often swapped."""
-    fresh = _draw_event(rng)
+    new_event = _draw_event(rng)
     slots = rng.sample(list(_WEIGHTS), rng.choice((0, 0, 1, 1, 2, 3, 4, 6)))
-    edited = event | {slot: fresh[slot] for slot in slots}
+    edited = event | {slot: new_event[slot] for slot in slots}
     if edited["agent"] == edited["patient"] or rng.random() < 0.4:
         return _swapped(edited, event)
     return edited
@@ -233,9 +233,9 @@ def _draw_inferences(rng: random.Random, _number: int) -> list[Row]:
     denied = event | {"negated": not event["negated"]}
     premise = hypothesis = _tell(rng, event, voices)
     rows: list[Row] = []
-    for label, claimed in enumerate((event, swapped, denied)):
+    for label, claim in enumerate((event, swapped, denied)):
         while hypothesis == premise:
-            hypothesis = _tell(rng, claimed, _other_voices(rng, voices))
+            hypothesis = _tell(rng, claim, _other_voices(rng, voices))
         rows.append({"premise": premise, "hypothesis": hypothesis, "label": label})
         hypothesis = premise
     return rows

@@ -26,8 +26,8 @@ def encode_pairs(
 
     In the bi form there may be any number of sentences, the same in each of `pairs`. `spans` are
     half-open character spans, one in each sentence; they become token spans: all tokens that
-    overlap the characters. `limit` is the key of `max_length`, for messages. An example notes what
-    it `lost`: text, part of a target word, every token that the tokenizer knows.
+    overlap the characters. `limit` is the key of `max_length`, for messages. `lost` of an
+    example lists its losses: truncated text, part of a target word, or no known token.
 
     Raises:
         ValueError: a span whose tokens were cut off; the row and a fix are named.
@@ -49,17 +49,17 @@ def encode_pairs(
             return_offsets_mapping=spans is not None,
         )
 
-    encoded = [tokenised(text, max_length) for text in texts]
+    encodings = [tokenised(text, max_length) for text in texts]
     uncut: list[dict[int, tuple[Any, int]]] = []  # of each sequence: whole texts, by the row cut
-    for text, kept in zip(texts, encoded, strict=True):
-        cut = [i for i, ids in enumerate(kept["input_ids"]) if len(ids) >= max_length]
+    for text, encoding in zip(texts, encodings, strict=True):
+        cut_rows = [i for i, ids in enumerate(encoding["input_ids"]) if len(ids) >= max_length]
         whole: Any = None
-        if kept.is_fast:
-            cut = [i for i in cut if kept.encodings[i].overflowing]
-        if cut and (spans is not None or not kept.is_fast):
-            whole = tokenised([[column[i] for i in cut] for column in text], sys.maxsize)
-        rows = {i: (whole, k) for k, i in enumerate(cut)}
-        if not kept.is_fast:  # it does not say what it cut
+        if encoding.is_fast:
+            cut_rows = [i for i in cut_rows if encoding.encodings[i].overflowing]
+        if cut_rows and (spans is not None or not encoding.is_fast):
+            whole = tokenised([[column[i] for i in cut_rows] for column in text], sys.maxsize)
+        rows = {i: (whole, k) for k, i in enumerate(cut_rows)}
+        if not encoding.is_fast:  # it does not say what it cut
             rows = {i: at for i, at in rows.items() if len(whole["input_ids"][at[1]]) > max_length}
         uncut.append(rows)
     at_limit = f"at {limit}={max_length}"
@@ -68,39 +68,39 @@ def encode_pairs(
         lost = [f"cut {at_limit}"] if any(i in rows for rows in uncut) else []
         token_spans = None
         if spans is not None:
-            found: list[Span] = []
-            is_part = False
+            target_spans: list[Span] = []
+            is_target_cut = False
             for sentence, span in enumerate(spans[i]):
                 sequence, text_number = (0, sentence) if is_cross else (sentence, 0)
-                tokens = _tokens_of(encoded[sequence], i, text_number, span)
+                tokens = _tokens_of(encodings[sequence], i, text_number, span)
                 if not tokens:
                     raise ValueError(
                         f"row {i}: the target in sentence {sentence + 1} "
                         f"({pairs[i][sentence]!r}) is not among the max_length={max_length} "
                         f"tokens that are kept; raise {limit}"
                     )
-                found.append((tokens[0], tokens[-1] + 1))
+                target_spans.append((tokens[0], tokens[-1] + 1))
                 if i in uncut[sequence]:
-                    every = _tokens_of(*uncut[sequence][i], text_number, span)
-                    is_part |= len(tokens) < len(every)
-            token_spans = [found] if is_cross else [[span] for span in found]
-            lost += [f"with part of a target word cut {at_limit}"] if is_part else []
-        ids = [e["input_ids"][i] for e in encoded]
-        special = [e["special_tokens_mask"][i] for e in encoded]
-        texts_of = ["".join(pairs[i])] if is_cross else pairs[i]
-        knows = [
+                    all_tokens = _tokens_of(*uncut[sequence][i], text_number, span)
+                    is_target_cut |= len(tokens) < len(all_tokens)
+            token_spans = [target_spans] if is_cross else [[span] for span in target_spans]
+            lost += [f"with part of a target word cut {at_limit}"] if is_target_cut else []
+        ids = [e["input_ids"][i] for e in encodings]
+        special = [e["special_tokens_mask"][i] for e in encodings]
+        row_texts = ["".join(pairs[i])] if is_cross else pairs[i]
+        is_known = [
             _has_known_token(*x, tokenizer.unk_token_id) for x in zip(ids, special, strict=True)
         ]
-        if any(text.strip() and not known for text, known in zip(texts_of, knows, strict=True)):
+        if any(text.strip() and not known for text, known in zip(row_texts, is_known, strict=True)):
             lost.append("without a known token in a text")
-        own_spans = zip(ids, token_spans or (), strict=False)
-        targets = [of[start:stop] for of, found in own_spans for start, stop in found]
+        of_sequences = zip(ids, token_spans or (), strict=False)
+        targets = [tokens[start:stop] for tokens, cuts in of_sequences for start, stop in cuts]
         if any({*target} == {tokenizer.unk_token_id} for target in targets):
             lost.append("with a target word of unknown tokens")
         examples.append(
             Example(
                 input_ids=ids,
-                token_type_ids=[e["token_type_ids"][i] for e in encoded],
+                token_type_ids=[e["token_type_ids"][i] for e in encodings],
                 special_mask=special,
                 spans=token_spans,
                 label=label,
@@ -146,6 +146,6 @@ def _tokens_of(encoded: Any, i: int, text: int, span: Span) -> list[int]:
     offsets = zip(encoded["offset_mapping"][i], encoded.sequence_ids(i), strict=True)
     return [
         token
-        for token, ((first, stop), owner) in enumerate(offsets)
-        if owner == text and first < span[1] and stop > span[0]
+        for token, ((first, stop), sequence_id) in enumerate(offsets)
+        if sequence_id == text and first < span[1] and stop > span[0]
     ]

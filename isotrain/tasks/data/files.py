@@ -50,8 +50,8 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def _open(file: Path, newline: str) -> TextIO:
-    opened = gzip.open if file.suffix == ".gz" else open
-    return opened(file, "rt", encoding="utf-8-sig", newline=newline)
+    opener = gzip.open if file.suffix == ".gz" else open
+    return opener(file, "rt", encoding="utf-8-sig", newline=newline)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -96,14 +96,14 @@ def _object(parse: Callable[..., Mapping[str, object]], given: object, at: str) 
 def _comma_lines(file: Path) -> Iterator[Line]:
     with _open(file, "") as lines:
         csv.field_size_limit(2**31 - 1)  # a cell may hold a whole document
-        reader, first = csv.reader(lines, strict=True), 1
+        reader, line_number = csv.reader(lines, strict=True), 1
         try:
             for cells in reader:
                 if cells:  # a blank line has none
-                    yield first, cells
-                first = reader.line_num + 1
+                    yield line_number, cells
+                line_number = reader.line_num + 1
         except csv.Error as error:
-            raise ValueError(f"{file}:{first}: {error}; does each quote close?") from error
+            raise ValueError(f"{file}:{line_number}: {error}; does each quote close?") from error
 
 
 def _tab_lines(file: Path) -> Iterator[Line]:
@@ -114,12 +114,12 @@ def _tab_lines(file: Path) -> Iterator[Line]:
 def _table(file: Path) -> Iterator[Row]:
     lines = _comma_lines(file) if format_of(file) == ".csv" else _tab_lines(file)
     _, names = next(lines, (0, []))
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{file}: its header names {', '.join(sorted(twice))} more than once")
-    if len(names) == 1 and (apart := {";", "\t"} & {*names[0]}):
+    if duplicates := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{file}: its header names {', '.join(sorted(duplicates))} more than once")
+    if len(names) == 1 and (separators := {";", "\t"} & {*names[0]}):
         raise ValueError(
-            f"{file}: its header is one column, {names[0]!r}; {sorted(apart)} does not part cells "
-            "of a csv: save it with commas, or as a tsv with tabs"
+            f"{file}: its header is one column, {names[0]!r}; {sorted(separators)} does not part "
+            "cells of a csv: save it with commas, or as a tsv with tabs"
         )
     for number, cells in lines:
         if len(cells) != len(names):
@@ -134,8 +134,8 @@ def _parquet(file: Path) -> Iterator[Row]:
     from pyarrow import ArrowException, parquet
 
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-            rows = parquet.read_table(BytesIO(opened.read())).to_pylist()
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            rows = parquet.read_table(BytesIO(stream.read())).to_pylist()
     except ArrowException as error:
         raise ValueError(f"{file}: {error}") from error
     for number, row in enumerate(rows, start=1):

@@ -55,11 +55,11 @@ def skewed(rows: Numbered, skew: float, seed: int, target: str, n_classes: int) 
     >>> Counter(row["label"] for row in kept.values())
     Counter({0: 10, 1: 3})
     """
-    kept: set[int] = set()
+    kept_numbers: set[int] = set()
     for c, numbers in _by_class(rows, _draws(rows, seed, "label_skew"), target).items():
         share = 1.0 - skew * c / (n_classes - 1)
-        kept.update(numbers[: max(1, round(share * len(numbers)))])
-    return {number: row for number, row in rows.items() if number in kept}
+        kept_numbers.update(numbers[: max(1, round(share * len(numbers)))])
+    return {number: row for number, row in rows.items() if number in kept_numbers}
 
 
 def fewer(rows: Numbered, n: int, seed: int | str, target: str | None) -> Numbered:
@@ -74,14 +74,14 @@ def fewer(rows: Numbered, n: int, seed: int | str, target: str | None) -> Number
     >>> Counter(row["label"] for row in fewer(rows, 6, seed=0, target="label").values())
     Counter({0: 4, 1: 2})
     """
-    of_class = _by_class(rows, _draws(rows, seed, "fewer"), target)
+    by_class = _by_class(rows, _draws(rows, seed, "fewer"), target)
     order = sorted(
         ((j + 0.5) / len(numbers), c, number)
-        for c, numbers in of_class.items()
+        for c, numbers in by_class.items()
         for j, number in enumerate(numbers)
     )
-    kept = {number for *_, number in order[:n]}
-    return {number: row for number, row in rows.items() if number in kept}
+    kept_numbers = {number for *_, number in order[:n]}
+    return {number: row for number, row in rows.items() if number in kept_numbers}
 
 
 def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbered]:
@@ -99,10 +99,10 @@ def parted(rows: Numbered, holdout: float, seed: int) -> tuple[Numbered, Numbere
             f"data.holdout={holdout} of {len(rows)} training examples leaves none; lower it"
         )
     draws = _draws(rows, seed, "holdout")
-    held = set(sorted(rows, key=draws.__getitem__)[:n_held])
+    held_numbers = set(sorted(rows, key=draws.__getitem__)[:n_held])
     return (
-        {number: row for number, row in rows.items() if number not in held},
-        {number: row for number, row in rows.items() if number in held},
+        {number: row for number, row in rows.items() if number not in held_numbers},
+        {number: row for number, row in rows.items() if number in held_numbers},
     )
 
 
@@ -119,16 +119,16 @@ def with_noise(rows: Numbered, noise: float, seed: int, target: str, n_classes: 
     2
     """
     draws = _draws(rows, seed, "label_noise")
-    chosen = sorted(rows, key=draws.__getitem__)[: round(noise * len(rows))]
+    noisy = sorted(rows, key=draws.__getitem__)[: round(noise * len(rows))]
     if n_classes:
-        others = _draws(rows, seed, "label_noise/class")
-        label = {
-            i: (rows[i][target] + 1 + int(others[i] * (n_classes - 1))) % n_classes for i in chosen
+        shift = _draws(rows, seed, "label_noise/class")
+        labels = {
+            i: (rows[i][target] + 1 + int(shift[i] * (n_classes - 1))) % n_classes for i in noisy
         }
     else:
-        gives = [*chosen[1:], *chosen[:1]]  # the order is random, and so is the cycle
-        label = {i: rows[j][target] for i, j in zip(chosen, gives, strict=True)}
-    return {i: {**row, target: label[i]} if i in label else row for i, row in rows.items()}
+        donors = [*noisy[1:], *noisy[:1]]  # the order is random, and so is the cycle
+        labels = {i: rows[j][target] for i, j in zip(noisy, donors, strict=True)}
+    return {i: {**row, target: labels[i]} if i in labels else row for i, row in rows.items()}
 
 
 def subset(n_rows: int, n: int, split: str) -> list[int]:
@@ -165,55 +165,56 @@ def apply_changes(
             f"{len(task.text)}; leave it out"
         )
     target, classes = task.data_set.target, task.data_set.classes
-    given = dict(enumerate(splits["train"]))
-    kept = given
+    source_rows = dict(enumerate(splits["train"]))
+    kept_rows = source_rows
     if changes.label_skew > 0:
         if not classes:
             raise ValueError(f"data.label_skew is of classes, and task={task.name} has none")
-        kept = skewed(kept, changes.label_skew, seed, target, len(classes))
-    of_class = target if classes and all(target in row for row in given.values()) else None
-    n, n_kept, key = changes.n_train, len(kept), f"data.n_train={changes.n_train}"
+        kept_rows = skewed(kept_rows, changes.label_skew, seed, target, len(classes))
+    class_key = target if classes and all(target in row for row in source_rows.values()) else None
+    n, n_kept, key = changes.n_train, len(kept_rows), f"data.n_train={changes.n_train}"
     if n is None:
         n, key = round(changes.fraction * n_kept), f"data.fraction={changes.fraction}"
     if not 0 < n <= n_kept:
         raise ValueError(f"{key} keeps {n:,} of {n_kept:,} training examples; keep 1 to {n_kept:,}")
-    kept = fewer(kept, n, seed, of_class)
-    held: Numbered = {}
+    kept_rows = fewer(kept_rows, n, seed, class_key)
+    holdout_rows: Numbered = {}
     if changes.holdout > 0:
-        kept, held = parted(kept, changes.holdout, seed)
-    final = kept
+        kept_rows, holdout_rows = parted(kept_rows, changes.holdout, seed)
+    train_rows = kept_rows
     if changes.label_noise > 0:
-        final = with_noise(kept, changes.label_noise, seed, target, len(classes))
-    done: dict[str, Any] = {"rows": {"before": len(given), "after": len(final)}}
-    if of_class:
-        stages = {"before": given, "kept": kept, "trained_on": final}
+        train_rows = with_noise(kept_rows, changes.label_noise, seed, target, len(classes))
+    record: dict[str, Any] = {"rows": {"before": len(source_rows), "after": len(train_rows)}}
+    if class_key:
+        stages = {"before": source_rows, "kept": kept_rows, "trained_on": train_rows}
         counts = {s: Counter(row[target] for row in rows.values()) for s, rows in stages.items()}
-        done["classes"] = {
+        record["classes"] = {
             name: {stage: n_C[c] for stage, n_C in counts.items()} for c, name in enumerate(classes)
         }
     if changes.label_noise > 0:
-        done["labels_replaced"] = round(changes.label_noise * len(kept))
-        done["labels_changed"] = sum(kept[i][target] != final[i][target] for i in kept)
-    changed = {**splits, "train": list(final.values())}
-    numbers = {"train": list(final)}
-    if held:
-        changed["holdout"], numbers["holdout"] = list(held.values()), list(held)
-        done["rows"]["held_out"] = len(held)
+        record["labels_replaced"] = round(changes.label_noise * len(kept_rows))
+        changed = (kept_rows[i][target] != train_rows[i][target] for i in kept_rows)
+        record["labels_changed"] = sum(changed)
+    by_split = {**splits, "train": list(train_rows.values())}
+    numbers = {"train": list(train_rows)}
+    if holdout_rows:
+        by_split["holdout"], numbers["holdout"] = list(holdout_rows.values()), list(holdout_rows)
+        record["rows"]["held_out"] = len(holdout_rows)
     if changes.hypothesis_only:
-        changed = {s: [{**row, task.text[0]: ""} for row in of] for s, of in changed.items()}
-        done["sentence1"] = "empty in every split"
-    return changed, done if replace(changes, holdout=0.0) != NOTHING else {}, numbers
+        by_split = {s: [{**row, task.text[0]: ""} for row in rows] for s, rows in by_split.items()}
+        record["sentence1"] = "empty in every split"
+    return by_split, record if replace(changes, holdout=0.0) != NOTHING else {}, numbers
 
 
 def _by_class(rows: Numbered, draws: Sequence[float], target: str | None) -> dict[Any, list[int]]:
-    """Numbers of each class (of all, where there is no target), as drawn."""
-    found: dict[Any, list[int]] = defaultdict(list)
+    """Example numbers by class, in random order; one class if there is no target."""
+    by_class: dict[Any, list[int]] = defaultdict(list)
     for number in sorted(rows, key=draws.__getitem__):
-        found[0 if target is None else rows[number][target]].append(number)
-    return found
+        by_class[0 if target is None else rows[number][target]].append(number)
+    return by_class
 
 
 def _draws(rows: Iterable[int], seed: int | str, stream: str) -> list[float]:
     """Uniform draws from [0, 1) by example index, independent of which examples exist."""
-    random = Random(f"{seed}/{stream}")
-    return [random.random() for _ in range(max(rows, default=-1) + 1)]
+    rng = Random(f"{seed}/{stream}")
+    return [rng.random() for _ in range(max(rows, default=-1) + 1)]

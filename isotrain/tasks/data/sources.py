@@ -67,7 +67,7 @@ class Source(ABC):
     drawn: str = ""  # which splits are drawn from which rows, for the record
 
     def missing(self, data_set: DataSet) -> str | None:
-        """What a run needs and is not here, with the fix; None if nothing. Opens no file."""
+        """The missing data of a run, with the fix; None if complete. Opens no file."""
         return None
 
     def revision_of(self, data_set: DataSet) -> str:
@@ -83,7 +83,7 @@ class Source(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A block in which a source may keep what it has read."""
+        """Context in which a source may cache what it reads."""
         yield
 
 
@@ -105,16 +105,18 @@ class LocalSource(Source):
     def missing(self, data_set: DataSet) -> str | None:
         """The folder or files that are not there, with the fix; else None. Opens no file."""
         files, folders = self._files(data_set), self._folders(data_set)
-        absent = [split for split in data_set.needs if split not in files]
-        if not absent:
+        missing_splits = [split for split in data_set.needs if split not in files]
+        if not missing_splits:
             return None
-        wanted = folders
+        paths = folders
         if folder := next(filter(Path.is_dir, folders), None):
-            wanted = [path for split in absent for path in _candidates(folder, data_set, split)]
-        first = (_candidates(Path(data_set.name), data_set, s)[0] for s in data_set.needs)
+            paths = [
+                path for split in missing_splits for path in _candidates(folder, data_set, split)
+            ]
+        first_paths = (_candidates(Path(data_set.name), data_set, s)[0] for s in data_set.needs)
         return (
-            f"source=local looked for {', '.join(map(str, wanted))}; set ISOTRAIN_DATA_DIR (or "
-            f"source.root) to a folder that holds {' and '.join(map(str, first))}"
+            f"source=local looked for {', '.join(map(str, paths))}; set ISOTRAIN_DATA_DIR (or "
+            f"source.root) to a folder that holds {' and '.join(map(str, first_paths))}"
             + (f", or the download {' or '.join(data_set.folders)}" if data_set.folders else "")
             + ", or use source=hub or source=demo"
         )
@@ -146,7 +148,7 @@ class LocalSource(Source):
 
 
 class PartedSource(Source):
-    """A source of whole data sets, whose parts go by names; absent splits are drawn from train.
+    """A source of whole data sets with named parts; missing splits are drawn from train.
 
     A part belongs to a split by a name of `STEMS`, or by the one word of its name that is such:
     `reviews_train`. Of parts of the hub, `test` comes before `test_extra`, and `validation_matched`
@@ -172,11 +174,11 @@ class PartedSource(Source):
 
     @abstractmethod
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
-        """What reads each part, by its name."""
+        """A reader for each part, by name."""
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A block in which each part is read once."""
+        """Context in which each part is read once."""
         self._kept = {}
         try:
             yield
@@ -197,20 +199,20 @@ class PartedSource(Source):
 
     def _splits(self, data_set: DataSet, splits: Sequence[str]) -> dict[str, list[Row]]:
         parts = self.parts(data_set)
-        of_split = _of_splits(parts, self.revision_of(data_set))
-        needed = [name for name in data_set.needs if name not in of_split]
-        if needed and "train" not in of_split:
+        part_of = _of_splits(parts, self.revision_of(data_set))
+        missing_splits = [split for split in data_set.needs if split not in part_of]
+        if missing_splits and "train" not in part_of:
             names = (f"{split} ({' or '.join(STEMS[split])})" for split in SPLITS)
             raise ValueError(
-                f"{data_set.name} has no part of {' or '.join(needed)}; it has "
+                f"{data_set.name} has no part of {' or '.join(missing_splits)}; it has "
                 f"{', '.join(parts) or 'none'}, and a part has the name of its split: "
                 f"{', '.join(names)}"
             )
-        drawn: dict[str, list[Row]] = {}
-        if needed and set(splits) - (set(of_split) - {"train"}):
-            drawn = self._drawn(parts[of_split["train"]](), data_set, of_split)
-        there = {s: parts[of_split[s]] for s in splits if s in of_split and s not in drawn}
-        return {s: there[s]() if s in there else drawn.get(s, []) for s in splits}
+        drawn_rows: dict[str, list[Row]] = {}
+        if missing_splits and set(splits) - (set(part_of) - {"train"}):
+            drawn_rows = self._drawn(parts[part_of["train"]](), data_set, part_of)
+        readers = {s: parts[part_of[s]] for s in splits if s in part_of and s not in drawn_rows}
+        return {s: readers[s]() if s in readers else drawn_rows.get(s, []) for s in splits}
 
     def _drawn(
         self, rows: list[Row], data_set: DataSet, there: Mapping[str, str]
@@ -218,33 +220,33 @@ class PartedSource(Source):
         """The rows of train, dev and perhaps test, drawn from those of train."""
         target = data_set.target
         is_score = data_set.fields.get(target) is float
-        of_class = {
+        targets = {
             i: {target: "" if is_score else str(data_set.named(row).get(target))}
             for i, row in enumerate(rows)
         }
-        drawn = {"train"} | ({*SPLITS} - {*there})
-        shares = {s: share for s, share in self.shares.items() if share and s in drawn}
-        found: dict[str, list[Row]] = {split: [] for split in drawn}
+        drawn_splits = {"train"} | ({*SPLITS} - {*there})
+        shares = {s: share for s, share in self.shares.items() if share and s in drawn_splits}
+        by_split: dict[str, list[Row]] = {split: [] for split in drawn_splits}
         for split in [s for s in shares if s != "train"]:
             n = max(1, round(len(rows) * shares[split] / sum(shares.values())))
-            taken = fewer(of_class, n, f"{self.split_seed}/{split}", target)
-            of_class = {i: row for i, row in of_class.items() if i not in taken}
-            found[split] = [rows[i] for i in taken]
-        found["train"] = [rows[i] for i in of_class]
-        sizes = ", ".join(f"{len(found[split]):,} {split}" for split in shares)
+            sample = fewer(targets, n, f"{self.split_seed}/{split}", target)
+            targets = {i: row for i, row in targets.items() if i not in sample}
+            by_split[split] = [rows[i] for i in sample]
+        by_split["train"] = [rows[i] for i in targets]
+        sizes = ", ".join(f"{len(by_split[split]):,} {split}" for split in shares)
         self.drawn = (
             f"{sizes} of {len(rows):,} rows of {self.revision_of(data_set)}, by "
             f"data.split={list(self.shares.values())} and data.split_seed={self.split_seed}"
         )
-        names = [name for name, kind in data_set.fields.items() if kind is str and name != target]
+        fields = [name for name, kind in data_set.fields.items() if kind is str and name != target]
         texts = {
-            split: [[data_set.named(row).get(name) for name in names] for row in own]
-            for split, own in found.items()
+            split: [[data_set.named(row).get(name) for name in fields] for row in split_rows]
+            for split, split_rows in by_split.items()
         }
-        known = set(map(repr, texts.pop("train")))
-        if twice := sum(repr(text) in known for own in texts.values() for text in own):
-            self.drawn += f"; {twice:,} of those held out have the same text as one of train"
-        return found
+        train_texts = set(map(repr, texts.pop("train")))
+        if n_same := sum(repr(text) in train_texts for part in texts.values() for text in part):
+            self.drawn += f"; {n_same:,} of those held out have the same text as one of train"
+        return by_split
 
 
 class HubSource(PartedSource):
@@ -293,8 +295,8 @@ class HubSource(PartedSource):
 
         hub_id, name, revision = self._place(data_set)
         with _asked(hub_id):
-            found: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
-        return {str(part): partial(list, rows) for part, rows in found.items()}
+            splits: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
+        return {str(part): partial(list, rows) for part, rows in splits.items()}
 
     def _place(self, data_set: DataSet) -> tuple[str, str | None, str | None]:
         if problem := self.missing(data_set):
@@ -318,15 +320,15 @@ class PathSource(PartedSource):
     def missing(self, data_set: DataSet) -> str | None:
         """A path that is not there, or without data; else None. Opens no file."""
         if not self.path.exists():
-            near = [file.name for file in self.path.parent.glob("*")]
-            hint = nearest(self.path.name, near, f"{self.path.parent} has") if near else ""
+            siblings = [file.name for file in self.path.parent.glob("*")]
+            hint = nearest(self.path.name, siblings, f"{self.path.parent} has") if siblings else ""
             return f"data.path={self.path} is not there; {hint or 'give a file or folder'}"
         if self._is_saved() or self._files():
             return None
-        there = sorted(file.name for file in self.path.glob("*")) if self.path.is_dir() else []
+        names = sorted(file.name for file in self.path.glob("*")) if self.path.is_dir() else []
         return (
             f"data.path={self.path} has no file of {' '.join(READERS)} (or these and .gz), and is "
-            f"no folder of save_to_disk; it has {', '.join(there[:20]) or 'none'}"
+            f"no folder of save_to_disk; it has {', '.join(names[:20]) or 'none'}"
         )
 
     def revision_of(self, data_set: DataSet) -> str:
@@ -338,11 +340,11 @@ class PathSource(PartedSource):
         if problem := self.missing(data_set):
             raise ValueError(problem)
         if self._is_saved():  # without what `datasets` caches beside the data
-            there = sorted(filter(Path.is_file, self.path.rglob("*")))
-            files = [file for file in there if not file.name.startswith("cache-")]
+            paths = sorted(filter(Path.is_file, self.path.rglob("*")))
+            files = [file for file in paths if not file.name.startswith("cache-")]
         else:
-            found = self._files()
-            files = [f for name in _of_splits(found, self.path).values() for f in found[name]]
+            parts = self._files()
+            files = [f for name in _of_splits(parts, self.path).values() for f in parts[name]]
         return revision_of_files(self.path.resolve().name, files)
 
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
@@ -351,12 +353,12 @@ class PathSource(PartedSource):
             return {name: partial(_read_files, files) for name, files in self._files().items()}
         from datasets import Dataset, load_from_disk
 
-        found = load_from_disk(str(self.path), keep_in_memory=True)
-        if isinstance(found, Dataset):
-            found = {"train": found}
+        splits = load_from_disk(str(self.path), keep_in_memory=True)
+        if isinstance(splits, Dataset):
+            splits = {"train": splits}
         return {
             str(part): partial(_numbered, rows, f"{self.path} {part}")
-            for part, rows in found.items()
+            for part, rows in splits.items()
         }
 
     def _is_saved(self) -> bool:
@@ -368,17 +370,17 @@ class PathSource(PartedSource):
         Raises:
             ValueError: a shard is not there.
         """
-        there = self.path.iterdir() if self.path.is_dir() else [self.path]
-        files = sorted(filter(Path.is_file, there))
-        found: dict[str, list[Path]] = {}
+        paths = self.path.iterdir() if self.path.is_dir() else [self.path]
+        files = sorted(filter(Path.is_file, paths))
+        parts: dict[str, list[Path]] = {}
         for file in files:
             if format_of(file) in READERS:
-                found.setdefault(SHARD.sub("", file.name), []).append(file)
-        for of_part in found.values():
-            shard = SHARD.search(of_part[0].name)
-            if shard and len(of_part) != int(shard[1]):
-                raise ValueError(f"{of_part[0]}: only {len(of_part)} of these files are there")
-        return {"train": next(iter(found.values()))} if len(found) == 1 else found
+                parts.setdefault(SHARD.sub("", file.name), []).append(file)
+        for shards in parts.values():
+            shard = SHARD.search(shards[0].name)
+            if shard and len(shards) != int(shard[1]):
+                raise ValueError(f"{shards[0]}: only {len(shards)} of these files are there")
+        return {"train": next(iter(parts.values()))} if len(parts) == 1 else parts
 
 
 @cache
@@ -399,15 +401,15 @@ def commit_of(hub_id: str, revision: str | None) -> str:
 @contextmanager
 def _asked(hub_id: str) -> Iterator[None]:
     """Raise one ConnectionError for a data set that is neither in the cache nor reachable."""
-    with hub_or_cache() as why:
+    with hub_or_cache() as reason:
         try:
             yield
         except OSError as error:
-            if not why:
+            if not reason:
                 raise
             raise ConnectionError(
                 f"{hub_id} is neither in the cache nor reachable on the hub; use data.path=FILE, "
-                f"source=local or source=demo. What went wrong: {why}"
+                f"source=local or source=demo. What went wrong: {reason}"
             ) from error
 
 
@@ -435,29 +437,29 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
     {'train': 'train', 'dev': 'validation_matched'}
     """
     words = {part: re.findall("[a-z]+", ENDING.sub("", part.lower())) for part in parts}
-    found: dict[str, str] = {}
+    part_of: dict[str, str] = {}
     for split, stems in STEMS.items():
-        several = [p for p, own in words.items() if {*own} & {*stems} and "mismatched" not in own]
-        of_hub = not any(map(ENDING.search, several))
-        several = [p for p in several if of_hub and len(words[p]) == 1] or several
-        if len(several) > 1:
+        matches = [p for p, w in words.items() if {*w} & {*stems} and "mismatched" not in w]
+        is_hub = not any(map(ENDING.search, matches))
+        matches = [p for p in matches if is_hub and len(words[p]) == 1] or matches
+        if len(matches) > 1:
             raise ValueError(
-                f"{where}: {', '.join(several)} are all of {split}; leave one, or give its path"
+                f"{where}: {', '.join(matches)} are all of {split}; leave one, or give its path"
             )
-        if several and several[0] in found.values():
+        if matches and matches[0] in part_of.values():
             raise ValueError(
-                f"{where}: {several[0]} has the names of two splits; name it after one"
+                f"{where}: {matches[0]} has the names of two splits; name it after one"
             )
-        if several:
-            found[split] = several[0]
-    return found
+        if matches:
+            part_of[split] = matches[0]
+    return part_of
 
 
 def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
     """Examples of a split with exactly the fields of the data set, and `at`: their origin.
 
-    A class name becomes its number, and a target that the split hides becomes −1. A number of a
-    class is one only where no class is called by a number.
+    A class name becomes its number, and a target that the split hides becomes −1. Class
+    numbers are accepted only if no class name is itself a number.
 
     Raises:
         ValueError: a split that is needed without rows, or a row with a missing or wrong field;
@@ -465,8 +467,8 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
     """
     if "at" in data_set.fields:
         raise ValueError("a column of a task must not be named at, where a row says its origin")
-    found = source.read(data_set, split)
-    if not found and split in data_set.needs:
+    source_rows = source.read(data_set, split)
+    if not source_rows and split in data_set.needs:
         raise ValueError(f"{data_set.name}/{split} has no rows in {source.revision_of(data_set)}")
     may_hide = bool(data_set.target) and split in data_set.hides
     adapters = {n: TypeAdapter(KINDS.get(kind, kind)) for n, kind in data_set.fields.items()}
@@ -475,7 +477,7 @@ def load_split(source: Source, data_set: DataSet, split: str) -> list[Row]:
         number = Annotated[int, Field(ge=HIDDEN if may_hide else 0, lt=n)]
         adapters[data_set.target] = TypeAdapter(number)
     rows = []
-    for i, row in enumerate(found):
+    for i, row in enumerate(source_rows):
         at = row.get("at") or f"{source.revision_of(data_set)} {split} row {i}"
         rows.append({**_typed(row, data_set, at, may_hide, adapters), "at": at})
     return rows
@@ -486,7 +488,7 @@ def _candidates(folder: Path, data_set: DataSet, split: str) -> list[Path]:
 
 
 def number_of(text: str) -> float | None:
-    """The finite number that a text says; None if it says none."""
+    """Parse a text as a finite number; None if it is none."""
     try:
         number = float(text)
     except ValueError:
@@ -498,36 +500,36 @@ def _typed(
     row: Row, data_set: DataSet, at: str, may_hide: bool, adapters: Mapping[str, TypeAdapter[Any]]
 ) -> Row:
     target, classes = data_set.target, data_set.classes
-    given = data_set.named(row)
-    value = given.get(target)
-    typed: Row = {}
+    named_row = data_set.named(row)
+    value = named_row.get(target)
+    typed_row: Row = {}
     if value is not None and str(value) in classes:  # a name, or the boolean of that name
-        typed[target] = classes.index(str(value))
+        typed_row[target] = classes.index(str(value))
     elif may_hide and value in (*MARKS, HIDDEN, str(HIDDEN)):
-        typed[target] = HIDDEN
-    left = [name for name in data_set.fields if name not in typed]
-    if absent := [name for name in left if given.get(name) is None]:
+        typed_row[target] = HIDDEN
+    open_fields = [name for name in data_set.fields if name not in typed_row]
+    if missing_fields := [name for name in open_fields if named_row.get(name) is None]:
         columns = [name for name, cell in row.items() if cell is not None and name != "at"]
         raise ValueError(
-            f"{at}: lacks {', '.join(absent)}; {nearest(absent[0], columns)} A row of "
-            f"{data_set.name} needs {', '.join(data_set.fields)} (task.text and task.label)"
+            f"{at}: lacks {', '.join(missing_fields)}; {nearest(missing_fields[0], columns)} A row "
+            f"of {data_set.name} needs {', '.join(data_set.fields)} (task.text and task.label)"
         )
-    for name in left:
-        value = given[name]
+    for name in open_fields:
+        value = named_row[name]
         try:
             if isinstance(value, str):  # of a tsv file
-                typed[name] = adapters[name].validate_strings(value)
+                typed_row[name] = adapters[name].validate_strings(value)
             else:
-                typed[name] = adapters[name].validate_python(value, strict=True)
+                typed_row[name] = adapters[name].validate_python(value, strict=True)
         except ValidationError as error:
-            why = error.errors()[0]["msg"]
+            reason = error.errors()[0]["msg"]
             if name == target and data_set.fields[name] is float:
-                why = "must be a number"
+                reason = "must be a number"
             if name == target and classes:
-                number = f", or a number below {len(classes)}" * _takes_numbers(data_set)
-                why = f"must be one of {', '.join(classes[:20])}{number}"
-            raise ValueError(f"{at}: {name}: {why}, got {shortened(value)}") from error
-    return typed
+                or_number = f", or a number below {len(classes)}" * _takes_numbers(data_set)
+                reason = f"must be one of {', '.join(classes[:20])}{or_number}"
+            raise ValueError(f"{at}: {name}: {reason}, got {shortened(value)}") from error
+    return typed_row
 
 
 def _takes_numbers(data_set: DataSet) -> bool:

@@ -54,25 +54,25 @@ class Selection(pl.Callback):
         """
         if self.select == "last" or state["step"] is None:
             return None
-        kept = load_checkpoint(self.path)
-        if kept["step"] != state["step"] and kept["step"] < step:
+        checkpoint = load_checkpoint(self.path)
+        if checkpoint["step"] != state["step"] and checkpoint["step"] < step:
             raise DamagedError(
-                self.path, f"its weights are of step {kept['step']}, not of {state['step']}"
+                self.path, f"its weights are of step {checkpoint['step']}, not of {state['step']}"
             )
-        return kept
+        return checkpoint
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the score of these weights with the best one so far."""
         if self.is_restored or trainer.global_step == 0:
             return
         score = float(trainer.callback_metrics[self.key])
-        known, sign = self.state["score"], 1 if self.mode == "max" else -1
+        best, sign = self.state["score"], 1 if self.mode == "max" else -1
         self.state["n_candidates"] += 1
-        if not math.isnan(score) and (known is None or sign * score > sign * known):
+        if not math.isnan(score) and (best is None or sign * score > sign * best):
             self.state |= {"step": trainer.global_step, "score": score}
             if self.select != "last" and trainer.is_global_zero:
-                kept = {"state_dict": pl_module.state_dict(), "step": trainer.global_step}
-                save_checkpoint(kept, self.path)
+                checkpoint = {"state_dict": pl_module.state_dict(), "step": trainer.global_step}
+                save_checkpoint(checkpoint, self.path)
 
     def restore(self, trainer: pl.Trainer, module: Any) -> bool:
         """Load the selected weights in every process; False if the last ones are kept.
@@ -81,10 +81,10 @@ class Selection(pl.Callback):
         those of `kept`.
         """
         trainer.strategy.barrier()  # rank 0 may still be writing
-        kept = self.kept(self.state, math.inf)
-        if kept is None:
+        checkpoint = self.kept(self.state, math.inf)
+        if checkpoint is None:
             return False
-        module.take_selected(kept["state_dict"], kept["step"])
+        module.take_selected(checkpoint["state_dict"], checkpoint["step"])
         self.is_restored = True
         return True
 

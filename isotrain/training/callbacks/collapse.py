@@ -93,8 +93,8 @@ def _scaled_loss(test: Predictions, dev: Predictions) -> float | None:
     """Test loss with the temperature fitted on dev; None if undefined."""
     if test.logits is None or dev.logits is None:
         return None
-    both = [(torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in (test, dev)]
-    return scaled_loss(*both[0], *both[1])
+    pairs = [(torch.from_numpy(x.logits), torch.from_numpy(x.label).long()) for x in (test, dev)]
+    return scaled_loss(*pairs[0], *pairs[1])
 
 
 def majority_share(predictions_N: Tensor) -> Tensor:
@@ -118,8 +118,8 @@ def spread(sums: Tensor) -> Tensor:
     tensor(0.2000, dtype=torch.float64)
     """
     n, p, pp, y, yy = sums
-    of_p, of_y = ((squares / n - (x / n) ** 2).clamp_min(0) for x, squares in ((p, pp), (y, yy)))
-    return torch.where(of_y > 0, (of_p / of_y).sqrt(), torch.nan)
+    var_p, var_y = ((squares / n - (x / n) ** 2).clamp_min(0) for x, squares in ((p, pp), (y, yy)))
+    return torch.where(var_y > 0, (var_p / var_y).sqrt(), torch.nan)
 
 
 def degenerate(scores: Mapping[str, float], monitor: str) -> str:

@@ -19,7 +19,7 @@ class NonFiniteError(RuntimeError):
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch, for a report; values stay on the device unless one is made."""
+    """One micro-batch, for a report; values stay on the device until a report is made."""
 
     loss: Tensor  # averaged over processes
     parts: dict[str, Tensor]  # of this process's loss, by key
@@ -53,14 +53,14 @@ class NonFiniteGuard:
                 parts of the processes whose loss is not finite (of all where each is), and the
                 norm of every parameter and gradient.
         """
-        noted, self.noted = self.noted, []
-        norm = [] if gradient_norm is None else [gradient_norm.detach()]
-        if bool(torch.isfinite(torch.stack([*norm, *(m.loss for m in noted)])).all()):
+        micro_batches, self.noted = self.noted, []
+        norms = [] if gradient_norm is None else [gradient_norm.detach()]
+        if bool(torch.isfinite(torch.stack([*norms, *(m.loss for m in micro_batches)])).all()):
             return
-        for micro_batch in noted:
+        for micro_batch in micro_batches:
             if not bool(torch.isfinite(micro_batch.loss)):
                 raise _error("loss", micro_batch.loss, step, [micro_batch], module)
-        raise _error("gradient norm", norm[0], step, noted, module)
+        raise _error("gradient norm", norms[0], step, micro_batches, module)
 
 
 def check_weights(module: nn.Module, step: int) -> None:
@@ -85,22 +85,24 @@ def _error(
     what: str, value: Tensor, step: int, noted: Sequence[MicroBatch], module: nn.Module
 ) -> NonFiniteError:
     parts = noted[-1].parts
-    own = {
+    local_report = {
         "rows": [n for micro_batch in noted for n in micro_batch.examples.tolist()],
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
-    reports = of_all_processes(own)
-    reports = [one for one in reports if not one["is_finite"]] or reports
-    examples = [n for one in reports for n in one["rows"]]
-    bad = sorted({k for one in reports for k, v in one["loss_parts"].items() if isinstance(v, str)})
+    reports = of_all_processes(local_report)
+    reports = [report for report in reports if not report["is_finite"]] or reports
+    indices = [n for report in reports for n in report["rows"]]
+    bad = sorted(
+        {k for report in reports for k, v in report["loss_parts"].items() if isinstance(v, str)}
+    )
     where = f" (in {', '.join(bad)})" if bad else ""
-    report = {
+    full_report = {
         "what": what,
         "value": _plain(value),
         "steps_done": step,
-        "rows": examples,
-        "loss_parts": [one["loss_parts"] for one in reports],
+        "rows": indices,
+        "loss_parts": [report["loss_parts"] for report in reports],
         "parameters": {
             name: {
                 "weight_norm": _plain(parameter.detach().norm()),
@@ -111,9 +113,9 @@ def _error(
     }
     return NonFiniteError(
         f"the {what} is {float(value)} at step {step + 1}{where}, on training examples "
-        f"{', '.join(map(str, examples[:8]))}{' ...' if len(examples) > 8 else ''}; it changed no "
+        f"{', '.join(map(str, indices[:8]))}{' ...' if len(indices) > 8 else ''}; it changed no "
         "weights. Lower optimizer.lr, look at those examples, or use a wider trainer.precision",
-        report,
+        full_report,
     )
 
 

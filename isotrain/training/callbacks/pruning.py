@@ -36,7 +36,7 @@ class Pruning(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Report the score of a new candidate."""
         callbacks = trainer.callbacks  # type: ignore[attr-defined]
-        (selection,) = (one for one in callbacks if isinstance(one, Selection))
+        (selection,) = (callback for callback in callbacks if isinstance(callback, Selection))
         if (number := int(selection.state["n_candidates"])) > self._n_reported:
             self._n_reported = number
             if (score := trainer.callback_metrics.get(self.score)) is not None:

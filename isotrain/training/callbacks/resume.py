@@ -151,10 +151,11 @@ class Checkpoints(pl.Callback):
             return
         state = dict(self._state)
         checkpoint["loops"]["fit_loop"] = state.pop("loops")
-        of_numpy = state["random"]["numpy"]
-        keys = of_numpy["state"] | {"key": [*map(int, of_numpy["state"]["key"])]}
-        own = state["random"] | {"numpy": of_numpy | {"state": keys}}  # no array: plain data
-        checkpoint[KEY] = state | {"random": of_all_processes(own)}
+        numpy_state = state["random"]["numpy"]
+        # A list in place of the array: a checkpoint has plain data.
+        generator_state = numpy_state["state"] | {"key": [*map(int, numpy_state["state"]["key"])]}
+        random_state = state["random"] | {"numpy": numpy_state | {"state": generator_state}}
+        checkpoint[KEY] = state | {"random": of_all_processes(random_state)}
 
     def listen(self, answer: bool = True) -> None:
         """Handle `SIGNALS` by stopping at a safe point; `answer=False` restores handlers.
@@ -176,8 +177,8 @@ class Checkpoints(pl.Callback):
             self._handlers = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS}
             if self._handlers[signal.SIGHUP] == signal.SIG_IGN:
                 del self._handlers[signal.SIGHUP]
-        for number, earlier in self._handlers.items():
-            signal.signal(number, note if answer else earlier)
+        for number, handler in self._handlers.items():
+            signal.signal(number, note if answer else handler)
         if not answer:
             self._handlers = {}
 
@@ -189,8 +190,8 @@ class Checkpoints(pl.Callback):
         """A signal that any process received (else 0), and whether any is late."""
         if n_processes() == 1:
             return self._signal, is_late
-        total = sum_over_processes(torch.tensor([self._signal, int(is_late)]))
-        return int(total[0]), bool(total[1])
+        totals = sum_over_processes(torch.tensor([self._signal, int(is_late)]))
+        return int(totals[0]), bool(totals[1])
 
     def _stop_at(self, number: int) -> None:
         if number:
@@ -201,7 +202,7 @@ class Checkpoints(pl.Callback):
         if self._loops is None:
             return False
         module: Any = trainer.lightning_module
-        records = [x.file for x in trainer.loggers if isinstance(x, RecordLog)]
+        files = [logger.file for logger in trainer.loggers if isinstance(logger, RecordLog)]
         self._state = {
             "loops": self._loops,
             "epoch": self._loops["epoch_progress"]["current"]["processed"],
@@ -211,8 +212,8 @@ class Checkpoints(pl.Callback):
             "should_stop": trainer.should_stop,
             "evaluated_step": module.evaluated_step,
             "selection": dict(self.selection.state),
-            "n_bytes": sum(file.n_bytes for file in records),
-            "records_sha256": "".join(file.digest.hexdigest() for file in records),
+            "n_bytes": sum(file.n_bytes for file in files),
+            "records_sha256": "".join(file.digest.hexdigest() for file in files),
             "random": _random_state(),  # of this process; a checkpoint has those of all
         }
         self._loops = None

@@ -70,11 +70,11 @@ class Throughput(pl.Callback):
         n_tokens = world * batch.attention_mask.sum()
         self._batches.append((world * len(batch.labels), n_tokens, seconds))
         if pl_module.is_record_due:
-            n_examples, tokens, times = map(sum, zip(*self._batches, strict=True))
+            n_examples, tokens, total_s = map(sum, zip(*self._batches, strict=True))
             self._batches = []
             pl_module.of_callbacks |= {
-                "speed/examples_per_second": n_examples / times,
-                "speed/tokens_per_second": float(tokens) / times,
+                "speed/examples_per_second": n_examples / total_s,
+                "speed/tokens_per_second": float(tokens) / total_s,
             }
 
 
@@ -106,8 +106,8 @@ class EvaluationRecords(pl.Callback):
 
 def scores_of(trainer: pl.Trainer, stages: tuple[str, ...]) -> dict[str, float]:
     """Scores, losses and counters of the latest evaluation, of the stages by prefix."""
-    logged = trainer.callback_metrics.items()
-    return {key: value.item() for key, value in logged if key.startswith(stages)}
+    metrics = trainer.callback_metrics.items()
+    return {key: value.item() for key, value in metrics if key.startswith(stages)}
 
 
 def send(
@@ -137,12 +137,12 @@ def open_loggers(
     log.resume(n_bytes)
     trainer.loggers = [log]
     run_name = f"{folder.parent.name}-{folder.name}-seed{params['seed']}"
-    own = {"save_dir": str(folder), "name": run_name}
+    defaults = {"save_dir": str(folder), "name": run_name}
     for key, builder in builders.items() if process_rank() == 0 else ():
         try:
-            given = getattr(builder, "keywords", {})  # by its yaml
-            takes = signature(builder).parameters.keys() - given.keys()
-            logger = builder(**{name: own[name] for name in own.keys() & takes})
+            keywords = getattr(builder, "keywords", {})  # by its yaml
+            unset_names = signature(builder).parameters.keys() - keywords.keys()
+            logger = builder(**{name: defaults[name] for name in defaults.keys() & unset_names})
             logger.log_hyperparams(params)
             trainer.loggers.append(logger)
         except Exception as error:  # whatever a third party's logger may raise

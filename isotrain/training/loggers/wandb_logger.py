@@ -51,8 +51,8 @@ class WandbRun(WandbLogger):
         printed, as for an offline run.
         """
         run = self.experiment
-        online = "" if run.offline else "--include-online "  # `wandb sync` skips it otherwise
-        command = f"wandb sync {online}{Path(run.dir).parent}"
+        flag = "" if run.offline else "--include-online "  # `wandb sync` skips it otherwise
+        command = f"wandb sync {flag}{Path(run.dir).parent}"
         try:
             run.finish(exit_code=int(failed))
         except TimeoutError:
@@ -108,10 +108,10 @@ def build_wandb_logger(
         finish_timeout=timeout_s,
         finish_timeout_raises=True,
     )
-    named = {"project": project, "group": group, "name": name, "tags": tags}
-    named["job_type"] = job_type or "train"
+    labels = {"project": project, "group": group, "name": name, "tags": tags}
+    labels["job_type"] = job_type or "train"
     options: dict[str, Any] = {
-        **redacted(named),
+        **redacted(labels),
         "resume": "allow",
         "reinit": "create_new",  # separate from other open runs of this process
         "dir": str(save_dir),

@@ -82,7 +82,7 @@ class RunMonitor(MonitorHooks, pl.Callback):
     def report(self, trainer: pl.Trainer, module: Any) -> None:
         """Log the newest values, and show the first headline metric in the bar."""
         if trainer.is_global_zero:
-            if not any(isinstance(log, RecordLog) for log in trainer.loggers):
+            if not any(isinstance(logger, RecordLog) for logger in trainer.loggers):
                 send(trainer, self.newest, self.headline, trainer.global_step)
             self._show(module)
         values = trainer.strategy.broadcast(self.newest)
@@ -95,17 +95,17 @@ class RunMonitor(MonitorHooks, pl.Callback):
         """Sample a training batch with an output; measure after its optimizer step."""
         if not isinstance(outputs, Mapping) or "output" not in outputs:
             return
-        rows = self._step_rows = self._step_rows or self.sampler(pl_module)
-        rows.offer(batch, outputs["output"])
+        sampler = self._step_rows = self._step_rows or self.sampler(pl_module)
+        sampler.offer(batch, outputs["output"])
         if trainer.global_step < outputs["step"]:
             return  # within an accumulation
         self._step_rows = None
         if trainer.world_size > 1:
-            rows.exchange()
+            sampler.exchange()
         if trainer.is_global_zero:
             values: dict[str, float] = {}
             with torch.no_grad():
-                for cloud in rows.clouds():
+                for cloud in sampler.clouds():
                     values |= self.cloud_values(cloud, TRAINING)
             send(trainer, values, self.headline, trainer.global_step)
 
@@ -152,7 +152,7 @@ class RunMonitor(MonitorHooks, pl.Callback):
         view = "tokens" if "tokens" in self.views else (*self.views, "after")[0]
         curves = {key: parse_key(key) for key in self.newest}
         for name in self.headline[:1]:
-            of = [key for key, c in curves.items() if c and (c.metric, c.view) == (name, view)]
-            if of:
-                value = self.newest[max(of)]
+            keys = [key for key, c in curves.items() if c and (c.metric, c.view) == (name, view)]
+            if keys:
+                value = self.newest[max(keys)]
                 module.log(name, value, prog_bar=True, logger=False, rank_zero_only=True)

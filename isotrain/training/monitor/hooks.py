@@ -126,17 +126,17 @@ class MonitorHooks:
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Measure the sample, and log every value."""
-        rows = self._rows
+        sampler = self._rows
         self._close()
-        if rows is None:
+        if sampler is None:
             return
         if trainer.world_size > 1:
-            rows.exchange()
+            sampler.exchange()
         if not self._reference and self.measure.compares:
             # in every process: each writes its part of a checkpoint
-            self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in rows.clouds()}
+            self._reference = {cloud.name: (cloud.id_N, cloud.x_ND) for cloud in sampler.clouds()}
         if trainer.is_global_zero:
-            self.newest = self.values(rows, pl_module)
+            self.newest = self.values(sampler, pl_module)
         self.report(trainer, pl_module)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -151,16 +151,16 @@ class MonitorHooks:
         """Offer each forward pass of the encoder to the sample, until the evaluation ends."""
         backbone = self._backbone(module)
         states = self._hooks.enter_context(recorded(backbone))
-        names = signature(backbone.forward)
+        forward_signature = signature(backbone.forward)
 
         @_disable_dynamo
         def leave(_module: nn.Module, args: Any, kwargs: dict[str, Any], _output: Any) -> None:
-            arguments = names.bind(*args, **kwargs).arguments
-            of_pass = tuple(states)
+            arguments = forward_signature.bind(*args, **kwargs).arguments
+            pass_states = tuple(states)
             states.clear()
             if self._is_open:
                 self._n_passes += 1
-                self._offer(arguments, of_pass)
+                self._offer(arguments, pass_states)
 
         hook = backbone.register_forward_hook(leave, with_kwargs=True)
         self._hooks.callback(hook.remove)
@@ -176,15 +176,15 @@ class MonitorHooks:
     def cloud_values(self, cloud: SampledCloud, of: str) -> dict[str, float]:
         """Values of one cloud, by key."""
         id_N, reference_ND = self._reference.get(cloud.name, (None, None))
-        is_known = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
-        if of == DEV and id_N is not None and not is_known and not self._warned:
+        is_comparable = of == DEV and id_N is not None and torch.equal(id_N, cloud.id_N)
+        if of == DEV and id_N is not None and not is_comparable and not self._warned:
             self._warned = True
             warnings.warn(
                 "metrics that compare with the first evaluation are left out: this one has other "
                 "examples; validate on the same examples each time",
                 stacklevel=2,
             )
-        values = self.measure(cloud, reference_ND if is_known else None)
+        values = self.measure(cloud, reference_ND if is_comparable else None)
         return {CurveKey(k, cloud.where, cloud.view, of).text: v for k, v in values.items()}
 
     def report(self, trainer: Any, module: Any) -> None:
@@ -227,9 +227,9 @@ class MonitorHooks:
         labels_A = self._labels_of(len(ids_AT))
         zeros_AT, index_A = torch.zeros_like(ids_AT), text_hashes(ids_AT, mask_AT)
         batch = Batch(ids_AT, mask_AT, zeros_AT, zeros_AT, labels_A.to(ids_AT.device), index_A)
-        nothing = torch.zeros(0)
-        read = tuple(wide(state_ATD) for state_ATD in states)
-        self._rows.offer(batch, ModelOutput(read, nothing, nothing))
+        empty = torch.zeros(0)
+        wide_states = tuple(wide(state_ATD) for state_ATD in states)
+        self._rows.offer(batch, ModelOutput(wide_states, empty, empty))
         self._newest = ids_AT[0][mask_AT[0].bool()], "token_type_ids" in arguments
 
     def _labels_of(self, n: int) -> Tensor:
@@ -237,10 +237,10 @@ class MonitorHooks:
         labels = self._labels
         if isinstance(labels, Tensor) and labels.shape == (n,):
             return labels
-        if asking := [name for name, need in self.measure.needs.items() if need == "labels"]:
+        if metrics := [name for name, need in self.measure.needs.items() if need == "labels"]:
             shape = list(labels.shape) if isinstance(labels, Tensor) else "none"
             raise ValueError(
-                f"{asking[0]} needs a label per sequence, [{n}], in batch['labels'], got {shape}; "
+                f"{metrics[0]} needs a label per sequence, [{n}], in batch['labels'], got {shape}; "
                 "leave the metric out, or add them to the batches"
             )
         return torch.zeros(n, dtype=torch.long)

@@ -49,18 +49,18 @@ class Measurement:
             values["n_rows_not_finite"] = n_lost
         if n < 2:
             return values  # no pair to measure; the count shows it
-        known = {"labels": label_classes(cloud.label_N), "reference": reference_ND}
+        sources = {"labels": label_classes(cloud.label_N), "reference": reference_ND}
         if cloud.token_N is not None:
-            known |= {"words": cloud.token_N, "sentences": sentence_of(cloud.id_N)}
-        given = {name: x[finite_N] for name, x in known.items() if x is not None}
-        if "reference" in given and not torch.isfinite(given["reference"]).all():
-            del given["reference"]
+            sources |= {"words": cloud.token_N, "sentences": sentence_of(cloud.id_N)}
+        inputs = {name: x[finite_N] for name, x in sources.items() if x is not None}
+        if "reference" in inputs and not torch.isfinite(inputs["reference"]).all():
+            del inputs["reference"]
         for name, metric in self.metrics.items():
             need = self.needs[name]
             source = grouped_by(metric) if need == "groups" else need
-            if need != "rows" and source not in given:
+            if need != "rows" and source not in inputs:
                 continue
-            extras = {} if need == "rows" else {need: given[source]}
+            extras = {} if need == "rows" else {need: inputs[source]}
             try:
                 value = call_metric(metric, cloud.finite, **extras)
                 values |= {key: float(x) for key, x in flat(name, value).items()}
@@ -99,19 +99,19 @@ def value_names(
     names = {}
     for name, metric in metrics.items():
         try:
-            needed = {need: extras[need] for need in [needs(metric)] if need != "rows"}
-            found = flat(name, call_metric(metric, cloud, **needed))
+            arguments = {need: extras[need] for need in [needs(metric)] if need != "rows"}
+            values = flat(name, call_metric(metric, cloud, **arguments))
         except Exception as error:  # a user's metric may raise anything
             is_undefined = isinstance(error, ValueError)
             problem = str(error) if is_undefined else f"{error!r}{raised_at(error)}"
             raise ValueError(f"metric.{name}, tried on {len(x_ND)} rows: {problem}") from error
-        for key, value in found.items():
+        for key, value in values.items():
             if not isinstance(value, Tensor) or value.ndim:
                 raise ValueError(
                     f"metric.{name} must give 0-d tensors, or a flat dict of them; {key} is "
                     f"{type(value).__name__} {list(getattr(value, 'shape', []))}"
                 )
-        names[name] = list(found)
+        names[name] = list(values)
     return names
 
 
@@ -142,15 +142,15 @@ def site_measures(
     rms = rms_distance(before_ND) if len(before_ND) else torch.tensor(0.0)
     if not bool(rms > 0):
         return {}
-    found = {"energy_kept": energy_kept(before_ND, after_ND)}
+    measures = {"energy_kept": energy_kept(before_ND, after_ND)}
     if labels_N is not None:
         class_N = label_classes(labels_N[finite_N])
         scatters = [class_scatter(x_ND, class_N) for x_ND in (before_ND, after_ND)]
         totals = [scatter.between + scatter.within for scatter in scatters]
         if bool(scatters[0].between > 0) and bool(totals[1] > 0):
             before, after = (s.between / t for s, t in zip(scatters, totals, strict=True))
-            found["label_scatter_removed"] = 1.0 - after / before
+            measures["label_scatter_removed"] = 1.0 - after / before
     if queue_MD is not None and len(queue_MD := finite_rows(queue_MD.double())):
-        found["queue_gap"] = (queue_MD.mean(dim=0) - before_ND.mean(dim=0)).norm() / rms
-        found["queue_spread"] = rms_distance(queue_MD) / rms
-    return found
+        measures["queue_gap"] = (queue_MD.mean(dim=0) - before_ND.mean(dim=0)).norm() / rms
+        measures["queue_spread"] = rms_distance(queue_MD) / rms
+    return measures

@@ -65,21 +65,22 @@ class CloudSampler:
     def offer(self, batch: Batch, output: ModelOutput) -> None:
         """Sample from a batch; only selected embeddings are copied."""
         states, mask_AT, token_AT = output.hidden_states, batch.attention_mask, batch.input_ids
-        seen_V = torch.bincount(token_AT[mask_AT.bool()].cpu())
-        self.frequency_V = _sum([self.frequency_V, seen_V])
+        count_V = torch.bincount(token_AT[mask_AT.bool()].cpu())
+        self.frequency_V = _sum([self.frequency_V, count_V])
         id_AT = row_ids(batch.index, batch.n_sequences, token_AT.shape[1])
         label_A = batch.labels.repeat(batch.n_sequences)
-        for view, kept in self._views.items():
+        for view, reservoir in self._views.items():
             if view == "cls":
-                kept.add(id_AT[:, 0], [hidden[:, 0] for hidden in states], [label_A])
+                reservoir.add(id_AT[:, 0], [hidden[:, 0] for hidden in states], [label_A])
             elif view == "mean":
-                kept.add(id_AT[:, 0], [mean_pool(hidden, mask_AT) for hidden in states], [label_A])
+                means = [mean_pool(hidden, mask_AT) for hidden in states]
+                reservoir.add(id_AT[:, 0], means, [label_A])
             else:
-                real_N = mask_AT.flatten().nonzero().flatten()
+                position_N = mask_AT.flatten().nonzero().flatten()
                 label_AT = label_A[:, None].expand_as(id_AT)
                 clouds = [hidden.flatten(0, 1) for hidden in states]
                 facts = [label_AT.flatten(), token_AT.flatten()]
-                kept.add(id_AT.flatten()[real_N], clouds, facts, real_N)
+                reservoir.add(id_AT.flatten()[position_N], clouds, facts, position_N)
         for site, rows in output.site_embeddings.items():
             if len(rows.ids) == len(batch.labels):
                 self._owned.add(site)
@@ -91,19 +92,19 @@ class CloudSampler:
 
     def exchange(self) -> None:
         """Merge over processes: each then has the single-process sample."""
-        for kept in (*self._views.values(), *self._sites.values()):
-            kept.exchange()
+        for reservoir in (*self._views.values(), *self._sites.values()):
+            reservoir.exchange()
         lengths = all_gather(torch.tensor([len(self.frequency_V)])).tolist()
         self.frequency_V = _sum(all_gather(self.frequency_V).split(lengths))
 
     def clouds(self) -> Iterator[SampledCloud]:
-        """One cloud after the other, embeddings sorted by hash."""
-        for view, kept in self._views.items():
-            names = [(layer_name(number), view) for number in range(kept.n_clouds)]
-            yield from _clouds(kept, names, is_owned=False)
-        for site, kept in self._sites.items():
-            names = [(site, side) for side in SIDES[-kept.n_clouds :]]
-            yield from _clouds(kept, names, site in self._owned)
+        """Yield each cloud, with its embeddings sorted by hash."""
+        for view, reservoir in self._views.items():
+            names = [(layer_name(number), view) for number in range(reservoir.n_clouds)]
+            yield from _clouds(reservoir, names, is_owned=False)
+        for site, reservoir in self._sites.items():
+            names = [(site, side) for side in SIDES[-reservoir.n_clouds :]]
+            yield from _clouds(reservoir, names, site in self._owned)
 
 
 class Reservoir:
@@ -120,8 +121,8 @@ class Reservoir:
 
     def __init__(self, budget: int) -> None:
         self.budget, self.n_facts, self.n_clouds = budget, 0, 0
-        nothing = torch.empty(0, dtype=torch.int64)
-        self._columns = [nothing, nothing]  # hashes, ids, facts, clouds
+        empty = torch.empty(0, dtype=torch.int64)
+        self._columns = [empty, empty]  # hashes, ids, facts, clouds
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -137,36 +138,36 @@ class Reservoir:
 
         `at` gives the position of each id in clouds and facts; None = in the order of the ids.
         """
-        offered = [*facts, *clouds]
+        columns = [*facts, *clouds]
         if not self.n_clouds:  # even without embeddings: another process may have some
             self.n_facts, self.n_clouds = len(facts), len(clouds)
             empty = [*(x[:0] for x in facts), *(x[:0].float() for x in clouds)]
             self._columns += [x.detach().cpu() for x in empty]
         hashes_N = hash_ids(ids_N)
-        chosen = torch.arange(len(ids_N), device=ids_N.device)
+        candidates = torch.arange(len(ids_N), device=ids_N.device)
         if len(self) == self.budget:  # most embeddings of a long evaluation are skipped here
-            chosen = chosen[hashes_N < self._columns[0].max().to(hashes_N.device)]
-        if len(chosen) > self.budget:
-            chosen = chosen[hashes_N[chosen].argsort()[: self.budget]]
-        if len(chosen) == 0:
+            candidates = candidates[hashes_N < self._columns[0].max().to(hashes_N.device)]
+        if len(candidates) > self.budget:
+            candidates = candidates[hashes_N[candidates].argsort()[: self.budget]]
+        if len(candidates) == 0:
             return
         n_old = len(self)
-        n_free = min(self.budget - n_old, len(chosen))
-        lowest = torch.cat([self._columns[0], hashes_N[chosen].cpu()]).argsort()[: self.budget]
+        n_free = min(self.budget - n_old, len(candidates))
+        lowest = torch.cat([self._columns[0], hashes_N[candidates].cpu()]).argsort()[: self.budget]
         is_free = torch.ones(n_old + n_free, dtype=torch.bool)
         is_free[lowest[lowest < n_old]] = False
-        chosen = chosen[(lowest[lowest >= n_old] - n_old).to(chosen.device)]
-        at = chosen if at_N is None else at_N[chosen]
-        new = [hashes_N[chosen], ids_N[chosen], *(x.detach()[at] for x in offered)]
-        for number, (old, coming) in enumerate(zip(self._columns, new, strict=True)):
+        candidates = candidates[(lowest[lowest >= n_old] - n_old).to(candidates.device)]
+        rows = candidates if at_N is None else at_N[candidates]
+        new = [hashes_N[candidates], ids_N[candidates], *(x.detach()[rows] for x in columns)]
+        for number, (old, added) in enumerate(zip(self._columns, new, strict=True)):
             column = torch.cat([old, old.new_zeros(n_free, *old.shape[1:])]) if n_free else old
-            column[is_free] = coming.to(old.dtype).cpu()
+            column[is_free] = added.to(old.dtype).cpu()
             self._columns[number] = column
 
     def exchange(self) -> None:
         """Keep the lowest hashes over all processes; all then have the same sample."""
-        kept = all_gather(self._columns[0]).argsort()[: self.budget]
-        self._columns = [all_gather(column)[kept] for column in self._columns]
+        lowest = all_gather(self._columns[0]).argsort()[: self.budget]
+        self._columns = [all_gather(column)[lowest] for column in self._columns]
 
     @property
     def ids(self) -> Tensor:

@@ -35,8 +35,8 @@ def snapshot_of(
     group, arrays = group_of(cloud.where, cloud.view), {}
     if len(cloud.x_ND) > 1 and cloud.finite_N.all():
         is_clustered = cloud.token_N is not None or cloud.view in SIDES
-        found = cloud_arrays(cloud.finite, n_map, is_clustered)
-        arrays = {f"{name}/{cloud.name}": x.numpy() for name, x in found.items()}
+        tensors = cloud_arrays(cloud.finite, n_map, is_clustered)
+        arrays = {f"{name}/{cloud.name}": x.numpy() for name, x in tensors.items()}
     arrays[f"n_rows/{cloud.name}"] = np.array(len(cloud.x_ND))
     arrays[f"label/{group}"] = cloud.label_N[:n_map].float().numpy()
     arrays[f"index/{group}"] = index_of(cloud.id_N[:n_map]).numpy()
@@ -74,14 +74,14 @@ def cloud_arrays(x: Tensor | Cloud, n_map: int, clusters: bool) -> dict[str, Ten
         map_M2 = top_S2[:n_map] * value_S[-2:].flip(0).clamp_min(0.0).sqrt()
     else:
         map_M2 = (cloud.rows[:n_map] * cloud.unit - cloud.mean_D) @ top_S2
-    found = {
+    tensors = {
         "spectrum": (value_S.flip(0)[:rank].clamp_min(0.0) / (cloud.n - 1) / cloud.unit**2).float(),
         "map": (map_M2 / cloud.unit).float(),
     }
     if clusters:
-        some_MD = cloud.rows[:n_map].float()
+        x_MD = cloud.rows[:n_map].float()
         generator = torch.Generator().manual_seed(0)
-        found["cluster"] = kmeans(
-            some_MD - some_MD.mean(dim=0), N_CLUSTERS, generator=generator, n_iterations=100
+        tensors["cluster"] = kmeans(
+            x_MD - x_MD.mean(dim=0), N_CLUSTERS, generator=generator, n_iterations=100
         ).assignment_N.short()
-    return found
+    return tensors
