@@ -16,7 +16,7 @@ SOLID, DASHED, DOTTED = [1, 0], [5, 3], [2, 2]
 
 
 class Picture(NamedTuple):
-    """A group of charts: the name of their files, a title, a description."""
+    """A group of charts: their name, a title, a description."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class LinePlot:
     weights before a run are dashed. Texts have format fields, as in the notes of a table.
 
     Args:
-        name: of the picture's files.
+        name: of the picture.
         title: above it.
         description: alternative text.
         of: a kind of record, or a function of all of them.

@@ -51,9 +51,9 @@ def analyze(cfg: DictConfig, overrides: Sequence[str] = ()) -> Path:
     """Run or resume an analysis; its folder.
 
     `<output_dir>/analysis/<name>/<encoder>-<content hash>` has `records.csv` (a line per record),
-    `<table>.csv`, `analysis.html` with `figures/`, and `result.json`. A finished
-    analysis is read without loading an encoder. An interrupted one resumes at its part, unless its
-    data, the run, a file named in the configuration, or the code has changed.
+    `<table>.csv`, `analysis.html` and `result.json`. A finished analysis is read without loading an
+    encoder. An interrupted one resumes at its part, unless its data, the run, a file named in the
+    configuration, or the code has changed.
 
     Raises:
         CannotRunError: an encoder, data or a run is missing, or they are incompatible; nothing is

@@ -272,6 +272,7 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
         for job in open_jobs:
             if outcome := _read(job):
                 returns[job.id] = _told(job, outcome)
+                ended_at.pop(job.id, None)
         open_jobs = [job for job in open_jobs if job.id not in returns]
         if not open_jobs:
             return [returns[job.id] for job in jobs]

@@ -34,11 +34,12 @@ def isoscore_star(
     cloud = Cloud.of(x)
     d, zeta = cloud.d, float(shrinkage)
     reference_DD = reference_covariance.to(cloud.mean_D)
-    largest = reference_DD.detach().abs().amax()
-    asymmetry = (reference_DD - reference_DD.T).detach().abs().amax()
-    if reference_DD.shape != (d, d) or not bool(asymmetry <= 1e-4 * largest):
+    values_DD = reference_DD.detach()
+    largest, is_square = values_DD.abs().amax(), values_DD.shape == (d, d)
+    if not is_square or not bool((values_DD - values_DD.T).abs().amax() <= 1e-4 * largest):
         raise ValueError(
-            f"reference_covariance must be finite, symmetric and [{d}, {d}]; pass a covariance"
+            f"reference_covariance must be finite, symmetric and [{d}, {d}], got "
+            f"{[*reference_DD.shape]}; pass a covariance"
         )
     # One power of two for both brings squares into range.
     sizes = [1.0 / cloud.shrink] if zeta < 1 else []

@@ -178,7 +178,8 @@ def label_names(labels: np.ndarray, classes: Sequence[str] = ()) -> list[str]:
         return [names.get(label, "not known") for label in labels]
     edges = np.linspace(finite.min(), finite.max(), N_BINS + 1)
     bins = np.clip(np.searchsorted(edges, labels, side="right") - 1, 0, N_BINS - 1)
-    return [f"{edges[k]:.2f} to {edges[k + 1]:.2f}" for k in bins]
+    ranges = [f"{edges[k]:.2f} to {edges[k + 1]:.2f}" for k in bins]
+    return [text if np.isfinite(x) else "not known" for text, x in zip(ranges, labels, strict=True)]
 
 
 def map_steps(

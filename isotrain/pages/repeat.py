@@ -45,9 +45,7 @@ def python_command(folder: Path) -> str:
 
 
 def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool) -> str:
-    """`isotrain train` with the overrides of a run, and whatever else its results depend on.
-
-    That is the number of threads, and in front the user packages that must be allowed.
+    """`isotrain train` with the overrides of a run, and the number of threads.
 
     >>> train_command(["task=wic", "site=[layer_1, pooled]"], {"threads": 2}, rerun=True)
     "isotrain train task=wic 'site=[layer_1, pooled]' threads=2 rerun=true"

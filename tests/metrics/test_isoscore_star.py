@@ -94,8 +94,9 @@ def test_one_dimension_scores_one_with_a_gradient_of_zero(zeta, scale):
 
 def test_errors():
     x, reference = cloud(6, 3), covariance(3)
-    with pytest.raises(ValueError, match=r"\[3, 3\]"):
-        isoscore_star(x, covariance(2), 0.5)
+    for other in (covariance(2), reference[:2]):
+        with pytest.raises(ValueError, match=r"\[3, 3\]"):
+            isoscore_star(x, other, 0.5)
     for row, column, value in ((0, 2, 1.0), (1, 1, float("inf")), (0, 0, float("nan"))):
         bad = reference.clone()
         bad[row, column] += value

@@ -96,6 +96,7 @@ def test_a_cloud_without_a_map_at_a_step_has_none_there():
         ([0.0, 2.0], CLASSES, ["different", "label 2"]),
         ([-1.0, 1.0], CLASSES, ["label -1", "same"]),
         ([0.0, np.nan], CLASSES, ["different", "not known"]),
+        ([0.0, np.nan, 1.5], (), ["0.00 to 0.25", "not known", "1.25 to 1.50"]),
         ([0.0, 2.4, 5.0, 6.0], (), ["0.00 to 1.00", "2.00 to 3.00", "5.00 to 6.00"]),
         (list(range(9)), (), ["0.00 to 1.33", "1.33 to 2.67"]),  # more than there are colours
     ],

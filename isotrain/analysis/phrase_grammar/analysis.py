@@ -129,7 +129,9 @@ def scores(trees: Sequence[Sequence[set[Span]]], gold: Sequence[Gold], half_S: A
 def _chosen(frames: Frames) -> pd.DataFrame:
     """For each treatment the layer and distance with the best F1 on dev; then the baselines."""
     frame = frames.of("grammar")
-    frame = frame.assign(dev=frame["dev"].astype(float)).sort_values("dev", ascending=False)
+    frame = frame.assign(dev=frame["dev"].astype(float)).sort_values(
+        "dev", ascending=False, kind="stable"
+    )
     best = frame.drop_duplicates(["weights", "treatment"]).sort_index()
     return pd.concat([best, frames.of("baseline")])
 

@@ -190,8 +190,10 @@ class Checkpoints(pl.Callback):
         """A signal that any process received (else 0), and whether any is late."""
         if n_processes() == 1:
             return self._signal, is_late
-        totals = sum_over_processes(torch.tensor([self._signal, int(is_late)]))
-        return int(totals[0]), bool(totals[1])
+        flags = torch.tensor([*(self._signal == number for number in SIGNALS), is_late])
+        counts = sum_over_processes(flags.int()).tolist()
+        received = [number for number, n in zip(SIGNALS, counts, strict=False) if n]
+        return next(iter(received), 0), bool(counts[-1])
 
     def _stop_at(self, number: int) -> None:
         if number:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from isotrain.model.checkpoint import load_checkpoint, save_checkpoint
 from isotrain.runner import folder_of, run
@@ -308,6 +309,24 @@ def saves(rank, late):
 def test_the_clock_of_rank_0_decides_for_all(tmp_path):
     assert on_ranks(saves, 2, tmp_path, 0) == [1, 1]
     assert on_ranks(saves, 2, tmp_path, 1) == [0, 0]
+
+
+def stops(rank, signals):
+    """The exit code by which a rank stops that received the signal of its number (0: none)."""
+    callback = Checkpoints(Path("resume.ckpt"), 0, 0, None)
+    callback._signal = signals[rank]
+    try:
+        callback.if_asked()
+    except SIGTERMException as error:
+        return error.args[0]
+    return 0
+
+
+def test_a_signal_to_some_ranks_stops_all(tmp_path):
+    term, usr2 = signal.SIGTERM, signal.SIGUSR2
+    assert on_ranks(stops, 3, tmp_path, (term, term, 0)) == [128 + term] * 3
+    assert on_ranks(stops, 2, tmp_path, (0, usr2)) == [128 + usr2] * 2
+    assert on_ranks(stops, 2, tmp_path, (0, 0)) == [0, 0]
 
 
 def test_a_run_under_nohup_does_not_hear_that_the_terminal_is_closed(tmp_path):
