@@ -36,7 +36,7 @@ from isotrain.encoders.freezing import (
 from isotrain.encoders.start import load_start, reinit_blocks
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import check_own
-from isotrain.geometry.rng import own_draws
+from isotrain.geometry.rng import rng_stream
 from isotrain.model.checkpoint import load_weights
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.objectives.base import Objective
@@ -118,7 +118,7 @@ def build(
     objectives: dict[str, Objective] = {}
     sizes: dict[str, Any] = {"width": encoder.width, "n_blocks": encoder.n_blocks}
     for name, node in cfg.objective.items():
-        with own_draws(cfg.seed, f"objective.{name}"):
+        with rng_stream(cfg.seed, f"objective.{name}"):
             objectives[str(name)] = make(node, Objective, **sizes)
     needs = {
         "n_views": max([1, *(objective.n_views for objective in objectives.values())]),
@@ -248,9 +248,9 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
     if start is not None:
         load_start(encoder, start)
     if n_new := cfg.training.reinit_blocks:
-        with own_draws(cfg.seed, "reinit_blocks"):
+        with rng_stream(cfg.seed, "reinit_blocks"):
             reinit_blocks(encoder, n_new)
-    with own_draws(cfg.seed, "peft"):
+    with rng_stream(cfg.seed, "peft"):
         return encoder, make(cfg.peft, encoder=encoder)
 
 

@@ -127,7 +127,7 @@ COMMANDS = {
             (
                 "--format",
                 {
-                    **{"nargs": 1, "choices": FORMATS, "default": FORMATS, "dest": "wanted"},
+                    **{"nargs": 1, "choices": FORMATS, "default": FORMATS, "dest": "format_names"},
                     "help": "only this one",
                 },
             ),

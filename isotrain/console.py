@@ -55,15 +55,16 @@ def is_lost() -> bool:
     return bool(getattr(sys.stdout, "is_lost", False))
 
 
-def say(what: Any) -> None:
+def say(message: Any) -> None:
     """Print a text or table, unwrapped at any width; above the spinner while there is one."""
     from rich import get_console
     from rich.table import Table
 
     console = get_console()
-    if isinstance(what, Table):
-        what.width = console.measure(what, options=console.options.update(max_width=1000)).maximum
-    output = _Printable(what) if isinstance(what, Table) else printable(str(what))
+    if isinstance(message, Table):
+        options = console.options.update(max_width=1000)
+        message.width = console.measure(message, options=options).maximum
+    output = _Printable(message) if isinstance(message, Table) else printable(str(message))
     console.print(output, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -76,9 +77,9 @@ def printable(text: str) -> str:
     return text.translate(ESCAPES)
 
 
-def print_error(what: str, lines: Sequence[str]) -> None:
-    """Write `isotrain: <what>` and the lines to stderr, redacted and printable."""
-    lines = [f"isotrain: {what}", *redacted(list(lines))]
+def print_error(summary: str, lines: Sequence[str]) -> None:
+    """Write `isotrain: <summary>` and the lines to stderr, redacted and printable."""
+    lines = [f"isotrain: {summary}", *redacted(list(lines))]
     print(*map(printable, lines), sep="\n  ", file=sys.stderr)
 
 
@@ -90,7 +91,7 @@ def reject(errors: str | Sequence[str]) -> int:
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[Callable[[str], None]]:
+def spinner(message: str) -> Iterator[Callable[[str], None]]:
     """Terminal spinner for a slow step; silent when stdout is not a terminal.
 
     Yields a function that changes the text. The spinner stays below printed lines. It ends early if
@@ -106,7 +107,7 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
     from rich.spinner import Spinner
     from rich.text import Text
 
-    line = Spinner("dots", Text(what))
+    line = Spinner("dots", Text(message))
     with Live(line, transient=True, redirect_stderr=False) as live:
         _spinners.append(live)
         try:
@@ -159,20 +160,20 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def counted(n: int, what: str) -> str:
+def counted(n: int, noun: str) -> str:
     """A number of things.
 
     >>> counted(1, "run"), counted(2000, "run")
     ('1 run', '2,000 runs')
     """
-    return f"{n:,} {what}{'s' * (n != 1)}"
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
-def nearest(given: str, legal: Sequence[str], listed: str = "it has") -> str:
+def nearest(name: str, legal: Sequence[str], listed: str = "it has") -> str:
     """A hint: the closest legal name, or all of them after the text `listed`."""
     if not legal:
         return "it has none"
-    near = get_close_matches(given, legal, n=1)
+    near = get_close_matches(name, legal, n=1)
     return f"did you mean {near[0]}?" if near else f"{listed} {', '.join(legal)}"
 
 

@@ -41,9 +41,9 @@ def doctor() -> int:
     return 0
 
 
-def line(name: str, found: str, fix: str = "", mark: str = "ok") -> str:
+def line(name: str, state: str, fix: str = "", mark: str = "ok") -> str:
     """One item, its state, and a one-line fix if something is wrong."""
-    return f"  {'!' if fix else mark:2} {name:17} {found}" + (f" -> {fix}" if fix else "")
+    return f"  {'!' if fix else mark:2} {name:17} {state}" + (f" -> {fix}" if fix else "")
 
 
 def packages() -> Iterator[str]:

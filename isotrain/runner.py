@@ -161,7 +161,7 @@ def _resume_point(folder: RunFolder, experiment: Experiment) -> dict[str, Any] |
         point: dict[str, Any] | None = load_checkpoint(path).get(KEY)
         if point is None:
             raise DamagedError(path, "it is no checkpoint to resume from")
-        experiment.selection.kept(point["selection"], point["step"])
+        experiment.selection.load_best(point["selection"], point["step"])
         folder.check_records(point["n_bytes"], point["records_sha256"])
     except DamagedError as error:
         if folder.is_first:  # the others restart too; `TaskData.setup` checks that all agree
@@ -201,7 +201,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "lost_input": experiment.data.lost_input,
         "data_changes": experiment.data.changed,
         "limited_evaluation": experiment.data.limited,
-        "drawn_splits": experiment.data.source.drawn,
+        "drawn_splits": experiment.data.source.split_note,
         "labels": module.task.labels(),
         "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,

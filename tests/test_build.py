@@ -79,7 +79,7 @@ def test_a_part_that_draws_changes_no_other_start_nor_the_first_dropout(
     assert all(name.startswith(prefix) for name in differing)
 
 
-def test_own_draws_follow_the_seed_and_the_name(built):
+def test_rng_streams_follow_the_seed_and_the_name(built):
     def weights(seed, *more):
         names = "objective=[simcse,supcon]"
         both = (PROJECTION, "objective.supcon.projection=mlp", "task=rte")

@@ -107,7 +107,7 @@ def find_words(
     tokenizer: Any,
     sentences: Sequence[Sequence[str]],
     max_length: int,
-    wanted: Sequence[Sequence[int]] | None = None,
+    positions: Sequence[Sequence[int]] | None = None,
 ) -> WordSpans:
     """Token spans of the words of sentences; words are joined by spaces.
 
@@ -115,7 +115,7 @@ def find_words(
         tokenizer: a fast one.
         sentences: their words.
         max_length: tokens of a sentence at most.
-        wanted: positions of the words of each sentence; None = all.
+        positions: positions of the words of each sentence; None = all.
 
     >>> from isotrain.encoders.tiny import build_tiny
     >>> found = find_words(build_tiny(8, 1, 1).tokenizer, [["the", "king", "xy"]], 16)
@@ -129,7 +129,7 @@ def find_words(
         end_W = np.cumsum([len(word) + 1 for word in words]) - 1
         is_whole = not tokens.is_cut[i]
         last = int(tokens.offsets[i].max(initial=0))
-        for k in range(len(words)) if wanted is None else wanted[i]:
+        for k in range(len(words)) if positions is None else positions[i]:
             end = int(end_W[k])
             span = overlapping(tokens, i, end - len(words[k]), end)
             if span is not None and (is_whole or end <= last):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from isotrain.analysis.show import Frames, Rows, Z, groups_of
-from isotrain.pages.charts import COLOURS, Spec, chart, known, mark, quantity, scale, tooltip
+from isotrain.pages.charts import COLOURS, Spec, chart, has_value, mark, quantity, scale, tooltip
 
 LAYERS = "layer (0 = embedding output)"
 SHAPES = ("circle", "square", "triangle-up")  # one for each round through the colours
@@ -82,15 +82,15 @@ def draw(spec: LinePlot, frames: Frames, analysis: object) -> Iterator[Picture]:
         yield Picture(name.replace(" ", "_"), title[0].upper() + title[1:], charts, description)
 
 
-def _lines(spec: LinePlot, own: pd.DataFrame) -> pd.DataFrame:
+def _lines(spec: LinePlot, frame: pd.DataFrame) -> pd.DataFrame:
     """One row per point: panel, line, x, y, bounds of its band, null, and style."""
-    parts, all_weights = [], list(dict.fromkeys(own["weights"]))
-    hues = [None] if spec.hue is None else list(dict.fromkeys(own[spec.hue]))
+    parts, all_weights = [], list(dict.fromkeys(frame["weights"]))
+    hues = [None] if spec.hue is None else list(dict.fromkeys(frame[spec.hue]))
     number_of: dict[tuple[Any, str], int] = {}
     for hue in hues:
         for column, name in spec.y.items():
-            of_hue = own if hue is None else own[own[spec.hue] == hue]
-            if column not in own or not of_hue[column].notna().any():
+            of_hue = frame if hue is None else frame[frame[spec.hue] == hue]
+            if column not in frame or not of_hue[column].notna().any():
                 continue
             is_reference = bool({column, hue} & {*spec.reference})
             number = -1 if is_reference else number_of.setdefault((hue, column), len(number_of))
@@ -146,7 +146,7 @@ def _chart(
     shape = {**line_field, "scale": scale(names, [*styles["shape"]]), **legend}
     band = {**line, "y": quantity("low", title), "y2": {"field": "high"}}
     layer = [
-        mark("area", band, known("low"), opacity=0.18),
+        mark("area", band, has_value("low"), opacity=0.18),
         mark("line", {**line, "strokeDash": dash}),
         mark("point", {**line, "shape": shape}, filled=True, size=22),
     ]
@@ -159,13 +159,13 @@ def _chart(
 
 
 def scatter(
-    point_MR: np.ndarray, title: str, description: str, known: Sequence[Any], colour: Spec
+    point_MR: np.ndarray, title: str, description: str, field_values: Sequence[Any], colour: Spec
 ) -> Spec:
-    """Points `[M, 2]` without axes, coloured by `known`, the values of the field of `colour`."""
+    """Points `[M, 2]` without axes, coloured by `field_values`: those of the field of `colour`."""
     field = colour["field"]
     values = [
         {"x": x, "y": y, field: value}
-        for (x, y), value in zip(np.asarray(point_MR, float).tolist(), known, strict=True)
+        for (x, y), value in zip(np.asarray(point_MR, float).tolist(), field_values, strict=True)
     ]
     axis = {"labels": False, "ticks": False, "grid": False, "domain": False}
     point: Spec = {"x": quantity("x", axis=axis), "y": quantity("y", axis=axis), "color": colour}

@@ -136,18 +136,20 @@ class Present(NamedTuple):
     """Which of the requested data sets a source has."""
 
     names: list[str]
-    absent: dict[str, str]  # reasons of the missing ones
+    reasons: dict[str, str]  # reasons of the missing ones
     problems: list[str]  # errors: a requested set is missing, or of `available` all are
 
 
-def present(source: Source, asked: str | Sequence[str], known: Mapping[str, Any]) -> Present:
-    """Requested data sets of `known` that the source has; reads none."""
-    candidates = known if isinstance(asked, str) else dict.fromkeys(asked)
+def present(source: Source, requested: str | Sequence[str], specs: Mapping[str, Any]) -> Present:
+    """Requested data sets of `specs` that the source has; reads none."""
+    candidates = specs if isinstance(requested, str) else dict.fromkeys(requested)
     reasons = {
-        name: reason for name in candidates if (reason := source.missing(known[name].data_set))
+        name: reason for name in candidates if (reason := source.missing(specs[name].data_set))
     }
     names = [name for name in candidates if name not in reasons]
-    return Present(names, reasons, [] if isinstance(asked, str) and names else [*reasons.values()])
+    return Present(
+        names, reasons, [] if isinstance(requested, str) and names else [*reasons.values()]
+    )
 
 
 def readable_sets(

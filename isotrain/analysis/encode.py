@@ -186,15 +186,15 @@ def span_means(
 T = TypeVar("T")
 
 
-def drawn(given: Sequence[T], most: int | None, seed: int) -> list[T]:
+def subsample(items: Sequence[T], most: int | None, seed: int) -> list[T]:
     """Subsample by hashing positions with the seed; the original order is kept.
 
-    >>> len(drawn("abcdefgh", 3, seed=0)), drawn("ab", None, seed=0)
+    >>> len(subsample("abcdefgh", 3, seed=0)), subsample("ab", None, seed=0)
     (3, ['a', 'b'])
     """
-    if most is None or len(given) <= most:
-        return list(given)
-    return [given[i] for i in sorted(hashed_order(len(given), seed)[:most].tolist())]
+    if most is None or len(items) <= most:
+        return list(items)
+    return [items[i] for i in sorted(hashed_order(len(items), seed)[:most].tolist())]
 
 
 class Sample(NamedTuple):
@@ -294,13 +294,13 @@ class Targets(NamedTuple):
 
     tokens: Tokens
     spans: Spans
-    kept_N: np.ndarray  # indices of the pairs among the given examples
+    pair_N: np.ndarray  # indices of the pairs among the given examples
     n_left_out: int  # pairs with a truncated target
 
 
 def wic_pairs(source: Source, split: str, most: int | None, seed: int) -> list[Row]:
     """The labelled pairs of a split, or `most` of them, sampled by a hash of the seed."""
-    return drawn(WiC().rows_of(source, split), most, seed)
+    return subsample(WiC().rows_of(source, split), most, seed)
 
 
 def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Targets:
@@ -355,14 +355,14 @@ def _shuffled(
                 yield tokens, i, text
 
 
-def _add(kept: Tokens, tokens: Tokens, i: int) -> None:
-    """Append sentence i of `tokens` to `kept`."""
-    fields: Iterable[tuple[list[Any], list[Any]]] = zip(kept, tokens, strict=True)
+def _add(subset: Tokens, tokens: Tokens, i: int) -> None:
+    """Append sentence i of `tokens` to `subset`."""
+    fields: Iterable[tuple[list[Any], list[Any]]] = zip(subset, tokens, strict=True)
     for target, source in fields:
         target.append(source[i])
 
 
-def _single_tokens(places: Sequence[tuple[int, int]]) -> Spans:
+def _single_tokens(positions: Sequence[tuple[int, int]]) -> Spans:
     """A one-token span for each (sentence, position)."""
-    sentence_N, start_N = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    sentence_N, start_N = np.array(positions, dtype=np.int64).reshape(-1, 2).T
     return Spans(sentence_N, start_N, start_N + 1)

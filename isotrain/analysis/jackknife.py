@@ -21,7 +21,7 @@ class Estimate(NamedTuple):
 
     value: Tensor
     sentence_G: Tensor  # ids, ascending
-    without_G: Tensor
+    replicate_G: Tensor
 
     @property
     def error(self) -> Tensor:
@@ -29,8 +29,8 @@ class Estimate(NamedTuple):
 
         Embeddings of one sentence are not independent, as an error over embeddings would assume.
         """
-        n = len(self.without_G)
-        deviation_G = self.without_G - self.without_G.mean()
+        n = len(self.replicate_G)
+        deviation_G = self.replicate_G - self.replicate_G.mean()
         return torch.sqrt((n - 1) / n * deviation_G.square().sum())
 
     def figures(self, name: str) -> dict[str, float]:
@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
         id_G = torch.unique(torch.cat([self.sentence_G, other.sentence_G]))
         without_2G = [
             estimate.value.expand(len(id_G)).scatter(
-                0, torch.searchsorted(id_G, estimate.sentence_G), estimate.without_G
+                0, torch.searchsorted(id_G, estimate.sentence_G), estimate.replicate_G
             )
             for estimate in (self, other)
         ]
@@ -60,15 +60,15 @@ def mean_over_sentences(value_G: Tensor, sentence_G: Tensor) -> Estimate:
     >>> round(mean_over_sentences(torch.tensor([1.0, 2.0, 6.0]), torch.arange(3)).error.item(), 4)
     1.5275
     """
-    without_G = (value_G.sum() - value_G) / (len(value_G) - 1)
-    return Estimate(value_G.mean(), sentence_G, without_G)
+    replicate_G = (value_G.sum() - value_G) / (len(value_G) - 1)
+    return Estimate(value_G.mean(), sentence_G, replicate_G)
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of estimates over the same sentences, such as one per layer."""
     value = torch.stack([estimate.value for estimate in estimates]).mean()
-    without_G = torch.stack([estimate.without_G for estimate in estimates]).mean(dim=0)
-    return Estimate(value, estimates[0].sentence_G, without_G)
+    replicate_G = torch.stack([estimate.replicate_G for estimate in estimates]).mean(dim=0)
+    return Estimate(value, estimates[0].sentence_G, replicate_G)
 
 
 def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
@@ -93,8 +93,8 @@ def anisotropy(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     n, n_within = count_G.sum(), count_G.square().sum()
     value = (sum_D.square().sum() - square_G.sum()) / (n.square() - n_within)
     rest_G = (sum_D - sum_GD).square().sum(dim=1) - (square_G.sum() - square_G)
-    without_G = rest_G / ((n - count_G).square() - (n_within - count_G.square()))
-    return Estimate(value, groups.id_G, without_G)
+    replicate_G = rest_G / ((n - count_G).square() - (n_within - count_G.square()))
+    return Estimate(value, groups.id_G, replicate_G)
 
 
 def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
@@ -108,8 +108,8 @@ def occurrences(x_ND: Tensor, sentences_N: Tensor) -> Estimate:
     0.333333
     """
     estimate = self_similarity(x_ND, torch.zeros_like(sentences_N), sentences_N, 2)
-    is_few = len(estimate.without_G) < 3
-    return estimate._replace(without_G=estimate.without_G * torch.nan) if is_few else estimate
+    is_few = len(estimate.replicate_G) < 3
+    return estimate._replace(replicate_G=estimate.replicate_G * torch.nan) if is_few else estimate
 
 
 def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_count: int) -> Estimate:
@@ -122,7 +122,7 @@ def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_coun
     >>> x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0], [3.0, 3.0]])
     >>> words = torch.tensor([4, 4, 4, 9, 9])
     >>> found = self_similarity(x, words, torch.tensor([1, 2, 3, 1, 2]), 2)
-    >>> round(found.value.item(), 6), found.without_G.round().tolist()  # one row of 9 is no pair
+    >>> round(found.value.item(), 6), found.replicate_G.round().tolist()  # one row of 9 is no pair
     (0.666667, [0.0, 0.0, 1.0])
     """
     sentences = check_groups(x_ND, sentences_N)
@@ -146,5 +146,5 @@ def self_similarity(x_ND: Tensor, words_N: Tensor, sentences_N: Tensor, min_coun
     total_G = value_W.sum() + zero_G.index_add(0, sentence_C, rest_C - value_W[word_C])
     n_lost_G = zero_G.index_add(0, sentence_C, (~is_pair_C).to(x_ND.dtype))
     n_left_G = len(value_W) - n_lost_G
-    without_G = torch.where(n_left_G > 0, total_G / n_left_G, torch.nan)
-    return Estimate(value_W.mean(), sentences.id_G, without_G)
+    replicate_G = torch.where(n_left_G > 0, total_G / n_left_G, torch.nan)
+    return Estimate(value_W.mean(), sentences.id_G, replicate_G)

@@ -50,9 +50,9 @@ def write_outputs(
     say(f"page: {path}")
 
 
-def _csv(found: DataFrame) -> str:
+def _csv(frame: DataFrame) -> str:
     """Cells at full precision; empty if not finite."""
-    return csv_text(found.where(~found.isin([math.inf, -math.inf])))
+    return csv_text(frame.where(~frame.isin([math.inf, -math.inf])))
 
 
 def _print(table: Table) -> None:

@@ -43,14 +43,14 @@ def not_installed() -> list[str]:
     return [] if find_spec("sklearn") else [message + install("analysis")]
 
 
-def features(x_ND: Tensor, place_NP: Tensor) -> Tensor:
+def features(x_ND: Tensor, index_NP: Tensor) -> Tensor:
     """Probe features of each example: its embeddings, or (u, v, |u − v|, u·v) of two.
 
     >>> import torch
     >>> features(torch.tensor([[1.0], [3.0]]), torch.tensor([[0, 1]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
-    x_NPD = x_ND[place_NP]
+    x_NPD = x_ND[index_NP]
     return pair_features(*x_NPD.unbind(1)) if x_NPD.shape[1] == 2 else x_NPD.flatten(1)
 
 
@@ -105,8 +105,8 @@ def choose_penalty(
 def best_penalty(
     x_nF: Floats,
     label_n: np.ndarray,
-    held_mF: Floats,
-    held_label_m: np.ndarray,
+    held_out_mF: Floats,
+    held_out_label_m: np.ndarray,
     penalties: Sequence[float],
     n_classes: int = 0,
 ) -> Chosen:
@@ -121,8 +121,8 @@ def best_penalty(
         params = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
         probe.steps[-1][1].set_params(**params)
         model = _fitted(probe, x_nF, label_n, n_classes)
-        loss = mean_loss(model, held_mF, held_label_m, n_classes)
-        candidates.append(Chosen(deepcopy(model), penalty, loss, len(held_mF)))
+        loss = mean_loss(model, held_out_mF, held_out_label_m, n_classes)
+        candidates.append(Chosen(deepcopy(model), penalty, loss, len(held_out_mF)))
         losses = [candidate.held_out_loss for candidate in candidates[-RISES - 1 :]]
         if len(losses) > RISES and all(a < b for a, b in pairwise(losses)):
             break

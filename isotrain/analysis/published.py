@@ -28,10 +28,10 @@ class Beside(NamedTuple):
     verdict: str | None  # if the encoder is the same, and a tolerance is given
 
 
-def read_published(given: Sequence[Mapping[str, Any]]) -> list[Published]:
+def read_published(entries: Sequence[Mapping[str, Any]]) -> list[Published]:
     """The figures of `analysis.published`; a ValueError names an invalid entry."""
     return TypeAdapter(list[Published], config=ConfigDict(strict=True)).validate_python(
-        [dict(entry) for entry in given]
+        [dict(entry) for entry in entries]
     )
 
 

@@ -19,7 +19,7 @@ from isotrain.config.parts import make
 from isotrain.console import duration, say, spinner
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.start import load_start, reinit_blocks, start_file
-from isotrain.geometry.rng import own_draws
+from isotrain.geometry.rng import rng_stream
 from isotrain.runs.files import WEIGHTS_FILE, read_result, sha256_of, write_json
 from isotrain.runs.record import (
     CannotRunError,
@@ -103,7 +103,7 @@ def _plan(cfg: DictConfig) -> _Plan:
     name = _name_of(cfg.encoder)
     store = Store(_folder(cfg, analysis, name))
     check_writable(store.folder)
-    files = given_files([plain(cfg.analysis), plain(cfg.encoder)])
+    files = file_digests([plain(cfg.analysis), plain(cfg.encoder)])
     revisions = dict.fromkeys(map(source.revision_of, analysis.data_sets(source)))
     facts = {
         "data": "; ".join(revisions) or ", ".join(files),
@@ -127,12 +127,12 @@ def _name_of(encoder: DictConfig) -> str:
     return str(name) if n_blocks is None else f"{name}, cut after block {n_blocks}"
 
 
-def given_files(node: Any) -> dict[str, str]:
+def file_digests(node: Any) -> dict[str, str]:
     """Twelve hex digits of the SHA-256 of each file that a value of `node` names, by its path.
 
     For a folder, such as an encoder's, every file directly in it counts; subfolders do not.
 
-    >>> given_files({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
+    >>> file_digests({"encoder": {"name": "google-bert/bert-base-uncased", "width": 3}})
     {}
     """
     if isinstance(node, str):
@@ -140,7 +140,7 @@ def given_files(node: Any) -> dict[str, str]:
         files = sorted(path.iterdir()) if node and path.is_dir() else [path]
         return {str(file): sha256_of(file)[:DIGITS] for file in files if file.is_file()}
     parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
-    return {path: digits for part in parts for path, digits in given_files(part).items()}
+    return {path: digits for part in parts for path, digits in file_digests(part).items()}
 
 
 def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
@@ -163,7 +163,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
             )
         load_start(encoder, file)
     if n_blocks := config.get("training", {}).get("reinit_blocks", 0):
-        with own_draws(config["seed"], "reinit_blocks"):
+        with rng_stream(config["seed"], "reinit_blocks"):
             reinit_blocks(encoder, n_blocks)
     return encoder.eval().to(str(cfg.device))
 

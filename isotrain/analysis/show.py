@@ -183,37 +183,37 @@ def run_saw(frames: Frames) -> Iterator[str]:
 
 
 def _columns_and_rows(
-    spec: TableSpec, own: pd.DataFrame, several: bool
+    spec: TableSpec, frame: pd.DataFrame, has_weights: bool
 ) -> tuple[list[str], list[list[Cell]]]:
-    keys = [*spec.index, *["weights"] * several]
+    keys = [*spec.index, *["weights"] * has_weights]
     lines: dict[tuple[Cell, ...], dict[str, Cell]] = {}
     columns: dict[str, None] = {}
-    for record in own.to_dict("records"):
+    for record in frame.to_dict("records"):
         prefix = "" if spec.across is None else f"{record[spec.across]} "
-        cells = {(prefix + name).strip(): cell for name, cell in _cells(spec, own, record)}
+        cells = {(prefix + name).strip(): cell for name, cell in _cells(spec, frame, record)}
         lines.setdefault(tuple(record[key] for key in keys), {}).update(cells)
         columns |= dict.fromkeys(cells)
 
-    def order(place: tuple[Cell, ...]) -> list[int]:  # first occurrence of each prefix
+    def order(index: tuple[Cell, ...]) -> list[int]:  # first occurrence of each prefix
         lengths = range(1, len(spec.index) + 1)
-        return [next(i for i, line in enumerate(lines) if line[:n] == place[:n]) for n in lengths]
+        return [next(i for i, line in enumerate(lines) if line[:n] == index[:n]) for n in lengths]
 
     rows = [[*line, *map(lines[line].get, columns)] for line in sorted(lines, key=order)]
     return [*(spec.index.get(key, key) for key in keys), *columns], rows
 
 
 def _cells(
-    spec: TableSpec, own: pd.DataFrame, record: Mapping[Any, Any]
+    spec: TableSpec, frame: pd.DataFrame, record: Mapping[Any, Any]
 ) -> Iterator[tuple[str, Cell]]:
     """The cells of a record, each with its heading."""
     for key, name in spec.values.items():
-        if key not in own:
+        if key not in frame:
             continue
-        if f"{key}_low" in own and not spec.bare:
+        if f"{key}_low" in frame and not spec.bare:
             bounds = record[f"{key}_low"], record[f"{key}_high"]
             yield name, record[key]
             yield f"{name} 95 % CI".strip(), interval(*bounds, spec.form)
-        elif f"{key}_error" in own and not spec.bare:
+        elif f"{key}_error" in frame and not spec.bare:
             yield name, with_error(record[key], record[f"{key}_error"], spec.form)
         else:
             yield name, record[key]

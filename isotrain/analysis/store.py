@@ -37,13 +37,13 @@ class Store:
         """Whether a part is measured."""
         return self._file(weights, part).is_file()
 
-    def keep(self, weights: str, part: str, found: Found) -> None:
+    def keep(self, weights: str, part: str, results: Found) -> None:
         """Store the results of a part."""
         file = self._file(weights, part)
-        if found.arrays:
+        if results.arrays:
             with replacing(file.with_suffix(".npz")) as archive:
-                np.savez_compressed(archive, **found.arrays)  # type: ignore[arg-type]
-        write_json(file, {"records": [dict(record) for record in found.records]})
+                np.savez_compressed(archive, **results.arrays)  # type: ignore[arg-type]
+        write_json(file, {"records": [dict(record) for record in results.records]})
 
     def outcome(self, parts: Sequence[tuple[str, str]]) -> Outcome:
         """Results of parts, given as (weights, part name), with the weights in each record."""

@@ -7,7 +7,7 @@ from contextlib import nullcontext, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
-from isotrain.config.compose import task_name, written
+from isotrain.config.compose import quote, task_name
 from isotrain.config.shipped import YAML, names, plan_name
 from isotrain.console import counted, install, say, spinner
 from isotrain.runs.files import as_json as without_nan
@@ -45,7 +45,7 @@ def run(
         launcher_options.append(f"hydra.launcher.{N_AT_ONCE[launcher_name]}={jobs}")
     list_options = ["hydra.sweeper.only_list=true"] if only_list else []
     dir_options = ["--config-dir", config_dir] if config_dir else []
-    args = [f"{kind_of(target)}={written(target)}", *launcher_options, *list_options, *dir_options]
+    args = [f"{kind_of(target)}={quote(target)}", *launcher_options, *list_options, *dir_options]
     return main(["-m", *args, *arguments])
 
 
@@ -129,7 +129,7 @@ def folder_of(target: str) -> Path:
             + nearest_folder(
                 *(folder for folder in folders if folder.parent.is_dir()),
                 *(Path("runs") / target, Path(target)),
-                others={name: f"{name} (isotrain run {name} starts it)" for name in plans},
+                extra={name: f"{name} (isotrain run {name} starts it)" for name in plans},
             )
         )
     return match
@@ -157,7 +157,7 @@ def runs_below(folder: Path) -> tuple[list[Job], list[str]]:
     from isotrain.results.below import find_runs
 
     below = find_runs(folder)
-    return [job_of(entry.run.folder) for entry in below.runs], below.others
+    return [job_of(entry.run.folder) for entry in below.runs], below.messages
 
 
 def _storage_of(target: str) -> str | None:

@@ -119,20 +119,20 @@ def _run(call: Call, study: Study, file: str, jobs: Sequence[Job], only_list: bo
     return int(has_failed or not all(job.is_finished for job in jobs))
 
 
-def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
+def _study_of(call: Call, axes: dict[str, list[str]]) -> Study:
     """Convert a sweep to a study."""
-    tasks = {text.partition("=")[2]: (text,) for text in several.pop("task", ())}
-    seeds = [int(text.partition("=")[2]) for text in several.pop("seed", ())]
+    tasks = {text.partition("=")[2]: (text,) for text in axes.pop("task", ())}
+    seeds = [int(text.partition("=")[2]) for text in axes.pop("seed", ())]
     methods: dict[str, tuple[str, ...]] = {}
-    for point in product(*several.values()):
+    for point in product(*axes.values()):
         parts = (text.partition("=") for text in point)
         name = "_".join(name_of(key.lstrip("+"), value.strip("[]'\"")) for key, _, value in parts)
         methods[_unused(name, methods)] = tuple(point)
     pair = next(iter(tasks.values()), ()), next(iter(methods.values()))
     cfg = call.compose([*call.overrides, *pair[0], *pair[1]])
-    if not several:
+    if not axes:
         methods = {method_of(cfg): ()}
-    if "experiment" in several and not seeds:  # their files may have seeds
+    if "experiment" in axes and not seeds:  # their files may have seeds
         values = {int(call.compose([*call.overrides, *pair[0], *m]).seed) for m in methods.values()}
         if len(values) > 1:
             raise PlanError(f"the experiments have the seeds {sorted(values)}; give seed=...")
@@ -147,7 +147,7 @@ def _study_of(call: Call, several: dict[str, list[str]]) -> Study:
     return parsed(Study, content, "sweep")
 
 
-def _unused(name: str, known: dict[str, tuple[str, ...]]) -> str:
+def _unused(name: str, methods: dict[str, tuple[str, ...]]) -> str:
     """A name, with a number appended if it is in use."""
     names = chain([name], (f"{name}.{k}" for k in count(2)))
-    return next(candidate for candidate in names if candidate not in known)
+    return next(candidate for candidate in names if candidate not in methods)

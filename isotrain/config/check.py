@@ -33,7 +33,7 @@ def check(cfg: DictConfig, schema: Schema = RUN) -> None:
         node = content.get(section, {}) if section else content
         legal = {field.name: field for field in fields(config_class)}
         errors += [
-            f"{section or schema.what} has no key {key}; {nearest(key, list(legal))}"
+            f"{section or schema.label} has no key {key}; {nearest(key, list(legal))}"
             for key in sorted(set(map(str, node)) - set(legal))
         ]
         for name, field in legal.items():

@@ -62,7 +62,7 @@ def _composer(config_dir: str | None, root: str) -> Iterator[Callable[[Sequence[
     """Hydra's `compose` of a root configuration."""
     if config_dir is not None and not Path(config_dir).is_dir():
         raise ConfigError(f"--config-dir {config_dir} is not a folder")
-    extra = [f"hydra.searchpath=[{written(str(Path(config_dir).resolve()))}]"] if config_dir else []
+    extra = [f"hydra.searchpath=[{quote(str(Path(config_dir).resolve()))}]"] if config_dir else []
     RUN.register()
     register()
     folder = conf_folder()
@@ -229,7 +229,7 @@ def key_of(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
 
 
-def written(value: Any) -> str:
+def quote(value: Any) -> str:
     r"""The text after the `=` of an override that gives exactly this value.
 
     Args:
@@ -238,11 +238,11 @@ def written(value: Any) -> str:
     Raises:
         ValueError: a value of another kind, such as a mapping.
 
-    >>> written([1e-5, True, None, "a b", "it's", "true", ["x", 2]])
+    >>> quote([1e-5, True, None, "a b", "it's", "true", ["x", 2]])
     "[1e-05,true,null,'a b','it\\'s','true',[x,2]]"
     """
     if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
+        return f"[{','.join(map(quote, value))}]"
     if isinstance(value, str):
         if re.fullmatch(WORD, value) and value.lower() not in READ_AS_VALUES:
             return value

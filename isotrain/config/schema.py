@@ -174,7 +174,7 @@ class Schema(NamedTuple):
     """Keys and groups of a kind of configuration."""
 
     name: str  # to Hydra
-    what: str  # in messages
+    label: str  # in messages
     sections: Mapping[str, Any]  # dotted section to dataclass; "" = the whole
 
     def register(self) -> None:

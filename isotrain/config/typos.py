@@ -118,11 +118,11 @@ def _why(compose: Compose, overrides: Sequence[str]) -> str:
     return ""
 
 
-def _nearest_key(key: str, known: Sequence[str]) -> str:
+def _nearest_key(key: str, legal: Sequence[str]) -> str:
     """A hint for a key that does not exist: the nearest keys."""
     root, _, rest = key.partition(".")
-    inside = {n.removeprefix(f"{root}."): n for n in known if rest and n.startswith(f"{root}.")}
-    names, typo = (inside, rest) if inside else ({name: name for name in known}, key)
+    inside = {n.removeprefix(f"{root}."): n for n in legal if rest and n.startswith(f"{root}.")}
+    names, typo = (inside, rest) if inside else ({name: name for name in legal}, key)
     matches = [name for name in names.values() if name.endswith(f".{typo}")]
     if near := matches or [names[name] for name in get_close_matches(typo, names, n=1)]:
         return f"did you mean {near[0]}?"

@@ -220,10 +220,10 @@ def lane_dropout(x: Tensor, p: float) -> Tensor:
     n_dropped = round(p * LANES)
     if n_dropped in (0, LANES):
         return x if n_dropped == 0 else x * 0
-    return _LaneDropout.apply(x, kept(x.shape, n_dropped), LANES / (LANES - n_dropped))  # type: ignore[no-any-return, no-untyped-call]
+    return _LaneDropout.apply(x, keep_mask(x.shape, n_dropped), LANES / (LANES - n_dropped))  # type: ignore[no-any-return, no-untyped-call]
 
 
-def kept(shape: torch.Size, dropped: int) -> Tensor:
+def keep_mask(shape: torch.Size, dropped: int) -> Tensor:
     """A Boolean mask, false where a lane is among the lowest `dropped` of its 65536 values."""
     n = shape.numel()
     lanes = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
@@ -232,10 +232,10 @@ def kept(shape: torch.Size, dropped: int) -> Tensor:
 
 class _LaneDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kept: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(kept)
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(mask)
         ctx.scale = scale
-        return torch.where(kept, x, 0.0).mul_(scale)
+        return torch.where(mask, x, 0.0).mul_(scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -260,7 +260,7 @@ class Packing(NamedTuple):
     """
 
     mask_AT: Tensor  # true for a token, false for a pad
-    places_N: Tensor  # index of each token in the flattened [A·T]
+    flat_index_N: Tensor  # index of each token in the flattened [A·T]
     parts: tuple[Packing, ...] = ()  # groups of sequences of similar length, in this order
 
     @classmethod
@@ -269,13 +269,13 @@ class Packing(NamedTuple):
         return cls(mask_AT, mask_AT.flatten().nonzero().flatten())
 
     @classmethod
-    def to_the_left(cls, chosen_AT: Tensor) -> Packing:
+    def to_the_left(cls, mask_AT: Tensor) -> Packing:
         """Left-align the chosen tokens of each sequence; T is the largest number chosen.
 
         >>> Packing.to_the_left(torch.tensor([[False, True], [False, False]])).mask_AT.tolist()
         [[True], [False]]
         """
-        n_A = chosen_AT.sum(dim=1)
+        n_A = mask_AT.sum(dim=1)
         position_T = torch.arange(int(n_A.max()), device=n_A.device)
         return cls.of(position_T < n_A[:, None])
 
@@ -284,7 +284,7 @@ class Packing(NamedTuple):
         """Pack tokens, shortest sequence first, and split the batch into parts.
 
         >>> packing = Packing.by_length(torch.tensor([[True, True], [True, False]]), n_parts=2)
-        >>> packing.places_N.tolist(), [part.mask_AT.tolist() for part in packing.parts]
+        >>> packing.flat_index_N.tolist(), [part.mask_AT.tolist() for part in packing.parts]
         ([2, 0, 1], [[[True]], [[True, True]]])
         """
         order_A = mask_AT.sum(dim=1).argsort(stable=True)
@@ -294,12 +294,12 @@ class Packing(NamedTuple):
 
     def packed(self, x: Tensor) -> Tensor:
         """Pack: the tokens `[N, ...]` of `[A, T, ...]`."""
-        return x.flatten(0, 1).index_select(0, self.places_N)
+        return x.flatten(0, 1).index_select(0, self.flat_index_N)
 
     def padded(self, x: Tensor) -> Tensor:
         """Unpack: `[A, T, ...]` with the tokens `[N, ...]`, and 0 elsewhere."""
         flat = x.new_zeros(self.mask_AT.numel(), *x.shape[1:])
-        return flat.index_copy(0, self.places_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
+        return flat.index_copy(0, self.flat_index_N, x).unflatten(0, self.mask_AT.shape)  # type: ignore[no-any-return, no-untyped-call]
 
     def shown(self, x: Tensor) -> Tensor:
         """The padded states of packed ones `[1, N, D]`."""
@@ -348,7 +348,7 @@ def attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     attend = partial(_attend, module, dropout=dropout, scale=scale)
     if keys is not None and keys.parts and queries is keys:
-        sizes = [len(part.places_N) for part in keys.parts]
+        sizes = [len(part.flat_index_N) for part in keys.parts]
         splits = (torch.split(x, sizes, dim=2) for x in (query, key, value))
         outputs = []
         for part, *qkv in zip(keys.parts, *splits, strict=True):

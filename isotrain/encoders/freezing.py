@@ -216,12 +216,12 @@ def _from_depth(encoder: Encoder, lowest: int) -> Plan:
     return {0: frozenset(name for name, depth in depths(encoder).items() if depth >= lowest)}
 
 
-def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], what: str) -> Plan:
+def _some(encoder: Encoder, trains: Callable[[str, nn.Parameter], bool], kind: str) -> Plan:
     """Train the selected parameters, at least one, from the start."""
     names = frozenset(n for n, p in encoder.named_parameters() if trains(n, p))
     if not names:
         raise ValueError(
-            f"this encoder has no {what}, and nothing else may train; use another freezing"
+            f"this encoder has no {kind}, and nothing else may train; use another freezing"
         )
     return {0: names}
 

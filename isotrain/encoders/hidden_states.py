@@ -104,11 +104,11 @@ def check_recorded_states(
             backbone(**arguments_of(batch, has_segments))
             return [state_ATD[:, : batch.input_ids.shape[1]] for state_ATD in states]
 
-        def own(batch: Batch) -> Sequence[Tensor]:
+        def reference(batch: Batch) -> Sequence[Tensor]:
             arguments = arguments_of(batch, has_segments)
             return backbone(**arguments, output_hidden_states=True).hidden_states or ()
 
-        check_states(backbone, run, own, batch)
+        check_states(backbone, run, reference, batch)
 
 
 def arguments_of(batch: Batch, has_segments: bool) -> dict[str, Tensor]:

@@ -105,12 +105,12 @@ def _load_model(name: str, revision: str | None) -> Any:
     finally:
         logging.set_verbosity(verbosity)
     vars(model.config).pop("auto_map", None)  # remote code, which an export would refer to
-    if problem := wrong_weights(model, loading_info):
+    if problem := weight_problem(model, loading_info):
         raise ValueError(f"encoder {name!r}: {problem}")
     return model
 
 
-def wrong_weights(model: Any, info: Mapping[str, Collection[Any]]) -> str:
+def weight_problem(model: Any, info: Mapping[str, Collection[Any]]) -> str:
     """What is wrong with loaded weights; empty if all but the pooler's are the checkpoint's.
 
     Weights of a task head may be left over, those of blocks or of a second encoder may not.

@@ -10,7 +10,7 @@ from isotrain.encoders.huggingface import load_tokenizer
 from isotrain.encoders.on_disk import packaged_folder
 from isotrain.encoders.static import TableEncoder
 from isotrain.encoders.tiny import tiny_tokenizer
-from isotrain.geometry.rng import own_draws
+from isotrain.geometry.rng import rng_stream
 
 TINY, MINILM = "tiny", "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -51,7 +51,7 @@ def random_vectors(tokenizer: Any, width: int, seed: int, vocabulary: str) -> Ta
     >>> round(encoder.embeddings.weight.square().sum(dim=1).mean().item(), 1)
     1.0
     """
-    with own_draws(seed, "random_vectors"):
+    with rng_stream(seed, "random_vectors"):
         table_VD = torch.randn(len(tokenizer), width) / width**0.5
     source_id = f"random vectors, D = {width}, seed {seed}, vocabulary of {vocabulary}"
     return TableEncoder(table_VD, tokenizer, source_id)

@@ -141,12 +141,12 @@ class TransformerEncoder(Encoder):
         def run(batch: Batch) -> Sequence[Tensor]:
             return self(batch, {}).hidden_states  # type: ignore[no-any-return]
 
-        def own(batch: Batch) -> Sequence[Tensor]:
+        def reference(batch: Batch) -> Sequence[Tensor]:
             return self.model(**self.inputs(batch), output_hidden_states=True).hidden_states  # type: ignore[no-any-return]
 
         batch = batch_of(self)
         with in_evaluation(self.model):
-            check_states(self.model, run, own, batch)
+            check_states(self.model, run, reference, batch)
             # No configuration entry says for every architecture whether it is causal.
             first_state = self(batch, {}).last[0, :1]
             batch.input_ids[0, -1] = (batch.input_ids[0, -1] + 1) % len(self.tokenizer)

@@ -69,7 +69,7 @@ def batch_of(encoder: Encoder) -> Batch:
     return shortened(ids, tokenizer.pad_token_id or 0)
 
 
-def check_states(model: nn.Module, run: Run, own: Run, batch: Batch) -> None:
+def check_states(model: nn.Module, run: Run, reference: Run, batch: Batch) -> None:
     """Raise a ValueError unless recorded states are transformers' own, and a text's alone.
 
     Recorded state L may lack a final norm that the model's own one has.
@@ -77,11 +77,11 @@ def check_states(model: nn.Module, run: Run, own: Run, batch: Batch) -> None:
     Args:
         model: of transformers, in evaluation mode.
         run: recorded states.
-        own: the states that transformers gives for `output_hidden_states`.
+        reference: the states that transformers gives for `output_hidden_states`.
         batch: with pads.
     """
     name, settings = type(model).__name__, _settings(model)
-    states, refs = run(batch), own(batch)
+    states, refs = run(batch), reference(batch)
     if len(states) != len(refs):
         raise ValueError(
             f"{name} has {len(refs)} hidden states, and {len(states)} are seen at its blocks; {FIX}"
@@ -129,15 +129,15 @@ def check_own(encoder: Encoder) -> None:
         check_pads(type(encoder).__name__, run, batch_of(encoder))
 
 
-def distance(one: Tensor, other: Tensor, mask_AT: Tensor | None = None) -> float:
+def distance(state: Tensor, other: Tensor, mask_AT: Tensor | None = None) -> float:
     """Largest distance of two states of a token, relative to their norm; infinite if not alike.
 
     >>> distance(torch.ones(1, 2, 4), torch.ones(1, 2, 4)), distance(torch.ones(1), torch.ones(2))
     (0.0, inf)
     """
-    if one.shape != other.shape:
+    if state.shape != other.shape:
         return float("inf")
-    a, b = (x.detach().double().cpu() for x in (one, other))
+    a, b = (x.detach().double().cpu() for x in (state, other))
     norm = torch.maximum(a.norm(dim=-1), b.norm(dim=-1))
     gap = (a - b).norm(dim=-1) / norm.clamp_min(torch.finfo(torch.float32).tiny)
     if mask_AT is not None:

@@ -36,7 +36,7 @@ class Scored(NamedTuple):
     n_examples: int
 
 
-def scored(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[Scored]:
+def card_scores(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[Scored]:
     """The named scores on dev and test, the monitored one first in each."""
     monitored = str(result["monitor"]).rpartition("/")[2]
     scores, entries = result["scores"], []
@@ -84,26 +84,26 @@ def isotropy_rows(folder: Path, result: Mapping[str, Any]) -> list[tuple[str, ..
     return table
 
 
-def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
+def card(folder: Path, fmt: Folder, agreement_text: str, differences: str) -> Any:
     """The model card of an export to `folder`.
 
     Args:
         folder: of the export.
-        made: the export.
-        agreed: how many examples are predicted as recorded.
-        found: differences from the run.
+        fmt: the export.
+        agreement_text: how many examples are predicted as recorded.
+        differences: differences from the run.
     """
-    task, run_folder, result = made.rebuilt.task, made.rebuilt.folder, made.rebuilt.result
+    task, run_folder, result = fmt.rebuilt.task, fmt.rebuilt.folder, fmt.rebuilt.result
     config, overrides = result["config"], result.get("overrides")
     arguments = [f"threads={config['threads']}", *map(without_folders, overrides or ())]
-    scores = scored(run_folder, result, task.metrics().keys())
-    model_type = made.rebuilt.encoder.model.config.model_type
+    scores = card_scores(run_folder, result, task.metrics().keys())
+    model_type = fmt.rebuilt.encoder.model.config.model_type
     parts = {key: config[key] for key in ("isotropy", "site", "objective")}
     return ModelCard.from_template(
-        card_data(made, scores),
+        card_data(fmt, scores),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         folder=folder.name,
-        made=made,
+        fmt=fmt,
         run=result,
         encoder=without_folders(str(result.get("encoder"))),
         data=without_folders(result["data"]),
@@ -116,15 +116,15 @@ def card(folder: Path, made: Folder, agreed: str, found: str) -> Any:
         layer=part_name(config, "isotropy"),
         parts=without_folders(OmegaConf.to_yaml(parts)),
         command=shlex.join(["isotrain", "train", *arguments]) if overrides else "",
-        found=found,
-        agreed=agreed,
+        differences=differences,
+        agreement_text=agreement_text,
         citations=citations(config, model_type, task.data_sets),
     )
 
 
-def card_data(made: Folder, scores: Sequence[Scored]) -> ModelCardData:
+def card_data(fmt: Folder, scores: Sequence[Scored]) -> ModelCardData:
     """Metadata of the card. No licence: whoever publishes the folder chooses one."""
-    result, task = made.rebuilt.result, made.rebuilt.task
+    result, task = fmt.rebuilt.result, fmt.rebuilt.task
     config, data_sets = result["config"], task.data_sets
     is_public, user_hub = _is_published(config), (config.get("data") or {}).get("hub")
     is_hub = is_public and str(config["source"]["_target_"]).endswith(".HubSource")
@@ -149,8 +149,8 @@ def card_data(made: Folder, scores: Sequence[Scored]) -> ModelCardData:
         or (user_hub and [user_hub]),
         metrics=sorted({score.name for score in scores}) or None,
         tags=["isotrain", "isotropy", part_name(config, "isotropy"), task.name],
-        library_name=made.name,
-        pipeline_tag=made.tag,
+        library_name=fmt.name,
+        pipeline_tag=fmt.tag,
         model_name=f"{task.name}-{result.get('method')}" if results else None,
         eval_results=results or None,
     )

@@ -14,14 +14,14 @@ if TYPE_CHECKING:  # torch takes seconds to import; early rejections do not need
     from isotrain.export.rebuilt import Rebuilt
 
 
-def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
+def export(folder: Path, to: Path | None, format_names: Sequence[str]) -> int:
     """Exit code: 0 if every requested folder was written and reproduces the run.
 
     2 if a run, target or format is rejected; then nothing is written. 1 if storage failed, or if an
     export did not reproduce the run and was deleted.
     """
     to = to or folder / "export"
-    if existing := [to / name for name in wanted if (to / name).exists()]:
+    if existing := [to / name for name in format_names if (to / name).exists()]:
         return reject(f"{existing[0]} exists; delete it, or give another --to")
     formats, reasons = [], []
     try:
@@ -33,7 +33,7 @@ def export(folder: Path, to: Path | None, wanted: Sequence[str]) -> int:
             agreement_text = agreement(rebuilt)
             check_layers(rebuilt)
             merge_adapters(rebuilt.model)
-            for name in wanted:
+            for name in format_names:
                 try:
                     formats.append(_format(name, rebuilt))
                 except ValueError as error:
@@ -80,7 +80,7 @@ def _format(name: str, rebuilt: Rebuilt) -> Folder:
     return SentencesFolder(rebuilt)
 
 
-def _write(folder: Path, made: Folder, agreed: str) -> bool:
+def _write(folder: Path, fmt: Folder, agreement_text: str) -> bool:
     """Write and verify a folder; whether it reproduces the run."""
     from transformers.utils import logging
 
@@ -96,13 +96,13 @@ def _write(folder: Path, made: Folder, agreed: str) -> bool:
             TemporaryDirectory(dir=folder.parent, prefix=".") as temp_folder,
         ):
             part = Path(temp_folder) / folder.name
-            made.write(part)
+            fmt.write(part)
             update(f"comparing {folder} with the run")
-            differences = made.check(part)
-            card(folder, made, agreed, differences).save(part / "README.md")
+            differences = fmt.check(part)
+            card(folder, fmt, agreement_text, differences).save(part / "README.md")
             part.rename(folder)  # fails where files came into its place meanwhile
     except RoundTripError as error:
         print_error(f"{folder} is not kept", [str(error)])
         return False
-    say(f"{folder}: {made.what}; {len(made.rebuilt.batch.index)} dev examples, {differences}")
+    say(f"{folder}: {fmt.summary}; {len(fmt.rebuilt.batch.index)} dev examples, {differences}")
     return True

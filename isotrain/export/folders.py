@@ -70,7 +70,7 @@ def differences(single: tuple[Tensor, Tensor], double: tuple[Tensor, Tensor]) ->
 class Folder(ABC):
     """Base class of export formats.
 
-    A subclass sets `name` and `tag`, and its constructor `what` and `usage`.
+    A subclass sets `name` and `tag`, and its constructor `summary` and `usage`.
 
     Args:
         rebuilt: the run.
@@ -81,7 +81,7 @@ class Folder(ABC):
 
     name: str  # transformers | sentence-transformers
     tag: str  # pipeline tag of the hub
-    what: str  # one line, for the terminal and the card
+    summary: str  # one line, for the terminal and the card
     usage: dict[str, Any]  # values of the card's code
 
     def __init__(self, rebuilt: Rebuilt) -> None:
@@ -139,8 +139,8 @@ class TransformersFolder(Folder):
         }
         try:
             self.head = linear_head(rebuilt)
-            self.what = "encoder and head"
-            self.what += ", the isotropy layer folded into the head" * bool(sites)
+            self.summary = "encoder and head"
+            self.summary += ", the isotropy layer folded into the head" * bool(sites)
             self.usage["pooled"] = POOLED[type(rebuilt.model.pooling)][1]
         except NotAffineError as error:
             if "tokens" in sites:
@@ -149,7 +149,7 @@ class TransformersFolder(Folder):
                     "would lack the layer at tokens; train with site=[pooled], or with "
                     "task.form=bi for --format sentence-transformers"
                 ) from error
-            self.what = f"the encoder alone, without {self.usage['absent']}: {error}"
+            self.summary = f"the encoder alone, without {self.usage['absent']}: {error}"
 
     def write(self, folder: Path) -> None:
         """Write weights, configuration, tokenizer and, as safetensors, the head."""

@@ -83,7 +83,7 @@ def layer_sites(rebuilt: Rebuilt) -> list[str]:
     return [site for site in model.sites if model.transforms[site].changes_rows]
 
 
-def known_rows(rebuilt: Rebuilt, site: str) -> Tensor:
+def layer_inputs(rebuilt: Rebuilt, site: str) -> Tensor:
     """Inputs of a layer: those of dev, and the training embeddings in its queue."""
     dev_ND = rebuilt.double.site_embeddings[site].before
     recent_MD = cast(RowTransform, rebuilt.model.transforms[site]).recent_rows()
@@ -102,7 +102,7 @@ def check_layers(rebuilt: Rebuilt) -> None:
                 f"a layer can be exported behind the encoder, and site={site} is inside of it: the "
                 "blocks of transformers have no place for it; train with site=[pooled] or [tokens]"
             )
-        rows_ND = known_rows(rebuilt, site)
+        rows_ND = layer_inputs(rebuilt, site)
         function, half = in_double(rebuilt.model.transforms[site]), max(1, len(rows_ND) // 2)
         if not torch.allclose(function(rows_ND)[:half], function(rows_ND[:half]), 1e-9, 1e-9):
             raise ValueError(
@@ -130,7 +130,7 @@ def folded(rebuilt: Rebuilt) -> Affine:
             )
         layer = model.transforms[site]
         name = f"the layer at {site} ({type(layer).__name__})"
-        affine = affine.then(affine_of(in_double(layer), known_rows(rebuilt, site), name))
+        affine = affine.then(affine_of(in_double(layer), layer_inputs(rebuilt, site), name))
     return affine
 
 

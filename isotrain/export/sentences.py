@@ -36,13 +36,13 @@ class SentencesFolder(Folder):
         self.affine: Affine | None = None
         self.sites = layer_sites(rebuilt)
         self.prompts = prompts_of(rebuilt)
-        self.what = "encoder and pooling"
+        self.summary = "encoder and pooling"
         try:
             self.affine = folded(rebuilt)
-            self.what += ", the isotropy layer folded into Dense modules" * bool(self.sites)
+            self.summary += ", the isotropy layer folded into Dense modules" * bool(self.sites)
         except NotAffineError as error:
             layer_class(str(rebuilt.cfg.isotropy["_target_"]))
-            self.what += f", the isotropy layer as a module of isotrain: {error}"
+            self.summary += f", the isotropy layer as a module of isotrain: {error}"
         self.usage = {"needs_isotrain": self.affine is None, "prompts": self.prompts}
 
     def write(self, folder: Path) -> None:

@@ -16,9 +16,9 @@ MIN_ROWS = 4  # smaller clusters fall back to the statistics of all embeddings
 class CenteredClusters(NamedTuple):
     """Embeddings in K clusters, and the mean that each cluster subtracts."""
 
-    found: KMeans
+    clustering: KMeans
     all_ND: Tensor  # embeddings: global statistics have the gradient of the batch's
-    own_ND: Tensor  # embeddings: so do statistics of each cluster
+    cluster_ND: Tensor  # embeddings: so do statistics of each cluster
     members: tuple[Tensor, ...]  # positions of each cluster's embeddings
     mean_D: Tensor
     mean_KD: Tensor
@@ -30,7 +30,7 @@ class CenteredClusters(NamedTuple):
     def clouds(self) -> list[Tensor]:
         """The centred embeddings of each cluster, or all if it falls back; with gradient."""
         return [
-            self.all_ND - self.mean_D if falls else self.own_ND[member_C] - mean_D
+            self.all_ND - self.mean_D if falls else self.cluster_ND[member_C] - mean_D
             for falls, member_C, mean_D in zip(
                 self.falls_back, self.members, self.mean_KD, strict=True
             )
@@ -49,20 +49,20 @@ class ClusterPCAStats:
 
 
 def center_clusters(
-    x_ND: Tensor, found: KMeans, n_own: int | None = None, effective_rows: int = 0
+    x_ND: Tensor, clustering: KMeans, n_new: int | None = None, effective_rows: int = 0
 ) -> CenteredClusters:
     """Cluster means, global ones for a cluster of fewer than 4 embeddings or without scatter.
 
-    `x_ND`: finite float32 or float64, N ≥ 1. Gradients flow through means to the last `n_own`
+    `x_ND`: finite float32 or float64, N ≥ 1. Gradients flow through means to the last `n_new`
     embeddings (all, by default): see `straight_through`. `effective_rows` above 0 replaces N in
     the rules: statistics of a long queue then remove as many directions as those of batches.
     """
-    n, n_clusters, assignment_N = len(x_ND), len(found.centroid_KD), found.assignment_N
+    n, n_clusters, assignment_N = len(x_ND), len(clustering.centroid_KD), clustering.assignment_N
     effective_rows = min(n, effective_rows or n)
-    all_ND = own_ND = straight_through(x_ND, n_own)
+    all_ND = cluster_ND = straight_through(x_ND, n_new)
     if n_clusters > 1:
-        own_ND = straight_through(x_ND, n_own, assignment_N, n_clusters)
-    mean_KD, count_K = cluster_means(own_ND, assignment_N, n_clusters)
+        cluster_ND = straight_through(x_ND, n_new, assignment_N, n_clusters)
+    mean_KD, count_K = cluster_means(cluster_ND, assignment_N, n_clusters)
     mean_D = all_ND.mean(dim=0)
     counts = [int(count) for count in count_K.tolist()]
     members = torch.split(assignment_N.argsort(stable=True), counts)
@@ -73,9 +73,9 @@ def center_clusters(
     ]
     falls_back_K = torch.tensor(falls_back, device=x_ND.device)
     return CenteredClusters(
-        found,
+        clustering,
         all_ND,
-        own_ND,
+        cluster_ND,
         members,
         mean_D,
         mean_KD,
@@ -120,9 +120,8 @@ def fit_cluster_pca(
         "directions_removed": direction_KDR.square().sum().round().float(),
     }
     centre_KD = clusters.centre_KD * clusters.has_scatter
-    return ClusterPCAStats(
-        clusters.found.centroid_KD, centre_KD, direction_KDR, counters, clusters.found.assignment_N
-    )
+    anchors_KD, assignment_N, *_ = clusters.clustering
+    return ClusterPCAStats(anchors_KD, centre_KD, direction_KDR, counters, assignment_N)
 
 
 def apply_cluster_pca(

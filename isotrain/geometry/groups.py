@@ -82,14 +82,14 @@ def hashed_order(n: int, seed: int, device: torch.device | None = None) -> Tenso
     return hash_ids(torch.arange(n, device=device) ^ stream).argsort()
 
 
-def sample_groups(groups: Groups, chosen_G: Tensor, n: int, seed: int) -> Tensor:
+def sample_groups(groups: Groups, mask_G: Tensor, n: int, seed: int) -> Tensor:
     """Positions `[S, n]` of n distinct members of each chosen group (a mask), of n or more.
 
     Drawn by hashing positions: another order of the embeddings gives another sample.
     """
     order_N = hashed_order(len(groups.index_N), seed, groups.index_N.device)
     order_N = order_N[groups.index_N[order_N].argsort(stable=True)]
-    start_S = (groups.count_G.cumsum(dim=0) - groups.count_G)[chosen_G]
+    start_S = (groups.count_G.cumsum(dim=0) - groups.count_G)[mask_G]
     return order_N[start_S[:, None] + torch.arange(n, device=order_N.device)]
 
 

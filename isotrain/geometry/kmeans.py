@@ -93,9 +93,9 @@ def cluster_means(x_ND: Tensor, assignment_N: Tensor, n_clusters: int) -> tuple[
 
 
 def straight_through(
-    x_ND: Tensor, n_own: int | None, assignment_N: Tensor | None = None, n_clusters: int = 1
+    x_ND: Tensor, n_new: int | None, assignment_N: Tensor | None = None, n_clusters: int = 1
 ) -> Tensor:
-    """The same embeddings, whose statistics have the gradient of those of the last `n_own`.
+    """The same embeddings, whose statistics have the gradient of those of the last `n_new`.
 
     The others are constants of a queue that will follow the batch. Each embedding moves with the
     mean of the batch in its cluster, and those of the batch about that mean n_c/b_c times as much
@@ -110,18 +110,18 @@ def straight_through(
     [[0.5], [0.5]]
     """
     n = len(x_ND)
-    if n_own is None or n_own == n or not x_ND.requires_grad:
+    if n_new is None or n_new == n or not x_ND.requires_grad:
         return x_ND
     if assignment_N is None:
         assignment_N = torch.zeros(n, dtype=torch.int64, device=x_ND.device)
     # Sums over embeddings by products: the backward of an index is many times slower.
     member_NK = torch.nn.functional.one_hot(assignment_N, n_clusters).to(x_ND.dtype)
-    assignment_B, batch_BD, member_BK = (x[n - n_own :] for x in (assignment_N, x_ND, member_NK))
+    assignment_B, batch_BD, member_BK = (x[n - n_new :] for x in (assignment_N, x_ND, member_NK))
     shift_BD = batch_BD - batch_BD.detach()  # zeros, with the gradient of the batch
     shift_KD, count_K = cluster_means(shift_BD, assignment_B, n_clusters)
     weight_K = member_NK.sum(dim=0) / count_K.clamp_min(1.0)
     deviation_BD = weight_K[assignment_B, None] * (shift_BD - member_BK @ shift_KD)
-    deviation_ND = torch.cat([deviation_BD.new_zeros(n - n_own, x_ND.shape[1]), deviation_BD])
+    deviation_ND = torch.cat([deviation_BD.new_zeros(n - n_new, x_ND.shape[1]), deviation_BD])
     return x_ND.detach() + member_NK @ shift_KD + deviation_ND
 
 

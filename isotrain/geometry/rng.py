@@ -11,14 +11,14 @@ from isotrain.geometry.rows import hash_ids
 
 
 @contextmanager
-def own_draws(seed: int, part: str) -> Iterator[None]:
+def rng_stream(seed: int, part: str) -> Iterator[None]:
     """Within the block, torch draws on the CPU from the component's RNG stream.
 
     The stream depends on seed and name only; after the block, the global stream is restored.
 
     >>> from torch import rand
     >>> def drawn(seed, part):
-    ...     with own_draws(seed, part):
+    ...     with rng_stream(seed, part):
     ...         return rand(()).item()
     >>> [drawn(0, "a") == other for other in (drawn(0, "a"), drawn(0, "b"), drawn(1, "a"))]
     [True, False, False]

@@ -34,11 +34,11 @@ def index_of(ids: Tensor) -> Tensor:
     return ids // POSITIONS
 
 
-def places_of(ids_N: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
+def locate_ids(ids_N: Tensor, index_B: Tensor) -> tuple[Tensor, Tensor]:
     """Where in a batch the embeddings of some ids are: sequence `[N]` of Q·B, and position `[N]`.
 
     >>> ids = row_ids(torch.tensor([8, 3]), 2, 4)
-    >>> places_of(ids[3, 1:3], torch.tensor([8, 3]))
+    >>> locate_ids(ids[3, 1:3], torch.tensor([8, 3]))
     (tensor([3, 3]), tensor([1, 2]))
     """
     order_B = index_B.argsort()

@@ -148,7 +148,7 @@ class SlurmArray(SlurmLauncher):  # type: ignore[misc]
         note = f", {len(names) - len(new)} were there before" if active_jobs else ""
         try:
             _tell(f"{counted(len(new), 'run')} submitted to Slurm{note}: {arrays}")
-            return _ended(runs)
+            return _wait_for_jobs(runs)
         except (KeyboardInterrupt, SystemExit) as stop:
             stop.add_note(f"its jobs stay in Slurm, and scancel {arrays} cancels them")
             raise
@@ -261,7 +261,7 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
+def _wait_for_jobs(jobs: Sequence[Submitted]) -> list[JobReturn]:
     """The `JobReturn` of each run; a line is printed as each ends."""
     returns: dict[str, JobReturn] = {}
     ended_at: dict[str, float] = {}  # when Slurm first said that a job is over
@@ -271,7 +271,7 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
         open_jobs = [job for job in jobs if job.id not in returns]
         for job in open_jobs:
             if outcome := _read(job):
-                returns[job.id] = _told(job, outcome)
+                returns[job.id] = _report_end(job, outcome)
                 ended_at.pop(job.id, None)
         open_jobs = [job for job in open_jobs if job.id not in returns]
         if not open_jobs:
@@ -285,7 +285,7 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
                 last_error = str(error)
             else:
                 last_error = ""
-                _tell_what_waits(open_jobs, states, reported)
+                _report_waiting(open_jobs, states, reported)
                 for job in open_jobs:
                     state = states.get(job.id)
                     if state is not None and not state.is_over:
@@ -295,21 +295,23 @@ def _ended(jobs: Sequence[Submitted]) -> list[JobReturn]:
                         if state is not None:
                             kind = state.state
                             message = f"Slurm ended job {job.id} {state.why}on {state.node}"
-                        returns[job.id] = _told(job, {"error": [kind, message], "value": None})
+                        returns[job.id] = _report_end(
+                            job, {"error": [kind, message], "value": None}
+                        )
             asked_at, pause = time.monotonic(), ASK_S if ended_at else min(pause * 1.5, MOST_S)
         time.sleep(POLL_S * max(1, len(open_jobs) / 50))
 
 
-def _tell_what_waits(
-    jobs: Sequence[Submitted], told: dict[str, JobState], said: set[tuple[str, str]]
+def _report_waiting(
+    jobs: Sequence[Submitted], states: dict[str, JobState], reported: set[tuple[str, str]]
 ) -> None:
     """Print a line for each job that waits for an unusual reason."""
     for job in jobs:
-        state = told.get(job.id)
+        state = states.get(job.id)
         if state is None or state.reason in USUAL or state.state not in ("PENDING", "SPECIAL_EXIT"):
             continue
-        if (job.id, state.reason) not in said:
-            said.add((job.id, state.reason))
+        if (job.id, state.reason) not in reported:
+            reported.add((job.id, state.reason))
             release = f"; scontrol release {job.id}" if "held" in state.reason.lower() else ""
             _tell(f"waits {job.name.rpartition('-')[0]}: job {job.id}, {state.reason}{release}")
 
@@ -331,7 +333,7 @@ def _read(job: Submitted) -> dict[str, Any]:
     return outcome
 
 
-def _told(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
+def _report_end(job: Submitted, outcome: dict[str, Any]) -> JobReturn:
     """The `JobReturn` of a run, after printing a line."""
     job_return = JobReturn()
     job_return.overrides = job.overrides

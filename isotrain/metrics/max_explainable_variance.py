@@ -67,8 +67,8 @@ def max_explainable_variance(
     values, baselines = [], []
     sizes = [n_per_group] if n_per_group else sorted(set(words.count_G[large_G].tolist()))
     for n in sizes:
-        chosen_G = large_G if n_per_group else words.count_G == n
-        values.append(first_direction_share(x[sample_groups(words, chosen_G, n, seed)], center))
+        mask_G = large_G if n_per_group else words.count_G == n
+        values.append(first_direction_share(x[sample_groups(words, mask_G, n, seed)], center))
         n_sets = min(n_baseline, len(x) // n)
         random_Sn = random_N[: n_sets * n].reshape(n_sets, n)
         baseline = first_direction_share(x[random_Sn], center).mean()

@@ -49,7 +49,7 @@ def suite(
     cloud = Cloud.of(x, min_rows=1)
     inputs = {"labels": labels, "groups": groups, "reference": reference, "positives": positives}
     values: dict[str, Tensor] = {}
-    for name, function in named(metrics).items():
+    for name, function in functions_by_name(metrics).items():
         need = needs(function)
         extras = {} if inputs.get(need) is None else {need: inputs[need]}
         try:
@@ -83,7 +83,7 @@ def find(name: str) -> Callable[..., Any]:
     return next(getattr(module, form) for form in forms if hasattr(module, form))
 
 
-def named(
+def functions_by_name(
     metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]],
 ) -> dict[str, Callable[..., Any]]:
     """Functions by name, from names and functions, or from a mapping."""

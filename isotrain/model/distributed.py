@@ -74,7 +74,7 @@ class WholeBatch:
         self._sizes = _sizes(keys_N)
         self._order = _gathered(keys_N, self._sizes).argsort()
         # positions of this process's embeddings
-        self.own_N = self._order.argsort()[_own(self._sizes)]
+        self.local_N = self._order.argsort()[_local_slice(self._sizes)]
 
     def gather(self, x_ND: Tensor, sums_gradient: bool = True) -> Tensor:
         """All-gather embeddings in that order.
@@ -96,7 +96,7 @@ def _sizes(x_ND: Tensor) -> list[int]:
     return sizes
 
 
-def _own(sizes: list[int]) -> slice:
+def _local_slice(sizes: list[int]) -> slice:
     """Where this process's embeddings are among those of all."""
     if len(sizes) == 1:
         return slice(None)
@@ -140,7 +140,7 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (grad_ND,) = grads
         total_ND = sum_over_processes(grad_ND.contiguous()) if ctx.sums_gradient else grad_ND
-        return total_ND[_own(ctx.sizes)], None, None
+        return total_ND[_local_slice(ctx.sizes)], None, None
 
 
 def _device(x: Tensor) -> torch.device:

@@ -53,15 +53,15 @@ class StepMemory:
     """Tensors of the micro-batches of an optimizer step, joined after the step."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, list[list[Tensor]]] = {}
+        self.tensors: dict[str, list[list[Tensor]]] = {}
 
     def keep(self, name: str, tensors: Sequence[Tensor]) -> None:
         """Store tensors of a micro-batch under a name; the same number every time."""
-        self.kept.setdefault(name, []).append([x.detach() for x in tensors])
+        self.tensors.setdefault(name, []).append([x.detach() for x in tensors])
 
     def take(self) -> dict[str, list[Tensor]]:
         """The tensors kept since the last call, each over all micro-batches."""
-        micro_batches, self.kept = self.kept, {}
+        micro_batches, self.tensors = self.tensors, {}
         return {
             name: batches[0] if len(batches) == 1 else [*map(torch.cat, zip(*batches, strict=True))]
             for name, batches in micro_batches.items()
@@ -131,7 +131,7 @@ class IsotropicModel(nn.Module):
         site: str,
         batch: Batch,
         mask_AT: Tensor | None,
-        around: dict[str, SiteEmbeddings],
+        site_embeddings: dict[str, SiteEmbeddings],
         x_ATD: Tensor,
     ) -> Tensor:
         """Apply the layer of `site` where `mask` is true (None = everywhere), and record it.
@@ -139,20 +139,20 @@ class IsotropicModel(nn.Module):
         In training, statistics may come from all processes.
         """
 
-        def chosen(x_AT: Tensor) -> Tensor:
+        def select(x_AT: Tensor) -> Tensor:
             return x_AT.flatten() if mask_AT is None else x_AT[mask_AT]
 
         n_sequences, n_positions = len(x_ATD) // len(batch.labels), x_ATD.shape[1]
         before_ND = x_ATD.flatten(0, 1) if mask_AT is None else take_rows(x_ATD, mask_AT)
-        ids_N = chosen(row_ids(batch.index, n_sequences, n_positions))
-        labels_N = chosen(batch.labels.repeat(n_sequences)[:, None].expand(x_ATD.shape[:2]))
+        ids_N = select(row_ids(batch.index, n_sequences, n_positions))
+        labels_N = select(batch.labels.repeat(n_sequences)[:, None].expand(x_ATD.shape[:2]))
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
         whole, keys_N = None, None
         acts = layer.changes_rows or layer.changes_gradient
         if n_processes() > 1 and self.training and acts:
             keys_AT = order_keys(len(batch.labels), n_sequences, n_positions)
-            keys_N = chosen(keys_AT.to(ids_N.device))
+            keys_N = select(keys_AT.to(ids_N.device))
         if keys_N is not None and self.sync:
             order = WholeBatch(keys_N)
             all_labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
@@ -161,10 +161,10 @@ class IsotropicModel(nn.Module):
             all_after_ND = layer(*whole) if takes_labels else layer(before_all_ND)
             if layer.changes_gradient:
                 all_after_ND = with_whole_gradient(all_after_ND)
-            after_ND: Tensor = all_after_ND[order.own_N]
+            after_ND: Tensor = all_after_ND[order.local_N]
         else:
             after_ND = layer(before_ND, labels_N) if takes_labels else layer(before_ND)
-        around[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
+        site_embeddings[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
         if after_ND is before_ND:
             return x_ATD
         if mask_AT is None:  # its width may differ

@@ -9,7 +9,7 @@ from torch import Tensor
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import paired_cosines, ranking
 from isotrain.objectives.base import Objective, check_pairs
-from isotrain.objectives.projection import one_read_point
+from isotrain.objectives.projection import check_one_read_point
 
 
 def cosent(first_BD: Tensor, second_BD: Tensor, labels_B: Tensor, scale: float = 20.0) -> Tensor:
@@ -55,7 +55,7 @@ class CoSENT(Objective):
         scale: Annotated[float, Field(gt=0)] = 20.0,
         more_similar: Literal["higher", "lower"] = "higher",
     ) -> None:
-        super().__init__(weight, one_read_point(reads))
+        super().__init__(weight, check_one_read_point(reads))
         self.scale, self.sign = scale, 1 if more_similar == "higher" else -1
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:

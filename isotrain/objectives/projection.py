@@ -18,7 +18,7 @@ Projection = Literal["none", "mlp"]
 MemoryRows = Annotated[int, Field(ge=0)]
 
 
-def one_read_point(reads: Sequence[str]) -> Sequence[str]:
+def check_one_read_point(reads: Sequence[str]) -> Sequence[str]:
     """`reads`; a ValueError unless it names one read point (`all/...` names one a block)."""
     if len(reads) != 1 or read_point(reads[0]).name == "all":
         raise ValueError(
@@ -64,7 +64,7 @@ class Projected(Objective):
         memory_rows: int,
         has_labels: bool = False,
     ) -> None:
-        super().__init__(weight, one_read_point(reads))
+        super().__init__(weight, check_one_read_point(reads))
         self.projection = build_projection(projection, width)
         self.memory = RowQueue(memory_rows, width, 1, has_labels) if memory_rows else None
 

@@ -85,7 +85,7 @@ def mark(
     return spec
 
 
-def known(field: str) -> Spec:
+def has_value(field: str) -> Spec:
     """A transform that keeps the rows with a value of a field."""
     return {"filter": f"isValid(datum.{field})"}
 

@@ -13,7 +13,7 @@ from isotrain.pages.charts import (
     Spec,
     by,
     chart,
-    known,
+    has_value,
     mark,
     only,
     quantity,
@@ -95,7 +95,7 @@ def map_chart(
                 | {"x": x, "y": y, "cluster": cluster if x else []}
             )
     for group in dict.fromkeys(row["group"] for row in values):
-        attributes += _known(snapshots, group, classes)
+        attributes += _attributes(snapshots, group, classes)
     axis = {"labels": False, "ticks": False, "title": None, "domain": False, "grid": False}
     position: Spec = {"scale": {"domain": [-1.05 * UNIT, 1.05 * UNIT], "zero": True}, "axis": axis}
     channel: Spec = {"field": "shown", "type": "nominal"}
@@ -124,7 +124,7 @@ def map_chart(
                 {"calculate": "datum.group + '/' + datum.row", "as": "key"},
                 {"lookup": "key", "from": lookup},
                 {"calculate": label, "as": "shown"},
-                known("x"),
+                has_value("x"),
                 filled=True,
                 size=22,
                 opacity=0.75,
@@ -138,7 +138,7 @@ def map_chart(
     )
 
 
-def _known(snapshots: Snapshots, group: str, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _attributes(snapshots: Snapshots, group: str, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Attributes of each embedding of a group, the same at every step."""
     columns: dict[str, list[Any]] = {}
     for name in ("label", "token", "index", "frequency"):

@@ -39,13 +39,13 @@ async function unpack() {
   return JSON.parse(await unpacked("charts"));
 }
 if (byId("charts")) addEventListener("load", () => { specs ??= unpack(); });
-async function draw(place) {
-  const name = place.dataset.chart, actions = { export: true, source: false, compiled: false, editor: false };
+async function draw(element) {
+  const name = element.dataset.chart, actions = { export: true, source: false, compiled: false, editor: false };
   const all = await (specs ??= unpack());
-  await vegaEmbed(place, all[name], { renderer: "svg", actions, downloadFileName: name, logLevel: 1 });
+  await vegaEmbed(element, all[name], { renderer: "svg", actions, downloadFileName: name, logLevel: 1 });
 }
-const sight = new IntersectionObserver((seen) => seen.filter((one) => one.isIntersecting).forEach((one) => {
-  sight.unobserve(one.target);
-  draw(one.target);
+const sight = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
+  sight.unobserve(entry.target);
+  draw(entry.target);
 }), { rootMargin: "400px" });
-document.querySelectorAll(".chart").forEach((place) => sight.observe(place));
+document.querySelectorAll(".chart").forEach((element) => sight.observe(element));

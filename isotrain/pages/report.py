@@ -56,7 +56,7 @@ from isotrain.runs.folder import may_resume
 from isotrain.runs.keys import VIEWS, on_test
 from isotrain.runs.numbers import size_range
 from isotrain.runs.record import check_writable
-from isotrain.runs.snapshots import Arrays, read_snapshots, snapshot_steps, spread
+from isotrain.runs.snapshots import Arrays, read_snapshots, snapshot_steps, thin_steps
 
 MOST_SNAPSHOTS = 12  # on a page, to limit its size
 
@@ -129,7 +129,7 @@ def _of_snapshots(
     """Spectra and maps of some of the snapshots, the one of the end among them."""
     steps, titles = snapshot_steps(folder), view_titles(result)
     snapshots: dict[int, Arrays] = read_snapshots(folder, MOST_SNAPSHOTS, also=[end.step])
-    page_steps = {*spread(steps, MOST_SNAPSHOTS), *({end.step} & set(steps))}
+    page_steps = {*thin_steps(steps, MOST_SNAPSHOTS), *({end.step} & set(steps))}
     # without a snapshot of it, the last one is used
     shown_end = end if end.step in snapshots else End(max(snapshots, default=0), False)
     patterns = [*(f"*/{view}" for view in VIEWS), *(f"{site}/*" for site in sites_of(curves))]

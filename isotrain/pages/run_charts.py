@@ -17,7 +17,7 @@ from isotrain.pages.charts import (
     by,
     chart,
     faded,
-    known,
+    has_value,
     mark,
     only,
     quantity,
@@ -50,12 +50,12 @@ Snapshots = Mapping[int, Mapping[str, np.ndarray]]  # by step
 def score_chart(
     rows: Rows,
     score: str,
-    chosen: float | None = None,
+    selected_step: float | None = None,
     level: tuple[str, float] | None = None,
 ) -> Spec:
     """The task score over steps, and a named model-free baseline (`level`).
 
-    `score` is its key on dev, such as `val/accuracy`; `chosen` the step of the selected weights.
+    `score` is its key on dev, such as `val/accuracy`; `selected_step` that of the selected weights.
     """
     name, unit = score.partition("/")[2], 100 if is_share(score) else 1
     kinds = {"val": "dev", "holdout": "held out", "test": "test"}
@@ -73,8 +73,8 @@ def score_chart(
         y = {"datum": unit * level[1]}
         text = {"y": y, "x": {"value": 3}, "text": {"value": level[0]}}
         layer += [mark("rule", {"y": y}, **rule), mark("text", text, align="left", dy=-5, **font)]
-    if chosen is not None:
-        x = {"datum": chosen}
+    if selected_step is not None:
+        x = {"datum": selected_step}
         text = {"x": x, "y": {"value": 8}, "text": {"value": "weights kept"}}
         layer.append(mark("rule", {"x": x}, **rule))
         layer.append(mark("text", text, align="right", dx=-3, **font))
@@ -172,13 +172,13 @@ def _columns(values: Series) -> dict[str, list[float]]:
     return {"step": [step for step, _ in values], "value": [value for _, value in values]}
 
 
-def _site(of_source: Curves, p: CurveKey, own: Curves, title: str) -> dict[str, Any]:
-    has_no_layer = p._replace(view="before") not in own
+def _site(of_source: Curves, p: CurveKey, curves: Curves, title: str) -> dict[str, Any]:
+    has_no_layer = p._replace(view="before") not in curves
     row: dict[str, Any] = {
         "metric": title,
         "of": p.where if has_no_layer else f"{p.where}, {SIDE_TITLES[p.view]}",
         "site": p.where,
-        **_columns(own[p]),
+        **_columns(curves[p]),
     }
     for end in ("low", "high"):
         null = dict(of_source.get(p._replace(metric=f"{p.metric}_null_{end}"), ()))
@@ -194,7 +194,7 @@ def layer_number(name: str) -> int:
 FLATTENED = ["step", "value"]
 
 
-def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
+def heat_map(isotropy: Isotropy, metric: str = "", view: str = "") -> Spec:
     """A metric at one view of every layer: evaluations to the right, layers upwards.
 
     A missing value is white with a cross. `metric` and `view` are names, and are shown first.
@@ -208,11 +208,11 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
     legend = {"orient": "right", "gradientLength": HEAT, "columns": 1, "tickCount": 5}
     colour = quantity("value", scale={"scheme": "viridis", "zero": False}, legend=legend)
     cell = {**axes, "color": {"condition": white, **colour}}
-    title = label(metric) if metric else next(iter(found.metrics))
-    view_title = found.views[view or next(iter(found.views))]
+    title = label(metric) if metric else next(iter(isotropy.metrics))
+    view_title = isotropy.views[view or next(iter(isotropy.views))]
     missing = {"filter": "!isValid(datum.value)"}
     return chart(
-        found.layers,
+        isotropy.layers,
         {"text": {"expr": "metric"}, "subtitle": {"expr": "view"}},
         "A metric of every layer at every evaluation, as colours",
         [
@@ -227,11 +227,13 @@ def heat_map(found: Isotropy, metric: str = "", view: str = "") -> Spec:
 HEAT = 190  # pixels of its legend
 
 
-def site_chart(found: Isotropy) -> Spec:
+def site_chart(isotropy: Isotropy) -> Spec:
     """A metric of the input (dashed) and output of each isotropy layer, with its null band."""
-    names = list(dict.fromkeys(row["of"] for row in found.sites))
-    sites = list(dict.fromkeys(row["site"] for row in found.sites))
-    colours = {row["of"]: COLOURS[sites.index(row["site"]) % len(COLOURS)] for row in found.sites}
+    names = list(dict.fromkeys(row["of"] for row in isotropy.sites))
+    sites = list(dict.fromkeys(row["site"] for row in isotropy.sites))
+    colours = {
+        row["of"]: COLOURS[sites.index(row["site"]) % len(COLOURS)] for row in isotropy.sites
+    }
     inputs = [name.endswith(SIDE_TITLES["before"]) for name in names]
     colour = {
         "field": "of",
@@ -245,11 +247,11 @@ def site_chart(found: Isotropy) -> Spec:
     line: Spec = {"x": step_axis(), "y": quantity("value"), "color": colour, "strokeDash": dash}
     line["tooltip"] = tooltip("of", *FLATTENED, "low", "high")
     return chart(
-        found.sites,
+        isotropy.sites,
         "layer input and output" if any(inputs) else "what the head reads",
         "A metric of the input and output of isotropy layers over the optimizer steps",
-        [mark("area", band, known("low"), opacity=0.15), mark("line", line, point=True)],
-        params=[by("metric", next(iter(found.metrics)))],
+        [mark("area", band, has_value("low"), opacity=0.15), mark("line", line, point=True)],
+        params=[by("metric", next(iter(isotropy.metrics)))],
         transform=[*only(metric="metric"), {"flatten": [*FLATTENED, "low", "high"]}],
     )
 

@@ -13,7 +13,7 @@ from isotrain.pages.charts import (
     by,
     chart,
     faded,
-    known,
+    has_value,
     mark,
     only,
     quantity,
@@ -120,7 +120,9 @@ def differences(
         mark("rule", full_ci, strokeWidth=1, yOffset=12),
         mark("rule", seed_ci, strokeWidth=2.5, yOffset=7),
         mark("point", mean, size=70, opacity=1, yOffset=7),
-        mark("point", cross, known("published"), shape="cross", color=GREY, angle=45, yOffset=7),
+        mark(
+            "point", cross, has_value("published"), shape="cross", color=GREY, angle=45, yOffset=7
+        ),
         mark("text", annotation, align="right", fontSize=10, yOffset=-8),
     ]
     text = f"differences to {baseline} on {rows[0].task}, {score_name(score)}"
@@ -140,7 +142,7 @@ def paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[
 
 
 def against_isotropy(
-    runs: Sequence[Run], score: str, places: Mapping[str, CurveKey], methods: Sequence[str]
+    runs: Sequence[Run], score: str, isotropy_keys: Mapping[str, CurveKey], methods: Sequence[str]
 ) -> Spec:
     """A score against a selectable isotropy value: small points are runs, large ones means.
 
@@ -156,7 +158,7 @@ def against_isotropy(
             "y": factor * run.scores[score],
             "is_collapsed": bool(run.degenerate),
         }
-        for place, key in places.items()
+        for place, key in isotropy_keys.items()
         for run in runs
         if {key.text, score} <= run.scores.keys()
     ]
@@ -175,7 +177,7 @@ def against_isotropy(
         {"text": runs[0].task, "subtitle": {"expr": "place"}},
         f"{score_name(score)} on {runs[0].task} over isotropy",
         [mark("point", run_points, size=35), mark("point", mean_points, by_method, **edge)],
-        params=[METHOD, by("place", next(iter(places)))],
+        params=[METHOD, by("place", next(iter(isotropy_keys)))],
         transform=only(place="place"),
     )
 
@@ -248,8 +250,8 @@ POINT = ("n", "mean", "low", "high")
 NAMED = tooltip("method", *POINT)
 
 
-def _ends(found: Summary) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in POINT}
+def _ends(summary: Summary) -> dict[str, Any]:
+    return {name: getattr(summary, name) for name in POINT}
 
 
 def _lines(
@@ -268,7 +270,7 @@ def _lines(
         values,
         head,
         f"{title}, isotropy of each method",
-        [mark("area", band, known("low")), mark("line", line, point=True)],
+        [mark("area", band, has_value("low")), mark("line", line, point=True)],
         params=[METHOD, by("metric", values[0]["metric"])],
         transform=only(metric="metric"),
     )

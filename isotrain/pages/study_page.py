@@ -43,7 +43,7 @@ def write_study_page(folder: Path, result: Result, figures: bool = False) -> Pat
     study, charts = result.study, Charts()
     methods = [study.baseline, *(name for name in study.methods if name != study.baseline)]
     curves = isotropy_curves(result.runs, result.headline)
-    places = _places(result)
+    isotropy_keys = _isotropy_keys(result)
     text = render(
         "study.html",
         charts,
@@ -57,8 +57,8 @@ def write_study_page(folder: Path, result: Result, figures: bool = False) -> Pat
         methods=methods,
         metrics=[label(metric) for metric in result.headline],
         differences=_differences(charts, result, methods),
-        scatter=_scatter(charts, result, places, methods),
-        places=list(places),
+        scatter=_scatter(charts, result, isotropy_keys, methods),
+        isotropy_names=list(isotropy_keys),
         layers=_layers(charts, result, curves, methods),
         training=_training(charts, result, curves, methods),
         clouds=[cloud_name(key) for key in _clouds(curves)],
@@ -113,7 +113,7 @@ def _differences(charts: Charts, result: Result, methods: Sequence[str]) -> list
     return parts
 
 
-def _places(result: Result) -> dict[str, CurveKey]:
+def _isotropy_keys(result: Result) -> dict[str, CurveKey]:
     """Isotropy values to plot a score against: the last layer first, then around sites."""
     places = {}
     keys = dict.fromkeys(key for run in result.runs for key in run.scores)
@@ -126,15 +126,15 @@ def _places(result: Result) -> dict[str, CurveKey]:
 
 
 def _scatter(
-    charts: Charts, result: Result, places: dict[str, CurveKey], methods: Sequence[str]
+    charts: Charts, result: Result, isotropy_keys: dict[str, CurveKey], methods: Sequence[str]
 ) -> list[Any]:
     """Score against isotropy at the end of every run, a chart for each task."""
-    parts, isotropy_keys = [], {key.text for key in places.values()}
+    parts, key_texts = [], {key.text for key in isotropy_keys.values()}
     for task in result.study.tasks:
         score = task_score(result, task)
         runs = [run for run in result.runs if run.task == task and score in run.scores]
-        if any(isotropy_keys & run.scores.keys() for run in runs):
-            spec = against_isotropy(runs, score, places, methods)
+        if any(key_texts & run.scores.keys() for run in runs):
+            spec = against_isotropy(runs, score, isotropy_keys, methods)
             parts.append(charts.add(f"score_against_isotropy_{task}", spec))
     return parts
 

@@ -98,12 +98,12 @@ class EmbeddingMetric(Metric):
         for name in self.columns:
             getattr(self, name).append(inputs[name].detach())
         if self.max_rows is not None:
-            for name, column in self._kept().items():
+            for name, column in self._subsample().items():
                 setattr(self, name, [column])
 
     def compute(self) -> Any:
         """The function of the embeddings of all processes."""
-        columns = self._kept()
+        columns = self._subsample()
         order_N = columns.pop("numbers").argsort()
         inputs = {name: value[order_N] for name, value in columns.items()}
         return self.function(inputs.pop("x"), **inputs, **self.options)
@@ -117,7 +117,7 @@ class EmbeddingMetric(Metric):
         position_N = torch.arange(len(x_ND), device=x_ND.device) + self.n_offered.to(x_ND.device)
         return position_N * world + rank
 
-    def _kept(self) -> dict[str, Tensor]:
+    def _subsample(self) -> dict[str, Tensor]:
         """The collected columns, without what exceeds the budget."""
         columns = {name: dim_zero_cat(getattr(self, name)) for name in self.columns}
         if self.max_rows is None:

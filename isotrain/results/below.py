@@ -43,7 +43,7 @@ def write_runs(root: Path, out: Path) -> list[Path]:
         "runs.md.j2",
         n_runs=len(runs),
         n_trials=len(runs) - len(results),
-        others=other_runs,
+        other_runs=other_runs,
         collapsed=collapsed_runs(runs),
         mixed=titled(mixtures(runs)),
         results=group_table(results),
@@ -67,8 +67,8 @@ class Collected(NamedTuple):
     """The runs below a folder."""
 
     runs: list[Found]  # the finished ones, by task, method and seed
-    others: list[str]  # one line for every other run
-    tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
+    messages: list[str]  # one line for every other run
+    n_tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
 
 def find_runs(root: Path) -> Collected:
@@ -129,11 +129,11 @@ def _how_far(result: Mapping[str, Any], folder: Path) -> str:
     return f"interrupted ({resume_text})"
 
 
-def _run_folders(root: Path, others: list[str]) -> Iterator[Path]:
+def _run_folders(root: Path, messages: list[str]) -> Iterator[Path]:
     """Every run folder: with a `result.json`, or just started by a process."""
 
     def tell(error: OSError) -> None:
-        others.append(f"{error.filename}: {error.strerror}")
+        messages.append(f"{error.filename}: {error.strerror}")
 
     for folder, names, files in os.walk(root, onerror=tell):
         names.sort()

@@ -86,7 +86,7 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
     if part := limited_text(result):
         findings.append(finding("limited", part=part))
     if lost_input := lost_text(result.get("lost_input", {})):
-        findings.append(finding("lost_input", what=lost_input))
+        findings.append(finding("lost_input", text=lost_input))
     findings += unlike(result, rows)
     if 0 < (n := n_evaluated(result, rows, "val")) < FEW_ROWS:
         findings.append(finding("few_examples", n=n))
@@ -124,7 +124,7 @@ def selection(result: Mapping[str, Any]) -> list[Finding]:
     elif result.get("select") == "holdout":
         findings.append(finding("best_on_holdout", n_holdout=result["n_rows"]["holdout"], **values))
     elif select != "last":
-        findings.append(finding("nothing_to_select", asked=select))
+        findings.append(finding("nothing_to_select", select=select))
     if result.get("stopped_early"):
         findings.append(finding("stopped_early", step=result.get("steps")))
     return findings

@@ -328,9 +328,9 @@ def _margin(study: Study, gain: Summary) -> float | None:
     return study.margin_share * min(bounds) if bounds else None
 
 
-def _numbers(found: Iterable[int]) -> str:
+def _numbers(numbers: Iterable[int]) -> str:
     """Distinct numbers in order: `8 or 9`."""
-    return " or ".join(map(str, sorted(set(found))))
+    return " or ".join(map(str, sorted(set(numbers))))
 
 
 def frame(rows: Sequence[Row]) -> DataFrame:

@@ -36,34 +36,34 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in content.items()}
 
 
-def differing(found: Sequence[Found]) -> list[dict[str, str]]:
+def differing(entries: Sequence[Found]) -> list[dict[str, str]]:
     """The keys that differ between runs, with each run's value; empty if it has none.
 
     A seed that equals the run's seed in every run, such as a layer's, is left out.
     """
-    keys = dict.fromkeys(key for entry in found for key in entry.keys)
+    keys = dict.fromkeys(key for entry in entries for key in entry.keys)
     names = [
         name
         for name in sorted(keys)
-        if len({entry.keys.get(name) for entry in found}) > 1
+        if len({entry.keys.get(name) for entry in entries}) > 1
         and not (
             name.split(".")[-1] == "seed"
-            and all(entry.keys.get(name) in (None, str(entry.run.seed)) for entry in found)
+            and all(entry.keys.get(name) in (None, str(entry.run.seed)) for entry in entries)
         )
     ]
-    return [{name: entry.keys.get(name, "") for name in names} for entry in found]
+    return [{name: entry.keys.get(name, "") for name in names} for entry in entries]
 
 
-def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
+def group_table(entries: Sequence[Found]) -> list[tuple[str, ...]]:
     """Groups with n and mean ± 95 % CI of the monitored score over seeds; header first, else empty.
 
     A group shares task, method, data revision and keys. `on test` is the same score on test, with
     its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
-    is_named = all(e.names for e in found)  # a run from Python has no names of its parts
+    is_named = all(e.names for e in entries)  # a run from Python has no names of its parts
     groups: dict[tuple[Any, ...], list[Found]] = {}
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
-    for entry, differences in zip(found, differing(found), strict=True):
+    for entry, differences in zip(entries, differing(entries), strict=True):
         part_names = {f"{part}._target_": name for part, name in entry.names.items() if is_named}
         keys = dict(sorted((differences | part_names).items())) | {"data": entry.run.data}
         groups.setdefault((entry.run.task, entry.run.method, *keys.items()), []).append(entry)
@@ -71,8 +71,8 @@ def group_table(found: Sequence[Found]) -> list[tuple[str, ...]]:
             values.setdefault(entry.run.task, {}).setdefault(key, set()).add(value)
     lines = []
     for (task, method, *key_items), members in sorted(groups.items()):
-        labels = _telling(dict(key_items), values[task])
-        score_cells = _scored([member.run for member in members])
+        labels = _distinguishing_keys(dict(key_items), values[task])
+        score_cells = _score_cells([member.run for member in members])
         lines.append((task, method, *score_cells, ", ".join(labels)))
     return [HEADING, *lines] if lines else []
 
@@ -84,12 +84,12 @@ def without_seeds(keys: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
-def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
+def _distinguishing_keys(keys: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str]:
     """Keys that distinguish one configuration from the others; components by their names."""
-    parts = [name.removesuffix("_target_") for name in own if name.endswith("_target_")]
+    parts = [name.removesuffix("_target_") for name in keys if name.endswith("_target_")]
     parts = [part.removesuffix("function.") for part in parts]  # for a metric
     labels = []
-    for name, value in own.items():
+    for name, value in keys.items():
         task_values = values[name]
         is_of_part = "" in task_values and len(task_values) == 2 and name.startswith(tuple(parts))
         if len(task_values) < 2 or not value:
@@ -103,7 +103,7 @@ def _telling(own: Mapping[str, str], values: Mapping[str, set[str]]) -> list[str
     return labels
 
 
-def _scored(runs: Sequence[Run]) -> tuple[str, ...]:
+def _score_cells(runs: Sequence[Run]) -> tuple[str, ...]:
     """The monitored score, and the same score on test if there is one."""
     monitor = runs[0].monitor
     dev, test = (_row(runs, key) for key in (monitor, on_test(monitor)))

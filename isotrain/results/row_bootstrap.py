@@ -115,16 +115,16 @@ def row_interval(
     return RowInterval(mean, low, high, n_rows, n_seeds, n_undefined)
 
 
-def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
+def same_rows(runs: Sequence[Predictions]) -> tuple[Floats, Floats]:
     """Labels `[N]` and predictions `[S, N]` of runs that predicted the same examples.
 
     Raises:
         ValueError: no run, or runs whose examples or labels differ.
     """
-    if not found:
+    if not runs:
         raise ValueError("predictions of at least one run are needed, got none")
-    first = found[0]
-    for number, other in enumerate(found):
+    first = runs[0]
+    for number, other in enumerate(runs):
         pairs = (("examples", first.index, other.index), ("labels", first.label, other.label))
         for name, ref_N, other_N in pairs:
             if not np.array_equal(ref_N, other_N):
@@ -133,7 +133,7 @@ def same_rows(found: Sequence[Predictions]) -> tuple[Floats, Floats]:
                     f"(N = {len(other_N)}) are not those of number 0 (N = {len(ref_N)}); were the "
                     "data changed between them?"
                 )
-    return first.label, np.stack([run.prediction for run in found])
+    return first.label, np.stack([run.prediction for run in runs])
 
 
 def accuracy(label_N: Floats, prediction_PN: Floats, count_RN: Floats) -> Floats:

@@ -25,14 +25,14 @@ def runs_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> D
 
     keys = sorted({key for run in runs for key in run.scores})
     scores = pd.DataFrame([run.scores for run in runs], columns=keys, dtype="float64")
-    return pd.concat([_made(runs, more), scores], axis=1)
+    return pd.concat([_provenance_frame(runs, more), scores], axis=1)
 
 
 def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) -> DataFrame:
     """One line per finished run and score: provenance, `key`, `value` and `examples` (N)."""
     import pandas as pd
 
-    provenance = _made(runs, more)
+    provenance = _provenance_frame(runs, more)
     provenance = provenance.astype({name: "category" for name in provenance if name != "seed"})
     frame = provenance.loc[provenance.index.repeat([len(run.scores) for run in runs])]
     scores = [(key, value, run.n_rows(key)) for run in runs for key, value in run.scores.items()]
@@ -44,21 +44,21 @@ def scores_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]] = ()) ->
     ).reset_index(drop=True)
 
 
-def csv_text(found: DataFrame) -> str:
+def csv_text(frame: DataFrame) -> str:
     """A frame as CSV, floats with eight digits; empty cells for undefined values."""
-    floats = found.select_dtypes("float64")  # one by one, `to_csv` takes five times as long
+    floats = frame.select_dtypes("float64")  # one by one, `to_csv` takes five times as long
     texts = {name: floats[name].map("{:.8g}".format, na_action="ignore") for name in floats}
-    return str(found.assign(**texts).to_csv(index=False, lineterminator="\n"))
+    return str(frame.assign(**texts).to_csv(index=False, lineterminator="\n"))
 
 
-def parquet_bytes(found: DataFrame) -> bytes:
+def parquet_bytes(frame: DataFrame) -> bytes:
     """A frame as parquet; equal frames give equal bytes."""
     stream = io.BytesIO()
-    found.to_parquet(stream, compression="zstd", index=False)
+    frame.to_parquet(stream, compression="zstd", index=False)
     return stream.getvalue()
 
 
-def _made(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
+def _provenance_frame(runs: Sequence[Run], more: Sequence[Mapping[str, str]]) -> DataFrame:
     """One line per run with its provenance, and further columns."""
     import pandas as pd
 

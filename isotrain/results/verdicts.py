@@ -40,7 +40,7 @@ class Line(NamedTuple):
         return is_equivalent(self.row)
 
     @property
-    def both_holds_0(self) -> bool:
+    def both_ci_contains_zero(self) -> bool:
         """Whether the CI over seeds and examples contains 0."""
         low, high = self.row.both_low, self.row.both_high
         return low is not None and high is not None and low <= 0 <= high
@@ -51,7 +51,7 @@ class TaskAnswer(NamedTuple):
 
     task: str
     score: str
-    places: list[CurveKey]
+    isotropy_keys: list[CurveKey]
     lines: list[Line]
 
     @property
@@ -94,7 +94,7 @@ def task_answers(result: Result) -> list[TaskAnswer]:
     answers, baseline = [], result.study.baseline
     for task in result.study.tasks:
         key, runs = task_score(result, task), [run for run in result.runs if run.task == task]
-        curves = _places(runs, result.headline)
+        curves = _isotropy_keys(runs, result.headline)
         lines = []
         for row in result.table(task).get(key, []):
             method_runs = [run for run in runs if run.method == row.method]
@@ -111,7 +111,7 @@ def task_answers(result: Result) -> list[TaskAnswer]:
     return answers
 
 
-def _places(runs: Sequence[Run], headline: Sequence[str]) -> list[CurveKey]:
+def _isotropy_keys(runs: Sequence[Run], headline: Sequence[str]) -> list[CurveKey]:
     """Isotropy values beside the score: of the last layer and of the last site's output."""
     keys = dict.fromkeys(key for run in runs for key in run.scores)
     curves = [curve for key in keys if (curve := parse_key(key))]
@@ -127,8 +127,8 @@ def _places(runs: Sequence[Run], headline: Sequence[str]) -> list[CurveKey]:
     return sorted(picks, key=lambda c: c.where)
 
 
-def _mean(runs: Sequence[Run], place: CurveKey) -> float | None:
-    values = [run.scores[place.text] for run in runs if place.text in run.scores]
+def _mean(runs: Sequence[Run], key: CurveKey) -> float | None:
+    values = [run.scores[key.text] for run in runs if key.text in run.scores]
     return math.fsum(values) / len(values) if values else None
 
 
@@ -140,14 +140,14 @@ def faults(result: Result) -> list[Finding]:
     if collapsed := [run for run in runs if run.degenerate]:
         methods = list(dict.fromkeys(run.method for run in collapsed))
         values = {"n": len(collapsed), "of": len(runs), "methods": methods}
-        changed = _without(result) if WITHOUT in result.kinds else None
+        changed = _changed_verdicts(result) if WITHOUT in result.kinds else None
         findings.append(finding("collapsed", changed=changed, **values))
     if len(result.study.seeds) == 1:
         findings.append(finding("one_seed"))
     return findings + cautions(result, brief=True)
 
 
-def _without(result: Result) -> list[tuple[str, str, Verdict, Verdict]]:
+def _changed_verdicts(result: Result) -> list[tuple[str, str, Verdict, Verdict]]:
     """Verdicts that change if collapsed predictions are left out: method, task, before, after."""
     rows_without = {(r.task, r.score, r.method): r for r in result.rows if r.runs == WITHOUT}
     changes = []

@@ -123,7 +123,7 @@ def notes_of(row: Row, n_seeds: int) -> list[Finding]:
         findings.append(finding("all_collapsed"))
     if row.collapsed:
         no_claim = row.difference is not None
-        findings.append(finding("some_collapsed", what=row.collapsed, no_claim=no_claim, mark=MARK))
+        findings.append(finding("some_collapsed", text=row.collapsed, no_claim=no_claim, mark=MARK))
     if row.failed:
         findings.append(finding("failed", n=row.failed, n_seeds=n_seeds))
     if row.pairs and row.pairs < row.n:

@@ -246,35 +246,35 @@ def _reason(error: ValidationError) -> str:
     return f"{field}{first['msg']}, got {shortened(first['input'])}"
 
 
-def trained_run(folder: Path, given: str | None = None) -> dict[str, Any]:
+def trained_run(folder: Path, label: str | None = None) -> dict[str, Any]:
     """The record of a finished training run that kept its final weights.
 
     Raises:
-        UserError: the folder has no such run; the message starts with `given`, else its path.
+        UserError: the folder has no such run; the message starts with `label`, else its path.
     """
-    result, given = read_result(folder), given or str(folder)
+    result, label = read_result(folder), label or str(folder)
     if "checkpoint" not in result.get("config", {}):
         raise UserError(
-            f"{given}: no result.json of a training run in {folder}; give the folder of a finished "
+            f"{label}: no result.json of a training run in {folder}; give the folder of a finished "
             f"run, runs/<task>/<method>-<hash>{'' if folder.is_dir() else nearest_folder(folder)}"
         )
     if result["status"] != "finished":
         raise UserError(
-            f"{given}: that run is {result['status']}, not finished; give its command again until "
+            f"{label}: that run is {result['status']}, not finished; give its command again until "
             "it ends"
         )
     if not (folder / WEIGHTS_FILE).is_file():
         raise UserError(
-            f"{given}: that run has no {WEIGHTS_FILE} (checkpoint.final=false, or it is gone); "
+            f"{label}: that run has no {WEIGHTS_FILE} (checkpoint.final=false, or it is gone); "
             "give its command with checkpoint.final=true rerun=true"
         )
     return result
 
 
-def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType({})) -> str:
+def nearest_folder(*missing: Path, extra: Mapping[str, str] = MappingProxyType({})) -> str:
     """Hint for missing folders: `; nearest: ` and the folder with the most similar name.
 
-    Candidates are the folders in the closest existing parent, and `others`: texts by name. Paths
+    Candidates are the folders in the closest existing parent, and `extra`: texts by name. Paths
     are tried in order. Empty if nothing is similar.
 
     >>> from tempfile import TemporaryDirectory
@@ -289,7 +289,7 @@ def nearest_folder(*missing: Path, others: Mapping[str, str] = MappingProxyType(
     for path in missing:
         parent = next(folder for folder in path.parents if folder.is_dir())
         folders = {f.name: str(f) for f in parent.glob("[!.]*") if f.is_dir()}
-        texts = dict(others) | folders
+        texts = dict(extra) | folders
         name = path.relative_to(parent).parts[0]
         if matches := get_close_matches(name, texts, n=1, cutoff=0.4):
             return f"; nearest: {texts[matches[0]]}"

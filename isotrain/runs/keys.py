@@ -71,7 +71,7 @@ def metric_of(value: str, metrics: Iterable[str]) -> str | None:
     return max(matches, key=len, default=None)
 
 
-def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None) -> list[str]:
+def headline_of(names: Mapping[str, Sequence[str]], requested: Sequence[str] | None) -> list[str]:
     """The values that bars, tables and loggers show: those asked for, or the first two metrics.
 
     A metric of several values is shown by its first one.
@@ -85,7 +85,7 @@ def headline_of(names: Mapping[str, Sequence[str]], asked: Sequence[str] | None)
     """
     legal = {value for values in names.values() for value in values}
     headline = []
-    for name in list(names)[:2] if asked is None else asked:
+    for name in list(names)[:2] if requested is None else requested:
         if name not in legal and name not in names:
             raise ValueError(f"monitor.headline={name} is none of {', '.join(sorted(legal))}")
         headline.append(name if name in legal else names[name][0])

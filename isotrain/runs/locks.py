@@ -26,7 +26,7 @@ def take(path: Path) -> int | None:
     return descriptor
 
 
-def taken_within(path: Path, patience_s: float) -> int | None:
+def take_with_retries(path: Path, patience_s: float) -> int | None:
     """`take` with retries, as `is_locked` shares the lock for a moment."""
     deadline = time.monotonic() + patience_s
     while (lock := take(path)) is None and time.monotonic() < deadline:
@@ -68,7 +68,7 @@ def owner(path: Path) -> Owner | None:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a file; no file is created.
 
-    The check itself shares the lock for some microseconds, so `taken_within` retries.
+    The check itself shares the lock for some microseconds, so `take_with_retries` retries.
     """
     if not path.is_file():
         return False

@@ -20,11 +20,11 @@ class Predictions:
     logits: np.ndarray | None = None  # [N, C], where labels are classes
 
 
-def write_predictions(folder: Path, split: str, found: Predictions) -> None:
+def write_predictions(folder: Path, split: str, predictions: Predictions) -> None:
     """Replace the file of a split in one step."""
-    logits = [] if found.logits is None else [*found.logits.T]
-    columns = [found.index, found.label, found.prediction, *logits]
-    values = np.column_stack(columns)[np.argsort(found.index, kind="stable")]
+    logits = [] if predictions.logits is None else [*predictions.logits.T]
+    columns = [predictions.index, predictions.label, predictions.prediction, *logits]
+    values = np.column_stack(columns)[np.argsort(predictions.index, kind="stable")]
     formats = ["%.0f", *["%.9g"] * (len(columns) - 1)]
     header = ",".join([*COLUMNS, *(f"logit_{k}" for k in range(len(logits)))])
     (folder / "predictions").mkdir(parents=True, exist_ok=True)

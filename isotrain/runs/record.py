@@ -15,7 +15,7 @@ from typing import Any
 
 from isotrain.console import UserError, say
 from isotrain.runs.files import DamagedError
-from isotrain.runs.locks import owner, sign, take, taken_within
+from isotrain.runs.locks import owner, sign, take, take_with_retries
 
 PATIENCE_S = 2.0  # for a lock: `isotrain status` shares it for a moment when it looks
 POLL_S = 0.2  # between two tries to take a lock that another process holds
@@ -105,7 +105,7 @@ def storage_failures(folder: Path) -> Iterator[None]:
 def owned(folder: Path) -> Iterator[None]:
     """Create the folder and lock it, after waiting for another process that holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = taken_within(path := folder / ".lock", PATIENCE_S)
+    lock = take_with_retries(path := folder / ".lock", PATIENCE_S)
     if lock is None:
         holder = owner(path)
         detail = f" ({holder.pid} on {holder.host})" if holder else ""

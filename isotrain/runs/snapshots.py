@@ -51,10 +51,10 @@ def snapshot_steps(run: Path) -> list[int]:
     )
 
 
-def spread(steps: Sequence[int], most: int) -> list[int]:
+def thin_steps(steps: Sequence[int], most: int) -> list[int]:
     """At most `most` of the steps: the first, the last, and evenly spaced ones between.
 
-    >>> spread([0, 10, 20, 30, 40], 3)
+    >>> thin_steps([0, 10, 20, 30, 40], 3)
     [0, 20, 40]
     """
     if len(steps) <= most:
@@ -65,12 +65,12 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 def read_snapshots(
     run: Path, most: int | None = None, also: Collection[int] = ()
 ) -> dict[int, Arrays]:
-    """Snapshots of a run by step, in order: all, or at most `most` of them (see `spread`).
+    """Snapshots of a run by step, in order: all, or at most `most` of them (see `thin_steps`).
 
     The steps in `also` are always read. Unreadable snapshots are left out.
     """
     steps = snapshot_steps(run)
-    subset = steps if most is None else {*spread(steps, most), *(s for s in also if s in steps)}
+    subset = steps if most is None else {*thin_steps(steps, most), *(s for s in also if s in steps)}
     snapshots: dict[int, Arrays] = {}
     for step in sorted(subset):
         if not (file := (run / "snapshots") / f"step_{step:08d}.npz").is_file():

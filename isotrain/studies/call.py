@@ -22,14 +22,14 @@ from isotrain.config.compose import (
     ConfigError,
     check_method,
     key_of,
+    quote,
     recorded,
     run_id,
     without_hydra,
-    written,
 )
 from isotrain.config.typos import NOT_COMPOSED, alternatives, find_typos, first_line
 from isotrain.console import counted, launcher, say
-from isotrain.runs.locks import taken_within
+from isotrain.runs.locks import take_with_retries
 from isotrain.runs.stored import PlanError, stored
 from isotrain.training.revision import revision
 
@@ -201,9 +201,9 @@ class Call:
         hydra_launcher = Plugins.instance().instantiate_launcher(
             config=config, hydra_context=self._context, task_function=self._task
         )
-        dir_override = f"hydra.sweep.dir={written(str(self.folder))}"
+        dir_override = f"hydra.sweep.dir={quote(str(self.folder))}"
         batch = [
-            [*job.overrides, dir_override, f"hydra.job.name={written(job.log)}"] for job in due_jobs
+            [*job.overrides, dir_override, f"hydra.job.name={quote(job.log)}"] for job in due_jobs
         ]
         with _stopped_by_signals(f"{self.kind} {self.name}"):
             returns = hydra_launcher.launch(batch, initial_job_idx=self._n_launched)
@@ -242,11 +242,11 @@ class Call:
         cfg = self.compose(overrides)
         check_method(method)
         check(cfg)
-        method_overrides = [] if cfg.method else [f"method={written(method)}"]
+        method_overrides = [] if cfg.method else [f"method={quote(method)}"]
         if cfg.threads is None:  # scores depend on it
             cfg.threads, overrides = 1, [*overrides, "threads=1"]
         labels = ["study", "search"] if self.kind == "search" else ["study"]
-        labels = [f"{key}={written(self.name)}" for key in labels]
+        labels = [f"{key}={quote(self.name)}" for key in labels]
         definition = run_id(recorded(cfg) | {"seed": None}, "").content
         jobs = []
         for seed in seeds:
@@ -307,7 +307,7 @@ def _error_of(returned: Any) -> Exception | None:
 
 
 @contextmanager
-def _stopped_by_signals(what: str) -> Iterator[None]:
+def _stopped_by_signals(name: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the call, and say that the same command goes on."""
     code = 0
 
@@ -321,7 +321,7 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
         notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
-        say("; ".join([f"{what}: stopped", "the same command goes on", *notes]))
+        say("; ".join([f"{name}: stopped", "the same command goes on", *notes]))
         status = getattr(stop, "code", None)  # of a run's handler, if above 128
         status = status if isinstance(status, int) and status > 128 else 128 + signal.SIGINT
         raise SystemExit(code or status) from None
@@ -333,7 +333,7 @@ def _stopped_by_signals(what: str) -> Iterator[None]:
 def alone(folder: Path) -> Iterator[None]:
     """Make the folder of a call, and hold its lock: to plan, or to take trials."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = taken_within(folder / "lock", WAIT_S)
+    lock = take_with_retries(folder / "lock", WAIT_S)
     if lock is None:
         raise PlanError(f"{folder / 'lock'} is held by another call; give the command again later")
     try:

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, to_json
 
-from isotrain.config.compose import written
+from isotrain.config.compose import quote
 from isotrain.config.shipped import plan_name, text_of
 from isotrain.console import nearest
 from isotrain.runs.stored import PlanError
@@ -27,7 +27,7 @@ from isotrain.runs.stored import PlanError
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder names
 
 
-def _named(group: Any) -> Any:
+def _check_names(group: Any) -> Any:
     names = group if isinstance(group, Mapping) else ()
     valid_names = [name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)]
     if invalid_names := [name for name in names if name not in valid_names]:
@@ -46,7 +46,7 @@ def _distinct(seeds: Sequence[int]) -> Sequence[int]:
 
 Model = TypeVar("Model", bound=BaseModel)
 Overrides = tuple[str, ...]
-Group = Annotated[Mapping[str, Overrides], BeforeValidator(_named)]
+Group = Annotated[Mapping[str, Overrides], BeforeValidator(_check_names)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 Seeds = Annotated[tuple[Seed, ...], AfterValidator(_distinct)]
 Margin = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
@@ -150,7 +150,7 @@ def read_yaml(group: str, name_or_path: str) -> tuple[str, dict[str, Any]]:
     return text, content
 
 
-def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
+def parsed(model: type[Model], content: Mapping[str, Any], label: str) -> Model:
     """The model of a file's content; every error in a `PlanError`, one per line."""
     try:
         return model.model_validate(content)
@@ -164,7 +164,7 @@ def parsed(model: type[Model], content: Mapping[str, Any], what: str) -> Model:
             elif key:
                 got = "" if issue["type"] == "missing" else f", got {str(issue['input'])[:80]!r}"
                 text = f"{key}: {text}{got}"
-            lines.append(f"{what}: {text}")
+            lines.append(f"{label}: {text}")
         raise PlanError("\n".join(lines)) from error
 
 
@@ -197,7 +197,7 @@ def grid_methods(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Overrides
 
 def _assigned(key: str, value: Any) -> str:
     try:
-        return f"{key}={written(value)}"
+        return f"{key}={quote(value)}"
     except ValueError as error:
         raise ValueError(f"grid.{key}: {error}") from error
 

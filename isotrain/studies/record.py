@@ -91,12 +91,14 @@ def write_plan(call: Call, file: str, study: Study, jobs: Sequence[Job]) -> Plan
                 f"{folder} has {before.kind} {before.name}; give study {call.name} another "
                 "hydra.sweep.dir=..."
             )
-        plan = _planned(call, file, study, jobs, before)
+        plan = _build_plan(call, file, study, jobs, before)
         write_json(folder / FILE, plan.model_dump(mode="json"))
     return plan
 
 
-def _planned(call: Call, file: str, study: Study, jobs: Sequence[Job], before: Plan | None) -> Plan:
+def _build_plan(
+    call: Call, file: str, study: Study, jobs: Sequence[Job], before: Plan | None
+) -> Plan:
     folder = call.folder
     runs = tuple(
         PlannedRun(

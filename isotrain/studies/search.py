@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from isotrain.config.compose import key_of, written
+from isotrain.config.compose import key_of, quote
 from isotrain.config.schema import n_processes
 from isotrain.config.shipped import plan_name
 from isotrain.console import counted, say
@@ -186,7 +186,7 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     Raises:
         PlanError: invalid values or parts, trials of another search, or a storage failure.
     """
-    record, identity = _planned(call, search)
+    record, identity = _plan_search(call, search)
     if only_list:
         say(f"{counted(search.n_trials, 'trial')} of search {search.name}, by {search.sampler}")
         return 0
@@ -218,7 +218,7 @@ def run_search(call: Call, search: Search, only_list: bool = False) -> int:
     return 1
 
 
-def _planned(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
+def _plan_search(call: Call, search: Search) -> tuple[Record, dict[str, Any]]:
     """What is recorded, and what all trials share, after a plan of every corner."""
     if clash := {p.key for p in search.parameters} & set(map(key_of, call.overrides)):
         raise PlanError(f"{', '.join(sorted(clash))}: the space has its values; leave it out")
@@ -273,7 +273,7 @@ def _baseline(call: Call, search: Search) -> str | None:
 
 
 def _run_trials(
-    call: Call, record: Record, study: Study, taken: Sequence[tuple[Trial, list[str]]]
+    call: Call, record: Record, study: Study, trials: Sequence[tuple[Trial, list[str]]]
 ) -> list[str]:
     """Run trials at the same time, seed by seed; how each ended."""
     search, kinds, alive = record.search, [], []
@@ -286,9 +286,9 @@ def _run_trials(
         )
         say(": ".join(filter(None, (f"{kind} trial {trial.number}", value, why))))
 
-    for trial, values in taken:
+    for trial, values in trials:
         say(f"start trial {trial.number}: {' '.join(values)}")
-        texts = [f"method={written(search.name)}", *search.overrides, *values]  # equal ones share
+        texts = [f"method={quote(search.name)}", *search.overrides, *values]  # equal ones share
         pair = record.task, f"trial-{trial.number}", texts
         try:
             jobs = call.plan([pair], search.seeds, [f"trial={trial.number}"])

@@ -8,7 +8,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
-from isotrain.config.compose import written
+from isotrain.config.compose import quote
 from isotrain.console import install
 from isotrain.runs.stored import PlanError
 
@@ -103,11 +103,11 @@ def corners(space: Sequence[Parameter]) -> list[list[str]]:
     """
     by_key = {parameter.key: parameter for parameter in space}
 
-    def point(chosen: Mapping[str, Value], end: int) -> list[str]:
+    def point(choices: Mapping[str, Value], end: int) -> list[str]:
         values: dict[str, Value] = {}
         for p in space:
             if p.is_active(values):
-                values[p.key] = chosen.get(p.key, p.ends[end])
+                values[p.key] = choices.get(p.key, p.ends[end])
         return overrides_of(values)
 
     def needed(p: Parameter) -> dict[str, Value]:
@@ -123,28 +123,28 @@ def corners(space: Sequence[Parameter]) -> list[list[str]]:
 
 
 def _read(
-    space: Any, when: Mapping[str, tuple[str, ...]], known: dict[str, Parameter], place: str
+    space: Any, when: Mapping[str, tuple[str, ...]], by_key: dict[str, Parameter], path: str
 ) -> Iterator[str]:
-    """Add the parameters of a space to `known`; its errors."""
+    """Add the parameters of a space to `by_key`; its errors."""
     if not isinstance(space, Mapping) or not space:
-        yield f"{place} must map keys to {FORMS}, got {space!r}"
+        yield f"{path} must map keys to {FORMS}, got {space!r}"
         return
     for name, spec in space.items():
         try:
             if "=" in str(name):
                 override = _parsed(str(name))
                 key, options = override.get_key_element(), _options(override)
-                legal = known[key].options if key in known else ()
+                legal = by_key[key].options if key in by_key else ()
                 if not set(options) <= set(legal):
                     raise ValueError(f"needs options of {key} before it, got {legal or 'none'}")
-                yield from _read(spec, {**when, key: options}, known, f"{place}.{name}")
+                yield from _read(spec, {**when, key: options}, by_key, f"{path}.{name}")
                 continue
-            if name in known:
+            if name in by_key:
                 raise ValueError("is given twice; name several options as isotropy=clip,mean")
-            text = ",".join(map(written, spec)) if isinstance(spec, list) else str(spec)
-            known[str(name)] = Parameter(str(name), _distribution(f"{name}={text}"), text, when)
+            text = ",".join(map(quote, spec)) if isinstance(spec, list) else str(spec)
+            by_key[str(name)] = Parameter(str(name), _distribution(f"{name}={text}"), text, when)
         except ValueError as error:
-            yield f"{place}.{name} {error}"
+            yield f"{path}.{name} {error}"
 
 
 def _distribution(text: str) -> Distribution:

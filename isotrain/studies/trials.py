@@ -26,7 +26,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from isotrain.console import nearest
-from isotrain.runs.locks import is_locked, sign, take, taken_within
+from isotrain.runs.locks import is_locked, sign, take, take_with_retries
 from isotrain.runs.secrets import redacted
 from isotrain.runs.stored import PlanError
 from isotrain.studies.call import WAIT_S, alone
@@ -105,7 +105,7 @@ class Journal(JournalFileBackend):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Write a line for each entry."""
-        lock = taken_within(self._path, WAIT_S)
+        lock = take_with_retries(self._path, WAIT_S)
         if lock is None:
             raise StorageInternalError(f"another process has locked it for {WAIT_S:g} s")
         with os.fdopen(lock, "r+b") as file:
@@ -119,22 +119,22 @@ class Journal(JournalFileBackend):
             os.fsync(lock)
 
 
-def failure(url: str, what: str, error: Exception, fix: str) -> PlanError:
+def failure(url: str, action: str, error: Exception, fix: str) -> PlanError:
     """The error that names a storage, what cannot be done with it, and what to do."""
     reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    return PlanError(redacted(f"the trials in {url} cannot be {what} ({reason}); {fix}"))
+    return PlanError(redacted(f"the trials in {url} cannot be {action} ({reason}); {fix}"))
 
 
-def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0) -> Any:
+def optuna_part(kind: str, name: str, options: Mapping[str, Any], seed: int = 0) -> Any:
     """A `sampler` or `pruner` of Optuna, by the name of its class.
 
     Raises:
         ValueError: no such class, or options that it rejects.
     """
-    module = getattr(optuna, f"{what}s")
-    names = [n for n in module.__all__ if n.lower().endswith(what) and not n.startswith("Base")]
+    module = getattr(optuna, f"{kind}s")
+    names = [n for n in module.__all__ if n.lower().endswith(kind) and not n.startswith("Base")]
     if name not in names:
-        raise ValueError(f"{what}: no {name}; {nearest(name, names, 'there are')}")
+        raise ValueError(f"{kind}: no {name}; {nearest(name, names, 'there are')}")
     part_class = getattr(module, name)
     seed_option = {"seed": seed} if "seed" in signature(part_class).parameters else {}
     try:
@@ -142,7 +142,7 @@ def optuna_part(what: str, name: str, options: Mapping[str, Any], seed: int = 0)
             warnings.simplefilter("ignore")  # Optuna calls some of them experimental
             return part_class(**seed_option, **options)
     except Exception as error:  # whatever a class of Optuna raises
-        raise ValueError(f"{what}_options of {name}: {error}, got {dict(options)}") from error
+        raise ValueError(f"{kind}_options of {name}: {error}, got {dict(options)}") from error
 
 
 @contextmanager

@@ -63,10 +63,10 @@ class Task(ABC):
         self.leave_out(f"{split}: no gold", len(rows) - len(labelled_rows))
         return labelled_rows
 
-    def leave_out(self, what: str, n_rows: int) -> None:
+    def leave_out(self, reason: str, n_rows: int) -> None:
         """Count what is left out, by split and reason ("test: no gold"), for the record."""
         if n_rows:
-            self.left_out[what] = n_rows
+            self.left_out[reason] = n_rows
 
     def check_row(self, row: Row) -> None:  # noqa: B027 - most tasks have nothing to check
         """Raise a ValueError for an example that does not fit the task."""

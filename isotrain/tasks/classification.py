@@ -152,7 +152,7 @@ class Classification(TextTask):
 
 
 def weights_of(
-    given: Literal["balanced"] | Sequence[float] | Mapping[Any, float],
+    class_weights: Literal["balanced"] | Sequence[float] | Mapping[Any, float],
     classes: Sequence[str],
     targets: Sequence[int],
 ) -> list[float]:
@@ -164,21 +164,25 @@ def weights_of(
     >>> weights_of("balanced", ["a", "b"], [0, 0, 0, 1]), weights_of({"b": 3.0}, ["a", "b"], [])
     ([0.6666666666666666, 2.0], [1.0, 3.0])
     """
-    if given == "balanced":
+    if class_weights == "balanced":
         counts = Counter(targets)
         shares = [counts[c] * len(classes) / len(targets) for c in range(len(classes))]
         return [1 / share if share else 1.0 for share in shares]
-    by_class = given if isinstance(given, Mapping) else dict(zip(classes, given, strict=False))
+    by_class = (
+        class_weights
+        if isinstance(class_weights, Mapping)
+        else dict(zip(classes, class_weights, strict=False))
+    )
     weights = {str(name): weight for name, weight in by_class.items()}
     if weights.keys() - {*classes}:
         raise ValueError(
             f"task.class_weights names {', '.join(sorted(weights.keys() - {*classes}))}; the "
             f"classes are {', '.join(classes)}"
         )
-    if not isinstance(given, Mapping) and len(given) != len(classes):
+    if not isinstance(class_weights, Mapping) and len(class_weights) != len(classes):
         raise ValueError(
             f"task.class_weights must be a weight for each of {len(classes)} classes "
-            f"({', '.join(classes)}), got {list(given)}"
+            f"({', '.join(classes)}), got {list(class_weights)}"
         )
     return [weights.get(name, 1.0) for name in classes]
 

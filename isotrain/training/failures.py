@@ -28,12 +28,12 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if (replacement := _known(error)) is None:
+        if (replacement := _explain(error)) is None:
             raise
         raise replacement from error
 
 
-def _known(error: RuntimeError | MemoryError) -> RuntimeError | None:
+def _explain(error: RuntimeError | MemoryError) -> RuntimeError | None:
     if isinstance(error, MemoryLimitError):
         return None
     if is_out_of_memory(error):

@@ -331,20 +331,20 @@ class StepGather:
         order = self.tokens if key.endswith("/tokens") else self.examples
         if (view, key) not in self._gathered:
             self._gathered[view, key] = order.gather(x.detach())
-        return _Shared.apply(x, self._gathered[view, key], order.own_N)  # type: ignore[no-any-return]
+        return _Shared.apply(x, self._gathered[view, key], order.local_N)  # type: ignore[no-any-return]
 
-    def _whole(self, places_N: Tensor) -> WholeBatch:
-        return WholeBatch(places_N.to(self.batch.labels.device))
+    def _whole(self, keys_N: Tensor) -> WholeBatch:
+        return WholeBatch(keys_N.to(self.batch.labels.device))
 
 
 class _Shared(torch.autograd.Function):
     """Already gathered embeddings; backward sums their gradient over processes."""
 
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, all_ND: Tensor, own_N: Tensor) -> Tensor:
-        ctx.own_N = own_N
+    def forward(ctx: Any, x_ND: Tensor, all_ND: Tensor, local_N: Tensor) -> Tensor:
+        ctx.local_N = local_N
         return all_ND.view_as(all_ND)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return sum_over_processes(grads[0].contiguous())[ctx.own_N], None, None
+        return sum_over_processes(grads[0].contiguous())[ctx.local_N], None, None

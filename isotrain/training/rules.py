@@ -166,7 +166,7 @@ def sites_that_act(parts: Parts) -> Iterator[str]:
         )
 
 
-def one_vector_a_label(parts: Parts) -> Iterator[str]:
+def one_vector_per_label(parts: Parts) -> Iterator[str]:
     """A layer that reads labels needs them, and one embedding of each example."""
     if not any(layer.reads_labels for layer in parts.model.transforms.values()):
         return
@@ -344,7 +344,7 @@ def short_memory(parts: Parts, name: str, objective: Objective) -> Iterator[str]
 # What trains
 
 
-def one_choice_of_what_trains(parts: Parts) -> Iterator[str]:
+def peft_without_freezing(parts: Parts) -> Iterator[str]:
     """Adapters freeze the encoder themselves."""
     no_freezing = f"{freeze_nothing.__module__}.{freeze_nothing.__name__}"
     if parts.has_adapters and parts.cfg.freezing["_target_"] != no_freezing:
@@ -422,9 +422,9 @@ RULES: tuple[Callable[[Parts], Iterator[str]], ...] = (
         schedule_of_the_run,
         whole_sequences,
     ),
-    *(enough_embeddings, sites_that_act, one_vector_a_label, layers_with_gradient),
+    *(enough_embeddings, sites_that_act, one_vector_per_label, layers_with_gradient),
     *(tokens_with_context, labels),
-    *(one_choice_of_what_trains, every_stage_trains, trained_new_blocks),
+    *(peft_without_freezing, every_stage_trains, trained_new_blocks),
 )
 OF_OBJECTIVES: tuple[Callable[[Parts, str, Objective], Iterator[str]], ...] = (
     *(read_points, start_without_layers, two_views, labels_of_its_kind, short_memory),

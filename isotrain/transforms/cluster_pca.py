@@ -77,12 +77,12 @@ class ClusterPCA(FittedTransform):
         return ClusterPCAStats(centre_KD.clone(), centre_KD, direction_KDR, {})
 
     def estimate(
-        self, x_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
+        self, x_ND: Tensor, to_freeze: bool = False, n_new: int | None = None
     ) -> ClusterPCAStats:
         """Clusters c, their means m_c and dominant directions V_c."""
         generator = Generator().manual_seed(self.seed)
         clusters = self.cluster(x_ND.detach(), iterations(to_freeze), generator)
-        return self.fit_clusters(x_ND, clusters, to_freeze, n_own)
+        return self.fit_clusters(x_ND, clusters, to_freeze, n_new)
 
     def cluster(self, x_ND: Tensor, n_iterations: int, generator: Generator) -> KMeans:
         """Clusters by k-means, from the centroids of the queue if there are any."""
@@ -92,12 +92,12 @@ class ClusterPCA(FittedTransform):
         )
 
     def fit_clusters(
-        self, x_ND: Tensor, found: KMeans, to_freeze: bool, n_own: int | None
+        self, x_ND: Tensor, clustering: KMeans, to_freeze: bool, n_new: int | None
     ) -> ClusterPCAStats:
         """Means and directions of given clusters."""
         # Frozen statistics use the caps of a batch if training statistics are of batches.
         effective_rows = self.queue.batch_rows if to_freeze and self.stats == "batch" else 0
-        clusters = center_clusters(x_ND, found, n_own, effective_rows)
+        clusters = center_clusters(x_ND, clustering, n_new, effective_rows)
         return self.fit_directions(clusters, exact=to_freeze)
 
     def fit_directions(self, clusters: CenteredClusters, exact: bool) -> ClusterPCAStats:

@@ -42,7 +42,7 @@ class FittedTransform(RowTransform, ABC):
     A layer with `reads_labels` takes labels (`[N]`, integers for classes, floating for scores) as
     second argument of `forward` in training, of `observe` and of `fit`; `estimate` gets them as
     `labels_N`. One that is `of_clusters` applies `straight_through` itself: its `estimate` gets
-    `n_own`.
+    `n_new`.
 
     Args:
         width: D.
@@ -79,7 +79,7 @@ class FittedTransform(RowTransform, ABC):
     [[-4.0]]
     """
 
-    of_clusters = False  # whether `estimate` takes `n_own`, the number of trailing batch embeddings
+    of_clusters = False  # whether `estimate` takes `n_new`, the number of trailing batch embeddings
     __signature__: ClassVar[Signature]
     is_fitted: Tensor
 
@@ -204,15 +204,15 @@ class FittedTransform(RowTransform, ABC):
     def _of_batch(self, x_ND: Tensor, labels_N: Tensor | None) -> tuple[Any, bool]:
         """Statistics of the batch or batch and queue, and whether the batch is all finite."""
         batch_ND, target_N = finite_labelled(x_ND, self._checked_labels(x_ND, labels_N))
-        n_own = len(batch_ND)
-        if n_own == 0:
+        n_new = len(batch_ND)
+        if n_new == 0:
             return None, False
         queue_MD, queue_M = batch_ND[:0], None
         if self.training and self.stats == "queue":
             queue_MD, queue_M = self.queue.rows().to(batch_ND.dtype), self.queue.labels()
         if queue_M is not None and target_N is not None:
             target_N = torch.cat([queue_M.to(target_N.dtype), target_N])
-        return self._estimate(torch.cat([queue_MD, batch_ND]), n_own, target_N), n_own == len(x_ND)
+        return self._estimate(torch.cat([queue_MD, batch_ND]), n_new, target_N), n_new == len(x_ND)
 
     @not_compiled
     def _count(self, x_ND: Tensor, result_ND: Tensor, stats: Any) -> None:
@@ -222,13 +222,13 @@ class FittedTransform(RowTransform, ABC):
             self.counters["energy_kept"] = energy_kept(x_ND, result_ND)
 
     def _estimate(
-        self, x_ND: Tensor, n_own: int, labels_N: Tensor | None, to_freeze: bool = False
+        self, x_ND: Tensor, n_new: int, labels_N: Tensor | None, to_freeze: bool = False
     ) -> Any:
         options: dict[str, Any] = {"labels_N": labels_N} if self.reads_labels else {}
         if self.of_clusters:
-            options["n_own"] = n_own
+            options["n_new"] = n_new
         else:
-            x_ND = straight_through(x_ND, n_own)
+            x_ND = straight_through(x_ND, n_new)
         return self.estimate(x_ND, to_freeze, **options)
 
     def _checked_labels(self, x_ND: Tensor, labels_N: Tensor | None) -> Tensor | None:

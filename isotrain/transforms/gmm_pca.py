@@ -39,14 +39,14 @@ class GmmPCA(ClusterPCA):
         )
 
     def estimate(
-        self, x_ND: Tensor, to_freeze: bool = False, n_own: int | None = None
+        self, x_ND: Tensor, to_freeze: bool = False, n_new: int | None = None
     ) -> MixtureStats:
         """The components of a mixture, their means and dominant directions."""
         detached_ND, n_iterations = x_ND.detach(), iterations(to_freeze)
         start = self.cluster(detached_ND, n_iterations, Generator().manual_seed(self.seed))
         mixture = fit_mixture(detached_ND, start, n_iterations)
         clusters = start._replace(assignment_N=likeliest(detached_ND, mixture))
-        stats = self.fit_clusters(x_ND, clusters, to_freeze, n_own)
+        stats = self.fit_clusters(x_ND, clusters, to_freeze, n_new)
         return MixtureStats(**{**vars(stats), **mixture._asdict()})
 
     def nearest(self, x_ND: Tensor, stats: MixtureStats) -> Tensor:

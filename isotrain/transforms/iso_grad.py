@@ -47,23 +47,23 @@ def isotropy_gradient(x_ND: Tensor, recent_MD: Tensor) -> tuple[Tensor, Tensor] 
     return loss.detach(), gradient_ND
 
 
-def conflict_free(own_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, Tensor]:
+def conflict_free(gradient_ND: Tensor, task_ND: Tensor, rho: float) -> tuple[Tensor, Tensor]:
     """Project a gradient orthogonally to the task's, rescale it to ρ·‖g‖; and their cosine.
 
-    h − (<h, g>/<g, g>)·g over all entries, scaled to the norm ρ·‖g‖, for h = `own_ND` and g =
+    h − (<h, g>/<g, g>)·g over all entries, scaled to the norm ρ·‖g‖, for h = `gradient_ND` and g =
     `task_ND`. Zeros if nothing is left: g = 0, h = 0, or both parallel up to rounding.
 
-    >>> own, task = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 2.0]])
-    >>> added, cosine = conflict_free(own, task, 0.5)
+    >>> gradient, task = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 2.0]])
+    >>> added, cosine = conflict_free(gradient, task, 0.5)
     >>> added.tolist(), round(cosine.item(), 3)
     ([[1.0, 0.0]], 0.707)
     """
     task_size = task_ND.abs().amax()
     task_norm, task_ND = _unit(task_ND / torch.where(task_size > 0, task_size, 1.0))
-    own_size = own_ND.abs().amax()
-    _, own_ND = _unit(own_ND / torch.where(own_size > 0, own_size, 1.0))
-    cosine = (own_ND * task_ND).sum()
-    residual_ND = own_ND - cosine * task_ND
+    gradient_size = gradient_ND.abs().amax()
+    _, gradient_ND = _unit(gradient_ND / torch.where(gradient_size > 0, gradient_size, 1.0))
+    cosine = (gradient_ND * task_ND).sum()
+    residual_ND = gradient_ND - cosine * task_ND
     residual_ND = residual_ND - (residual_ND * task_ND).sum() * task_ND  # removes rounding error
     length, residual_ND = _unit(residual_ND)
     has_residual = length > 64.0 * torch.finfo(length.dtype).eps

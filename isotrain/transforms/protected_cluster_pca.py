@@ -88,15 +88,15 @@ class ProtectedClusterPCA(ClusterPCA):
         self,
         x_ND: Tensor,
         to_freeze: bool = False,
-        n_own: int | None = None,
+        n_new: int | None = None,
         labels_N: Tensor | None = None,
     ) -> ProtectedStats:
         """Statistics of the rest, and the protected directions with the share that is restored."""
-        all_ND = straight_through(x_ND, len(x_ND) if n_own is None else n_own)
+        all_ND = straight_through(x_ND, len(x_ND) if n_new is None else n_new)
         protected = fit_protected(all_ND, self.n_leading, labels_N)
         mean_D, direction_DJ = protected
         rest_ND = without_protected(x_ND, protected)
-        stats = super().estimate(rest_ND, to_freeze, n_own)
+        stats = super().estimate(rest_ND, to_freeze, n_new)
         with torch.no_grad():
             after_ND = super().transform(rest_ND, stats, are_last=True)
             coordinate_NJ = protected_coordinates(x_ND, protected)

@@ -78,7 +78,7 @@ def test_words_and_their_difference_from_anisotropy_against_loops(seed):
         rest = sentences_N != sentence
         without.append(slow_of_words(x_ND[rest], words_N[rest], chosen))
         apart.append(without[-1] - slow_anisotropy(x_ND[rest], sentences_N[rest]))
-    assert own.without_G.tolist() == pytest.approx(without, abs=1e-12)
+    assert own.replicate_G.tolist() == pytest.approx(without, abs=1e-12)
     adjusted = own.less(cone)
     assert adjusted.value.item() == pytest.approx((own.value - cone.value).item(), abs=1e-15)
     assert adjusted.error.item() == pytest.approx(jackknife(apart), abs=1e-12)
@@ -89,7 +89,7 @@ def test_sentences_of_one_side_alone_leave_the_other_as_it_is():
     other = mean_over_sentences(torch.tensor([4.0, 0.0]).double(), torch.tensor([3, 5]))
     found = one.less(other)
     assert found.sentence_G.tolist() == [2, 3, 5, 9]
-    assert found.without_G.tolist() == [4.0 - 2.0, 3.5 - 0.0, 3.0 - 4.0, 1.5 - 2.0]
+    assert found.replicate_G.tolist() == [4.0 - 2.0, 3.5 - 0.0, 3.0 - 4.0, 1.5 - 2.0]
 
 
 def test_a_mean_over_sentences_and_one_over_layers():

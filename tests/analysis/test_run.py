@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from isotrain.analysis import run as run_module
 from isotrain.analysis.data_sets import read_corpus
-from isotrain.analysis.run import analyze, device_of, each_weights, first_encoder, given_files
+from isotrain.analysis.run import analyze, device_of, each_weights, file_digests, first_encoder
 from isotrain.encoders.start import ENCODER, reinit_blocks
-from isotrain.geometry.rng import own_draws
+from isotrain.geometry.rng import rng_stream
 from isotrain.runs.files import read_result, sha256_of, write_json
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.demo_generator import DemoSource
@@ -164,7 +164,7 @@ def test_a_file_that_a_key_names_is_known_by_its_content(tmp_path):
     (folder / "weights").write_bytes(b"w")
     (folder / "deep" / "other").write_bytes(b"o")
     own = {"static": [str(vectors)], "n": 3, "none": "", "words": ["dog"]}
-    assert given_files([own, {"name": str(folder)}]) == {
+    assert file_digests([own, {"name": str(folder)}]) == {
         str(file): sha256_of(file)[:12] for file in (vectors, folder / "weights")
     }
 
@@ -236,7 +236,7 @@ def test_before_is_the_encoder_of_the_runs_seed_and_after_its_last_weights(cfg_o
 
 def test_before_has_the_blocks_that_the_run_drew_anew(cfg_of, finished_run):
     encoder = tiny(seed=5)
-    with own_draws(5, "reinit_blocks"):
+    with rng_stream(5, "reinit_blocks"):
         reinit_blocks(encoder, 1)
     folder = analyze(cfg_of(f"from_run={finished_run(seed=5, reinit_blocks=1)}"))
     np.testing.assert_allclose(arrays_of(folder)["before"], states_of(encoder), atol=1e-5)

@@ -8,7 +8,7 @@ from hydra.core.override_parser.types import QuotedString
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from isotrain.config.compose import written
+from isotrain.config.compose import quote
 from isotrain.studies.definition import grid_methods
 
 TEXTS = st.text(
@@ -50,7 +50,7 @@ def hard(test):
 @settings(max_examples=100)
 @given(VALUES)
 def test_hydra_reads_what_was_written(value):
-    override = OverridesParser.create().parse_override(f"a.b={written(value)}")
+    override = OverridesParser.create().parse_override(f"a.b={quote(value)}")
     assert not override.is_sweep_override()
     same(plain(override.value()), value)
 
@@ -63,7 +63,7 @@ def test_hydra_reads_what_was_written(value):
 def test_each_of_several_values_reaches_its_job(values):
     """Hydra parses the line, writes each element again for a job, and parses that."""
     parser = OverridesParser.create()
-    sweep = parser.parse_override(f"a={','.join(map(written, values))}")
+    sweep = parser.parse_override(f"a={','.join(map(quote, values))}")
     texts = list(sweep.sweep_string_iterator())
     found = [parser.parse_override(f"a={text}").value() for text in texts]
     same([plain(value) for value in found], values)
@@ -72,10 +72,10 @@ def test_each_of_several_values_reaches_its_job(values):
 @pytest.mark.parametrize("value", [{"a": 1}, [{"a": 1}], b"x", object()])
 def test_what_an_override_cannot_give_is_rejected(value):
     with pytest.raises(ValueError, match="is no value that an override can give"):
-        written(value)
+        quote(value)
 
 
 @pytest.mark.parametrize("value", [v for v in HARD if not isinstance(v, list) and v != "~"])
 def test_a_grid_writes_alike(value):
-    text = f"a.b={written(value)}"
+    text = f"a.b={quote(value)}"
     assert [overrides for _, overrides in grid_methods({"a.b": [value]})] == [(text,)]

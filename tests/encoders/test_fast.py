@@ -21,7 +21,7 @@ from isotrain.encoders.fast import (
     attention,
     draw_lanes,
     is_bert_like,
-    kept,
+    keep_mask,
     lane_dropout,
     prefix_key,
     states_after,
@@ -38,7 +38,7 @@ from isotrain.types import Batch
 def test_each_element_is_dropped_independently_at_its_rate(p):
     torch.manual_seed(0)
     dropped = round(p * 2**16)
-    mask = kept(torch.Size((4000, 8)), dropped)
+    mask = keep_mask(torch.Size((4000, 8)), dropped)
     # Chi-square of the 256 patterns of eight neighbours: rate, and independence within a draw
     # (four neighbours share one) and of the next.
     rate = 1 - dropped / 2**16
@@ -61,7 +61,7 @@ def test_every_lane_is_uniform():
     for lane in range(4):
         for share in shares.tolist():
             torch.manual_seed(lane)
-            rate = 1 - kept(torch.Size((n,)), round(share * 2**16))[lane::4].double().mean()
+            rate = 1 - keep_mask(torch.Size((n,)), round(share * 2**16))[lane::4].double().mean()
             assert abs(rate - share) < 5 * (share * (1 - share) / (n / 4)) ** 0.5
 
 
@@ -71,7 +71,7 @@ def test_values_and_gradients_are_those_of_the_mask():
     torch.manual_seed(1)
     y = lane_dropout(x, 0.25)
     torch.manual_seed(1)
-    scaled = kept(x.shape, 2**14) / 0.75
+    scaled = keep_mask(x.shape, 2**14) / 0.75
     torch.testing.assert_close(y, x * scaled)
     weights = torch.randn_like(x)
     (gradient,) = torch.autograd.grad((y * weights).sum(), x)
@@ -161,7 +161,7 @@ def test_parts_hold_all_packed_tokens_in_their_order(lengths, n):
     assert [length for part in packing.parts for length in part.mask_AT.sum(dim=1)] == sorted(
         lengths
     )
-    pieces = packed.split([len(part.places_N) for part in packing.parts])
+    pieces = packed.split([len(part.flat_index_N) for part in packing.parts])
     for part, piece in zip(packing.parts, pieces, strict=True):
         assert part.mask_AT.shape[1] == int(part.mask_AT.sum(dim=1).max())
         for row in part.padded(piece):  # one sequence each, whose tokens are neighbours

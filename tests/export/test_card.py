@@ -13,9 +13,9 @@ from scipy.stats import bootstrap, spearmanr
 from isotrain.export.card import (
     _is_ours,
     _is_published,
+    card_scores,
     citations,
     isotropy_rows,
-    scored,
 )
 from isotrain.results.statistics import accuracy_interval
 from isotrain.runs.files import read_result, write_result
@@ -50,7 +50,7 @@ def run(tmp_path):
 
 
 def test_the_interval_of_a_score_is_that_of_its_rows(run):
-    found = {(one.split, one.name): one for one in scored(*run, ("accuracy", "own"))}
+    found = {(one.split, one.name): one for one in card_scores(*run, ("accuracy", "own"))}
     assert [*found] == [("dev", "accuracy"), ("dev", "own"), ("test", "accuracy")]
     dev = found["dev", "accuracy"]
     assert dev.interval == accuracy_interval("val/accuracy", 0.75, 400), "as at the end of a run"
@@ -67,7 +67,7 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
     write_predictions(run[0], "dev", Predictions(np.arange(300), label, prediction))
     value = spearmanr(label, prediction).statistic
     run[1]["scores"] = {"val/spearman": value, "test/spearman": 0.5}
-    dev, test = scored(*run, ("spearman",))
+    dev, test = card_scores(*run, ("spearman",))
     own = bootstrap(
         (label, prediction),
         lambda x, y: spearmanr(x, y).statistic,
@@ -78,7 +78,7 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
     assert dev.interval == pytest.approx(own.confidence_interval, abs=0.02)
     assert test.interval is None, "its predictions are not kept"
     write_predictions(run[0], "dev", Predictions(np.arange(300), label, np.zeros(300)))
-    assert scored(*run, ("spearman",))[0].interval is None, "constant predictions have no rank"
+    assert card_scores(*run, ("spearman",))[0].interval is None, "constant predictions have no rank"
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):

@@ -31,7 +31,7 @@ def dealt(rank):
     places = order_keys(own.shape[1], 2, 3).flatten()
     whole_batch = WholeBatch(places)
     found = whole_batch.gather(own.reshape(-1, 1))
-    return found.flatten(), torch.equal(found[whole_batch.own_N], own.reshape(-1, 1))
+    return found.flatten(), torch.equal(found[whole_batch.local_N], own.reshape(-1, 1))
 
 
 def empty_and_integer(rank):

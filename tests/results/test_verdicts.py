@@ -96,10 +96,10 @@ def test_each_method_has_its_verdict_the_baseline_first_then_by_difference():
     ]
     lines = {line.row.method: line for line in answer.lines}
     assert [name for name in lines if lines[name].is_equivalent] == ["e", "c"]
-    assert [name for name in lines if lines[name].both_holds_0] == ["b"]
+    assert [name for name in lines if lines[name].both_ci_contains_zero] == ["b"]
     assert [name for name in lines if lines[name].is_baseline] == ["none"]
     assert answer.of("lower") == ["a", "b"]
-    assert (answer.task, answer.score, answer.places) == ("wic", KEY, [])
+    assert (answer.task, answer.score, answer.isotropy_keys) == ("wic", KEY, [])
 
 
 def test_what_a_page_says_of_every_verdict(tmp_path):
@@ -115,17 +115,17 @@ def test_isotropy_and_the_scores_of_few_seeds_stand_beside_the_difference(n_seed
     assert [answer.task for answer in answers] == [*TASKS]
     for answer in answers:
         clouds = ("layer_01", "tokens"), ("pooled", "after")
-        assert answer.places == [CurveKey(m, *cloud) for cloud in clouds for m in METRICS]
+        assert answer.isotropy_keys == [CurveKey(m, *cloud) for cloud in clouds for m in METRICS]
         compared = [line for line in answer.lines if line.row.baseline]
         assert compared[0].is_baseline
         for line in compared:
             own = [r.scores for r in runs if (r.task, r.method) == (answer.task, line.row.method)]
             assert line.singles == [scores[answer.score] for scores in own][: n_singles or 0]
-            means = [sum(scores[p.text] for scores in own) / len(own) for p in answer.places]
+            means = [sum(scores[p.text] for scores in own) / len(own) for p in answer.isotropy_keys]
             assert line.isotropy == pytest.approx(means, rel=1e-12)
     bare = [run._replace(scores={KEY: 0.5}) for run in runs if run.task == "wic"]
     (of_bare, _) = task_answers(result(bare, study_of(seeds=range(n_seeds))))
-    assert of_bare.places == []
+    assert of_bare.isotropy_keys == []
     assert len(PLACES) > 4, "some places are not in the answer"
 
 

@@ -40,6 +40,6 @@ def test_the_record_the_line_and_the_page_agree(composed, small, tmp_path, capsy
         )
         assert f"input: {message}\n" in printed
         found = warnings(result, read_records(folder / "metrics.jsonl"))
-        assert finding("lost_input", what=message) in found
+        assert finding("lost_input", text=message) in found
     run(composed(*small, *own, f"output_dir={tmp_path}"))
     assert "cut" not in capsys.readouterr().out

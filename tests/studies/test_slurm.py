@@ -161,7 +161,7 @@ def test_jobs_with_one_folder_of_logs_have_an_outcome_each(
     done, cancelled = job_of(tmp_path, 0), job_of(tmp_path, 1)
     written(done, value=0.5)
     (tmp_path / "logs/7_1_0_log.err").touch()
-    one, other = slurm._ended([done, cancelled])
+    one, other = slurm._wait_for_jobs([done, cancelled])
     assert one.return_value == 0.5
     with pytest.raises(slurm.RunError, match="CANCELLED: Slurm ended job 7_1 on n2"):
         _ = other.return_value
@@ -223,7 +223,7 @@ def test_why_a_job_waits_is_said_once(slurm_says, tmp_path, capsys):
     reason = "launch failed requeued held"
     slurm_says(f"7_0|PENDING||1:00|{reason}\n7_1|PENDING||1:00|Priority\n7_2|RUNNING|n1|1:00|None")
     for _ in range(2):
-        slurm._tell_what_waits(jobs, states_of(job.id for job in jobs), said)
+        slurm._report_waiting(jobs, states_of(job.id for job in jobs), said)
     line = f"waits rte-none-seed0: job 7_0, {reason}; scontrol release 7_0\n"
     assert capsys.readouterr().out == line
 

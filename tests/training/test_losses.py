@@ -167,7 +167,7 @@ def test_rows_that_an_objective_does_not_remember_are_not_kept():
     for seed in range(2):
         batch, output = batch_and_output(seed)
         extra([output, output], batch)
-    assert [len(tensors) for tensors in extra.recent.kept["mean"]] == [1, 1]  # labels alone
+    assert [len(tensors) for tensors in extra.recent.tensors["mean"]] == [1, 1]  # labels alone
     extra.observe()
     extra.observe()
     ((views, _),) = counts.seen

@@ -59,7 +59,7 @@ def observations(model):
     seen, observe = [], model.observe
 
     def record():
-        kept = model.recent.kept.items()
+        kept = model.recent.tensors.items()
         seen.append({site: torch.cat([before for before, *_ in parts]) for site, parts in kept})
         observe()
 
@@ -93,7 +93,7 @@ def test_observe_once_per_optimizer_step_with_every_row(
         fit(experiment)
     assert experiment.trainer.global_step == len(rows_per_step)
     assert [len(rows["pooled"]) for rows in seen] == rows_per_step
-    assert model.recent.kept == {}
+    assert model.recent.tensors == {}
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,9 @@ def test_a_step_reads_no_row_numbers_from_the_device(built, monkeypatch):
     def training_step(batch, batch_idx):
         batch.index = batch.index.as_subclass(Unread)
         loss = step(batch, batch_idx)
-        seen.append([len(part) for part in [m.examples for m in experiment.module.guard.noted]])
+        seen.append(
+            [len(part) for part in [m.examples for m in experiment.module.guard.micro_batches]]
+        )
         return loss
 
     experiment.module.training_step = training_step

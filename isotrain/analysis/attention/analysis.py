@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import TEXTS, Corpus, read_corpus
-from isotrain.analysis.encode import drawn, padded, tokenise
+from isotrain.analysis.encode import padded, subsample, tokenise
 from isotrain.analysis.show import Frames, TableSpec
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
 from isotrain.tasks.data.sources import Source
@@ -159,7 +159,7 @@ class Attention(Analysis):
         tokenizer = subject.encoder.tokenizer
         sentences = read_corpus(subject.source, self.corpus, ["dev"], str(tokenizer.unk_token))
         tokens = tokenise(
-            tokenizer, drawn(sentences, self.max_sentences, subject.seed), subject.max_length
+            tokenizer, subsample(sentences, self.max_sentences, subject.seed), subject.max_length
         )
         indices = [i for i, mask in enumerate(tokens.special) if not all(mask)]
         values: list[list[dict[str, Tensor]]] = []  # by sentence and block

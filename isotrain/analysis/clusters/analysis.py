@@ -345,12 +345,12 @@ def dimensions(
     return record
 
 
-def _over_parts(found: Sequence[tuple[float, float]]) -> OverParts:
-    if not found:
+def _over_parts(estimates: Sequence[tuple[float, float]]) -> OverParts:
+    if not estimates:
         return OverParts(None, None)
-    share = 1 / len(found)
-    errors = [share * error for _, error in found if math.isfinite(error)]
-    mean = sum(share * value for value, _ in found)
+    share = 1 / len(estimates)
+    errors = [share * error for _, error in estimates if math.isfinite(error)]
+    mean = sum(share * value for value, _ in estimates)
     return OverParts(mean, math.hypot(*errors) if errors else None)
 
 

@@ -60,25 +60,26 @@ def _islands(outcome: Any) -> Iterator[Picture]:
         )
 
 
-def _of_layer(one: Mapping[str, Any]) -> Iterator[Spec]:
-    layer, silhouette = f"layer {one['layer']}", one["silhouette"]
+def _of_layer(record: Mapping[str, Any]) -> Iterator[Spec]:
+    layer, silhouette = f"layer {record['layer']}", record["silhouette"]
     silhouette_text = "too few rows" if silhouette is None else f"silhouette {silhouette:.2f}"
     log_colour = {"type": "quantitative", "scale": {"type": "log", "scheme": "viridis"}}
     frequency = {"field": "occurrences of the type", "title": None, **log_colour}
     kind = {"field": "kind", "type": "nominal", "scale": scale([*KINDS], [*KINDS.values()])}
     cluster = {"field": "cluster", "type": "nominal", "scale": {"scheme": "tableau20"}}
-    kinds = ["symbol" if is_symbol else "word" for is_symbol in one["symbol"]]
-    order = np.argsort(-one["frequency"], kind="stable")  # rare ones on top
-    counts = one["frequency"][order].tolist()
+    kinds = ["symbol" if is_symbol else "word" for is_symbol in record["symbol"]]
+    order = np.argsort(-record["frequency"], kind="stable")  # rare ones on top
+    counts = record["frequency"][order].tolist()
     clusters = {**cluster, "legend": {"columns": 6}}
     for direction in (2, 3):
-        plane_M2, axes = one["map"][:, [0, direction - 1]], f"{layer}, directions 1 and {direction}"
-        variance = one["map_variance_1"] + one[f"map_variance_{direction}"]
+        plane_M2 = record["map"][:, [0, direction - 1]]
+        axes = f"{layer}, directions 1 and {direction}"
+        variance = record["map_variance_1"] + record[f"map_variance_{direction}"]
         variance_title = f"{axes}: {variance:.0%} of the variance"
         yield scatter(plane_M2[order], variance_title, f"{axes}, by frequency", counts, frequency)
         yield scatter(plane_M2, f"{axes}: symbols and words", f"{axes}, by kind", kinds, kind)
-        title = f"{axes}: k = {one['k']}, {silhouette_text}"
-        yield scatter(plane_M2, title, f"{axes}, by cluster", one["cluster"].tolist(), clusters)
+        title = f"{axes}: k = {record['k']}, {silhouette_text}"
+        yield scatter(plane_M2, title, f"{axes}, by cluster", record["cluster"].tolist(), clusters)
 
 
 def _maps(outcome: Any) -> Iterator[tuple[str, list[Mapping[str, Any]], str]]:

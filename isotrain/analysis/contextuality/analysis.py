@@ -103,7 +103,7 @@ class SentenceMeans(NamedTuple):
     """Sentences, and mean cosines of their words with two means."""
 
     id_G: Tensor
-    own_G: Tensor  # of all words of the sentence, as published
+    actual_G: Tensor  # of all words of the sentence, as published
     shuffled_G: Tensor  # of as many shuffled words
 
 
@@ -114,7 +114,7 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
     definition 2.
 
     >>> found = sentence_means(torch.eye(4), torch.tensor([0, 0, 1, 1]), seed=0)
-    >>> [round(v, 4) for v in found.own_G.tolist()]
+    >>> [round(v, 4) for v in found.actual_G.tolist()]
     [0.7071, 0.7071]
     """
     groups = check_groups(x_ND, sentences_N)
@@ -178,7 +178,7 @@ def ranked_words(
     return [ranking[k] for k in dict.fromkeys(rank_n.tolist())]
 
 
-class _Drawn(NamedTuple):
+class _EncodedCorpus(NamedTuple):
     """A corpus, and the words that the layers are measured on, with their embeddings."""
 
     sentences: Sequence[str]
@@ -233,7 +233,7 @@ class Contextuality(Analysis):
 
     def parts(self, subject: Subject) -> Iterator[Part]:
         """The layers, and the chosen words."""
-        draw = cache(partial(self._drawn, subject))
+        draw = cache(partial(self._encode_corpus, subject))
 
         @cache
         def base(layer: int) -> Baseline:  # for both parts
@@ -246,18 +246,18 @@ class Contextuality(Analysis):
         if subject.encoder.tokenizer.cls_token_id is not None:
             yield Part("cls", lambda: self._cls(subject, draw()))
 
-    def _layers(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
-        groups = drawn.sample.word_N, drawn.sample.sentence_N, self.min_count, subject.seed
+    def _layers(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> Found:
+        groups = corpus.sample.word_N, corpus.sample.sentence_N, self.min_count, subject.seed
         return Found(
             [
-                {"kind": "layer", **drawn.about, "layer": layer}
+                {"kind": "layer", **corpus.about, "layer": layer}
                 | layer_measures(_float64(rows_ND), *groups, base(layer))
-                for layer, rows_ND in enumerate(drawn.rows_LND)
+                for layer, rows_ND in enumerate(corpus.rows_LND)
             ]
         )
 
-    def _words(self, subject: Subject, drawn: _Drawn, base: Any) -> Found:
-        sentences, sample, _, about = drawn
+    def _words(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> Found:
+        sentences, sample, _, about = corpus
         tokens, spans_of, reasons = self._occurrences(subject, sentences)
         records: list[Record] = [
             {"kind": "word left out", **about, "word": word, "reason": reason}
@@ -278,17 +278,17 @@ class Contextuality(Analysis):
                 records.append({"kind": "word", **about, "layer": layer, "word": word, **cells})
         return Found(records)
 
-    def _cls(self, subject: Subject, drawn: _Drawn) -> Found:
-        tokens = drawn.sample.tokens
+    def _cls(self, subject: Subject, corpus: _EncodedCorpus) -> Found:
+        tokens = corpus.sample.tokens
         position_G = np.array(
             [ids.index(subject.encoder.tokenizer.cls_token_id) for ids in tokens.ids]
         )
         spans = Spans(np.arange(len(position_G)), position_G, position_G + 1)
         rows = enumerate(encode_rows(subject, tokens, spans))
-        fields = {"kind": "cls", "corpus": drawn.about["corpus"]}
+        fields = {"kind": "cls", "corpus": corpus.about["corpus"]}
         return Found([{**fields, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows])
 
-    def _drawn(self, subject: Subject) -> _Drawn:
+    def _encode_corpus(self, subject: Subject) -> _EncodedCorpus:
         tokenizer = subject.encoder.tokenizer
         unknown = tokenizer.unk_token or "<unk>"
         sentences = read_corpus(subject.source, self.corpus, self.splits, unknown)
@@ -302,7 +302,9 @@ class Contextuality(Analysis):
             "n_corpus": len(sentences),
             "n_cut": sample.tokens.n_cut,
         }
-        return _Drawn(sentences, sample, encode_rows(subject, sample.tokens, sample.spans), about)
+        return _EncodedCorpus(
+            sentences, sample, encode_rows(subject, sample.tokens, sample.spans), about
+        )
 
     def _occurrences(
         self, subject: Subject, sentences: Sequence[str]

@@ -126,9 +126,9 @@ class Examples(NamedTuple):
     n_scored: int  # number of examples after those; the rest is only predicted
     gold: list[list[str]] | None  # tags of the words of the scored examples, where they are tagged
 
-    def rows_of(self, chosen_E: np.ndarray) -> np.ndarray:
+    def rows_of(self, index_E: np.ndarray) -> np.ndarray:
         """Rows of some examples, in order."""
-        return np.concatenate([self.rows_E[e] for e in chosen_E])
+        return np.concatenate([self.rows_E[e] for e in index_E])
 
 
 def sentence_examples(
@@ -304,12 +304,12 @@ class Encoded(NamedTuple):
     """Vectors of examples from one encoder, those of each row, and facts about encoding."""
 
     vector_VD: Tensor  # the last one is 0
-    place_NJ: Tensor
+    index_NJ: Tensor
     facts: Record
 
     def features(self, row_n: Sequence[int] | np.ndarray) -> Floats:
         """Features `[n, F]` of some rows, in float32."""
-        return features(self.vector_VD, self.place_NJ[row_n]).numpy()
+        return features(self.vector_VD, self.index_NJ[row_n]).numpy()
 
 
 def encoded(subject: Subject, examples: Examples) -> Encoded:
@@ -362,10 +362,10 @@ class Tally(NamedTuple):
     gain_E: np.ndarray
     weight_E: np.ndarray
 
-    def score(self, kept_E: np.ndarray) -> float | None:
+    def score(self, mask_E: np.ndarray) -> float | None:
         """The score of some examples; None without any."""
-        score = self.gain_E[kept_E].sum() / max(1.0, self.weight_E[kept_E].sum())
-        return float(score) if kept_E.any() else None
+        score = self.gain_E[mask_E].sum() / max(1.0, self.weight_E[mask_E].sum())
+        return float(score) if mask_E.any() else None
 
 
 def measured(
@@ -425,16 +425,16 @@ def scored_labels(examples: Examples) -> np.ndarray:
     return examples.label_N[examples.n_train :][: examples.n_scored]
 
 
-def by_unseen(own: Tally, unseen_E: np.ndarray) -> Record:
+def by_unseen(tally: Tally, unseen_E: np.ndarray) -> Record:
     """The score, and those of the examples up to and above the median share of unseen words."""
     many_E = unseen_E > np.median(unseen_E)
     return {
-        "score": own.score(np.ones_like(many_E)),
+        "score": tally.score(np.ones_like(many_E)),
         "n_scored": len(many_E),
         "unseen_share": float(unseen_E.mean()),
-        "score_few_unseen": own.score(~many_E),
+        "score_few_unseen": tally.score(~many_E),
         "n_few_unseen": int((~many_E).sum()),
-        "score_many_unseen": own.score(many_E),
+        "score_many_unseen": tally.score(many_E),
         "n_many_unseen": int(many_E.sum()),
     }
 
@@ -457,18 +457,18 @@ def _categories(diagnostic: Diagnostic, class_SN: np.ndarray, size: int) -> Iter
 
 
 def mean_score(
-    own_SN: Floats, nothing_SN: Floats, label_N: Floats, score: Score, lowest: float = 0.0
+    prediction_SN: Floats, baseline_SN: Floats, label_N: Floats, score: Score, lowest: float = 0.0
 ) -> Record:
     """Mean, standard deviation over seeds and 95 % interval of a score, clipped to `lowest` … 1.
 
-    The interval is that of `row_interval`, of the difference to predictions `nothing`, whose score
-    is 0 on any examples. None where nothing varies.
+    The interval is that of `row_interval`, of the difference to a baseline whose score is 0 on any
+    examples. None where nothing varies.
     """
-    n_seeds, n = own_SN.shape
-    score_S = score(label_N, own_SN, np.ones((1, n)))[0].tolist()
+    n_seeds, n = prediction_SN.shape
+    score_S = score(label_N, prediction_SN, np.ones((1, n)))[0].tolist()
     low = high = None
     if n > 1:
-        _, low, high, *_ = row_interval(own_SN, nothing_SN, label_N, score)
+        _, low, high, *_ = row_interval(prediction_SN, baseline_SN, label_N, score)
     return {
         "n_seeds": n_seeds,
         "mean": fmean(score_S),

@@ -28,7 +28,7 @@ class Point(NamedTuple):
 Curve = Mapping[int, Point]  # by size, ascending
 
 
-def _named(frames: Frames, kind: str) -> pd.DataFrame:
+def _curves(frames: Frames, kind: str) -> pd.DataFrame:
     """Records of a kind by `name` of their curve: its features, and of several weights which."""
     frame = frames.of(kind)
     is_encoder, first_weights = frame["features"] == ENCODER, frames.weights[0]
@@ -42,7 +42,7 @@ def _named(frames: Frames, kind: str) -> pd.DataFrame:
 def curves(records: Sequence[Record]) -> dict[str, dict[str, dict[int, Point]]]:
     """The curves of each task, by name."""
     by_task: dict[str, dict[str, dict[int, Point]]] = {}
-    for r in _named(Frames(records), "mean").to_dict("records"):
+    for r in _curves(Frames(records), "mean").to_dict("records"):
         curve = by_task.setdefault(r["task"], {}).setdefault(r["name"], {})
         curve[r["size"]] = Point(r["mean"], r["low"], r["high"])
     return by_task
@@ -132,7 +132,9 @@ def _factors(frames: Frames) -> pd.DataFrame:
 def _unseen(frames: Frames) -> pd.DataFrame:
     """Scores on examples with few and with many words unseen in training."""
     halves, counts = ["score_few_unseen", "score_many_unseen"], ["n_few_unseen", "n_many_unseen"]
-    frame = _named(frames, "score").astype(dict.fromkeys(["unseen_share", *halves, *counts], float))
+    frame = _curves(frames, "score").astype(
+        dict.fromkeys(["unseen_share", *halves, *counts], float)
+    )
     by_size = frame.groupby(["task", "size"], sort=False)
     frame["unseen_share"] = by_size["unseen_share"].transform("mean")
     frame[counts] = by_size[counts].transform("mean").round().astype(int)
@@ -144,7 +146,7 @@ def _points(frames: Frames, kind: str) -> pd.DataFrame:
     """Records of a kind with the name of their curve, facts of their task, and a CI."""
     if frames.of(kind).empty:
         return frames.of(kind)
-    points = _named(frames, kind).drop(columns="weights")
+    points = _curves(frames, kind).drop(columns="weights")
     measure = points["task"].map(lambda task: SPANS.get(task, "accuracy"))
     points = points.rename(columns={"low": "mean_low", "high": "mean_high"}).assign(measure=measure)
     facts = frames.of("features").drop(columns="weights").drop_duplicates("task")

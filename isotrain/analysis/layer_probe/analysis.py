@@ -18,9 +18,9 @@ from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, present
 from isotrain.analysis.encode import (
     Spans,
     Tokens,
-    drawn,
     encode_rows,
     find_targets,
+    subsample,
     tokenise,
     whole_sentences,
     wic_pairs,
@@ -48,7 +48,7 @@ class Examples(NamedTuple):
 
     tokens: Tokens
     spans: Spans
-    place: Mapping[str, Tensor]  # by split, [N, P] span indices; labelled splits only
+    span_index: Mapping[str, Tensor]  # by split, [N, P] span indices; labelled splits only
     label: Mapping[str, Tensor]  # by split, [N] class indices or scores
     n_left_out: int  # examples whose target word was cut off
 
@@ -68,7 +68,7 @@ def read_examples(
             rows = wic_pairs(subject.source, split, limit, subject.seed)
         else:
             rows = load_split(subject.source, data_set, split)
-            rows = drawn([r for r in rows if r[data_set.target] != HIDDEN], limit, subject.seed)
+            rows = subsample([r for r in rows if r[data_set.target] != HIDDEN], limit, subject.seed)
         rows_of |= {split: rows} if rows else {}
     examples = [row for split_rows in rows_of.values() for row in split_rows]
     split_N = np.repeat(list(rows_of), [len(split_rows) for split_rows in rows_of.values()])
@@ -93,7 +93,7 @@ def distinct_rows(examples: Examples) -> Tensor:
     """Indices of the distinct training embeddings: the first of equal tokens and span."""
     tokens, spans = examples.tokens, examples.spans
     row_of: dict[tuple[tuple[int, ...], int, int], int] = {}
-    for row in torch.unique(examples.place["train"]).tolist():
+    for row in torch.unique(examples.span_index["train"]).tolist():
         i, start, stop = (int(part[row]) for part in spans)
         row_of.setdefault((tuple(tokens.ids[i]), start, stop), row)
     return torch.tensor([*row_of.values()])
@@ -118,7 +118,7 @@ def _probes(frames: Frames) -> pd.DataFrame:
     return probes.assign(**{NO_SKILL: pd.Series(constant, dtype=object)})
 
 
-def _chosen(frames: Frames) -> pd.DataFrame:
+def _selected_layers(frames: Frames) -> pd.DataFrame:
     """For each task, the layer selected on train and the last layer."""
     probes = _probes(frames)
     keys = ["weights", "task"]
@@ -144,7 +144,7 @@ class LayerProbe(Analysis):
         TableSpec(
             "tasks",
             "What a linear map reads from a frozen layer",
-            of=_chosen,
+            of=_selected_layers,
             index={"task": "task"},
             values={
                 **{"measure": "measure", "n_train": "N train", "layer": "layer"},
@@ -239,7 +239,7 @@ class LayerProbe(Analysis):
     def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Any]:
         """Fit on train; score on dev and test."""
         label_N, n_classes = examples.label["train"].numpy(), len(TASKS[task].data_set.classes)
-        train = features(x_MD, examples.place["train"]).double().numpy()
+        train = features(x_MD, examples.span_index["train"]).double().numpy()
         selection = choose_penalty(train, label_N, self.penalties, self.held_out, seed, n_classes)
         record: dict[str, Any] = {
             "measure": "accuracy" if n_classes else "spearman",
@@ -251,8 +251,8 @@ class LayerProbe(Analysis):
             "held_out_loss": selection.held_out_loss,
             "chance": 1 / n_classes if n_classes else 0.0,
         }
-        for split in (s for s in EVALUATED if s in examples.place):
-            x_NF, gold_N = features(x_MD, examples.place[split]), examples.label[split].numpy()
+        for split in (s for s in EVALUATED if s in examples.span_index):
+            x_NF, gold_N = features(x_MD, examples.span_index[split]), examples.label[split].numpy()
             predicted_N = selection.probe.predict(x_NF.double().numpy())
             share = float(np.mean(predicted_N == gold_N))
             interval = wilson(share, len(gold_N)) if n_classes else ()

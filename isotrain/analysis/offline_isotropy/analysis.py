@@ -91,7 +91,7 @@ def token_clouds(
     n_tokens_U = np.array([len(ids) for ids in tokens.ids], dtype=np.int64)
     sentence_U = np.arange(len(sentences))
     if most is not None:
-        sentence_U = drawn(n_tokens_U - n_special_U, most, subject.seed)
+        sentence_U = sample_sentences(n_tokens_U - n_special_U, most, subject.seed)
     sentence_N = np.repeat(sentence_U, n_tokens_U[sentence_U])
     start_N = np.concatenate([np.arange(n) for n in n_tokens_U[sentence_U]]).astype(np.int64)
     rows_LND = encode_rows(subject, tokens, Spans(sentence_N, start_N, start_N + 1), layers)
@@ -100,10 +100,11 @@ def token_clouds(
     return {n: TokenCloud(x_ND, *facts) for n, x_ND in zip(layers, rows_LND, strict=True)}
 
 
-def drawn(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
+def sample_sentences(n_rows_U: np.ndarray, most: int, seed: int) -> np.ndarray:
     """Sentences, sampled by hashing positions, with up to `most` tokens; at least one.
 
-    >>> drawn(np.array([3, 3, 3]), 7, seed=0).size, drawn(np.array([3, 3, 3]), 9, seed=0)
+    >>> n_U = np.array([3, 3, 3])
+    >>> sample_sentences(n_U, 7, seed=0).size, sample_sentences(n_U, 9, seed=0)
     (2, array([0, 1, 2]))
     """
     order_U = hashed_order(len(n_rows_U), seed).numpy()
@@ -118,7 +119,9 @@ def sample(
     sentence_N = cloud.sentence_N
     eligible_N = np.ones(len(sentence_N), bool) if among_U is None else np.isin(sentence_N, among_U)
     ids_U, n_rows_U = np.unique(sentence_N[eligible_N], return_counts=True)
-    return np.flatnonzero(eligible_N & np.isin(sentence_N, ids_U[drawn(n_rows_U, most, seed)]))
+    return np.flatnonzero(
+        eligible_N & np.isin(sentence_N, ids_U[sample_sentences(n_rows_U, most, seed)])
+    )
 
 
 def pooled(cloud: TokenCloud) -> Tensor:
@@ -187,7 +190,7 @@ def fit_transforms(x_MD: Tensor, options: OfflineIsotropy, seed: int, split: str
     def clustered(assign: str | None) -> tuple[CenteredClusters, Callable[[Tensor], Tensor]]:
         """The clusters, and what finds the cluster of each embedding."""
         if assign == "gmm":
-            kmeans_fit = clustered("kmeans")[0].found
+            kmeans_fit = clustered("kmeans")[0].clustering
             likely = partial(likeliest, mixture=fit_mixture(x_MD, kmeans_fit, n_iterations))
             return center_clusters(x_MD, kmeans_fit._replace(assignment_N=likely(x_MD))), likely
         n_clusters, generator = options.n_clusters if assign else 1, torch.Generator()

@@ -48,14 +48,14 @@ def _clouds(frames: Frames) -> pd.DataFrame:
     return clouds.assign(less_chance=less_chance)
 
 
-def _scored(frames: Frames) -> Iterator[str]:
+def _pair_counts(frames: Frames) -> Iterator[str]:
     pairs = frames.of("similarity").drop_duplicates("set")
     sizes = ", ".join(f"{s} {n:,}" for s, n in zip(pairs["set"], pairs["n_pairs"], strict=True))
     yield f"Pairs: {sizes}."
 
 
 FITTED = (
-    _scored,
+    _pair_counts,
     left_out("set left out", "set"),
     "Transforms are fitted with fit_on={analysis.fit_on} (train: STS-B train, less the sentences "
     "that are scored; test: the sentences that are scored, without their gold, the published "

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isotrain.analysis.annotated import TREEBANK, Parse, find_words, parses, three_parts
 from isotrain.analysis.charts import LinePlot
-from isotrain.analysis.encode import drawn, encode_rows
+from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, pair_cosines, treatments
 from isotrain.analysis.show import Frames, TableSpec
 from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
@@ -30,7 +30,7 @@ N_RANDOM = 5  # random trees of a sentence
 HALVES = ("dev", "test")
 
 
-def phrases(one: Parse) -> tuple[list[int], Gold]:
+def phrases(parse: Parse) -> tuple[list[int], Gold]:
     """Positions of the words of a sentence, and its phrases, by the numbers of these words.
 
     Punctuation is left out, as are single words and the whole sentence.
@@ -39,9 +39,9 @@ def phrases(one: Parse) -> tuple[list[int], Gold]:
     >>> phrases(parsed("(S (NP (DT the) (, ,) (NN dog)) (VP (VBZ barks)))"))
     ([0, 2, 3], {(0, 2): {'NP'}})
     """
-    positions = [k for k, is_word in enumerate(one.is_word) if is_word]
+    positions = [k for k, is_word in enumerate(parse.is_word) if is_word]
     gold: dict[Span, set[str]] = {}
-    for span, labels in one.spans.items():
+    for span, labels in parse.spans.items():
         start, stop = np.searchsorted(positions, span).tolist()
         if 1 < stop - start < len(positions):
             gold[start, stop] = gold.get((start, stop), set()) | labels
@@ -67,14 +67,14 @@ def split_tree(distance_G: Sequence[float] | np.ndarray) -> set[Span]:
     return spans - {(0, len(distance_G) + 1)}
 
 
-def f1(found: Iterable[Span], gold: Iterable[Span]) -> float:
-    """Unlabelled F1 of the phrases of a sentence, in [0, 1]: 2·|both|/(|found| + |gold|).
+def f1(predicted: Iterable[Span], gold: Iterable[Span]) -> float:
+    """Unlabelled F1 of the phrases of a sentence, in [0, 1]: 2·|both|/(|predicted| + |gold|).
 
     >>> f1({(0, 2), (2, 4)}, {(0, 2)})
     0.6666666666666666
     """
-    found, gold = {*found}, {*gold}
-    return 2 * len(found & gold) / (len(found) + len(gold))
+    predicted, gold = {*predicted}, {*gold}
+    return 2 * len(predicted & gold) / (len(predicted) + len(gold))
 
 
 def balanced(n: int) -> list[float]:
@@ -126,7 +126,7 @@ def scores(trees: Sequence[Sequence[set[Span]]], gold: Sequence[Gold], half_S: A
     return record
 
 
-def _chosen(frames: Frames) -> pd.DataFrame:
+def _best_layers(frames: Frames) -> pd.DataFrame:
     """For each treatment the layer and distance with the best F1 on dev; then the baselines."""
     frame = frames.of("grammar")
     frame = frame.assign(dev=frame["dev"].astype(float)).sort_values(
@@ -152,7 +152,7 @@ class PhraseGrammar(Analysis):
         TableSpec(
             "phrases",
             "Phrases found by distances of adjacent words",
-            of=_chosen,
+            of=_best_layers,
             index={"treatment": "embeddings"},
             values={
                 **{"layer": "layer", "distance": "distance", "dev": "dev F1", "test": "test F1"},
@@ -202,7 +202,7 @@ class PhraseGrammar(Analysis):
 
     def _measured(self, subject: Subject) -> Found:
         all_parses = [parse for parse in parses(subject.source) if phrases(parse)[1]]
-        sample = drawn(all_parses, self.max_sentences, subject.seed)
+        sample = subsample(all_parses, self.max_sentences, subject.seed)
         tails = find_tails(
             subject,
             [" ".join(parse.words) for parse in sample],

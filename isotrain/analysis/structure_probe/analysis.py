@@ -135,7 +135,7 @@ def tag_directions(x_ND: np.ndarray, tag_N: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _chosen(frames: Frames) -> Any:
+def _best_layers(frames: Frames) -> Any:
     """For each task the layer with the best score on dev."""
     scores = frames.of("probe")
     scores = scores.assign(dev=scores["dev"].astype(float))
@@ -160,7 +160,7 @@ class StructureProbe(Analysis):
         TableSpec(
             "tasks",
             "Structure read by a linear probe",
-            of=_chosen,
+            of=_best_layers,
             index={"task": "task"},
             values={
                 **{"measure": "measure", "layer": "layer", "dev": "dev", "test": "test"},
@@ -235,7 +235,7 @@ class StructureProbe(Analysis):
     def _probed(self, subject: Subject, task: str) -> Found:
         corpus = read_task(subject.source, task)
         part_S = three_parts(len(corpus.sentences), subject.seed)
-        sample = self._drawn(corpus, part_S, subject.seed)
+        sample = self._sample_sentences(corpus, part_S, subject.seed)
         sentences, labels = (
             [values[i] for i in sample] for values in (corpus.sentences, corpus.label)
         )
@@ -284,7 +284,7 @@ class StructureProbe(Analysis):
                 records += [{**keys, **direction} for direction in tag_directions(x_ND, tag_N)]
         return Found(records)
 
-    def _drawn(self, given: Labelled, part_S: np.ndarray, seed: int) -> list[int]:
+    def _sample_sentences(self, labelled: Labelled, part_S: np.ndarray, seed: int) -> list[int]:
         """Sentences whose labels are as many as asked for in each part."""
         indices: list[int] = []
         for part in PARTS:
@@ -292,7 +292,7 @@ class StructureProbe(Analysis):
             for i in hashed_order(len(part_S), seed).tolist():
                 if part_S[i] == part and n_left > 0:
                     indices.append(i)
-                    n_left -= len(given.label[i])
+                    n_left -= len(labelled.label[i])
         return indices
 
     def _score(

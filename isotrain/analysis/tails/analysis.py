@@ -26,9 +26,9 @@ from isotrain.analysis.data_sets import (
 )
 from isotrain.analysis.encode import (
     Sample,
-    drawn,
     encode_rows,
     find_targets,
+    subsample,
     tokenise,
     whole_sentences,
     wic_pairs,
@@ -184,7 +184,7 @@ def table_records(encoder: Encoder, dims: Sequence[int]) -> list[Record]:
                     "n_rows": len(token_ids),
                     "dimension": i,
                     "size": float(size_D[i]),
-                    "others": float(_others(size_D, dims).mean()),
+                    "others": float(_drop_dims(size_D, dims).mean()),
                     "score": against_others(size_D, i, dims),
                 }
                 for i in dims
@@ -201,13 +201,13 @@ def against_others(value_D: Tensor, i: int, dims: Sequence[int]) -> float | None
     7.0
     """
     value_D = value_D.double()
-    rest = _others(value_D, [*dims, i])
+    rest = _drop_dims(value_D, [*dims, i])
     if len(rest) < 2 or not bool((spread := rest.std()) > 0):
         return None
     return float((value_D[i] - rest.mean()) / spread)
 
 
-def _others(value_D: Tensor, dims: Sequence[int]) -> Tensor:
+def _drop_dims(value_D: Tensor, dims: Sequence[int]) -> Tensor:
     return value_D[[i for i in range(len(value_D)) if i not in {*dims}]]
 
 
@@ -276,15 +276,15 @@ def wic_records(
     rows = {split: wic_pairs(subject.source, split, most, subject.seed) for split in SPLITS}
     examples = [row for split in SPLITS for row in rows[split]]
     targets = find_targets(examples, subject.encoder.tokenizer, subject.max_length)
-    split_N = np.repeat(SPLITS, [len(ps) for ps in rows.values()]).astype(object)[targets.kept_N]
-    same_N = torch.tensor([int(examples[k]["label"]) for k in targets.kept_N])
+    split_N = np.repeat(SPLITS, [len(ps) for ps in rows.values()]).astype(object)[targets.pair_N]
+    same_N = torch.tensor([int(examples[k]["label"]) for k in targets.pair_N])
     train = np.flatnonzero(split_N == "train")
     if len(train) < 2:
         raise ValueError(
             f"{len(train)} pairs of WiC's train split keep both targets within "
             f"{subject.max_length} tokens, and two are needed; raise max_length"
         )
-    is_fit = fit_half([str(examples[targets.kept_N[i]]["word"]) for i in train], subject.seed)
+    is_fit = fit_half([str(examples[targets.pair_N[i]]["word"]) for i in train], subject.seed)
     split_N[train[is_fit]] = FIT
     target_LND = encode_rows(subject, targets.tokens, targets.spans)
     masks = {split: torch.from_numpy(split_N == split) for split in (FIT, *SPLITS)}
@@ -297,14 +297,17 @@ def wic_records(
     counts = {"n_fit": int(is_fit.sum()), "n_left_out": targets.n_left_out}
     records: list[Record] = []
     for name, cosine_LN in cosines.items():
-        cells = [_scored(name, n, x_N, same_N, masks, counts) for n, x_N in enumerate(cosine_LN)]
+        cells = [
+            _treatment_record(name, n, x_N, same_N, masks, counts)
+            for n, x_N in enumerate(cosine_LN)
+        ]
         chosen = max(cells, key=lambda r: (r["train"], -int(r["layer"] or 0)))
         best = {k: max(float(r[k] or 0) for r in cells) for k in chosen if "optimistic" in k}
         records += [*cells, {**chosen, **best, "kind": "wic chosen"}]
     return records
 
 
-def _scored(
+def _treatment_record(
     name: str,
     layer: int,
     cosine_N: Tensor,
@@ -375,7 +378,7 @@ def sts_records(
     pairs = {}
     for name, (sentences, *sides, gold_P) in test_pairs.items():
         if n := len(gold_P):
-            idx = np.array(drawn(range(n), most, subject.seed))
+            idx = np.array(subsample(range(n), most, subject.seed))
             numbers = [[texts.setdefault(sentences[i], len(texts)) for i in s[idx]] for s in sides]
             pairs[name] = torch.tensor(numbers), gold_P[idx]
     train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from isotrain.analysis.annotated import SENSES, find_words, three_parts
 from isotrain.analysis.charts import LinePlot
-from isotrain.analysis.encode import drawn, encode_rows
+from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, treatments
 from isotrain.analysis.probe import best_penalty, not_installed
 from isotrain.analysis.show import Frames, TableSpec
@@ -64,7 +64,7 @@ def _means(frames: Frames) -> pd.DataFrame:
     return scores.groupby(keys, sort=False)[values].mean().reset_index()
 
 
-def _chosen(frames: Frames) -> pd.DataFrame:
+def _best_layers(frames: Frames) -> pd.DataFrame:
     """For each word, method and treatment the layer with the best accuracy on dev."""
     scores = frames.of("senses")
     scores = scores.assign(dev=scores["dev"].astype(float))
@@ -97,7 +97,7 @@ class WordSenses(Analysis):
         TableSpec(
             "senses",
             "Senses of a word, at the layer that dev chooses",
-            of=_chosen,
+            of=_best_layers,
             index={"lemma": "word", "method": "method", "treatment": "embeddings"},
             values={
                 **{"layer": "layer", "dev": "dev", "test": "test", "macro_f1": "macro F1"},
@@ -165,7 +165,7 @@ class WordSenses(Analysis):
     def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> Found:
         from sklearn.metrics import f1_score
 
-        sample = drawn(rows, self.max_occurrences, subject.seed)
+        sample = subsample(rows, self.max_occurrences, subject.seed)
         words = find_words(
             subject.encoder.tokenizer,
             [row["tokens"] for row in sample],

@@ -86,9 +86,9 @@ def _json(file: Path) -> Iterator[Row]:
         yield _object(dict, row, f"{file} row {number}")
 
 
-def _object(parse: Callable[..., Mapping[str, object]], given: object, at: str) -> Row:
+def _object(parse: Callable[..., Mapping[str, object]], raw: object, at: str) -> Row:
     try:
-        return {**parse(given), "at": at}
+        return {**parse(raw), "at": at}
     except (ValueError, TypeError) as error:
         raise ValueError(f"{at}: not a JSON object ({error})") from error
 

@@ -55,7 +55,7 @@ class DataSet(NamedTuple):
     hides: Sequence[str] = ("test",)  # splits with rows that may lack gold
     needs: Sequence[str] = ("train", "dev")  # splits without which nothing can be done
 
-    def named(self, row: Row) -> Row:
+    def rename(self, row: Row) -> Row:
         """A row of a download with the names that the fields have here."""
         renames = {old: new for old, new in self.renames.items() if old not in self.fields}
         return {renames.get(name, name): value for name, value in row.items()}
@@ -64,7 +64,7 @@ class DataSet(NamedTuple):
 class Source(ABC):
     """A source of examples. Importing and making one must not import torch."""
 
-    drawn: str = ""  # which splits are drawn from which rows, for the record
+    split_note: str = ""  # which splits are drawn from which rows, for the record
 
     def missing(self, data_set: DataSet) -> str | None:
         """The missing data of a run, with the fix; None if complete. Opens no file."""
@@ -170,7 +170,7 @@ class PartedSource(Source):
                 f"sum to 1, got {list(split)}; the default is {list(SHARES)}"
             )
         self.shares, self.split_seed = dict(zip(SPLITS, split, strict=True)), split_seed
-        self._kept: dict[str, dict[str, list[Row]]] | None = None  # by the name of a data set
+        self._cache: dict[str, dict[str, list[Row]]] | None = None  # by the name of a data set
 
     @abstractmethod
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
@@ -179,11 +179,11 @@ class PartedSource(Source):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Context in which each part is read once."""
-        self._kept = {}
+        self._cache = {}
         try:
             yield
         finally:
-            self._kept = None
+            self._cache = None
 
     def read(self, data_set: DataSet, split: str) -> list[Row]:
         """Examples of a split; none of a test that is neither there nor drawn.
@@ -191,11 +191,11 @@ class PartedSource(Source):
         Raises:
             ValueError: no part is of train, or several are of one split.
         """
-        if self._kept is None:
+        if self._cache is None:
             return self._splits(data_set, [split])[split]
-        if data_set.name not in self._kept:
-            self._kept[data_set.name] = self._splits(data_set, SPLITS)
-        return self._kept[data_set.name][split]
+        if data_set.name not in self._cache:
+            self._cache[data_set.name] = self._splits(data_set, SPLITS)
+        return self._cache[data_set.name][split]
 
     def _splits(self, data_set: DataSet, splits: Sequence[str]) -> dict[str, list[Row]]:
         parts = self.parts(data_set)
@@ -210,21 +210,21 @@ class PartedSource(Source):
             )
         drawn_rows: dict[str, list[Row]] = {}
         if missing_splits and set(splits) - (set(part_of) - {"train"}):
-            drawn_rows = self._drawn(parts[part_of["train"]](), data_set, part_of)
+            drawn_rows = self._draw_splits(parts[part_of["train"]](), data_set, part_of)
         readers = {s: parts[part_of[s]] for s in splits if s in part_of and s not in drawn_rows}
         return {s: readers[s]() if s in readers else drawn_rows.get(s, []) for s in splits}
 
-    def _drawn(
-        self, rows: list[Row], data_set: DataSet, there: Mapping[str, str]
+    def _draw_splits(
+        self, rows: list[Row], data_set: DataSet, part_of: Mapping[str, str]
     ) -> dict[str, list[Row]]:
         """The rows of train, dev and perhaps test, drawn from those of train."""
         target = data_set.target
         is_score = data_set.fields.get(target) is float
         targets = {
-            i: {target: "" if is_score else str(data_set.named(row).get(target))}
+            i: {target: "" if is_score else str(data_set.rename(row).get(target))}
             for i, row in enumerate(rows)
         }
-        drawn_splits = {"train"} | ({*SPLITS} - {*there})
+        drawn_splits = {"train"} | ({*SPLITS} - {*part_of})
         shares = {s: share for s, share in self.shares.items() if share and s in drawn_splits}
         by_split: dict[str, list[Row]] = {split: [] for split in drawn_splits}
         for split in [s for s in shares if s != "train"]:
@@ -234,18 +234,18 @@ class PartedSource(Source):
             by_split[split] = [rows[i] for i in sample]
         by_split["train"] = [rows[i] for i in targets]
         sizes = ", ".join(f"{len(by_split[split]):,} {split}" for split in shares)
-        self.drawn = (
+        self.split_note = (
             f"{sizes} of {len(rows):,} rows of {self.revision_of(data_set)}, by "
             f"data.split={list(self.shares.values())} and data.split_seed={self.split_seed}"
         )
         fields = [name for name, kind in data_set.fields.items() if kind is str and name != target]
         texts = {
-            split: [[data_set.named(row).get(name) for name in fields] for row in split_rows]
+            split: [[data_set.rename(row).get(name) for name in fields] for row in split_rows]
             for split, split_rows in by_split.items()
         }
         train_texts = set(map(repr, texts.pop("train")))
         if n_same := sum(repr(text) in train_texts for part in texts.values() for text in part):
-            self.drawn += f"; {n_same:,} of those held out have the same text as one of train"
+            self.split_note += f"; {n_same:,} of those held out have the same text as one of train"
         return by_split
 
 
@@ -286,19 +286,19 @@ class HubSource(PartedSource):
         Raises:
             ValueError: there is none (`missing`).
         """
-        hub_id, _, revision = self._place(data_set)
+        hub_id, _, revision = self._hub_location(data_set)
         return f"{hub_id}@{commit_of(hub_id, revision)}"
 
     def parts(self, data_set: DataSet) -> dict[str, Callable[[], list[Row]]]:
         """The splits of the data set, as the hub names them."""
         from datasets import load_dataset  # seconds to import, and only this source needs it
 
-        hub_id, name, revision = self._place(data_set)
-        with _asked(hub_id):
+        hub_id, name, revision = self._hub_location(data_set)
+        with _hub_request(hub_id):
             splits: Any = load_dataset(hub_id, name, revision=commit_of(hub_id, revision))
         return {str(part): partial(list, rows) for part, rows in splits.items()}
 
-    def _place(self, data_set: DataSet) -> tuple[str, str | None, str | None]:
+    def _hub_location(self, data_set: DataSet) -> tuple[str, str | None, str | None]:
         if problem := self.missing(data_set):
             raise ValueError(problem)
         if self.hub:
@@ -394,12 +394,12 @@ def commit_of(hub_id: str, revision: str | None) -> str:
         return revision
     from huggingface_hub import HfApi
 
-    with _asked(hub_id):
+    with _hub_request(hub_id):
         return str(HfApi().dataset_info(hub_id, revision=revision).sha)
 
 
 @contextmanager
-def _asked(hub_id: str) -> Iterator[None]:
+def _hub_request(hub_id: str) -> Iterator[None]:
     """Raise one ConnectionError for a data set that is neither in the cache nor reachable."""
     with hub_or_cache() as reason:
         try:
@@ -500,7 +500,7 @@ def _typed(
     row: Row, data_set: DataSet, at: str, may_hide: bool, adapters: Mapping[str, TypeAdapter[Any]]
 ) -> Row:
     target, classes = data_set.target, data_set.classes
-    named_row = data_set.named(row)
+    named_row = data_set.rename(row)
     value = named_row.get(target)
     typed_row: Row = {}
     if value is not None and str(value) in classes:  # a name, or the boolean of that name

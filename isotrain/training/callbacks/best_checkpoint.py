@@ -42,7 +42,7 @@ class Selection(pl.Callback):
         }
         self.is_restored = False
 
-    def kept(self, state: dict[str, Any], step: float) -> dict[str, Any] | None:
+    def load_best(self, state: dict[str, Any], step: float) -> dict[str, Any] | None:
         """The file of the best weights of a `state`; None if it needs none.
 
         From `step` on it may be newer: the killed run got further, and the resumed run rewrites
@@ -78,10 +78,10 @@ class Selection(pl.Callback):
         """Load the selected weights in every process; False if the last ones are kept.
 
         The module keeps their frozen statistics from then on, and logs at their step. Errors are
-        those of `kept`.
+        those of `load_best`.
         """
         trainer.strategy.barrier()  # rank 0 may still be writing
-        checkpoint = self.kept(self.state, math.inf)
+        checkpoint = self.load_best(self.state, math.inf)
         if checkpoint is None:
             return False
         module.take_selected(checkpoint["state_dict"], checkpoint["step"])

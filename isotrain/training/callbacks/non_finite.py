@@ -34,11 +34,11 @@ class NonFiniteGuard:
     """
 
     def __init__(self) -> None:
-        self.noted: list[MicroBatch] = []  # since the last optimizer step
+        self.micro_batches: list[MicroBatch] = []  # since the last optimizer step
 
     def note(self, loss: Tensor, parts: dict[str, Tensor], examples: Tensor) -> None:
         """Store a micro-batch, whose `loss` is the same in every process."""
-        self.noted.append(MicroBatch(loss.detach(), parts, examples))
+        self.micro_batches.append(MicroBatch(loss.detach(), parts, examples))
 
     def check(self, gradient_norm: Tensor | None, step: int, module: nn.Module) -> None:
         """Check the micro-batches of an optimizer step, and clear them.
@@ -53,7 +53,7 @@ class NonFiniteGuard:
                 parts of the processes whose loss is not finite (of all where each is), and the
                 norm of every parameter and gradient.
         """
-        micro_batches, self.noted = self.noted, []
+        micro_batches, self.micro_batches = self.micro_batches, []
         norms = [] if gradient_norm is None else [gradient_norm.detach()]
         if bool(torch.isfinite(torch.stack([*norms, *(m.loss for m in micro_batches)])).all()):
             return
@@ -82,11 +82,11 @@ def check_weights(module: nn.Module, step: int) -> None:
 
 
 def _error(
-    what: str, value: Tensor, step: int, noted: Sequence[MicroBatch], module: nn.Module
+    quantity: str, value: Tensor, step: int, micro_batches: Sequence[MicroBatch], module: nn.Module
 ) -> NonFiniteError:
-    parts = noted[-1].parts
+    parts = micro_batches[-1].parts
     local_report = {
-        "rows": [n for micro_batch in noted for n in micro_batch.examples.tolist()],
+        "rows": [n for micro_batch in micro_batches for n in micro_batch.examples.tolist()],
         "loss_parts": {name: _plain(part) for name, part in parts.items()},
         "is_finite": all(bool(torch.isfinite(part)) for part in parts.values()),
     }
@@ -98,7 +98,7 @@ def _error(
     )
     where = f" (in {', '.join(bad)})" if bad else ""
     full_report = {
-        "what": what,
+        "what": quantity,
         "value": _plain(value),
         "steps_done": step,
         "rows": indices,
@@ -112,7 +112,7 @@ def _error(
         },
     }
     return NonFiniteError(
-        f"the {what} is {float(value)} at step {step + 1}{where}, on training examples "
+        f"the {quantity} is {float(value)} at step {step + 1}{where}, on training examples "
         f"{', '.join(map(str, indices[:8]))}{' ...' if len(indices) > 8 else ''}; it changed no "
         "weights. Lower optimizer.lr, look at those examples, or use a wider trainer.precision",
         full_report,

@@ -16,7 +16,7 @@ from torch._compile import _disable_dynamo
 
 from isotrain.encoders.hidden_states import backbone_of, check_recorded_states, recorded
 from isotrain.geometry.rows import hash_ids, wide
-from isotrain.metrics.suite import named, needs
+from isotrain.metrics.suite import functions_by_name, needs
 from isotrain.runs.keys import DEV, VIEWS, CurveKey
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler, SampledCloud
@@ -261,7 +261,7 @@ def checked_metrics(
     """
     if not views or set(views) - set(VIEWS):
         raise ValueError(f"views are some of {', '.join(VIEWS)}, got {list(views)}")
-    functions = named([metrics] if isinstance(metrics, str) else metrics)
+    functions = functions_by_name([metrics] if isinstance(metrics, str) else metrics)
     for name, function in functions.items():
         if needs(function) == "positives":
             raise ValueError(f"{name} needs positives, which texts alone do not have; leave it out")

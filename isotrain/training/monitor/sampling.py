@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from isotrain.geometry.cloud import Cloud
-from isotrain.geometry.rows import hash_ids, places_of, row_ids
+from isotrain.geometry.rows import hash_ids, locate_ids, row_ids
 from isotrain.model.distributed import all_gather
 from isotrain.model.pooling import mean_pool
 from isotrain.runs.keys import SIDES, layer_name
@@ -86,7 +86,7 @@ class CloudSampler:
                 self._owned.add(site)
             facts = [rows.labels]
             if site != "pooled":
-                facts.append(token_AT[places_of(rows.ids, batch.index)])
+                facts.append(token_AT[locate_ids(rows.ids, batch.index)])
             clouds = [rows.after] if site in self.bare else [rows.before, rows.after]
             self._sites.setdefault(site, Reservoir(self.max_rows)).add(rows.ids, clouds, facts)
 
@@ -187,12 +187,12 @@ class Reservoir:
 
 
 def _clouds(
-    kept: Reservoir, names: Sequence[tuple[str, str]], is_owned: bool
+    reservoir: Reservoir, names: Sequence[tuple[str, str]], is_owned: bool
 ) -> Iterator[SampledCloud]:
     for number, (where, view) in enumerate(names):
-        label_N, token_N = kept.fact(0), kept.fact(1) if kept.n_facts > 1 else None
-        x_ND = kept.cloud(number)
-        yield SampledCloud(where, view, x_ND, kept.ids, label_N, token_N, is_owned)
+        label_N, token_N = reservoir.fact(0), reservoir.fact(1) if reservoir.n_facts > 1 else None
+        x_ND = reservoir.cloud(number)
+        yield SampledCloud(where, view, x_ND, reservoir.ids, label_N, token_N, is_owned)
 
 
 def _sum(counts: Sequence[Tensor]) -> Tensor:

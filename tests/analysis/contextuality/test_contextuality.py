@@ -243,10 +243,10 @@ def test_intra_sentence_similarity_is_that_of_the_metric():
     wanted = intra_sentence_similarity(x_ND, sentences_N, "published", seed=3)
     found = sentence_means(x_ND, sentences_N, seed=3)
     assert found.id_G.tolist() == [0, 1, 3, 4]
-    estimate = mean_over_sentences(found.own_G, found.id_G)
+    estimate = mean_over_sentences(found.actual_G, found.id_G)
     assert estimate.value.item() == pytest.approx(float(wanted["value"]), abs=1e-12)
     assert estimate.error.item() == pytest.approx(float(wanted["standard_error"]), abs=1e-12)
-    above = (found.own_G - found.shuffled_G).mean().item()
+    above = (found.actual_G - found.shuffled_G).mean().item()
     assert above == pytest.approx(float(wanted["above_shuffled"]), abs=1e-12)
 
 

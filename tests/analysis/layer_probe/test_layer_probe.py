@@ -83,11 +83,11 @@ def test_a_graded_score_against_a_slow_reference(subject, tmp_path):
     examples = read_examples(subject, "stsb", None, None)
     rows = torch.from_numpy(encode_rows(subject, examples.tokens, examples.spans)[1])
     records = records_of(LayerProbe(tasks=["stsb"], penalties=[0.3]), subject)
-    x = features(rows, examples.place["train"]).double()
+    x = features(rows, examples.span_index["train"]).double()
     scaler = StandardScaler().fit(x)
     label = {s: examples.label[s] for s in ("train", "dev")}
     ridge = Ridge(alpha=0.3 * len(x)).fit(scaler.transform(x), label["train"])
-    predicted = ridge.predict(scaler.transform(features(rows, examples.place["dev"]).double()))
+    predicted = ridge.predict(scaler.transform(features(rows, examples.span_index["dev"]).double()))
     expected = spearmanr(predicted, label["dev"]).statistic
     assert records[1]["dev"] == pytest.approx(expected, abs=1e-6)
 
@@ -103,17 +103,17 @@ def test_rows_against_a_slow_pooling(subject):
 
 def test_a_sentence_of_several_pairs_is_one_row_and_counts_once(subject):
     examples = read_examples(subject, "snli", None, None)
-    premises = examples.place["train"][:, 0]
+    premises = examples.span_index["train"][:, 0]
     assert len(premises.unique()) == 32  # each premise of the fixture stands three times
     records = records_of(LayerProbe(tasks=["snli"]), subject)
-    own = examples.place["train"].unique()
+    own = examples.span_index["train"].unique()
     assert records[0]["n_rows"] == len(own) < 2 * len(premises)
     rows = torch.from_numpy(encode_rows(subject, examples.tokens, examples.spans)[1])
     assert records[1]["isoscore_corrected"] == pytest.approx(float(isoscore_corrected(rows[own])))
     assert records[1]["mean_cosine"] == pytest.approx(float(mean_cosine(rows[own])))
     assert records[1]["ln_partition"] == pytest.approx(float(partition(rows[own])), rel=1e-4)
     assert records[1]["ln_partition_null"] < 0
-    repeated = rows[examples.place["train"].flatten()]
+    repeated = rows[examples.span_index["train"].flatten()]
     assert records[1]["mean_cosine"] != pytest.approx(float(mean_cosine(repeated)), rel=1e-6)
 
 
@@ -134,7 +134,7 @@ def test_rows_that_are_equal_count_once_in_isotropy(subject, data_dir, tmp_path)
         (tuple(tokens.ids[s]), a, b)
         for s, a, b in zip(spans.sentence_N, spans.start_N, spans.stop_N, strict=True)
     ]
-    train = [content[row] for row in examples.place["train"].unique().tolist()]
+    train = [content[row] for row in examples.span_index["train"].unique().tolist()]
     assert len(own) == len({content[row] for row in own}) == len(set(train)) <= len(train) / 2
 
 
@@ -143,17 +143,17 @@ def test_the_target_words_of_wic_are_its_rows(subject):
     examples = read_examples(whole, "wic", None, None)
     found = pieces_of(subject.encoder.tokenizer, examples.tokens, examples.spans)
     assert found == [["bank"]] * 2 * (96 + 32 + 32)
-    assert examples.place["dev"].tolist() == [[2 * k, 2 * k + 1] for k in range(96, 128)]
+    assert examples.span_index["dev"].tolist() == [[2 * k, 2 * k + 1] for k in range(96, 128)]
     cut = read_examples(subject._replace(max_length=12), "wic", None, None)
     assert cut.n_left_out > 0
-    assert sum(len(p) for p in cut.place.values()) == 160 - cut.n_left_out
-    assert all(len(cut.place[s]) == len(cut.label[s]) for s in cut.place)
+    assert sum(len(p) for p in cut.span_index.values()) == 160 - cut.n_left_out
+    assert all(len(cut.span_index[s]) == len(cut.label[s]) for s in cut.span_index)
 
 
 def test_budgets_are_drawn_by_the_seed(subject):
     drawn = [read_examples(subject._replace(seed=seed), "rte", 20, 10) for seed in (0, 0, 1)]
     for examples in drawn:
-        assert {s: len(p) for s, p in examples.place.items()} == {"train": 20, "dev": 10}
+        assert {s: len(p) for s, p in examples.span_index.items()} == {"train": 20, "dev": 10}
     assert drawn[0].tokens.ids == drawn[1].tokens.ids != drawn[2].tokens.ids
 
 

@@ -9,9 +9,9 @@ from isotrain.analysis.offline_isotropy import analysis as offline_cloud
 from isotrain.analysis.offline_isotropy.analysis import (
     apply_fits,
     cosines,
-    drawn,
     pooled,
     sample,
+    sample_sentences,
     token_clouds,
 )
 from isotrain.encoders.on_disk import packaged_folder
@@ -69,7 +69,7 @@ def test_a_sample_has_whole_sentences_and_no_special(encoder, tmp_path):
     n_U = np.bincount(cloud.sentence_N[~cloud.special_N])
     for most in (1, 8, 12, 1000):
         sample_M = sample(cloud.ordinary(), most, seed=0)
-        chosen_U = drawn(n_U, most, seed=0)
+        chosen_U = sample_sentences(n_U, most, seed=0)
         assert len(sample_M) == n_U[chosen_U].sum()
         assert len(sample_M) <= most or len(chosen_U) == 1
         assert np.unique(cloud.ordinary().sentence_N[sample_M]).tolist() == chosen_U.tolist()

@@ -66,7 +66,7 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder):
     rows = [row(short, short, 4, 4), row(short, far, 4, 41), row(short, short, 4, 4)]
     found = find_targets(rows, encoder.tokenizer, 12)
     assert found.n_left_out == 1
-    assert found.kept_N.tolist() == [0, 2]
+    assert found.pair_N.tolist() == [0, 2]
     assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"]] * 4
     whole = find_targets(rows, encoder.tokenizer, 128)
     assert whole.n_left_out == 0

@@ -51,8 +51,10 @@ def test_one_file_is_drawn_into_stated_shares_of_every_class(tmp_path):
     for found, share in zip(splits.values(), (0.8, 0.1, 0.1), strict=True):
         counts = Counter(row["label"] for row in found)
         assert counts == {0: 400 * share, 1: 300 * share, 2: 300 * share}
-    assert source.drawn.startswith("800 train, 100 dev, 100 test of 1,000 rows of mine.csv (sha")
-    assert "data.split=[0.8, 0.1, 0.1] and data.split_seed=0" in source.drawn
+    assert source.split_note.startswith(
+        "800 train, 100 dev, 100 test of 1,000 rows of mine.csv (sha"
+    )
+    assert "data.split=[0.8, 0.1, 0.1] and data.split_seed=0" in source.split_note
     assert texts(Classification().load(PathSource(str(file)))) == texts(splits)
     assert texts(Classification().load(PathSource(str(file), split_seed=1))) != texts(splits)
     assert sizes(PathSource(str(file), [0.5, 0.5, 0.0])) == [500, 500, 0]
@@ -96,7 +98,7 @@ def test_a_folder_has_a_file_for_each_split(tmp_path, case):
     source = PathSource(str(tmp_path))
     splits = Classification().load(source)
     assert [len(found) for found in splits.values()] == expected
-    assert bool(source.drawn) == (case in ("no dev", "train alone", "any name alone"))
+    assert bool(source.split_note) == (case in ("no dev", "train alone", "any name alone"))
     if case == "no dev":
         assert set(texts(splits)["test"]) == {row["text"] for row in rows(30, 3000)}
 
@@ -123,7 +125,7 @@ def test_texts_that_the_draw_leaves_on_both_sides_are_counted(tmp_path):
     splits = texts(Classification().load(source))
     n = sum(text in splits["train"] for split in ("dev", "test") for text in splits[split])
     assert n > 0
-    assert source.drawn.endswith(f"; {n} of those held out have the same text as one of train")
+    assert source.split_note.endswith(f"; {n} of those held out have the same text as one of train")
 
 
 def test_shards_are_one_part(tmp_path):
