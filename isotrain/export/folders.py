@@ -163,7 +163,7 @@ class TransformersFolder(Folder):
         """`differences` of the reloaded folder from the run, from text to final output.
 
         Logits are compared, or without a head the states of all real tokens. The run's states are
-        those before adapters were merged, and shifted if the encoder has absorbed the layer.
+        those before adapters were merged.
         """
         rebuilt = self.rebuilt
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
