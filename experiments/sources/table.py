@@ -2,10 +2,11 @@
 
     python experiments/sources/table.py                        # of figures.csv
     python experiments/sources/table.py runs/analysis          # of records of one's own
-    python experiments/sources/table.py runs/analysis --save   # ... into figures.csv
+    python experiments/sources/table.py runs/analysis --save   # ... into figures.csv and README.md
 
 A row is a claim of `claims.yaml`, a column an encoder; after a run its encoder before it counts. A
-dash is an analysis that was not run, or a value that the encoder does not have.
+dash is an analysis that was not run, or a value that the encoder does not have. `--save` keeps
+the saved figures where the folder has a dash.
 """
 
 import re
@@ -19,6 +20,8 @@ import yaml
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
 RESULTS = CLAIMS.with_name("figures.csv")
+README = CLAIMS.with_name("README.md")
+KEYS = ["source", "claim"]
 ENCODERS = {  # as folders of analyses name them
     "all_minilm_l6_v2": "MiniLM",
     "all_mpnet_base_v2": "MPNet",
@@ -88,17 +91,23 @@ def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
     )
 
 
+def merged(figures: pd.DataFrame, saved: pd.DataFrame) -> pd.DataFrame:
+    """The figures, those that were saved in place of dashes."""
+    own = figures.set_index(KEYS).replace("–", pd.NA)
+    both = own.combine_first(saved.set_index(KEYS))
+    return both.reindex(own.index).fillna("–").reset_index()
+
+
 def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
     """A table for each source.
 
     Raises:
         ValueError: the figures are of other claims.
     """
-    names = ["source", "claim"]
-    if figures[names].to_dict("records") != [{k: c[k] for k in names} for c in claims]:
+    if figures[KEYS].to_dict("records") != [{k: c[k] for k in KEYS} for c in claims]:
         raise ValueError(f"{RESULTS} is of other claims; give the folder of the analyses again")
     lines: list[str] = []
-    encoders = [name for name in figures if name not in names]
+    encoders = [name for name in figures if name not in KEYS]
     encoders.sort(key=[*ENCODERS, *encoders].index)
     headings = [ENCODERS.get(name, name) for name in encoders]
     for k, claim in enumerate(claims):
@@ -113,13 +122,23 @@ def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
     return "\n".join(lines[1:])
 
 
+def save(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> None:
+    """Write the figures into `figures.csv`, and their tables into `README.md`."""
+    figures.to_csv(RESULTS, index=False)
+    page = README.read_text(encoding="utf-8")
+    start = page.index(f"\n## {claims[0]['source']}\n") + 1
+    end = page.index("\n## What it takes\n")
+    README.write_text(page[:start] + rendered(claims, figures) + "\n" + page[end:], "utf-8")
+
+
 def main() -> None:
     """Print the tables of a folder of analyses, or of the figures that were saved."""
     claims = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
-    runs = sys.argv[1:2]
+    runs = [name for name in sys.argv[1:] if name != "--save"]
     found = figures(claims, Path(*runs)) if runs else pd.read_csv(RESULTS, dtype=str)
     if "--save" in sys.argv:
-        found.to_csv(RESULTS, index=False)
+        found = merged(found, pd.read_csv(RESULTS, dtype=str))
+        save(claims, found)
     print(rendered(claims, found))
 
 

@@ -70,6 +70,22 @@ def test_what_a_run_has_changed_does_not_count(tmp_path):
         table["rendered"]([{**claims[0], "claim": "c"}], found)
 
 
+def test_saved_figures_stay_where_a_folder_has_none():
+    new = pd.DataFrame({"source": "b", "claim": ["z", "a"], "tiny": ["–", "2"]})
+    old = pd.DataFrame(
+        {
+            "source": "b",
+            "claim": ["a", "gone", "z"],
+            "tiny": ["1", "5", "3"],
+            "other": ["4", "6", "–"],
+        }
+    )
+    assert table["merged"](new, old).to_dict("records") == [
+        {"source": "b", "claim": "z", "tiny": "3", "other": "–"},
+        {"source": "b", "claim": "a", "tiny": "2", "other": "4"},
+    ]
+
+
 def test_the_page_has_the_tables_of_its_figures():
     claims = yaml.safe_load((SOURCES / "claims.yaml").read_text("utf-8"))
     assert len({(one["source"], one["claim"]) for one in claims}) == len(claims)

@@ -96,8 +96,9 @@ class Attention(Analysis):
     """What do the heads of each block look at?
 
     Attention from tokens that are not special, a mean over tokens and then over sentences, for
-    each head. Uniform attention over the same sentences is given for comparison. Clark et al.
-    2019. The arguments are the keys of `conf/analysis/attention.yaml`.
+    each head. Uniform attention over the same sentences is given for comparison, of a causal
+    encoder over the tokens up to each. Clark et al. 2019. The arguments are the keys of
+    `conf/analysis/attention.yaml`.
     """
 
     name = "attention"
@@ -113,7 +114,8 @@ class Attention(Analysis):
             values=MEASURES,
             notes=(
                 "Entropy in nats; distance in tokens; shares of the attention of a token that is "
-                "not special. Uniform: attention that is the same to all tokens of a sentence.",
+                "not special. Uniform: attention that is the same to all tokens of a sentence, in "
+                "a causal encoder to those up to the token itself.",
             ),
         ),
         TableSpec(
@@ -171,7 +173,8 @@ class Attention(Analysis):
             for a, i in enumerate(batch):
                 n, special = len(tokens.ids[i]), torch.tensor(tokens.special[i])
                 values.append([measures(share[a, :, :n, :n], special) for share in shares])
-                uniform.append(measures(torch.full((1, n, n), 1 / n), special))
+                keys = torch.ones(1, n, n).tril(0 if subject.encoder.is_causal else n)
+                uniform.append(measures(keys / keys.sum(dim=2, keepdim=True), special))
         records = [
             {"kind": "head", "layer": layer, "head": head, "n_sentences": len(indices), **means}
             for layer in range(1, len(values[0]) + 1)

@@ -53,10 +53,15 @@ def test_attention_is_that_of_the_model_and_leaves_it_as_it_was(kind, subject_of
     assert torch.equal(before, hidden_states(subject, ids)[-1])
 
 
-def test_equal_keys_give_uniform_attention(subject_of, data_dir):
-    encoder = tiny()
-    for block in encoder.blocks:
-        torch.nn.init.zeros_(block.attention.self.key.weight)
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_equal_keys_give_uniform_attention(kind, subject_of, data_dir):
+    encoder = tiny(kind)
+    with torch.no_grad():
+        for block in encoder.blocks:
+            if kind == "bert":
+                block.attention.self.key.weight.zero_()
+            else:
+                block.attn.c_attn.weight.chunk(3, dim=1)[1].zero_()
     subject = subject_of(encoder, LocalSource(str(data_dir)))
     found = outcome_of(Attention(max_sentences=12), subject)
     (uniform,) = of(found, UNIFORM)
