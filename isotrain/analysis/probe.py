@@ -28,7 +28,7 @@ ROUNDING = 1e-12  # a correlation nearer to ±1 is ±1
 RISES = 3  # consecutive increases of held-out loss, after which no smaller penalty is tried
 
 
-class Chosen(NamedTuple):
+class FittedProbe(NamedTuple):
     """A fitted scikit-learn estimator, and its selection."""
 
     probe: Any
@@ -79,7 +79,7 @@ def choose_penalty(
     held_out: float,
     seed: int,
     n_classes: int = 0,
-) -> Chosen:
+) -> FittedProbe:
     """Select the penalty by held-out loss, and fit the probe with it on all examples.
 
     The share `held_out` of the examples, drawn by a hash of position and seed, is left out of the
@@ -109,20 +109,20 @@ def best_penalty(
     held_out_label_m: np.ndarray,
     penalties: Sequence[float],
     n_classes: int = 0,
-) -> Chosen:
+) -> FittedProbe:
     """The probe of n examples at the penalty with the least loss on m others.
 
     Penalties are tried in descending order, each fit warm-started at the last. The search stops
     only after three consecutive increases of the loss, because the path may have bumps.
     """
     probe = linear_probe(n_classes, max(penalties), len(x_nF))
-    candidates: list[Chosen] = []
+    candidates: list[FittedProbe] = []
     for penalty in sorted(penalties, reverse=True):
         params = linear_probe(n_classes, penalty, len(x_nF)).steps[-1][1].get_params()
         probe.steps[-1][1].set_params(**params)
         model = _fitted(probe, x_nF, label_n, n_classes)
         loss = mean_loss(model, held_out_mF, held_out_label_m, n_classes)
-        candidates.append(Chosen(deepcopy(model), penalty, loss, len(held_out_mF)))
+        candidates.append(FittedProbe(deepcopy(model), penalty, loss, len(held_out_mF)))
         losses = [candidate.held_out_loss for candidate in candidates[-RISES - 1 :]]
         if len(losses) > RISES and all(a < b for a, b in pairwise(losses)):
             break

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrain.analysis.types import Found, Outcome, Record
+from isotrain.analysis.types import Outcome, PartResult, Record
 from isotrain.runs.files import as_json, read_result, replacing, write_json
 
 
@@ -37,7 +37,7 @@ class Store:
         """Whether a part is measured."""
         return self._file(weights, part).is_file()
 
-    def keep(self, weights: str, part: str, results: Found) -> None:
+    def keep(self, weights: str, part: str, results: PartResult) -> None:
         """Store the results of a part."""
         file = self._file(weights, part)
         if results.arrays:

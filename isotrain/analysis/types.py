@@ -34,7 +34,7 @@ class Subject(NamedTuple):
     weights: str = AS_GIVEN  # of the encoder; with `from_run` before, and then after
 
 
-class Found(NamedTuple):
+class PartResult(NamedTuple):
     """Results of a part of an analysis."""
 
     records: Sequence[Record]
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     """A piece of an analysis that is measured, stored and resumed separately."""
 
     name: str  # of its file: letters, digits, dashes
-    measure: Callable[[], Found]
+    measure: Callable[[], PartResult]
 
 
 class Outcome(NamedTuple):

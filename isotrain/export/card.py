@@ -26,7 +26,7 @@ from isotrain.runs.numbers import is_share, number, score_number
 from isotrain.runs.predictions import read_predictions
 
 
-class Scored(NamedTuple):
+class CardScore(NamedTuple):
     """One score of a run."""
 
     split: str  # dev | test
@@ -36,7 +36,7 @@ class Scored(NamedTuple):
     n_examples: int
 
 
-def card_scores(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[Scored]:
+def card_scores(folder: Path, result: Mapping[str, Any], names: Collection[str]) -> list[CardScore]:
     """The named scores on dev and test, the monitored one first in each."""
     monitored = str(result["monitor"]).rpartition("/")[2]
     scores, entries = result["scores"], []
@@ -46,7 +46,7 @@ def card_scores(folder: Path, result: Mapping[str, Any], names: Collection[str])
             split = SPLITS[stage]
             n_examples = int(scores.get(f"{stage}/n_rows", result["n_rows"].get(split, 0)))
             interval = accuracy_interval(key, value, n_examples) or _interval(folder, split, name)
-            entries.append(Scored(split, name, float(value), interval, n_examples))
+            entries.append(CardScore(split, name, float(value), interval, n_examples))
     return sorted(entries, key=lambda entry: (entry.split, entry.name != monitored, entry.name))
 
 
@@ -122,7 +122,7 @@ def card(folder: Path, fmt: Folder, agreement_text: str, differences: str) -> An
     )
 
 
-def card_data(fmt: Folder, scores: Sequence[Scored]) -> ModelCardData:
+def card_data(fmt: Folder, scores: Sequence[CardScore]) -> ModelCardData:
     """Metadata of the card. No licence: whoever publishes the folder chooses one."""
     result, task = fmt.rebuilt.result, fmt.rebuilt.task
     config, data_sets = result["config"], task.data_sets

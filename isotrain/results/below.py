@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from isotrain.config.compose import run_id
 from isotrain.console import say, spinner
 from isotrain.results.findings import titled
-from isotrain.results.groups import Found, differing, group_table, texts, without_seeds
+from isotrain.results.groups import FinishedRun, differing, group_table, texts, without_seeds
 from isotrain.results.markdown import rendered
 from isotrain.results.result import mixtures
 from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
@@ -66,7 +66,7 @@ def write_runs(root: Path, out: Path) -> list[Path]:
 class Collected(NamedTuple):
     """The runs below a folder."""
 
-    runs: list[Found]  # the finished ones, by task, method and seed
+    runs: list[FinishedRun]  # the finished ones, by task, method and seed
     messages: list[str]  # one line for every other run
     n_tried: Mapping[tuple[str, str], int]  # by task and search: all configurations tried
 
@@ -76,7 +76,7 @@ def find_runs(root: Path) -> Collected:
 
     Of runs with equal configuration, data and seed, the last one to finish counts.
     """
-    entries: dict[tuple[object, ...], Found] = {}
+    entries: dict[tuple[object, ...], FinishedRun] = {}
     messages: list[str] = []
     configs = defaultdict[tuple[str, str], set[frozenset[tuple[str, str]]]](set)
     for folder in _run_folders(root, messages):
@@ -97,7 +97,7 @@ def find_runs(root: Path) -> Collected:
             untrained = " (untrained)" if result.get("steps") == 0 else ""
             method, seed = f"{result['method']}{untrained}", int(result["seed"])
             parts = result["config"].get("names") or {}
-            entry = Found(run_of(result, folder, task, method, seed), keys, search, parts)
+            entry = FinishedRun(run_of(result, folder, task, method, seed), keys, search, parts)
         except DAMAGE as error:
             messages.append(f"{name}: {damaged(error)}")
             continue

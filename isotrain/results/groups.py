@@ -17,7 +17,7 @@ from isotrain.runs.keys import on_test
 HEADING = ("task", "method", "dev score", "N", "n", f"mean ± {CI}", "on test", "what differs")
 
 
-class Found(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished run and what it computes, as dotted keys with texts for values."""
 
     run: Run
@@ -36,7 +36,7 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in content.items()}
 
 
-def differing(entries: Sequence[Found]) -> list[dict[str, str]]:
+def differing(entries: Sequence[FinishedRun]) -> list[dict[str, str]]:
     """The keys that differ between runs, with each run's value; empty if it has none.
 
     A seed that equals the run's seed in every run, such as a layer's, is left out.
@@ -54,14 +54,14 @@ def differing(entries: Sequence[Found]) -> list[dict[str, str]]:
     return [{name: entry.keys.get(name, "") for name in names} for entry in entries]
 
 
-def group_table(entries: Sequence[Found]) -> list[tuple[str, ...]]:
+def group_table(entries: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
     """Groups with n and mean ± 95 % CI of the monitored score over seeds; header first, else empty.
 
     A group shares task, method, data revision and keys. `on test` is the same score on test, with
     its N. `what differs` names the keys that distinguish a group from the others of its task.
     """
     is_named = all(e.names for e in entries)  # a run from Python has no names of its parts
-    groups: dict[tuple[Any, ...], list[Found]] = {}
+    groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
     values: dict[str, dict[str, set[str]]] = {}  # by task and key
     for entry, differences in zip(entries, differing(entries), strict=True):
         part_names = {f"{part}._target_": name for part, name in entry.names.items() if is_named}

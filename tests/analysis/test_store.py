@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isotrain.analysis.store import Store
-from isotrain.analysis.types import Found
+from isotrain.analysis.types import PartResult
 from isotrain.runs.files import write_json
 
 FACTS = {"data": "rte, version 1", "from_run": None}
@@ -18,7 +18,7 @@ def store(tmp_path):
     store = Store(tmp_path / "out" / "mine")
     store.folder.mkdir(parents=True)
     store.begin(FACTS | CODE, anew=False)
-    store.keep("as given", "layers", Found([{"layer": 0}]))
+    store.keep("as given", "layers", PartResult([{"layer": 0}]))
     return store
 
 
@@ -26,7 +26,7 @@ def test_what_a_part_found_comes_back(store):
     records = [{"layer": 0, "value": 0.1 + 0.2, "word": "é|"}, {"layer": 1, "value": math.nan}]
     arrays = {"map": np.arange(6, dtype=np.float32).reshape(3, 2)}
     assert not store.has("before", "layers")
-    store.keep("before", "layers", Found(records, arrays))
+    store.keep("before", "layers", PartResult(records, arrays))
     assert store.has("before", "layers")
     outcome = store.outcome([("before", "layers"), ("as given", "layers")])
     assert outcome.records == [
@@ -42,7 +42,7 @@ def test_parts_stay_until_a_fact_changes(store):
     store.begin(FACTS | CODE, anew=False)
     assert store.has("as given", "layers")
     for changed in ({"data": "rte, version 2"}, {"code": {"git": "4567"}}):
-        store.keep("as given", "layers", Found([{"layer": 0}]))
+        store.keep("as given", "layers", PartResult([{"layer": 0}]))
         store.begin(FACTS | CODE | changed, anew=False)
         assert not store.has("as given", "layers")
 

@@ -5,7 +5,7 @@ import numpy as np
 from isotrain.analysis.charts import scatter
 from isotrain.analysis.data_sets import TEXTS, read_corpus
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
-from isotrain.analysis.types import Analysis, Found, Part, Picture, Table
+from isotrain.analysis.types import Analysis, Part, PartResult, Picture, Table
 
 N_SENTENCES = 10
 
@@ -38,7 +38,7 @@ class Toy(Analysis):
             {"part": name, "layer": layer, "mean": float(np.mean(x)), "seed": subject.seed}
             for layer, x in enumerate(rows)
         ]
-        return Found(records, {name: np.array(rows[-1])})
+        return PartResult(records, {name: np.array(rows[-1])})
 
     def tables(self, outcome):
         columns = ("weights", "part", "layer", "mean")

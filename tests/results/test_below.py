@@ -9,7 +9,7 @@ from filelock import FileLock
 
 from isotrain.cli import main
 from isotrain.results.below import find_runs, write_runs
-from isotrain.results.groups import Found, differing, group_table
+from isotrain.results.groups import FinishedRun, differing, group_table
 from isotrain.results.runs import Run
 from isotrain.runs.files import write_json
 
@@ -180,7 +180,7 @@ def test_nothing_to_tabulate(tmp_path, capsys):
 
 def test_runs_of_other_data_are_another_group():
     one = Run("wic", "none", 0, {"val/loss": 1.0}, {"val/loss": 9}, data="a")
-    found = [Found(run, {}) for run in (one, one._replace(seed=1, data="b"))]
+    found = [FinishedRun(run, {}) for run in (one, one._replace(seed=1, data="b"))]
     lines = group_table(found)[1:]
     assert [(line[-1], line[4]) for line in lines] == [("data=a", "1"), ("data=b", "1")]
 
@@ -189,9 +189,9 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     runs = [Run("wic", "none", seed, {}, {}) for seed in (0, 1)]
     same = {"lr": "1", "seed": "0", "source.seed": "0", "isotropy.seed": "0", "n": "0"}
     other = {"lr": "1", "seed": "1", "source.seed": "0", "isotropy.seed": "1", "n": "1"}
-    found = [Found(run, keys) for run, keys in zip(runs, (same, other), strict=True)]
+    found = [FinishedRun(run, keys) for run, keys in zip(runs, (same, other), strict=True)]
     assert differing(found) == [{"n": "0"}, {"n": "1"}]
-    apart = [found[0], Found(runs[1], {**other, "source.seed": "5"})]
+    apart = [found[0], FinishedRun(runs[1], {**other, "source.seed": "5"})]
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
 
 
@@ -201,7 +201,7 @@ def test_a_part_that_others_lack_is_reported_by_its_option_alone():
     loss = {"objective.cosreg._target_": "isotrain.objectives.cosreg.CosReg"}
     loss["objective.cosreg.weight"] = "1"
     keys = [{**lid, f"{metric}k": "100"}, {**lid, f"{metric}k": "50"}, {"lr": "1", **loss}]
-    found = [Found(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
+    found = [FinishedRun(Run("wic", "none", 0, {}, {"val/loss": 9}), own) for own in keys]
     message = [line[-1] for line in group_table(found)[1:]]
     assert sorted(message) == [
         *("lr=1, objective=cosreg", "metric=lid, metric.lid.function.k=100"),

@@ -17,7 +17,7 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import TEXTS, Corpus, read_corpus
 from isotrain.analysis.encode import padded, subsample, tokenise
 from isotrain.analysis.show import Frames, TableSpec
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.tasks.data.sources import Source
 
 TARGETS = {  # targets of a token's attention, by offset or kind
@@ -157,7 +157,7 @@ class Attention(Analysis):
         """One part."""
         yield Part("heads", partial(self._measured, subject))
 
-    def _measured(self, subject: Subject) -> Found:
+    def _measured(self, subject: Subject) -> PartResult:
         tokenizer = subject.encoder.tokenizer
         sentences = read_corpus(subject.source, self.corpus, ["dev"], str(tokenizer.unk_token))
         tokens = tokenise(
@@ -180,7 +180,7 @@ class Attention(Analysis):
             for layer in range(1, len(values[0]) + 1)
             for head, means in enumerate(_heads([blocks[layer - 1] for blocks in values]), start=1)
         ]
-        return Found([*records, {"kind": UNIFORM, **_heads(uniform)[0]}])
+        return PartResult([*records, {"kind": UNIFORM, **_heads(uniform)[0]}])
 
 
 def _heads(of_sentence: Sequence[dict[str, Tensor]]) -> list[Record]:

@@ -25,7 +25,7 @@ from isotrain.analysis.data_sets import RUNNING, Split
 from isotrain.analysis.encode import Spans, Tokens, encode_rows
 from isotrain.analysis.jackknife import anisotropy
 from isotrain.analysis.show import principal_map
-from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import AFTER, Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.encoders.static import build_static
 from isotrain.geometry.clusters import centre_rows, choose_clusters, silhouette_values
 from isotrain.geometry.cosine import mean_pairwise_cosine
@@ -154,7 +154,7 @@ def distinct_rows(x_ND: Tensor, type_N: Tensor) -> Tensor:
 
 def measure_layer(
     sample: Sample, layer: int, n_map: int, rule: tuple[int, float, int], seed: int
-) -> Found:
+) -> PartResult:
     """S_inter and S_intra of a layer, its clusters, and a map of `n_map` embeddings (none if 0).
 
     `rule`: k_max, cut and n_silhouette of `clusters_by_silhouette`.
@@ -209,10 +209,10 @@ def measure_layer(
         }
         for k, ids in enumerate(ids_by_cluster)
     ]
-    return Found([record, *(clusters if clustering.k > 1 else [])], arrays)
+    return PartResult([record, *(clusters if clustering.k > 1 else [])], arrays)
 
 
-def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> Found:
+def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed: int) -> PartResult:
     """LID of each layer, and its mean over the layers above the embeddings.
 
     The error of the mean is the mean of the errors, an upper bound: errors of layers correlate.
@@ -227,17 +227,17 @@ def measure_lid(sample: Sample, n_neighbors: int, max_queries: int | None, seed:
     mean = {key: None if None in v else sum(v) / len(v) for key, v in values.items()}  # type: ignore[arg-type]
     records = [{"kind": "lid", "layer": layer, **lid} for layer, lid in enumerate(lids)]
     counts = {"n_layers": len(above), "of_layers": of_layers}
-    return Found([*records, {"kind": "lid mean", **counts, **mean}])
+    return PartResult([*records, {"kind": "lid mean", **counts, **mean}])
 
 
 def measure_static(
     subject: Subject, vectors: str, texts: tuple[Any, ...], max_rows: int, rule: tuple[Any, ...]
-) -> Found:
+) -> PartResult:
     """LID of the word vectors of the types of a text, each once; `texts` goes to `read_texts`."""
     static_subject = subject._replace(encoder=build_static(vectors).eval())
     sample = draw_sample(static_subject, read_texts(static_subject, *texts), max_rows)
     facts = {"kind": "static", "layer": Path(vectors).name, "n_types": len(sample.token_of)}
-    return Found([{**facts, **dimensions(_distinct(sample, 0)[0], *rule)}])
+    return PartResult([{**facts, **dimensions(_distinct(sample, 0)[0], *rule)}])
 
 
 def _distinct(sample: Sample, layer: int) -> tuple[Tensor, Tensor]:
@@ -400,11 +400,11 @@ class Clusters(Analysis):
         texts = cache(lambda: read_texts(*text_arguments))
         sample = cache(lambda: draw_sample(subject, texts(), self.max_rows))  # encoded once
 
-        def measured(layer: int) -> Found:
+        def measured(layer: int) -> PartResult:
             n_map = self.map_rows if layer in map_layers else 0
             return measure_layer(sample(), layer, n_map, rule, seed)
 
-        yield Part("sample", lambda: Found([self._facts(texts(), sample())]))
+        yield Part("sample", lambda: PartResult([self._facts(texts(), sample())]))
         for layer in layers:
             yield Part(f"layer-{layer}", partial(measured, layer))
         lid = self.n_neighbors, self.lid_queries, seed

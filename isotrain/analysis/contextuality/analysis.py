@@ -33,7 +33,7 @@ from isotrain.analysis.jackknife import (
     occurrences,
     self_similarity,
 )
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import (
     check_groups,
@@ -246,9 +246,9 @@ class Contextuality(Analysis):
         if subject.encoder.tokenizer.cls_token_id is not None:
             yield Part("cls", lambda: self._cls(subject, draw()))
 
-    def _layers(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> Found:
+    def _layers(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> PartResult:
         groups = corpus.sample.word_N, corpus.sample.sentence_N, self.min_count, subject.seed
-        return Found(
+        return PartResult(
             [
                 {"kind": "layer", **corpus.about, "layer": layer}
                 | layer_measures(_float64(rows_ND), *groups, base(layer))
@@ -256,7 +256,7 @@ class Contextuality(Analysis):
             ]
         )
 
-    def _words(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> Found:
+    def _words(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> PartResult:
         sentences, sample, _, about = corpus
         tokens, spans_of, reasons = self._occurrences(subject, sentences)
         records: list[Record] = [
@@ -264,7 +264,7 @@ class Contextuality(Analysis):
             for word, reason in reasons.items()
         ]
         if not spans_of:
-            return Found(records)
+            return PartResult(records)
         # A sentence has the same number in both samples, since it affects both estimates.
         number = {tuple(ids): i for i, ids in enumerate(sample.tokens.ids)}
         number_of = torch.tensor([number.setdefault(tuple(ids), len(number)) for ids in tokens.ids])
@@ -276,9 +276,9 @@ class Contextuality(Analysis):
             for word, x_nD, sentence_n in groups:
                 cells = word_measures(x_nD, sentence_n, self.min_count, subject.seed, base(layer))
                 records.append({"kind": "word", **about, "layer": layer, "word": word, **cells})
-        return Found(records)
+        return PartResult(records)
 
-    def _cls(self, subject: Subject, corpus: _EncodedCorpus) -> Found:
+    def _cls(self, subject: Subject, corpus: _EncodedCorpus) -> PartResult:
         tokens = corpus.sample.tokens
         position_G = np.array(
             [ids.index(subject.encoder.tokenizer.cls_token_id) for ids in tokens.ids]
@@ -286,7 +286,9 @@ class Contextuality(Analysis):
         spans = Spans(np.arange(len(position_G)), position_G, position_G + 1)
         rows = enumerate(encode_rows(subject, tokens, spans))
         fields = {"kind": "cls", "corpus": corpus.about["corpus"]}
-        return Found([{**fields, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows])
+        return PartResult(
+            [{**fields, "layer": n, **cls_measures(_float64(x_GD))} for n, x_GD in rows]
+        )
 
     def _encode_corpus(self, subject: Subject) -> _EncodedCorpus:
         tokenizer = subject.encoder.tokenizer

@@ -29,7 +29,7 @@ from isotrain.analysis.data_scale.measures import (
 from isotrain.analysis.data_scale.show import ENCODER, PLOTS, RANDOM, STATIC, TABLES
 from isotrain.analysis.data_sets import AVAILABLE, TEXTS, Available, Present, Texts, present
 from isotrain.analysis.probe import not_installed
-from isotrain.analysis.types import AFTER, Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import AFTER, Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import build_static
@@ -94,7 +94,7 @@ class DataScale(Analysis):
         """The tasks that the source has; chunks, which take longest, only if they are named."""
         return present(source, self.tasks, SENTENCES if self.tasks == AVAILABLE else TASKS)
 
-    def _part(self, subject: Subject, task: str, features: str) -> Found:
+    def _part(self, subject: Subject, task: str, features: str) -> PartResult:
         file = self.diagnostic if task == "snli" else None
         diagnostic = read_diagnostic(Path(file).expanduser()) if file else None
         examples = self._examples(subject, task, diagnostic.rows if diagnostic else ())
@@ -125,7 +125,7 @@ class DataScale(Analysis):
         encode = read if features == RANDOM else lambda number: read(0)
         grid = sizes(examples.n_train, self.smallest, self.factor)
         records = measured(encode, examples, grid, seeds, diagnostic)
-        return Found([feature_record, *({**facts, **record} for record in records)])
+        return PartResult([feature_record, *({**facts, **record} for record in records)])
 
     def _examples(self, subject: Subject, task: str, more: Sequence[Row]) -> Examples:
         sampling = (self.max_rows, self.max_evaluated, subject.seed * (MOST_SEEDS + 1))

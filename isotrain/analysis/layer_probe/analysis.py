@@ -27,7 +27,7 @@ from isotrain.analysis.encode import (
 )
 from isotrain.analysis.probe import choose_penalty, features, not_installed, spearman
 from isotrain.analysis.show import Frames, TableSpec, left_out, run_saw
-from isotrain.analysis.types import Analysis, Found, Part, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.metrics.isoscore_corrected import isoscore_corrected
 from isotrain.metrics.mean_cosine import mean_cosine
@@ -213,11 +213,11 @@ class LayerProbe(Analysis):
             {"kind": "task left out", "task": task, "reason": reason}
             for task, reason in reasons.items()
         ]
-        yield Part("tasks", lambda: Found(records))
+        yield Part("tasks", lambda: PartResult(records))
         for name in names:
             yield Part(name, partial(self._probed, subject, name))
 
-    def _probed(self, subject: Subject, task: str) -> Found:
+    def _probed(self, subject: Subject, task: str) -> PartResult:
         examples = read_examples(subject, task, self.max_train, self.max_eval)
         indices = distinct_rows(examples)
         records: list[dict[str, Any]] = []
@@ -234,7 +234,7 @@ class LayerProbe(Analysis):
                 "ln_partition_null": float(partition_null(cloud)["median"]),
             }
         best = min(records, key=lambda r: r["held_out_loss"])
-        return Found([r | {"is_chosen": int(r is best)} for r in records])
+        return PartResult([r | {"is_chosen": int(r is best)} for r in records])
 
     def _layer(self, x_MD: Tensor, examples: Examples, task: str, seed: int) -> dict[str, Any]:
         """Fit on train; score on dev and test."""

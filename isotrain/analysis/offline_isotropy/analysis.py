@@ -36,7 +36,7 @@ from isotrain.analysis.data_sets import (
 from isotrain.analysis.encode import Spans, encode_rows, tokenise
 from isotrain.analysis.offline_isotropy.show import NONE, PLOTS, TABLES
 from isotrain.analysis.probe import MOST_STEPS, SETTLED, not_installed
-from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Cell, Part, PartResult, Record, Subject, analysis
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cluster_pca import (
     CenteredClusters,
@@ -284,7 +284,7 @@ def measure_pairs(
     clouds: Clouds,
     train_clouds: Clouds | None,
     layer: int,
-) -> Found:
+) -> PartResult:
     """Isotropy and correlations of a set at a layer; None = fit on the scored sentences."""
     data_set, split = PLACES[name]
     cloud = clouds()[layer]
@@ -302,7 +302,7 @@ def measure_pairs(
     counts = {"n_sentences": cloud.n_sentences, "n_sentences_cut": cloud.n_cut}
     score_records = scores(pairs, cosine_SP, [*fits], options.n_resamples, seed, facts | counts)
     fit_facts = {setting: {} if fit is None else fit.facts for setting, fit in fits.items()}
-    return Found([*records, *({**r, **fit_facts[r["setting"]]} for r in score_records)])
+    return PartResult([*records, *({**r, **fit_facts[r["setting"]]} for r in score_records)])
 
 
 def scores(
@@ -347,7 +347,7 @@ def read_examples(source: Source, max_train: int, seed: int) -> Examples:
 
 def measure_sst2(
     options: OfflineIsotropy, seed: int, examples: Examples, clouds: Clouds, layer: int
-) -> Found:
+) -> PartResult:
     """Accuracy of a head on each setting's features, on dev, and on test where it has gold.
 
     Transforms and head are fitted on the training examples alone.
@@ -372,7 +372,7 @@ def measure_sst2(
             counts = {"n_train": len(label["train"]), "n_rows": n}
             interval = {"accuracy_low": low, "accuracy_high": high}
             records.append({**keys, **counts, "accuracy": share, **interval})
-    return Found(records)
+    return PartResult(records)
 
 
 def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
@@ -487,7 +487,7 @@ class OfflineIsotropy(Analysis):
         layers = presets[self.layers] if isinstance(self.layers, str) else self.layers
         pairs, absent = readable_sets(subject.source, self.sets)
         records = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
-        yield Part("sets", lambda: Found(records))
+        yield Part("sets", lambda: PartResult(records))
         for name in present(subject.source, self.sets, PLACES).names:
             if name not in absent:
                 measure = self._measure(subject, layers, name, pairs.get(name))
@@ -496,7 +496,7 @@ class OfflineIsotropy(Analysis):
 
     def _measure(
         self, subject: Subject, layers: Sequence[int], name: str, pairs: Pairs | None
-    ) -> Callable[[int], Found]:
+    ) -> Callable[[int], PartResult]:
         """What measures a layer of a set; SST-2 has no pairs."""
         encode, train_clouds = partial(token_clouds, subject, layers=layers), None
         if pairs is None:

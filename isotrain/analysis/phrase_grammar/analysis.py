@@ -19,7 +19,7 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, pair_cosines, treatments
 from isotrain.analysis.show import Frames, TableSpec
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.tasks.data.sources import Source
 
 Span = tuple[int, int]
@@ -200,7 +200,7 @@ class PhraseGrammar(Analysis):
         """One part."""
         yield Part("phrases", partial(self._measured, subject))
 
-    def _measured(self, subject: Subject) -> Found:
+    def _measured(self, subject: Subject) -> PartResult:
         all_parses = [parse for parse in parses(subject.source) if phrases(parse)[1]]
         sample = subsample(all_parses, self.max_sentences, subject.seed)
         tails = find_tails(
@@ -255,4 +255,4 @@ class PhraseGrammar(Analysis):
                     records.append(
                         {"kind": "grammar", **keys, **scores(layer_trees, gold, half_S), **facts}
                     )
-        return Found(records)
+        return PartResult(records)

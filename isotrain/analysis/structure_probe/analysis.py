@@ -25,7 +25,7 @@ from isotrain.analysis.data_sets import AVAILABLE, Available, Texts, present
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.probe import best_penalty, not_installed, spearman
 from isotrain.analysis.show import Frames, TableSpec, left_out, principal_map
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.geometry.groups import hashed_order
 from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
@@ -228,11 +228,11 @@ class StructureProbe(Analysis):
         """The absent tasks, then each task."""
         names, absent, _ = present(subject.source, self.tasks, TASKS)
         records = [{"kind": "task left out", "task": n, "reason": why} for n, why in absent.items()]
-        yield Part("tasks", lambda: Found(records))
+        yield Part("tasks", lambda: PartResult(records))
         for name in names:
             yield Part(name, partial(self._probed, subject, name))
 
-    def _probed(self, subject: Subject, task: str) -> Found:
+    def _probed(self, subject: Subject, task: str) -> PartResult:
         corpus = read_task(subject.source, task)
         part_S = three_parts(len(corpus.sentences), subject.seed)
         sample = self._sample_sentences(corpus, part_S, subject.seed)
@@ -282,7 +282,7 @@ class StructureProbe(Analysis):
             if task == "pos":
                 keys = {"kind": "direction", "layer": layer}
                 records += [{**keys, **direction} for direction in tag_directions(x_ND, tag_N)]
-        return Found(records)
+        return PartResult(records)
 
     def _sample_sentences(self, labelled: Labelled, part_S: np.ndarray, seed: int) -> list[int]:
         """Sentences whose labels are as many as asked for in each part."""

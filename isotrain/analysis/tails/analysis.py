@@ -48,7 +48,7 @@ from isotrain.analysis.outliers import (
 from isotrain.analysis.probe import spearman
 from isotrain.analysis.tails.positions import position_records
 from isotrain.analysis.tails.show import PLOTS, TABLES
-from isotrain.analysis.types import Analysis, Cell, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Cell, Part, PartResult, Record, Subject, analysis
 from isotrain.encoders.base import Encoder
 from isotrain.geometry.groups import check_groups, group_sums, hashed_order, large_groups
 from isotrain.metrics.outlier_dims import outlier_dims
@@ -438,12 +438,16 @@ class Tails(Analysis):
         search = cache(partial(self._search, subject))  # read and encoded once for all parts
         yield Part("layers", lambda: self._layers(subject, search()))
         origins = (norm_records, table_records)
-        yield Part("origin", lambda: Found([r for o in origins for r in o(encoder, search().dims)]))
-        yield Part("positions", lambda: Found(position_records(subject, search())))
+        yield Part(
+            "origin", lambda: PartResult([r for o in origins for r in o(encoder, search().dims)])
+        )
+        yield Part("positions", lambda: PartResult(position_records(subject, search())))
         if not source.missing(wic.DATA):
-            yield Part("wic", lambda: Found(wic_records(subject, search().dims, *options)))
+            yield Part("wic", lambda: PartResult(wic_records(subject, search().dims, *options)))
         if sets := sts_sets(source):
-            yield Part("sts", lambda: Found(sts_records(subject, sets, search().dims, *options)))
+            yield Part(
+                "sts", lambda: PartResult(sts_records(subject, sets, search().dims, *options))
+            )
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
         unknown = subject.encoder.tokenizer.unk_token or "<unk>"
@@ -453,7 +457,7 @@ class Tails(Analysis):
         sentences = self._sentences(subject, "train")
         return find_tails(subject, sentences, self.max_rows, self.threshold, self.layers_share)
 
-    def _layers(self, subject: Subject, tails: Search) -> Found:
+    def _layers(self, subject: Subject, tails: Search) -> PartResult:
         records = search_records(tails)
         train = {*self._sentences(subject, "train")}
         dev = [s for s in self._sentences(subject, "dev") if s not in train]
@@ -472,7 +476,7 @@ class Tails(Analysis):
         counts = {"n_layers": len(falls), "n_dimensions": len(tails.dims)}
         fall = mean_of(falls).figures("anisotropy_fall")
         scores = {"scores": tails.score_LD.float().numpy()}
-        return Found([*records, {"kind": "cut", **counts, **fall}], scores)
+        return PartResult([*records, {"kind": "cut", **counts, **fall}], scores)
 
     def _measures(self, x_ND: Tensor, cone: Estimate, sample: Sample) -> Record:
         similarity = self_similarity(x_ND, sample.word_N, sample.sentence_N, self.min_count)

@@ -18,7 +18,7 @@ from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, treatments
 from isotrain.analysis.probe import best_penalty, not_installed
 from isotrain.analysis.show import Frames, TableSpec
-from isotrain.analysis.types import Analysis, Found, Part, Record, Subject, analysis
+from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
 from isotrain.types import Row
@@ -162,7 +162,7 @@ class WordSenses(Analysis):
         limits = self.max_rows, self.threshold, self.layers_share
         return find_tails(subject, texts, *limits).dims
 
-    def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> Found:
+    def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> PartResult:
         from sklearn.metrics import f1_score
 
         sample = subsample(rows, self.max_occurrences, subject.seed)
@@ -199,4 +199,4 @@ class WordSenses(Analysis):
                     f1 = float(f1_score(*outputs["test"][::-1], average="macro", zero_division=0))
                     metrics = {"test_low": low, "test_high": high, "macro_f1": f1}
                     records.append({"kind": "senses", **facts, **keys, **share, **metrics})
-        return Found(records)
+        return PartResult(records)
