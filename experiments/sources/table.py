@@ -94,8 +94,9 @@ def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
 def merged(figures: pd.DataFrame, saved: pd.DataFrame) -> pd.DataFrame:
     """The figures, those that were saved in place of dashes."""
     own = figures.set_index(KEYS).replace("–", pd.NA)
-    both = own.combine_first(saved.set_index(KEYS))
-    return both.reindex(own.index).fillna("–").reset_index()
+    old = saved.set_index(KEYS)
+    both = own.combine_first(old).loc[own.index, [*dict.fromkeys([*old, *own])]]
+    return both.fillna("–").reset_index()
 
 
 def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
