@@ -64,21 +64,22 @@ def cell_of(claim: dict[str, Any], records: pd.DataFrame) -> str:
     if records.empty:
         return "–"
     records = records[records[claim["column"]].notna()]
-    over = claim.get("over", "layer")
+    over, take, scale = claim.get("over", "layer"), claim.get("take", "mean"), claim.get("scale", 1)
     if over is None and not records.empty:
-        return written(records[claim["column"]].agg(claim.get("take", "mean")))
+        return written(records[claim["column"]].agg(take) * scale)
     place = pd.to_numeric(records.get(over))
     records, place = records[place > 0], place[place > 0]
     if records.empty:
         return "–"
-    values = records.groupby(place)[claim["column"]].agg(claim.get("take", "mean"))
+    values = records.groupby(place)[claim["column"]].agg(take) * scale
     places = dict.fromkeys([0, (len(values) - 1) // 2, len(values) - 1])
     return ", ".join(written(values.iloc[k]) for k in ([-1] if "at" in claim else places))
 
 
 def written(value: float) -> str:
-    """A value with three digits, and no 0 before its point."""
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3g}").replace("-", "−")
+    """A value with three digits, a whole number as it is, and no 0 before a point."""
+    text = f"{value:.1f}" if 10 <= abs(value) < 100 and value % 1 else f"{value:.3g}"
+    return re.sub(r"^(-?)0\.", r"\1.", text).replace("-", "−")
 
 
 def figures(claims: Sequence[dict[str, Any]], folder: Path) -> pd.DataFrame:
