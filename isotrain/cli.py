@@ -63,7 +63,14 @@ COMMANDS = {
                 "target",
                 {"metavar": "NAME", "nargs": "?", "help": "study, search, or its yaml file"},
             ),
-            ("-j --jobs", {"type": int, "metavar": "N", "help": "runs at a time (1; slurm: 256)"}),
+            (
+                "-j --jobs",
+                {
+                    "type": int,
+                    "metavar": "N",
+                    "help": "runs at a time (1; --launcher joblib: one a core; slurm: 256)",
+                },
+            ),
             (
                 "--launcher",
                 {"choices": LAUNCHERS, "help": "what starts the runs (joblib where -j is given)"},

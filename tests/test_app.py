@@ -96,6 +96,7 @@ def test_the_program_of_a_checkout_is_the_app():
         ),
         (["-m", "data.batch_size=0,8"], "rte-batch_size_0: data.batch_size must be at least 1, g"),
         (["-m", "isotropy=mean,mean"], "would compute the same"),
+        (["-m", "isotropy=none,mean", "isotropy=zca"], "isotropy is given 2 times; give all its"),
         (["--config-dir", "none"], "--config-dir none is not a folder"),
         (["--config-dir", "mine", "experiment=wrong"], "Key 'sede' not in 'RunConfig'"),
         (["study=smoke"], "smoke has several runs; start them with: isotrain run smoke"),

@@ -15,7 +15,9 @@ from isotrain.config.compose import (
     config_of,
     content_hash,
     key_of,
+    plain,
 )
+from isotrain.config.parts import check_recorded
 from isotrain.console import say, spinner
 from isotrain.pages.summary import print_scores
 from isotrain.runs.files import WEIGHTS_FILE, trained_run
@@ -114,6 +116,10 @@ def composed_again(
     if recorded.data.revision:
         run_overrides.append(f"data.revision={recorded.data.revision}")
     replica = compose_run(run_overrides, config_dir)
+    try:
+        check_recorded(plain(replica))  # a record's overrides are data, too
+    except ValueError as error:
+        raise PlanError(str(error)) from error
     check(replica)
     replica.source = recorded.source  # its data may have moved
     if content_hash(replica) != content_hash(recorded):
@@ -123,5 +129,5 @@ def composed_again(
         )
     cfg = compose_run([*run_overrides, *overrides, "logger=[]"], config_dir)
     check(cfg)
-    cfg.init_from, cfg.callbacks = None, {}
+    cfg.init_from, cfg.callbacks, cfg.logger = None, {}, {}
     return cfg

@@ -40,7 +40,8 @@ def run(
     launcher_name = {"slurm": "submitit_slurm"}.get(launcher or "joblib", launcher or "joblib")
     if launcher_name == "submitit_slurm" and find_spec("submitit") is None:
         raise PlanError(f"--launcher slurm needs submitit: {install('slurm')}")
-    launcher_options = [f"hydra/launcher={launcher_name}"] if launcher or (jobs or 1) > 1 else []
+    is_chosen = launcher is not None or jobs not in (None, 1)
+    launcher_options = [f"hydra/launcher={launcher_name}"] if is_chosen else []
     if jobs is not None and launcher_options:
         launcher_options.append(f"hydra.launcher.{N_AT_ONCE[launcher_name]}={jobs}")
     list_options = ["hydra.sweeper.only_list=true"] if only_list else []
@@ -90,6 +91,9 @@ def report(
     """The exit code of `isotrain report`."""
     folder = folder_of(target)
     is_run = (folder / "result.json").is_file()
+    is_plan = read_plan(folder) is not None or (folder / SEARCH_FILE).is_file()
+    if out and (is_run or is_plan):
+        raise PlanError(f"--out is for the runs below a folder; {folder} has its pages in it")
     if wandb is not None and not is_run:
         raise PlanError("--wandb sends a run; the runs of a study: logger=[wandb]")
     if figures and not is_run and not read_plan(folder):
@@ -176,7 +180,8 @@ def _print_states(folder: Path, target: str) -> int:
     elif (folder / SEARCH_FILE).is_file():
         from isotrain.studies.search import runs_of
 
-        jobs = list(map(job_of, runs_of(folder, _storage_of(target))))
+        folders = dict.fromkeys(runs_of(folder, _storage_of(target)))  # equal trials share one
+        jobs = list(map(job_of, folders))
     else:
         jobs, notes = runs_below(folder)
     states = [state_of(job, folder) for job in jobs]

@@ -7,6 +7,7 @@ The plan is written into its folder before the first launch, so that a killed ca
 import hashlib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, count, product
@@ -73,6 +74,9 @@ def _study(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list
 def _sweep(config: DictConfig, new: NewCall, arguments: Sequence[str], only_list: bool) -> int:
     """Its tasks are the values of `task`, its seeds those of `seed`, its methods all the others."""
     axes = dict(swept(arguments))
+    counts = Counter(map(key_of, arguments))
+    if repeated := next((key for key in axes if counts[key] > 1), None):
+        raise PlanError(f"{repeated} is given {counts[repeated]} times; give all its values once")
     name = "-".join(safe_name(key.rpartition(".")[2]) for key in axes) or "one"
     digits = hashlib.sha256(json.dumps(list(arguments)).encode()).hexdigest()[:8]
     fixed = [text for text in arguments if key_of(text) not in axes]

@@ -1,7 +1,6 @@
 """Model card of an export, `README.md`, from the template `card.md.j2`."""
 
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from omegaconf import OmegaConf
 from isotrain.config.names import method_name, methods, part_name
 from isotrain.encoders.on_disk import MINILM
 from isotrain.export.folders import Folder
+from isotrain.pages.repeat import train_command
 from isotrain.resources.references import bibtex, papers
 from isotrain.results.findings import sentences, warnings
 from isotrain.results.readings import SIDE_TITLES
@@ -95,7 +95,6 @@ def card(folder: Path, fmt: Folder, agreement_text: str, differences: str) -> An
     """
     task, run_folder, result = fmt.rebuilt.task, fmt.rebuilt.folder, fmt.rebuilt.result
     config, overrides = result["config"], result.get("overrides")
-    arguments = [f"threads={config['threads']}", *map(without_folders, overrides or ())]
     scores = card_scores(run_folder, result, task.metrics().keys())
     model_type = fmt.rebuilt.encoder.model.config.model_type
     parts = {key: config[key] for key in ("isotropy", "site", "objective")}
@@ -115,7 +114,7 @@ def card(folder: Path, fmt: Folder, agreement_text: str, differences: str) -> An
         isotropy=isotropy_rows(run_folder, result),
         layer=part_name(config, "isotropy"),
         parts=without_folders(OmegaConf.to_yaml(parts)),
-        command=shlex.join(["isotrain", "train", *arguments]) if overrides else "",
+        command=train_command([*map(without_folders, overrides)], config) if overrides else "",
         differences=differences,
         agreement_text=agreement_text,
         citations=citations(config, model_type, task.data_sets),

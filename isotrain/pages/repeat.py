@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrain.config.compose import dotted
+from isotrain.config.compose import dotted, key_of
 from isotrain.runs.secrets import HIDDEN
+
+NOT_ALONE = ("rerun", "study", "search", "trial")  # keys that a run of a plan has
 
 
 def repeat(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,13 +46,15 @@ def python_command(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool) -> str:
+def train_command(overrides: Sequence[str], config: Mapping[str, Any], rerun: bool = False) -> str:
     """`isotrain train` with the overrides of a run, and the number of threads.
 
     >>> train_command(["task=wic", "site=[layer_1, pooled]"], {"threads": 2}, rerun=True)
     "isotrain train task=wic 'site=[layer_1, pooled]' threads=2 rerun=true"
+    >>> train_command(["task=wic", "seed=3", "study=smoke"], {})  # a run of a study, alone
+    'isotrain train task=wic seed=3'
     """
-    arguments = [override for override in overrides if not override.startswith("rerun=")]
+    arguments = [text for text in overrides if key_of(text) not in NOT_ALONE]
     if config.get("threads") and not any(argument.startswith("threads=") for argument in arguments):
         arguments.append(f"threads={config['threads']}")
     arguments += ["rerun=true"] if rerun else []

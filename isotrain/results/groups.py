@@ -46,19 +46,21 @@ def differing(entries: Sequence[FinishedRun]) -> list[dict[str, str]]:
         name
         for name in sorted(keys)
         if len({entry.keys.get(name) for entry in entries}) > 1
-        and not (
-            name.split(".")[-1] == "seed"
-            and all(entry.keys.get(name) in (None, str(entry.run.seed)) for entry in entries)
-        )
+        and not all(_follows_seed(name, entry.keys.get(name), entry) for entry in entries)
     ]
     return [{name: entry.keys.get(name, "") for name in names} for entry in entries]
+
+
+def _follows_seed(name: str, value: str | None, entry: FinishedRun) -> bool:
+    return name.split(".")[-1] == "seed" and value in (None, str(entry.run.seed))
 
 
 def group_table(entries: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
     """Groups with n and mean ± 95 % CI of the monitored score over seeds; header first, else empty.
 
-    A group shares task, method, data revision and keys. `on test` is the same score on test, with
-    its N. `what differs` names the keys that distinguish a group from the others of its task.
+    A group shares task, method, data revision and keys; a part's seed that is the run's counts as
+    equal. `on test` is the same score on test, with its N. `what differs` names the keys that
+    distinguish a group from the others of its task.
     """
     is_named = all(e.names for e in entries)  # a run from Python has no names of its parts
     groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
@@ -66,6 +68,7 @@ def group_table(entries: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
     for entry, differences in zip(entries, differing(entries), strict=True):
         part_names = {f"{part}._target_": name for part, name in entry.names.items() if is_named}
         keys = dict(sorted((differences | part_names).items())) | {"data": entry.run.data}
+        keys |= dict.fromkeys((k for k in keys if _follows_seed(k, keys[k], entry)), "seed")
         groups.setdefault((entry.run.task, entry.run.method, *keys.items()), []).append(entry)
         for key, value in keys.items():
             values.setdefault(entry.run.task, {}).setdefault(key, set()).add(value)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from isotrain.config.names import sources
@@ -122,6 +123,7 @@ def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
 
 def _where(runs: Sequence[Run]) -> str:
     """Description of some runs: task, method and seeds."""
-    by_method = groupby(runs, lambda run: (run.task, run.method))
+    key = attrgetter("task", "method")
+    by_method = groupby(sorted(runs, key=key), key)
     seeds_of = ((method, sorted({run.seed for run in group})) for method, group in by_method)
     return "; ".join(f"{' '.join(method)} {listed(seeds)}" for method, seeds in seeds_of)

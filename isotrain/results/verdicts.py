@@ -89,6 +89,12 @@ def is_equivalent(row: Row) -> bool:
     return row.p_tost is not None and row.p_tost < LEVEL
 
 
+def _order(line: Line) -> tuple[bool, bool, float]:
+    """The baseline first, then by difference; without one last."""
+    difference = math.nan if line.row.difference is None else line.row.difference
+    return not line.is_baseline, math.isnan(difference), -difference
+
+
 def task_answers(result: Result) -> list[TaskAnswer]:
     """One answer per task: its methods with isotropy, baseline first, then by difference."""
     answers, baseline = [], result.study.baseline
@@ -104,7 +110,7 @@ def task_answers(result: Result) -> list[TaskAnswer]:
             outcome = "" if is_baseline or not row.baseline else verdict(row)
             singles = scores if len(scores) < FEWEST_FOR_MEANS else []
             lines.append(Line(row, outcome, is_baseline, singles, means))
-        lines.sort(key=lambda line: (not line.is_baseline, -(line.row.difference or -math.inf)))
+        lines.sort(key=_order)
         method_lines = [line for line in lines if line.row.baseline]
         reference_lines = [line for line in lines if not line.row.baseline]
         answers.append(TaskAnswer(task, key, curves, method_lines + reference_lines))

@@ -1,6 +1,7 @@
 """Folder of one run: state of earlier attempts, and the record of this one."""
 
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -184,8 +185,12 @@ class RunFolder:
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
-    """Whether an attempt there stopped before its end; `rerun=true` starts anew."""
-    is_over = rerun or _earlier(folder).get("status") == "finished"
+    """Whether an attempt there stopped before its end; `rerun=true` starts anew.
+
+    A job that Slurm has requeued goes on with its own attempt, also with `rerun=true`.
+    """
+    is_requeued = int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    is_over = (rerun and not is_requeued) or _earlier(folder).get("status") == "finished"
     return not is_over and (folder / "resume.ckpt").exists()
 
 

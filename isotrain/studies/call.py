@@ -205,7 +205,8 @@ class Call:
         batch = [
             [*job.overrides, dir_override, f"hydra.job.name={quote(job.log)}"] for job in due_jobs
         ]
-        with _stopped_by_signals(f"{self.kind} {self.name}"):
+        again = "the same command" + " without rerun=true" * ("rerun=true" in self.overrides)
+        with _stopped_by_signals(f"{self.kind} {self.name}: stopped; {again} goes on"):
             returns = hydra_launcher.launch(batch, initial_job_idx=self._n_launched)
         self._n_launched += len(due_jobs)
         return [Ended(job, _error_of(ret)) for job, ret in zip(due_jobs, returns, strict=True)]
@@ -307,8 +308,8 @@ def _error_of(returned: Any) -> Exception | None:
 
 
 @contextmanager
-def _stopped_by_signals(name: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the call, and say that the same command goes on."""
+def _stopped_by_signals(message: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the call with a message."""
     code = 0
 
     def end(number: int, _frame: Any) -> NoReturn:
@@ -321,7 +322,7 @@ def _stopped_by_signals(name: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
         notes = getattr(stop, "__notes__", ())  # of a launcher whose jobs do not end with it
-        say("; ".join([f"{name}: stopped", "the same command goes on", *notes]))
+        say("; ".join([message, *notes]))
         status = getattr(stop, "code", None)  # of a run's handler, if above 128
         status = status if isinstance(status, int) and status > 128 else 128 + signal.SIGINT
         raise SystemExit(code or status) from None

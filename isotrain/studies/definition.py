@@ -24,7 +24,7 @@ from isotrain.config.shipped import plan_name, text_of
 from isotrain.console import nearest
 from isotrain.runs.stored import PlanError
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"  # of a task or method: names become folder names
+NAME = r"\w[\w.+=-]*"  # of a task or method: names become folder names
 
 
 def _check_names(group: Any) -> Any:
@@ -32,7 +32,7 @@ def _check_names(group: Any) -> Any:
     valid_names = [name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)]
     if invalid_names := [name for name in names if name not in valid_names]:
         raise ValueError(
-            f"{invalid_names[0]!r} is no name: letters, digits, _ . and - "
+            f"{invalid_names[0]!r} is no name: letters, digits and _.+=- "
             "(quote it if yaml reads a value)"
         )
     return group

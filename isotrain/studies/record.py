@@ -158,7 +158,7 @@ def read_record(model: type[Model], folder: Path, file: str) -> Model | None:
 
 
 def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
-    """Methods of a task that finished earlier and are left out, or defined otherwise, now.
+    """Compared methods of a task that finished earlier and are left out, or other ones, now.
 
     Args:
         plan: the present plan.
@@ -169,7 +169,7 @@ def left_out(plan: Plan, task: str, shown: Container[str]) -> list[str]:
     earlier_methods = dict.fromkeys(
         (run.method, run.definition)
         for run in plan.earlier
-        if run.task == task and plan.job(run).is_finished
+        if run.task == task and run.method != plan.study.baseline and plan.job(run).is_finished
     )
     return [
         f"{method} ({definition[:6]})"

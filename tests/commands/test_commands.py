@@ -77,6 +77,7 @@ def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, code):
         (["status", "RUN", "seed=1"], "unrecognized arguments: seed=1"),
         (["status", "nowhere"], "nowhere is no folder, and there is no runs/studies/nowhere or"),
         (["report", "FOLDER", "--wandb", "mine"], "--wandb sends a run; the runs of a study: log"),
+        (["report", "RUN", "--out", "x"], "--out is for the runs below a folder; "),
     ],
 )
 def test_what_a_command_cannot_do_is_reported(tmp_path, monkeypatch, capsys, words, message):
@@ -138,6 +139,17 @@ def test_status_of_a_folder_lists_its_finished_runs(finished, capsys):
 def test_evaluate_says_what_it_takes(finished, capsys, words, why):
     assert main(["evaluate", *(str(finished) if w == "FOLDER" else w for w in words)]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("place", ["logger", "trainer.profiler", "callbacks"])
+def test_overrides_of_a_record_run_no_code(finished, tmp_path, capsys, place):
+    folder = shutil.copytree(finished, tmp_path / finished.name)
+    result = json.loads((folder / "result.json").read_text())
+    target = f"{place}.x._target_=joblib.load"
+    result["overrides"] += [f"+{target}", f"+{place}.x.filename={tmp_path / 'x.pkl'}"]
+    write_result(folder, result)
+    assert main(["evaluate", str(folder)]) == 2
+    assert f"{target} is of a package that a record may not run" in capsys.readouterr().err
 
 
 def not_finite(state):

@@ -195,6 +195,19 @@ def test_only_keys_that_follow_the_seed_everywhere_are_left_out():
     assert [list(keys) for keys in differing(apart)] == [["n", "source.seed"]] * 2
 
 
+def test_a_seed_of_a_part_that_follows_the_runs_splits_no_group():
+    keys = [{"isotropy.seed": str(seed), "lr": "1"} for seed in (0, 1, 2)]
+    entries = [
+        FinishedRun(Run("wic", "clip", seed, {}, {"val/loss": 9}), own)
+        for seed, own in zip((0, 1, 2, 3), [*keys, {"isotropy.seed": "7", "lr": "1"}], strict=True)
+    ]
+    lines = group_table(entries)[1:]
+    assert [(line[-1], line[4]) for line in lines] == [
+        ("isotropy.seed=7", "0"),
+        ("isotropy.seed=seed", "0"),
+    ]
+
+
 def test_a_part_that_others_lack_is_reported_by_its_option_alone():
     metric = "metric.lid.function."
     lid = {f"{metric}_target_": "isotrain.metrics.lid.lid"}

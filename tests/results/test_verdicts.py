@@ -90,8 +90,8 @@ def test_each_method_has_its_verdict_the_baseline_first_then_by_difference():
         ("e", "higher"),
         ("d", "undecided"),
         ("c", "equivalent"),
-        ("a", "lower"),
-        *(("b", "lower"), ("h", "untested"), ("i", "untested")),
+        ("i", "untested"),
+        *(("a", "lower"), ("b", "lower"), ("h", "untested")),
         ("chance", ""),
     ]
     lines = {line.row.method: line for line in answer.lines}

@@ -136,6 +136,18 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
     assert not folder.may_resume()
 
 
+def test_a_requeued_job_resumes_its_own_attempt(folder, monkeypatch):
+    folder.cfg.rerun = True
+    folder.begin(FACTS, None)
+    (folder.path / "resume.ckpt").touch()
+    assert not folder.may_resume()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert folder.may_resume()
+    folder.finished(OUTCOME | {"scores": {}})
+    assert not folder.is_finished()
+    assert not folder.may_resume()
+
+
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [

@@ -85,8 +85,14 @@ def test_names_that_are_no_folder(tmp_path, name):
         ({"seeds": [True]}, "seeds.0: Input should be a valid integer, got 'True'"),
         ({"seeds": ["3"]}, "seeds.0: Input should be a valid integer, got '3'"),
         ({"baseline": "nome"}, "baseline: no nome; did you mean none?"),
-        ({"methods": {"none": [], False: []}}, "methods: False is no name: letters, digits, _ . "),
-        ({"methods": {"none": [], "a/b": []}}, "methods: 'a/b' is no name: letters, digits, _ . "),
+        (
+            {"methods": {"none": [], False: []}},
+            "methods: False is no name: letters, digits and _.+=- ",
+        ),
+        (
+            {"methods": {"none": [], "a/b": []}},
+            "methods: 'a/b' is no name: letters, digits and _.+=- ",
+        ),
         ({"methods": {"none": "x=1"}}, "methods.none: Input should be a list, got 'x=1'"),
         ({"methods": {}}, "methods: at least one, such as none: [isotropy=none]"),
         ({"tasks": {}}, "tasks: "),

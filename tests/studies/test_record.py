@@ -175,7 +175,8 @@ def test_no_method_that_ever_finished_and_no_first_definition_is_lost(tmp_path_f
         shown = {job.method for job in plan.jobs if (job.folder / "result.json").is_file()}
         ran |= {(m, version if m == "mean" else "a") for m in methods if does_run}
         now = {(m, version if m == "mean" else "a") for m in shown}
-        assert len(left_out(plan, "rte", shown)) == len(ran - now)
+        compared = {(method, v) for method, v in ran - now if method != methods[0]}
+        assert len(left_out(plan, "rte", shown)) == len(compared)
 
 
 @pytest.mark.parametrize(
