@@ -16,7 +16,13 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import Callback, Checkpoint, RichProgressBar
+from pytorch_lightning.callbacks import (
+    Callback,
+    Checkpoint,
+    RichProgressBar,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 
@@ -301,6 +307,11 @@ def _callback(node: DictConfig, selection: Selection) -> Callback:
     saves = isinstance(kind, type) and issubclass(kind, Checkpoint) and "dirpath" not in config
     arguments = {"dirpath": selection.path.parent / "checkpoints"} if saves else {}
     callback: Callback = make(config, Callback, **arguments)
+    if isinstance(callback, WeightAveraging | StochasticWeightAveraging):
+        raise ValueError(
+            f"callbacks: {type(callback).__name__} would score averaged weights and save others; "
+            "leave it out"
+        )
     return callback
 
 

@@ -16,6 +16,7 @@ from isotrain.runs.secrets import redacted
 if TYPE_CHECKING:
     from isotrain.encoders.base import Encoder
 
+NO_ADAPTERS = "no_adapters"
 ENCODER = "model.encoder."  # prefix of the encoder's weights in the checkpoint of a run
 
 
@@ -31,6 +32,8 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     path = Path(run).expanduser()
     folder = path.parent if path.name == WEIGHTS_FILE else path
     result = trained_run(folder, f"{key}={run}")
+    if NO_ADAPTERS not in str(result["config"].get("peft", NO_ADAPTERS)):
+        raise ValueError(f"{key}={run} trained adapters, which start no run; train it without")
     run_config = result["config"]["encoder"]
     config = redacted(OmegaConf.to_container(encoder, resolve=True))
     if keys := [k for k in {**run_config, **config} if run_config.get(k) != config.get(k)]:

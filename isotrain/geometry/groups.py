@@ -154,12 +154,22 @@ def label_classes(labels_N: Tensor) -> Tensor:
     return torch.unique(labels_N, return_inverse=True)[1]
 
 
-def stratified_folds(class_N: Tensor, n_folds: int, seed: int = 0) -> Tensor:
+def stratified_folds(
+    class_N: Tensor, n_folds: int, seed: int = 0, example_N: Tensor | None = None
+) -> Tensor:
     """Fold 0…F−1 of each embedding `[N]`, stratified by class.
 
     Members of a class follow a hash of (seed, position), and classes go in their order. The sizes
-    of folds differ by at most one, in each class and in all.
+    of folds differ by at most one, in each class and in all. With `example_N`, the number of the
+    example that each embedding is of, all embeddings of an example lie in one fold, and
+    this holds for the examples; those of an example share its class.
     """
+    example_E = None if example_N is None else torch.unique(example_N)
+    if example_E is not None and len(example_E) < len(class_N):
+        position_N = torch.searchsorted(example_E, example_N)
+        class_E = class_N.new_empty(len(example_E))
+        class_E[position_N] = class_N
+        return stratified_folds(class_E, n_folds, seed)[position_N]
     count_C = torch.bincount(class_N)
     if n_folds < 2 or n_folds > int(count_C.min()):
         raise ValueError(

@@ -12,7 +12,11 @@ BLOCK_ENTRIES = 1 << 22  # numbers in a block of columns, 32 MiB
 
 
 def best_dimension_accuracy(
-    x: Tensor | Cloud, labels: Tensor, n_folds: int = 5, seed: int = 0
+    x: Tensor | Cloud,
+    labels: Tensor,
+    n_folds: int = 5,
+    seed: int = 0,
+    examples: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Accuracy of the best threshold on one coordinate of `x [N, D]`; in [0, 1], 1 = separable.
 
@@ -24,7 +28,8 @@ def best_dimension_accuracy(
       the same embeddings, which is optimistic.
     - `majority`: share of the largest class, the chance level.
 
-    Folds follow a hash of (seed, position) and the order of the classes. O(N·D·(ln N + C·n_folds)).
+    Folds follow a hash of (seed, position) and the order of the classes. Embeddings of one example
+    (equal numbers in `examples [N]`) lie in one fold. O(N·D·(ln N + C·n_folds)).
 
     Raises:
         ValueError: a class smaller than `n_folds`.
@@ -39,7 +44,9 @@ def best_dimension_accuracy(
     x = Cloud.of(x).rows.detach()
     n = len(x)
     class_N = class_ids(labels.to(x.device), n)
-    fold_N = torch.zeros_like(class_N) if n_folds == 1 else stratified_folds(class_N, n_folds, seed)
+    fold_N = torch.zeros_like(class_N)
+    if n_folds > 1:
+        fold_N = stratified_folds(class_N, n_folds, seed, examples)
     tests = [fold_N == fold for fold in range(n_folds)]
     trains = tests if n_folds == 1 else [~test_N for test_N in tests]
     n_right = x.new_zeros(())

@@ -42,7 +42,9 @@ def intra_sentence_similarity(
       position and `seed`); `above_shuffled`: `value` − `shuffled`, near 0 where no sentence shows.
     - `n_groups`: sentences measured; `standard_error`: of `value` over sentences, absent for one.
 
-    Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
+    While a model trains, a sentence is its tokens among the `monitor.max_rows` sampled ones: fewer
+    tokens give a higher `value`. Compare equal samples there; `analysis=contextuality` takes whole
+    sentences. Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
         ValueError: `min_count` < 2 for leave_one_out; no sentence with `min_count` tokens; a

@@ -19,6 +19,7 @@ def linear_probe_accuracy(
     n_folds: int = 5,
     l2: Annotated[float, Field(gt=0)] = 0.1,
     seed: int = 0,
+    examples: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Held-out accuracy of a linear probe on `x [N, D]`; in [0, 1], 1 = separable.
 
@@ -29,7 +30,8 @@ def linear_probe_accuracy(
 
     A few directions with most of the scatter raise λ for all others. `labels [N]` are class
     numbers. Folds are stratified and follow a hash of (seed, position) and the order of the
-    classes. O(n_folds·N·D·min(N, D)), exact.
+    classes. Embeddings of one example, such as its tokens (equal numbers in `examples [N]`), lie in
+    one fold. O(n_folds·N·D·min(N, D)), exact.
 
     Raises:
         ValueError: a class smaller than `n_folds`.
@@ -45,7 +47,7 @@ def linear_probe_accuracy(
     x = Cloud.of(x).rows.detach()
     n = len(x)
     class_N = class_ids(labels.to(x.device), n)
-    fold_N = stratified_folds(class_N, n_folds, seed)
+    fold_N = stratified_folds(class_N, n_folds, seed, examples)
     onehot_NC = torch.nn.functional.one_hot(class_N).to(x)
     x = x - x.mean(dim=0)
     x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # avoid overflow of squares

@@ -185,10 +185,7 @@ class RunFolder:
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
-    """Whether an attempt there stopped before its end; `rerun=true` starts anew.
-
-    A job that Slurm has requeued goes on with its own attempt, also with `rerun=true`.
-    """
+    """Whether an attempt there stopped early; `rerun=true` starts anew, but not a requeued job."""
     is_requeued = int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
     is_over = (rerun and not is_requeued) or _earlier(folder).get("status") == "finished"
     return not is_over and (folder / "resume.ckpt").exists()

@@ -42,6 +42,13 @@ class BatchedExamples(Dataset[Batch]):
     def __getitem__(self, numbers: Sequence[int]) -> Batch:
         return collate([self.examples[i] for i in numbers], self.pad_id)
 
+    def __len__(self) -> int:
+        """For Lightning's sampler alone, which would divide batches a second time."""
+        raise TypeError(
+            "the batches are divided between the processes already: give the Trainer "
+            "use_distributed_sampler=False"
+        )
+
 
 class EpochBatches(OwnOrder):
     """Example indices of each batch of an epoch, a pure function of (seed, epoch).
@@ -224,15 +231,10 @@ class TaskData(pl.LightningDataModule):
     @property
     def label_majority(self) -> dict[str, float]:
         """Share of the most frequent label in each scored split; empty for regression."""
-        labels = {
-            split: [example.label for example in examples]
-            for split, examples in self.examples.items()
-            if split != "train" and examples
-        }
         return {
-            split: max(Counter(split_labels).values()) / len(split_labels)
-            for split, split_labels in labels.items()
-            if all(isinstance(label, int) for label in split_labels)
+            split: max(Counter(e.label for e in examples).values()) / len(examples)
+            for split, examples in self.examples.items()
+            if split != "train" and examples and all(isinstance(e.label, int) for e in examples)
         }
 
     def n_batches(self, world: int) -> int:

@@ -39,9 +39,8 @@ def _explain(error: RuntimeError | MemoryError) -> RuntimeError | None:
     if is_out_of_memory(error):
         return MemoryLimitError(
             f"out of memory ({first_line(error)}); free memory and give the same command again, "
-            "which resumes from the last checkpoint, or lower data.batch_size "
-            "(trainer.accumulate_grad_batches makes up for it), data.eval_batch_size or "
-            "task.max_length, which is a run of its own"
+            "which resumes from the last checkpoint, or lower data.batch_size, "
+            "data.eval_batch_size or task.max_length, which is a run of its own"
         )
     if hit := re.search(CONNECTION, str(error)):
         return LostRankError(

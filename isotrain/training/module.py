@@ -109,6 +109,8 @@ class FineTuning(pl.LightningModule):
         if stage == "fit":
             # Lightning would first load a checkpoint's float64 weights as float32.
             self.trainer.precision_plugin.convert_module(self)
+            if not self.training:  # as `from_run` gives it
+                self.train()
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Any]:
         """Task loss, if there is one, plus the weighted objectives, over separate forward passes.
@@ -132,13 +134,11 @@ class FineTuning(pl.LightningModule):
         logged = _averaged({"train/loss": loss.detach()} | parts | self._counters("train"))
         self.guard.note(logged["train/loss"], parts, batch.index)
         self._note(logged)
-        step += 1
-        is_due = self.output_every_steps and step % self.output_every_steps == 0
+        is_due = self.output_every_steps and (step + 1) % self.output_every_steps == 0
         # Lightning divides by the micro-batches of a whole step.
-        n_micro_batches = self.trainer.accumulate_grad_batches
-        loss = loss * (n_micro_batches / self._window_size(batch_idx))
+        loss = loss * (self.trainer.accumulate_grad_batches / self._window_size(batch_idx))
         return {"loss": loss} | (
-            {"output": views.passes[0].detach(), "step": step} if is_due else {}
+            {"output": views.passes[0].detach(), "step": step + 1} if is_due else {}
         )
 
     def on_after_backward(self) -> None:
@@ -165,8 +165,10 @@ class FineTuning(pl.LightningModule):
             self._of_step["optim/gradient_norm"] = norm  # before clipping
             if by_norm and gradient_clip_val:
                 torch.nn.utils.clip_grads_with_norm_(self._weights, gradient_clip_val, norm)
-        if has_scaler or not by_norm:
+        if has_scaler:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif not by_norm and gradient_clip_val:
+            torch.nn.utils.clip_grad_value_(self._weights, gradient_clip_val)
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Once per optimizer step: log, and update queues and memories with all its micro-batches.
@@ -200,11 +202,12 @@ class FineTuning(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue after the step of the checkpoint."""
-        self._observed_step = int(checkpoint["global_step"])
+        self._prefilled = True  # of a module that has trained, or was about to
         self.evaluated_step = checkpoint.get(KEY, {}).get("evaluated_step")  # of a run
 
     def on_train_start(self) -> None:
         """Fit layers with fixed statistics, and solve the head, unless an evaluation did."""
+        self._observed_step, self._of_window = self.trainer.global_step, {}
         self.selected_step = None  # of the module of a run, which trains on
         layers = self.model.transforms.values()
         if self._solves_head() or any(layer.stats == "start" for layer in layers):

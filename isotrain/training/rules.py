@@ -76,10 +76,8 @@ def whole_evaluations(parts: Parts) -> Iterator[str]:
 
 def full_precision(parts: Parts) -> Iterator[str]:
     """Half-precision weights would round labels, counts and optimizer state."""
-    name = str(parts.cfg.trainer.get("precision"))
-    if name in ("16-true", "bf16-true"):
-        mixed = name.replace("true", "mixed")
-        yield f"trainer.precision={name} would round labels and counts; use {mixed}"
+    if (name := str(parts.cfg.trainer.get("precision"))) in ("16-true", "bf16-true"):
+        yield f"trainer.precision={name} would round labels and counts; use bf16-mixed"
 
 
 def comparable_gradients(parts: Parts) -> Iterator[str]:
@@ -87,8 +85,7 @@ def comparable_gradients(parts: Parts) -> Iterator[str]:
     if parts.cfg.training.objective_weight_as.value != SHARE:
         return
     setting = f"training.objective_weight_as={SHARE}"
-    name = str(parts.cfg.trainer.get("precision"))
-    if name in ("16", "16-mixed"):
+    if (name := str(parts.cfg.trainer.get("precision"))) in ("16", "16-mixed"):
         yield (
             f"{setting} measures gradients before they are scaled, and trainer.precision={name} "
             "rounds small ones to 0; use bf16-mixed or 32-true"

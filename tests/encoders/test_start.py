@@ -123,6 +123,10 @@ def broken(folder, **changes):
             "that run is interrupted, not finished; give its command again",
         ),
         (
+            lambda f: broken(f, config=read_result(f)["config"] | {"peft": {"r": 8}}),
+            "trained adapters, which start no run; train it without",
+        ),
+        (
             lambda f: (f / "weights.safetensors").unlink(),
             r"has no weights\.safetensors .* rerun=true",
         ),
@@ -131,7 +135,7 @@ def broken(folder, **changes):
             r"no result\.json of a training run in .*copy; give the folder",
         ),
     ],
-    ids=["gone", "unfinished", "without weights", "without a record"],
+    ids=["gone", "unfinished", "of adapters", "without weights", "without a record"],
 )
 def test_what_is_no_finished_run_is_rejected_before_anything_is_built(copy, second, harm, said):
     harm(copy)

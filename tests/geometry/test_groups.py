@@ -98,6 +98,22 @@ def test_folds_are_even_in_every_class_and_in_all(n_folds, n_classes, seed):
         assert len(size_F) == n_folds
 
 
+@given(st.integers(2, 4), st.integers(2, 4), st.integers(0, 10_000))
+@light
+def test_the_embeddings_of_an_example_lie_in_one_fold(n_folds, n_classes, seed):
+    generator = torch.Generator().manual_seed(seed)
+    class_E = torch.arange(n_folds * n_classes * 2) % n_classes
+    example_N = torch.arange(len(class_E)).repeat_interleave(
+        torch.randint(1, 5, (len(class_E),), generator=generator)
+    )
+    example_N = example_N[torch.randperm(len(example_N), generator=generator)]
+    folds = stratified_folds(class_E[example_N], n_folds, seed, example_N * 7)
+    fold_E = torch.stack([folds[example_N == e].unique() for e in range(len(class_E))])[:, 0]
+    assert torch.equal(fold_E, stratified_folds(class_E, n_folds, seed))
+    alone = torch.arange(len(class_E)).flip(0)
+    assert torch.equal(stratified_folds(class_E, n_folds, seed, alone), fold_E)
+
+
 def test_folds_deal_out_the_hashed_order_class_by_class():
     classes = torch.arange(40) % 3
     order = sorted(hashed_order(40, seed=7).tolist(), key=lambda i: int(classes[i]))

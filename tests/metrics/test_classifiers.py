@@ -124,6 +124,17 @@ def test_equals_the_ridge_classifier_of_scikit_learn(n, d, c, l2):
     assert found == pytest.approx(n_right / n, abs=1e-12)
 
 
+@pytest.mark.parametrize("metric", [linear_probe_accuracy, best_dimension_accuracy])
+def test_tokens_of_one_example_are_not_held_out_from_each_other(metric):
+    """Labels are random: what is told apart is the example."""
+    examples = torch.arange(120).repeat_interleave(5)
+    x = cloud(120, 60, seed=1)[examples] + 1e-3 * cloud(600, 60, seed=2)
+    labels = (torch.randperm(120, generator=seeded(3)) % 2)[examples]
+    assert metric(x, labels, examples=examples)["accuracy"].item() < 0.65
+    if metric is linear_probe_accuracy:
+        assert metric(x, labels)["accuracy"].item() > 0.75
+
+
 def both(x, labels, **options):
     found = cluster_label_nmi(x, labels, **options)
     return found["nmi"].item(), found["ari"].item()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from isotrain.tasks.data.encoding import collate
-from isotrain.training.data import EpochBatches, SortedBatches
+from isotrain.training.data import BatchedExamples, EpochBatches, SortedBatches
 from isotrain.types import Example
 
 
@@ -56,6 +56,11 @@ def epoch(batching, seed=0, number=0, lengths=LENGTHS, batch_size=8):
     sampler = EpochBatches(lengths, batch_size, batching, seed)
     sampler.set_epoch(number)
     return list(sampler)
+
+
+def test_a_sampler_that_would_divide_batches_again_names_the_fix():
+    with pytest.raises(TypeError, match="give the Trainer use_distributed_sampler=False"):
+        torch.utils.data.DistributedSampler(BatchedExamples([], 0), num_replicas=2, rank=0)
 
 
 @pytest.mark.parametrize("batching", ["length", "random"])

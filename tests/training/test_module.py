@@ -162,6 +162,46 @@ def test_the_queue_is_full_of_training_rows_before_step_0(built):
     assert int(layer.queue.n_filled) == 24
 
 
+def test_a_module_that_is_fitted_again_observes_and_trains_from_its_first_step(built):
+    module = built(*TRAIN_ONLY, *LAYER, "trainer.max_steps=4").module
+    first, second = (built(*TRAIN_ONLY, *LAYER, f"trainer.max_steps={n}") for n in (4, 2))
+    first.trainer.fit(module, datamodule=first.data)
+    module.eval()  # as from_run gives it
+    modes = []
+    with observations(module.model) as seen:
+        module.on_after_backward = lambda: modes.append(module.training)
+        second.trainer.fit(module, datamodule=second.data)
+    assert len(seen) == 2
+    assert modes == [True, True]
+
+
+def test_an_evaluation_of_a_loaded_checkpoint_adds_no_rows(built):
+    trained, loaded = (built("task=rte", *LAYER, "trainer.max_steps=3") for _ in range(2))
+    fit(trained)
+    loaded.module.load_state_dict(trained.module.state_dict())
+    loaded.module.on_load_checkpoint({"global_step": 3})
+    rows = trained.module.model.transforms["pooled"].queue.rows()
+    validate(loaded)
+    assert torch.equal(loaded.module.model.transforms["pooled"].queue.rows(), rows)
+
+
+def test_gradients_are_clipped_by_value_under_bf16(built):
+    experiment = built(
+        *(*TRAIN_ONLY, "trainer.precision=bf16-mixed", "trainer.max_steps=1"),
+        *("+trainer.gradient_clip_algorithm=value", "trainer.gradient_clip_val=1e-6"),
+    )
+    clip, largest = experiment.module.configure_gradient_clipping, []
+
+    def clipped(*arguments, **options):
+        clip(*arguments, **options)
+        weights = experiment.module.parameters()
+        largest.append(max(float(p.grad.abs().max()) for p in weights if p.grad is not None))
+
+    experiment.module.configure_gradient_clipping = clipped
+    fit(experiment)
+    assert largest == [pytest.approx(1e-6)]
+
+
 def test_the_rate_of_the_encoder_and_the_norm_before_clipping_are_logged(built):
     experiment = built(
         *TRAIN_ONLY,

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from isotrain.config.parts import raised_at
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.groups import class_scatter, label_classes
-from isotrain.geometry.rows import finite_rows, sentence_of
+from isotrain.geometry.rows import finite_rows, index_of, sentence_of
 from isotrain.geometry.spectra import energy_kept, rms_distance
 from isotrain.metrics.suite import call_metric, flat, grouped_by, needs
 from isotrain.training.failures import MemoryLimitError, first_line, is_out_of_memory
@@ -50,6 +51,7 @@ class Measurement:
         if n < 2:
             return values  # no pair to measure; the count shows it
         sources = {"labels": label_classes(cloud.label_N), "reference": reference_ND}
+        sources["examples"] = index_of(cloud.id_N)
         if cloud.token_N is not None:
             sources |= {"words": cloud.token_N, "sentences": sentence_of(cloud.id_N)}
         inputs = {name: x[finite_N] for name, x in sources.items() if x is not None}
@@ -61,6 +63,8 @@ class Measurement:
             if need != "rows" and source not in inputs:
                 continue
             extras = {} if need == "rows" else {need: inputs[source]}
+            if "examples" in signature(metric).parameters:
+                extras["examples"] = inputs["examples"]
             try:
                 value = call_metric(metric, cloud.finite, **extras)
                 values |= {key: float(x) for key, x in flat(name, value).items()}

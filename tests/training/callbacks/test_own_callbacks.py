@@ -58,6 +58,14 @@ def test_callbacks_of_ones_own_and_shipped_ones_see_isotropy_values(
     assert all(torch.equal(weights[f"model.{n}"], x) for n, x in module.model.named_parameters())
 
 
+@pytest.mark.parametrize("kind", ["EMAWeightAveraging", "StochasticWeightAveraging"])
+def test_a_callback_that_averages_weights_is_rejected(built, kind):
+    words = f"+callbacks.mine={{_target_: pytorch_lightning.callbacks.{kind}}}"
+    options = {"StochasticWeightAveraging": ["+callbacks.mine.swa_lrs=0.1"]}.get(kind, [])
+    with pytest.raises(ValueError, match=f"callbacks: {kind} would score averaged weights"):
+        built("task=rte", words, *options)
+
+
 @pytest.mark.parametrize("layer", ["cluster_pca", "zca"])
 def test_the_module_of_a_run_evaluates_with_the_statistics_of_the_run(small, tmp_path, layer):
     cfg = compose_run([*small, "task=wic", f"isotropy={layer}", f"output_dir={tmp_path}"])

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from isotrain.training.monitor.measurement import site_measures
+from isotrain.geometry.rows import row_ids
+from isotrain.training.monitor.measurement import Measurement, site_measures
+from isotrain.training.monitor.sampling import SampledCloud
 from isotrain.transforms.base import RowTransform
 from tests.dev_rows import monitor_of
 
@@ -112,6 +114,17 @@ def test_what_is_not_defined_is_left_out():
     found = site_measures(x, x, None, x[:1])  # a queue of one row lies somewhere
     assert set(found) == {"energy_kept", "queue_gap", "queue_spread"}
     assert float(found["queue_spread"]) == 0.0
+
+
+def test_a_metric_of_labels_gets_the_example_of_each_token():
+    def seen(x, labels, examples=None):
+        return (examples * torch.arange(1, 7)).sum()
+
+    ids = row_ids(torch.tensor([3, 8]), 1, 3).flatten()
+    labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    tokens = SampledCloud("layer_1", "tokens", cloud(6, 4), ids, labels, torch.arange(6))
+    values = Measurement({"seen": seen})(tokens, None)
+    assert values["seen"] == 3 * (1 + 2 + 3) + 8 * (4 + 5 + 6)
 
 
 # --- in a run ---------------------------------------------------------------------------------
