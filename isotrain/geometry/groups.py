@@ -164,8 +164,7 @@ def stratified_folds(
     example that each embedding is of, all embeddings of an example lie in one fold, and
     this holds for the examples; those of an example share its class.
     """
-    example_E = None if example_N is None else torch.unique(example_N)
-    if example_E is not None and len(example_E) < len(class_N):
+    if example_N is not None and len(example_E := torch.unique(example_N)) < len(class_N):
         position_N = torch.searchsorted(example_E, example_N)
         class_E = class_N.new_empty(len(example_E))
         class_E[position_N] = class_N

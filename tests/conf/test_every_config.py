@@ -29,7 +29,7 @@ SUPPLIED = {  # arguments that isotrain gives itself, by group
     "step": {"model", "n_views", "reads_start"},
     "optimizer": {"params"},
     "schedule": {"optimizer", "num_warmup_steps", "num_training_steps"},
-    "metric": {"x", "labels", "groups", "reference", "positives"},
+    "metric": {"x", "labels", "groups", "reference", "positives", "examples"},
     "logger": {"save_dir", "name"},
     "source/hub": {"split", "split_seed", "hub", "name", "revision"},  # of data.hub
 }
