@@ -3,7 +3,7 @@
 The path of one run:
 
     app.py                        the command: Hydra composes and launches
-    config/                       configuration: schema, validation, rules
+    config/                       configuration: schema, validation
     runner.py                     one run: seed, build, evaluate, fit, test, record
     build.py                      builds the parts of a run from its configuration
     training/module.py            the training step
@@ -13,7 +13,7 @@ The path of one run:
     runs/                         what a run leaves on disk
 
 The core is what one run needs; it never imports an app. Apps use finished runs or start many:
-`studies`, `results`, `pages`, `analysis`, `export`, `plugins`, `doctor`, `demo`.
+`launch`, `studies`, `results`, `pages`, `analysis`, `export`, `plugins`, `doctor`.
 `docs/code.md` walks one batch through the files.
 
 To add a layer, a loss, a metric, a task or an encoder: one file in its folder, one yaml in

@@ -112,6 +112,13 @@ def composed_again(
         recorded = config_of(result)
     except ValueError as error:
         raise PlanError(str(error)) from error
+    if not run_overrides:  # of a run from Python: there is nothing to compose
+        if overrides:
+            raise PlanError(
+                f"{folder} was made in Python and records no overrides; evaluate it without others"
+            )
+        recorded.init_from, recorded.callbacks, recorded.logger = None, {}, {}
+        return recorded
     run_overrides = [f"threads={recorded.threads}", *run_overrides]
     if recorded.data.revision:
         run_overrides.append(f"data.revision={recorded.data.revision}")

@@ -27,7 +27,7 @@ def max_explainable_variance(
     n_baseline: Annotated[int, Field(ge=1)] = 1000,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Mean share of a word's variance along its first direction; in [1/n, 1], adjusted 0 = none.
+    """Mean share of a word's variance along one direction; in [1/min(n, D), 1], adjusted 0 = none.
 
     `x [N, D]` are occurrences, `groups [N]` integers that name their words. σ are the singular
     values of n occurrences of a word, with `center` less their mean (the floor is then 1/(n−1)).

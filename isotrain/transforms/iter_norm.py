@@ -20,8 +20,8 @@ class IterNorm(LinearTransform):
 
     y = (x − μ)·(C + ε·λ̄·1)^−1/2·s as in `ZCA`, with C the covariance inside groups of neighbouring
     dimensions and λ̄ = tr C/D over all groups. The root is computed by coupled Newton–Schulz
-    iteration, at 6·D·S² flops per iteration (S the group size). The gradient flows through x, μ
-    and, under `grad="full"`, the matrix and s: for embeddings of the batch, not of the queue.
+    iteration, at 6·D·S² flops per iteration (S the group size). The gradient flows through x, μ,
+    the matrix and s: for embeddings of the batch, not of the queue.
 
     Args:
         width: D.

@@ -56,6 +56,11 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     (line,) = (line.split() for line in lines if line.startswith("test/accuracy (N = 64)"))
     assert float(line[-3]) < float(line[4]) < float(line[-1]), "the score lies in its 95 % CI"
     write_result(folder, result | {"overrides": []})
+    assert evaluated(folder, [])[0] == found  # as a run from Python
+    assert main(["evaluate", str(folder), "source=demo"]) == 2
+    assert "was made in Python and records no overrides" in capsys.readouterr().err
+    changed = [text for text in result["overrides"] if not text.startswith("task=")]
+    write_result(folder, result | {"overrides": changed})
     assert main(["evaluate", str(folder)]) == 2
     assert "no longer give its configuration" in capsys.readouterr().err
 
