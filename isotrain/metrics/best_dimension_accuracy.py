@@ -45,7 +45,7 @@ def best_dimension_accuracy(
     n = len(x)
     class_N = class_ids(labels.to(x.device), n)
     fold_N = torch.zeros_like(class_N)
-    if n_folds > 1:
+    if n_folds != 1:
         fold_N = stratified_folds(class_N, n_folds, seed, examples)
     tests = [fold_N == fold for fold in range(n_folds)]
     trains = tests if n_folds == 1 else [~test_N for test_N in tests]
