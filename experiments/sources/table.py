@@ -1,12 +1,13 @@
 """Print the figures that stand beside the sources' claims, from the records of analyses.
 
     python experiments/sources/table.py                        # of figures.csv
-    python experiments/sources/table.py runs/analysis          # of records of one's own
+    python experiments/sources/table.py runs/analysis          # of records of one's own, compared
     python experiments/sources/table.py runs/analysis --save   # ... into figures.csv and README.md
 
 A row is a claim of `claims.yaml`, a column an encoder; after a run its encoder before it counts. A
-dash is an analysis that was not run, or a value that the encoder does not have. `--save` keeps
-the saved figures where the folder has a dash.
+dash is an analysis that was not run, or a value that the encoder does not have. Figures of one's
+own stand without verdicts, each with the saved one if that differs. `--save` keeps the saved
+figures where the folder has a dash.
 """
 
 import re
@@ -22,6 +23,7 @@ CLAIMS = Path(__file__).with_name("claims.yaml")
 RESULTS = CLAIMS.with_name("figures.csv")
 README = CLAIMS.with_name("README.md")
 KEYS = ["source", "claim"]
+VERDICT = ["same direction?"]
 ENCODERS = {  # as folders of analyses name them
     "all_minilm_l6_v2": "MiniLM",
     "all_mpnet_base_v2": "MPNet",
@@ -41,6 +43,8 @@ def found(folder: Path) -> dict[str, dict[str, list[pd.DataFrame]]]:
         own = tables.setdefault(file.parents[1].name, {})
         runs = own.setdefault(file.parent.name.rpartition("-")[0], [])
         runs.append(records[records["weights"].isin(NOT_AFTER)])
+    if not tables:
+        raise ValueError(f"no */*/records.csv of an analysis in {folder}")
     return tables
 
 
@@ -53,7 +57,8 @@ def cell(claim: dict[str, Any], runs: Sequence[pd.DataFrame]) -> str:
     """
     texts = {own for records in runs if (own := cell_of(claim, records)) != "–"}
     if len(texts) > 1:
-        raise ValueError(f"{claim['claim']}: runs have {', '.join(texts)}; move one elsewhere")
+        both = " | ".join(sorted(texts))
+        raise ValueError(f"{claim['claim']}: runs of one encoder have {both}; move one elsewhere")
     return texts.pop() if texts else "–"
 
 
@@ -100,8 +105,18 @@ def merged(figures: pd.DataFrame, saved: pd.DataFrame) -> pd.DataFrame:
     return both.fillna("–").reset_index()
 
 
-def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
-    """A table for each source.
+def compared(figures: pd.DataFrame, saved: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a figure; a cell that differs from the saved one has that in brackets."""
+    keys = pd.MultiIndex.from_frame(figures[KEYS])
+    old = saved.set_index(KEYS).reindex(keys, fill_value="–")
+    for name in old.columns.intersection(figures.columns):
+        has_other = (figures[name] != "–") & (old[name].values != figures[name])
+        figures.loc[has_other, name] += " (saved: " + old[name].values[has_other] + ")"
+    return figures[(figures.drop(columns=KEYS) != "–").any(axis=1)]
+
+
+def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame, verdicts: bool = True) -> str:
+    """A table for each source; verdicts are of the saved figures.
 
     Raises:
         ValueError: the figures are of other claims.
@@ -114,12 +129,12 @@ def rendered(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> str:
     headings = [ENCODERS.get(name, name) for name in encoders]
     for k, claim in enumerate(claims):
         if k == 0 or claim["source"] != claims[k - 1]["source"]:
-            row = ["claim", "published", *headings, "same direction?", "analysis"]
+            row = ["claim", "published", *headings, *VERDICT[:verdicts], "analysis"]
             lines += ["", f"## {claim['source']}", "", f"| {' | '.join(row)} |"]
             lines.append("| --- " * len(row) + "|")
         own = [str(figures[name][k]) for name in encoders]
-        published, same = str(claim.get("published", "–")), claim.get("same", "–")
-        row = [claim["claim"], published, *own, same, f"`{claim['analysis']}`"]
+        published, same = str(claim.get("published", "–")), [claim.get("same", "–")]
+        row = [claim["claim"], published, *own, *same[:verdicts], f"`{claim['analysis']}`"]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines[1:])
 
@@ -136,12 +151,15 @@ def save(claims: Sequence[dict[str, Any]], figures: pd.DataFrame) -> None:
 def main() -> None:
     """Print the tables of a folder of analyses, or of the figures that were saved."""
     claims = yaml.safe_load(CLAIMS.read_text(encoding="utf-8"))
-    runs = [name for name in sys.argv[1:] if name != "--save"]
-    found = figures(claims, Path(*runs)) if runs else pd.read_csv(RESULTS, dtype=str)
-    if "--save" in sys.argv:
-        found = merged(found, pd.read_csv(RESULTS, dtype=str))
-        save(claims, found)
-    print(rendered(claims, found))
+    folders = [name for name in sys.argv[1:] if name != "--save"]
+    saved = pd.read_csv(RESULTS, dtype=str)
+    if not folders:
+        print(rendered(claims, saved))
+    elif "--save" in sys.argv:
+        save(claims, merged(figures(claims, Path(*folders)), saved))
+    else:
+        own = compared(figures(claims, Path(*folders)), saved)
+        print(rendered([claims[k] for k in own.index], own.reset_index(drop=True), verdicts=False))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_a_dash_is_what_the_encoder_does_not_have():
 def test_runs_may_share_a_figure_but_not_differ_in_it():
     one = records(layer=[1], s=[1.0])
     assert cell(claim(), one, one, records(layer=[1], t=[1.0]).assign(kind="cls")) == "1"
-    with pytest.raises(ValueError, match="runs have"):
+    with pytest.raises(ValueError, match=r"runs of one encoder have 1 \| 2"):
         cell(claim(), one, records(layer=[1], s=[2.0]))
 
 
@@ -84,6 +84,13 @@ def test_saved_figures_stay_where_a_folder_has_none():
         {"source": "b", "claim": "z", "tiny": "3", "other": "–"},
         {"source": "b", "claim": "a", "tiny": "2", "other": "4"},
     ]
+
+
+def test_own_figures_stand_beside_saved_ones_that_differ():
+    own = pd.DataFrame({"source": "b", "claim": ["y", "z", "a"], "tiny": ["–", "3", "2"]})
+    old = pd.DataFrame({"source": "b", "claim": ["a", "z"], "tiny": ["1", "3"]})
+    found = table["compared"](own, old)
+    assert found["tiny"].to_dict() == {1: "3", 2: "2 (saved: 1)"}
 
 
 def test_the_page_has_the_tables_of_its_figures():

@@ -124,7 +124,7 @@ class Attention(Analysis):
             of="head",
             index={"layer": "layer", "head": "head"},
             values=MEASURES,
-            notes=("{n_sentences:,} sentences; ± half a 95 % CI over them.",),
+            notes=("{n_sentences:,} sentences of dev; ± 95 % CI over them.",),
         ),
     )
     PLOTS: ClassVar = (

@@ -160,7 +160,7 @@ class PhraseGrammar(Analysis):
             },
             notes=(
                 "Unlabelled F1, a mean over sentences ({n_dev:,} of dev, {n_test:,} of test), ± "
-                "half a 95 % CI. Layer and distance have the best F1 on dev. NP to SBAR: share of "
+                "95 % CI. Layer and distance have the best F1 on dev. NP to SBAR: share of "
                 "the phrases of test that are found. Single words, whole sentences and punctuation "
                 "are left out.",
             ),
