@@ -44,6 +44,8 @@ def write_outputs(
     config = record["config"]
     facts = [f"weights: {record['weights']}", f"data: {record['data']}", f"seed {config['seed']}"]
     facts += [f"before and after {config['from_run']}"] * bool(config["from_run"])
+    code = record["environment"]
+    facts.append(" ".join(filter(None, ("isotrain", code["isotrain"], code["git"]))))
     path = write_page(folder, analysis, facts, tables, analysis.pictures(outcome), record)
     for table in tables:
         _print(table)

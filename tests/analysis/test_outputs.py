@@ -23,6 +23,7 @@ RECORD = {
     "encoder": "bert",
     "weights": "bert at abc",
     "data": "rte of a test",
+    "environment": {"isotrain": "1.2", "git": "0a1b"},
     "config": {"seed": 3, "from_run": None},
     "overrides": ["analysis=mine", "analysis.words=[a,b c]"],
 }
@@ -90,7 +91,7 @@ def test_every_file_is_written_and_tables_are_printed(tmp_path, capsys):
     for wanted in ("| x    | 1     |", "N = 3.", "agrees", str(tmp_path / "analysis.html")):
         assert wanted in printed
     page = (tmp_path / "analysis.html").read_text()
-    for wanted in ("weights: bert at abc", "data: rte of a test", "seed 3"):
+    for wanted in ("weights: bert at abc", "data: rte of a test", "seed 3", "isotrain 1.2 0a1b"):
         assert wanted in page
 
 
