@@ -142,7 +142,7 @@ def claims_of(name, outcome, folder):
     """The rows of the sources' table that an outcome has figures for, and those it has none for."""
     (folder := folder / name / "tiny-0a").mkdir(parents=True)
     pd.DataFrame(outcome.records).to_csv(folder / "records.csv", index=False)
-    here = {"beverage": "the", "word_content": "length"}
+    here = {"beverage": "the", "a": "the", "word_content": "length"}
     here |= {"sst2": "rte"} if name == "data_scale" else {}
     if name == "offline_isotropy":
         here = {"stsb train": "stsb test"}
