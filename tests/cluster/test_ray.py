@@ -15,8 +15,8 @@ from tests.studies.test_kill import (
     RUN,
     call,
     finished,
-    has_checkpoint,
     owners,
+    owners_at_a_checkpoint,
     placed,
     runs,
     started,
@@ -127,7 +127,7 @@ def test_a_command_ends_its_tasks_and_goes_on(place, whole, on_ray):
     before = {}
     for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         command = started(place, *on_ray)
-        wait_until(lambda: owners(place) and has_checkpoint(place), command)
+        wait_until(lambda: owners_at_a_checkpoint(place), command)
         command.send_signal(how)
         assert command.wait(timeout=300) == (-how if how == signal.SIGKILL else 128 + how)
         deadline = time.monotonic() + 300
@@ -147,8 +147,7 @@ def test_a_command_ends_its_tasks_and_goes_on(place, whole, on_ray):
 
 def test_a_worker_that_is_lost_for_good_fails_its_run_alone(place, whole, on_ray):
     command = started(place, *on_ray, "hydra.launcher.ray.remote.max_retries=0")
-    wait_until(lambda: has_checkpoint(place) and owners(place), command)
-    end_all(owners(place)[:1])
+    end_all(wait_until(lambda: owners_at_a_checkpoint(place), command)[:1])
     assert command.wait(timeout=900) == 1
     said = (place / "log").read_text()
     assert re.search(
@@ -162,8 +161,7 @@ def test_a_worker_that_is_lost_for_good_fails_its_run_alone(place, whole, on_ray
 def test_runs_of_a_killed_worker_and_of_a_lost_node_end_elsewhere(tmp_path, whole, on_ray, cluster):
     place = placed(tmp_path, EIGHT)
     command = started(place, *on_ray)
-    wait_until(lambda: has_checkpoint(place) and owners(place), command)
-    end_all(owners(place)[:1])
+    end_all(wait_until(lambda: owners_at_a_checkpoint(place), command)[:1])
     wait_until(lambda: finished(place) and len(owners(place)) == 2, command)
     (other,) = cluster.worker_nodes
     cluster.remove_node(other, allow_graceful=False)

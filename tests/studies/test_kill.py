@@ -135,13 +135,20 @@ def owners(folder):
     return [one.pid for one in found if one is not None]
 
 
+def owners_at_a_checkpoint(folder):
+    """The processes that own a run which goes on from a checkpoint when they are killed."""
+    found = [owner(path.with_name(".lock")) for path in (folder / "runs").glob("*/*/resume.json")]
+    return [one.pid for one in found if one is not None]
+
+
 def wait_until(condition, of):
-    """Wait for what a process leaves, which must not end before."""
+    """What a process leaves, once it is there; the process must not end before."""
     deadline = time.monotonic() + 400
-    while not condition():
+    while not (found := condition()):
         assert of.poll() is None, "it ended before"
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    return found
 
 
 def has_checkpoint(folder):
@@ -276,7 +283,7 @@ def test_a_full_disk(place, whole):
 
 def test_everything_killed_at_once_goes_on_from_checkpoints(place, whole):
     parent = started(place)
-    wait_until(lambda: has_checkpoint(place), parent)
+    wait_until(lambda: owners_at_a_checkpoint(place), parent)
     pids = owners(place)
     parent.kill()
     parent.wait()
