@@ -391,4 +391,5 @@ def _trainer(
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
+    trainer.limit_val_batches = 1.0  # which `overfit_batches` would cut to the first ones
     return trainer

@@ -24,7 +24,7 @@ from isotrain.runs.files import (
     write_result,
 )
 from isotrain.runs.locks import is_locked, launch_id, owner
-from isotrain.runs.record import POLL_S, code_changes, environment, owned, placement
+from isotrain.runs.record import JOB, POLL_S, code_changes, environment, owned, placement
 from isotrain.runs.secrets import redacted
 
 OF_A_TRY = (  # in the order in which they are deleted: what a kill leaves is no damaged run
@@ -185,9 +185,14 @@ class RunFolder:
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
-    """Whether an attempt there stopped early; `rerun=true` starts anew, but not a requeued job."""
-    is_requeued = int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
-    is_over = (rerun and not is_requeued) or _earlier(folder).get("status") == "finished"
+    """Whether an attempt there stopped early.
+
+    `rerun=true` starts anew, but not in a job that Slurm requeued or a task that Ray retries.
+    """
+    earlier = _earlier(folder)
+    is_retry = JOB in os.environ and os.environ[JOB] == (earlier.get("place") or {}).get("job")
+    is_retry = is_retry or int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    is_over = (rerun and not is_retry) or earlier.get("status") == "finished"
     return not is_over and (folder / "resume.ckpt").exists()
 
 

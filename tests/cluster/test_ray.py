@@ -160,7 +160,7 @@ def test_a_worker_that_is_lost_for_good_fails_its_run_alone(place, whole, on_ray
 
 def test_runs_of_a_killed_worker_and_of_a_lost_node_end_elsewhere(tmp_path, whole, on_ray, cluster):
     place = placed(tmp_path, EIGHT)
-    command = started(place, *on_ray)
+    command = started(place, *on_ray, "rerun=true")
     end_all(wait_until(lambda: owners_at_a_checkpoint(place), command)[:1])
     wait_until(lambda: finished(place) and len(owners(place)) == 2, command)
     (other,) = cluster.worker_nodes

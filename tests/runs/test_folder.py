@@ -136,12 +136,15 @@ def test_a_finished_run_has_the_last_scores_and_no_checkpoint_to_resume(folder):
     assert not folder.may_resume()
 
 
-def test_a_requeued_job_resumes_its_own_attempt(folder, monkeypatch):
+@pytest.mark.parametrize("retry", [("SLURM_RESTART_COUNT", "1"), ("ISOTRAIN_JOB", "task 1")])
+def test_a_requeued_job_and_a_task_tried_again_resume_their_own_attempt(folder, monkeypatch, retry):
+    monkeypatch.setenv("ISOTRAIN_JOB", "task 1")
     folder.cfg.rerun = True
     folder.begin(FACTS, None)
     (folder.path / "resume.ckpt").touch()
+    monkeypatch.setenv("ISOTRAIN_JOB", "task 2")
     assert not folder.may_resume()
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    monkeypatch.setenv(*retry)
     assert folder.may_resume()
     folder.finished(OUTCOME | {"scores": {}})
     assert not folder.is_finished()

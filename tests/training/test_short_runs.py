@@ -66,9 +66,11 @@ def test_overfitting_repeats_the_first_batches(composed, small, tmp_path, monkey
 
     monkeypatch.setattr(FineTuning, "training_step", note)
     own = (*small, "task=rte", "metric=[]", f"output_dir={tmp_path}", "trainer.max_epochs=2")
-    assert run(composed(*own, "+trainer.overfit_batches=3"))
+    cfg = composed(*own, "+trainer.overfit_batches=3", "data.eval_batch_size=4")
+    assert run(cfg)
     assert len(seen) == 6
     assert seen[:3] == seen[3:]
+    assert len(set(read_predictions(folder_of(cfg), "dev").index)) == 32, "dev is whole"
 
 
 def test_a_limited_evaluation_scores_one_random_subset_in_every_run(
