@@ -55,6 +55,8 @@ def evaluated(
     """
     result = trained_run(folder)
     cfg = composed_again(folder, result, overrides, config_dir)
+    if "classes" in cfg.task and cfg.task.classes is None:  # not those of other data
+        cfg.task.classes = result["classes"]
     with spinner(LOADING):
         import pytorch_lightning as pl
         import torch
@@ -80,6 +82,11 @@ def evaluated(
         try:
             experiment = build(cfg, Path(scratch), None)
             module, data, trainer = experiment.module, experiment.data, experiment.trainer
+            if (classes := [*module.task.data_set.classes]) != result["classes"]:
+                raise PlanError(
+                    f"{folder} predicts the classes {result['classes']}, in this order, and the "
+                    f"data have {classes}; give task.classes=[...] in the order of the run"
+                )
             load_weights(module, folder / WEIGHTS_FILE)
             module.selected_step = result["steps"]
             lost = {split: losses for split, losses in data.lost_input.items() if split != "train"}

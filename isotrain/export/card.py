@@ -57,7 +57,7 @@ def _interval(folder: Path, split: str, name: str) -> tuple[float, float] | None
         with suppress(ValueError):  # the score is undefined in too many resamples
             interval = row_interval([pred.prediction], [pred.label], pred.label, SCORES[name])
             if interval.low is not None and interval.high is not None:
-                return 1 + interval.low, min(1.0, 1 + interval.high)
+                return max(-1.0, 1 + interval.low), min(1.0, 1 + interval.high)
     return None
 
 

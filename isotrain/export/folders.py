@@ -18,6 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from isotrain.export.folding import Affine, NotAffineError, folded, head_map, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
+from isotrain.tasks.regression import Regression
 
 TOLERANCE = 1e-6  # in float64, relative to the largest number or 1
 ROUNDED = 1e-5  # in float32, likewise; or
@@ -126,9 +127,9 @@ class TransformersFolder(Folder):
 
     def __init__(self, rebuilt: Rebuilt) -> None:
         super().__init__(rebuilt)
-        sites = layer_sites(rebuilt)
+        sites, task = layer_sites(rebuilt), rebuilt.task
         network, n_outputs = type(rebuilt.encoder.model), rebuilt.double.logits.shape[1]
-        classes = rebuilt.task.data_set.classes
+        classes = task.data_set.classes
         names = map(str, classes if len(classes) == n_outputs else range(n_outputs))
         self.head: Affine | None = None
         self.usage = {
@@ -136,6 +137,7 @@ class TransformersFolder(Folder):
             "has_pooler": "add_pooling_layer" in inspect.signature(network.__init__).parameters,
             "absent": "pooling, isotropy layer and head" if sites else "pooling and head",
             "outputs": [*names] if n_outputs > 1 else ["score"],
+            "scale": (task.low, task.high) if isinstance(task, Regression) else None,
         }
         try:
             self.head = linear_head(rebuilt)

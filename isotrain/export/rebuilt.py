@@ -3,7 +3,8 @@
 A sequences, B examples, T tokens, D width.
 """
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class _Listening:
 
 @torch.no_grad()
 def rebuild(folder: Path) -> Rebuilt:
-    """Rebuild the model of a run with its final weights, and 64 of its dev examples.
+    """Rebuild the model of a run with its final weights, and 64 of the dev examples it scored.
 
     Adapters (peft) are not merged yet; `merge_adapters` does so.
 
@@ -74,13 +75,19 @@ def rebuild(folder: Path) -> Rebuilt:
     cfg = config_of(result)
     task = task_of(cfg)
     rows = dev_rows(cfg, task)  # the head needs the number of classes
+    predictions = read_predictions(folder, "dev")
+    scored = range(len(rows)) if predictions is None else sorted(predictions.index.tolist())
+    numbers = [i for i in scored if i < len(rows)][:N_ROWS]
     model = model_of(cfg, task)
     load_weights(model, folder / WEIGHTS_FILE, "model.")
     encoder: Any = model.encoder
     tokenizer = encoder.tokenizer
     listener = _Listening(tokenizer)
-    batch = collate(task.encode(rows, listener), tokenizer.pad_token_id)
-    texts = [inputs for inputs, _ in listener.calls]
+    examples = task.encode([rows[i] for i in numbers], listener)
+    examples = [replace(example, index=numbers[example.index]) for example in examples]
+    batch = collate(examples, tokenizer.pad_token_id)
+    # texts that were cut are tokenised again, whole
+    texts = [texts for texts, options in listener.calls if options.get("max_length") != sys.maxsize]
     max_length = listener.calls[0][1].get("max_length") or tokenizer.model_max_length
     max_length = min(max_length, encoder.max_positions or max_length)
     single, single_ATD = model(batch), encoder(batch, {}).last
@@ -119,10 +126,10 @@ def model_of(cfg: DictConfig, task: Task) -> IsotropicModel:
 
 
 def dev_rows(cfg: DictConfig, task: Task) -> list[dict[str, Any]]:
-    """The first dev examples, as evaluated by the run."""
+    """The dev examples, as evaluated by the run."""
     changes = Changes(hypothesis_only=cfg.data.hypothesis_only)  # of all, the one of dev
     rows, *_ = apply_changes(task.load(source_of(cfg)), task, changes, cfg.seed)
-    return rows["dev"][:N_ROWS]
+    return rows["dev"]
 
 
 def agreement(rebuilt: Rebuilt) -> str:

@@ -43,7 +43,13 @@ class SentencesFolder(Folder):
         except NotAffineError as error:
             layer_class(str(rebuilt.cfg.isotropy["_target_"]))
             self.summary += f", the isotropy layer as a module of isotrain: {error}"
-        self.usage = {"needs_isotrain": self.affine is None, "prompts": self.prompts}
+        is_one = bool(self.prompts) and len(set(rebuilt.task.prefix)) == 1
+        self.default = ALL_TEXTS if is_one else None
+        self.usage = {
+            "needs_isotrain": self.affine is None,
+            "prompts": self.prompts,
+            "default": self.prompts[ALL_TEXTS] if is_one else "",
+        }
 
     def write(self, folder: Path) -> None:
         """Write all modules; the encoder is in the folder's root."""
@@ -63,7 +69,7 @@ class SentencesFolder(Folder):
             similarity_fn_name="cosine",
             device="cpu",
             prompts=self.prompts or None,
-            default_prompt_name=ALL_TEXTS if ALL_TEXTS in self.prompts else None,
+            default_prompt_name=self.default,
         )
         model.save(str(folder), create_model_card=False)
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 HIDDEN = "<redacted>"  # in place of a secret
@@ -19,6 +20,7 @@ SECRET_VARIABLE = re.compile(
 )
 NO_SECRETS = {"PWD", "OLDPWD"}
 OVERRIDE = re.compile(r"([+~]*(?:\w+\.)*)(\w+)=(.+)", re.DOTALL)  # as of a command line
+LARGEST = 1e5  # a smaller number is a setting: a class weight, a cost of a token
 SHORTEST = 8  # a shorter value of a secret variable would hide ordinary words
 KNOWN_FORMS = re.compile(
     r"\b(hf_|wandb_v\d+_|gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"
@@ -32,8 +34,9 @@ def redacted(content: Any) -> Any:
     """A copy of plain content without secrets.
 
     Hidden are the values of keys that name one (`api_key`, `password`, `hf_token`; not
-    `pad_token` or `n_tokens`), and, wherever they occur in a text, the values of environment
-    variables that name one, tokens of known forms, and `user:password` in addresses.
+    `pad_token` or `n_tokens`, nor numbers below 100,000), and, wherever they occur in a text, the
+    values of environment variables that name one, tokens of known forms, and `user:password` in
+    addresses.
 
     The value of an override that names one (`logger.x.api_key=…`) is hidden, a reference is not.
 
@@ -47,7 +50,14 @@ def redacted(content: Any) -> Any:
 
 def _is_secret(key: str, value: Any) -> bool:
     is_named = SECRET_KEY.search(key) and not TOKEN_OF_TEXT.search(key)
-    return bool(is_named) and not isinstance(value, bool | None)
+    return bool(is_named) and not isinstance(value, bool | None) and not _is_small_number(value)
+
+
+def _is_small_number(value: Any) -> bool:
+    """Whether a value, or what an override says, is a number below `LARGEST`."""
+    with suppress(ValueError, TypeError):
+        return abs(float(value)) < LARGEST
+    return False
 
 
 def _redacted(content: Any, secrets: Sequence[str]) -> Any:

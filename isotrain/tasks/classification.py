@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from isotrain.arguments import checked
 from isotrain.model.heads import LinearHead
 from isotrain.tasks.data.encoding import Form
-from isotrain.tasks.data.sources import Source, load_split, number_of
+from isotrain.tasks.data.sources import HIDDEN, Source, load_split, number_of
 from isotrain.tasks.texts import TextTask
 from isotrain.types import Row
 
@@ -82,7 +82,8 @@ class Classification(TextTask):
             data_set = self.data_set._replace(fields=fields, classes=())
             labels = set[str]()
             for row in load_split(source, data_set, "train"):
-                label = row[target]
+                if (label := row[target]) == HIDDEN and "train" in data_set.hides:
+                    continue
                 if label == "" or label != label or not isinstance(label, str | int | float):
                     label_text = shortened(label)
                     raise ValueError(f"{row['at']}: {target}: must name a class, got {label_text}")

@@ -90,12 +90,14 @@ class Regression(TextTask):
         low, high = self.ends
         if low is None or high is None:
             target = self.data_set.target
-            scores = [row[target] for row in load_split(source, self.data_set, "train")]
+            rows = load_split(source, self.data_set, "train")
+            is_hidden = "train" in self.data_set.hides
+            scores = [r[target] for r in rows if not (is_hidden and r[target] == HIDDEN)]
             low, high = (min(scores) if low is None else low, max(scores) if high is None else high)
         if low >= high:
             raise ValueError(f"task.low must be below task.high, got {low:g} and {high:g}")
         self.low, self.high = low, high
-        if low <= HIDDEN:  # which is a score then
+        if low < 0:  # −1 is a score then
             self.data_set = self.data_set._replace(hides=())
         splits = super().load(source)
         if self.group:

@@ -10,7 +10,7 @@ from isotrain.config.parts import make
 from isotrain.encoders.on_disk import digest_of_folder
 from isotrain.encoders.start import start_file
 from isotrain.runs.files import sha256_of
-from isotrain.tasks.data.sources import SHARES, HubSource, PathSource, Source
+from isotrain.tasks.data.sources import SHARES, HubSource, PartedSource, PathSource, Source
 
 if TYPE_CHECKING:  # torch is not needed to name a run
     from isotrain.tasks.base import Task
@@ -47,7 +47,8 @@ def source_of(cfg: DictConfig) -> Source:
         return HubSource(shares, seed, data.hub, data.name, data.revision)
     source: Source = make(cfg.source, Source)
     if isinstance(source, HubSource):
-        return HubSource(shares, seed)
+        PartedSource.__init__(source, shares, seed)
+        return source
     if (shares, seed) != ([*SHARES], 0):
         raise ValueError(
             "data.split and data.split_seed draw splits of data.path, data.hub and source=hub; "

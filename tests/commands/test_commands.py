@@ -65,6 +65,29 @@ def test_an_evaluated_run_has_its_recorded_scores_or_is_rejected(tmp_path, capsy
     assert "no longer give its configuration" in capsys.readouterr().err
 
 
+def test_other_data_are_scored_by_the_classes_of_the_run(tmp_path, capsys):
+    """Not by their own, whose order may be another."""
+    for name, words in (("one", ["bad", "good"]), ("two", ["good", "poor"])):
+        for split in ("train", "dev", "test"):
+            file = tmp_path / name / f"{split}.jsonl"
+            file.parent.mkdir(exist_ok=True)
+            rows = [{"text": f"w {i}", "label": words[i % 2]} for i in range(8)]
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = [t for t in WITHOUT_METRICS if not t.startswith(("task=", "source=", "data."))]
+    own = [*small, "task=classification", f"data.path={tmp_path / 'one'}", f"output_dir={tmp_path}"]
+    cfg = compose_run(own)
+    run(cfg, own)
+    folder = folder_of(cfg)
+    assert main(["evaluate", str(folder), f"data.path={tmp_path / 'two'}"]) == 2
+    assert (
+        "label: must be one of bad, good, or a number below 2, got 'poor'"
+        in capsys.readouterr().err
+    )
+    turned = [f"data.path={tmp_path / 'two'}", "task.classes=[good,poor]"]
+    assert main(["evaluate", str(folder), *turned]) == 2
+    assert "predicts the classes ['bad', 'good'], in this order" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("command", "code"), [("status", 0), ("report", 2), ("evaluate", 2)])
 def test_a_damaged_record_of_a_run_is_named(tmp_path, capsys, command, code):
     (tmp_path / "result.json").write_text('{"status": "fini')

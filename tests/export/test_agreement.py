@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from isotrain.cli import main
+from isotrain.export import rebuilt
 from isotrain.export.folders import RoundTripError, differences
 from isotrain.runs.files import read_result, write_result
 from isotrain.runs.predictions import Predictions, write_predictions
@@ -47,6 +48,20 @@ def test_examples_are_predicted_as_recorded(made_run, of_the_run, capsys, device
     code, message = exported(run, capsys)
     assert code == 2
     assert f"{31 - n} of 32 examples are predicted as the run recorded them; these" in message
+
+
+def test_the_examples_that_a_run_scored_are_compared(made_run, of_the_run, capsys, monkeypatch):
+    monkeypatch.setattr(rebuilt, "N_ROWS", 4)
+    run = made_run(*STSB_RUN, "data.n_dev=4")
+    known = of_the_run(run)
+    chosen = torch.tensor([5, 11, 17, 30])
+    found = Predictions(
+        chosen.numpy(),
+        known.batch.labels[chosen].numpy(),
+        known.output.logits[chosen, 0].double().numpy(),
+    )
+    write_predictions(run, "dev", found)
+    assert "4 of 4 examples are predicted as the run recorded them" in exported(run, capsys)[1]
 
 
 def test_another_class_is_another_prediction(made_run, of_the_run, capsys):

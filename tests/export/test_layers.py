@@ -148,6 +148,17 @@ def test_a_long_text_is_cut_where_the_run_cut_it(made_run, exported_as_run):
     assert known.batch.input_ids.shape[1] == 9
 
 
+@pytest.mark.parametrize("form", ["cross", "bi"])
+def test_a_text_with_target_words_is_cut_where_the_run_cut_it(made_run, export, of_the_run, form):
+    """What is tokenised again, whole, to find lost target words is no input."""
+    own = ("task=wic", "metric=[]", f"task.form={form}", "task.prompt=none", "pooling=spans")
+    whole = of_the_run(made_run(*own, family="tiny", name="whole"))
+    length = int(whole.batch.attention_mask.sum(dim=1).max()) - 1
+    run = made_run(*own, f"task.max_length={length}", family="tiny")
+    assert of_the_run(run).batch.input_ids.shape[1] == length
+    assert AutoTokenizer.from_pretrained(export(run)).model_max_length == length
+
+
 def test_the_pads_of_gpt2_are_not_taken_for_the_end(made_run, exported_as_run):
     """Its end-of-text token ends sentences and pads."""
     short = ("data.hypothesis_only=true", "task.max_length=40")

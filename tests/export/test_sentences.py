@@ -86,6 +86,19 @@ def test_texts_as_they_are_get_the_prefix_of_the_run(made_run, export, of_the_ru
     assert "prompt" in (folder / "README.md").read_text()
 
 
+def test_a_column_named_text_is_no_prompt_of_all_texts(made_run, export, tmp_path):
+    rows = [{"text": f"a {i}", "reply": f"bank {i}", "score": i / 4} for i in range(5)]
+    for split in ("train", "dev"):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "own" / f"{split}.jsonl").parent.mkdir(exist_ok=True)
+        (tmp_path / "own" / f"{split}.jsonl").write_text(lines)
+    own = ("task=pair_regression", "task.form=bi", "task.text=[text,reply]", "metric=[]")
+    prefix = ("pooling=mean", f"data.path={tmp_path / 'own'}", "task.prefix=['ab: ','bank: ']")
+    folder = export(made_run(*own, *prefix), FORM)
+    assert SentenceTransformer(str(folder), device="cpu").default_prompt_name is None
+    assert "prompt_name='text'" in (folder / "README.md").read_text()
+
+
 @pytest.fixture
 def written(made_run, export):
     return export(made_run(*STSB, "pooling=mean", *CLUSTERS), FORM)

@@ -81,11 +81,20 @@ def test_the_value_of_a_secret_key_is_hidden(name):
 
 
 @pytest.mark.parametrize(
-    "value", [12345678, 1.5, ["hunter2"], ("hunter2",), {"inner": "hunter2"}, [["hunter2", 1]]]
+    "value", [12345678, "a1", ["hunter2"], ("hunter2",), {"inner": "hunter2"}, [["hunter2", 1]]]
 )
 def test_a_secret_key_hides_whatever_it_holds(value):
     assert "hunter2" not in json.dumps(redacted({"password": value}))
     assert redacted({"password": value})["password"] != value
+
+
+@pytest.mark.parametrize("value", [3, 0.25, -1.5])
+def test_a_setting_of_a_token_is_no_secret(value):
+    """Two weights of a class that is named `auth` are two configurations."""
+    for name in ("auth", "reset_password", "cost_per_token"):
+        assert redacted({name: value}) == {name: value}
+        assert redacted(f"task.class_weights.{name}={value}").endswith(f"={value}")
+    assert redacted("logger.x.password=123456").endswith(HIDDEN)
 
 
 KEYS = [

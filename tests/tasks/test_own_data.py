@@ -81,6 +81,14 @@ def test_minus_one_that_is_a_class_is_not_hidden(folder):
     assert [r["label"] for r in rows["test"]] == [0]
 
 
+def test_a_label_that_train_hides_is_no_class(folder):
+    task = Classification(data_set={"hides": ["train", "test"]})
+    rows = task.load(folder(train=[row("good"), row(""), row("bad"), row(-1)], dev=[row("bad")]))
+    assert task.data_set.classes == ("bad", "good")
+    assert [r["label"] for r in rows["train"]] == [1, 0]
+    assert task.left_out == {"train: no gold": 2}
+
+
 WRONG = {
     "a label that train lacks": (
         {"train": [row("a"), row("b")], "dev": [row("a"), row("c")]},
@@ -256,6 +264,8 @@ def test_a_run_trains_by_the_weighted_loss(built):
 
 # Scores
 
+HIDES = {"hides": ["train", "test"]}
+
 
 def scored(*scores):
     return [{"text": "t", "score": score} for score in scores]
@@ -280,6 +290,11 @@ def test_minus_one_is_hidden_unless_the_scale_has_it(folder):
     assert [row["score"] for row in Regression().load(source)["test"]] == [3]
     source = folder(train=scored(-1, 1), dev=scored(1), test=scored(-1, 0))
     assert [row["score"] for row in Regression().load(source)["test"]] == [-1, 0]
+    source = folder(train=scored(-0.5, 1), dev=scored(-1), test=scored(-1, 0))
+    assert [row["score"] for row in Regression().load(source)["test"]] == [-1, 0]
+    source, task = folder(train=scored(3, -1, 1), dev=scored(2)), Regression(data_set=HIDES)
+    assert [row["score"] for row in task.load(source)["train"]] == [3, 1]
+    assert task.labels() == "scores: 1 to 3 of score are 0 to 1"
     with pytest.raises(ValueError, match=r"test\.jsonl:1: lacks score"):
         Regression().load(folder(test=scored(None)))
 
@@ -300,6 +315,10 @@ def test_what_names_a_run(composed):
     assert name("task=wic") == ("wic", "wic")
 
 
+class OwnHub(HubSource):
+    """A source of one's own."""
+
+
 def test_path_then_hub_then_source(composed):
     cfg = composed("data.path=a.csv", "data.split=[0.6,0.2,0.2]", "data.split_seed=3")
     source = source_of(cfg)
@@ -310,6 +329,10 @@ def test_path_then_hub_then_source(composed):
     assert (source.hub, source.name, source.revision) == ("glue", "sst2", "main")
     source = source_of(composed("source=hub", "data.split=[0.5,0.25,0.25]", "data.split_seed=7"))
     assert (source.shares["dev"], source.split_seed) == (0.25, 7)
+    own = source_of(composed(f"source._target_={__name__}.OwnHub", "+source.hub=me/rte"))
+    assert (type(own), own.hub, own.split_seed) == (OwnHub, "me/rte", 0)
+    own = source_of(composed(f"source._target_={__name__}.OwnHub", "data.split_seed=7"))
+    assert (type(own), own.split_seed) == (OwnHub, 7)
     with pytest.raises(ValueError, match="DemoSource has its own; leave them out"):
         source_of(composed("source=demo", "data.split_seed=7"))
     for wrong in (("data.path=a", "data.hub=b"), ("data.name=sst2",)):

@@ -16,7 +16,7 @@ from isotrain.types import Example, Row
 
 NO_PART = (  # attributes of a task that do not affect encoding
     *("name", "data_set", "left_out", "finds_classes", "head_dropout", "scores", "monitor"),
-    *("class_weights", "weight_C", "label_smoothing"),
+    *("class_weights", "weight_C", "label_smoothing", "group", "numbers"),
 )
 FIELDS = [field.name for field in fields(Example)]
 
@@ -77,6 +77,7 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
         [inspect.getsource(sys.modules[name]) for name in (*modules, encoding.__name__)],
         content,
         [tokenizer.pad_token_id, tokenizer.model_max_length, tokenizer.truncation_side],
+        [tokenizer.split_special_tokens, tokenizer.unk_token_id],
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

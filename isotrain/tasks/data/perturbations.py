@@ -74,10 +74,10 @@ def fewer(rows: Numbered, n: int, seed: int | str, target: str | None) -> Number
     >>> Counter(row["label"] for row in fewer(rows, 6, seed=0, target="label").values())
     Counter({0: 4, 1: 2})
     """
-    by_class = _by_class(rows, _draws(rows, seed, "fewer"), target)
+    draws = _draws(rows, seed, "fewer")
     order = sorted(
-        ((j + 0.5) / len(numbers), c, number)
-        for c, numbers in by_class.items()
+        ((j + 0.5) / len(numbers), draws[number], number)  # no class comes first in a tie
+        for numbers in _by_class(rows, draws, target).values()
         for j, number in enumerate(numbers)
     )
     kept_numbers = {number for *_, number in order[:n]}
@@ -159,10 +159,10 @@ def apply_changes(
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if getattr(changes, key) and not task.has_labels:
             raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
-    if changes.hypothesis_only and len(task.text) != 2:
+    if changes.hypothesis_only and (len(task.text) != 2 or task.n_spans):
         raise ValueError(
             f"data.hypothesis_only leaves out the first of two texts, and task={task.name} has "
-            f"{len(task.text)}; leave it out"
+            f"{'a target word there' if task.n_spans else len(task.text)}; leave it out"
         )
     target, classes = task.data_set.target, task.data_set.classes
     source_rows = dict(enumerate(splits["train"]))

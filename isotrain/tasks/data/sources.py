@@ -444,7 +444,12 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
         matches = [p for p in matches if is_hub and len(words[p]) == 1] or matches
         if len(matches) > 1:
             raise ValueError(
-                f"{where}: {', '.join(matches)} are all of {split}; leave one, or give its path"
+                f"{where}: {', '.join(matches)} are all of {split}; "
+                + (
+                    "give data.path of a folder with one"
+                    if is_hub
+                    else "leave one, or give its path"
+                )
             )
         if matches and matches[0] in part_of.values():
             raise ValueError(

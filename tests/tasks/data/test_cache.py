@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -187,6 +188,9 @@ def test_what_changes_the_fingerprint(rows, tokenizer):
         (RTE(), rows, no_pad),
         (RTE(), rows, left),
     ]
+    split_specials = deepcopy(tokenizer)
+    split_specials.split_special_tokens = True
+    variants.append((RTE(), rows, split_specials))
     found = [fingerprint(*variant) for variant in variants]
     assert len(set(found)) == len(variants)
     assert all(len(text) == 64 for text in found)
@@ -216,6 +220,9 @@ def test_what_does_not_change_the_fingerprint(rows, tokenizer):
     task = RTE(head_dropout=0.5)
     task.leave_out("test: no gold", 3)
     assert fingerprint(task, rows, fresh) == before
+    grouped = STSB(group="genre")
+    grouped.numbers = {"dev": torch.zeros(3)}
+    assert fingerprint(grouped, rows, fresh) == fingerprint(STSB(), rows, fresh)
 
 
 @pytest.mark.slow

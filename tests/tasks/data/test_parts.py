@@ -151,6 +151,17 @@ def test_within_a_block_a_file_is_read_once(tmp_path, monkeypatch):
     assert len(read) > 1
 
 
+def test_dev_and_test_have_the_same_classes_on_average(tmp_path):
+    found = [{"text": f"text {i}", "label": f"c{i % 20}"} for i in range(100)]
+    file = write(tmp_path / "mine.csv", found)
+    of_dev = Counter(
+        row["label"]
+        for seed in range(10)
+        for row in Classification().load(PathSource(str(file), split_seed=seed))["dev"]
+    )
+    assert len(of_dev) == 20
+
+
 def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
     for names in (["train_val", "test"], ["train", "dev_test"]):
         for name in names:
@@ -166,6 +177,10 @@ def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
     write(folder / "train.tsv", rows(9))
     with pytest.raises(ValueError, match=r"mine: train\.csv, train\.tsv are all of train; leave"):
         PathSource(str(folder)).revision_of(Classification().data_set)
+    with pytest.raises(
+        ValueError, match=r"anli: train_r1, train_r2 are all of train; give data\.p"
+    ):
+        _of_splits(["train_r1", "train_r2", "dev_r1"], "anli")
     with pytest.raises(ValueError, match=r"mime is not there; did you mean mine\?"):
         sizes(PathSource(str(tmp_path / "mime")))
     (folder / "train.tsv").rename(folder / "notes.tsv")

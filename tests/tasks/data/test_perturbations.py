@@ -102,6 +102,17 @@ def test_every_row_is_kept_as_often():
     assert all(abs(n - 100) < 5 * math.sqrt(400 * 0.25 * 0.75) for n in kept.values())
 
 
+def test_no_class_comes_first_where_shares_are_equal():
+    """Twenty classes of five: any ten may give the first ten rows."""
+    kept = Counter(
+        row["label"]
+        for seed in range(40)
+        for row in fewer(classed(*[5] * 20), 10, seed, "label").values()
+    )
+    assert set(kept) == set(range(20))
+    assert all(4 < n < 36 for n in kept.values()), kept
+
+
 # Skew
 
 
