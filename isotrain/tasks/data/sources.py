@@ -443,14 +443,8 @@ def _of_splits(parts: Iterable[str], where: object) -> dict[str, str]:
         is_hub = not any(map(ENDING.search, matches))
         matches = [p for p in matches if is_hub and len(words[p]) == 1] or matches
         if len(matches) > 1:
-            raise ValueError(
-                f"{where}: {', '.join(matches)} are all of {split}; "
-                + (
-                    "give data.path of a folder with one"
-                    if is_hub
-                    else "leave one, or give its path"
-                )
-            )
+            fix = "give data.path of a folder with one" if is_hub else "leave one, or give its path"
+            raise ValueError(f"{where}: {', '.join(matches)} are all of {split}; {fix}")
         if matches and matches[0] in part_of.values():
             raise ValueError(
                 f"{where}: {matches[0]} has the names of two splits; name it after one"
