@@ -43,7 +43,7 @@ class SentencesFolder(Folder):
         except NotAffineError as error:
             layer_class(str(rebuilt.cfg.isotropy["_target_"]))
             self.summary += f", the isotropy layer as a module of isotrain: {error}"
-        is_one = bool(self.prompts) and len(set(rebuilt.task.prefix)) == 1
+        is_one = len(set(_prefixes(rebuilt))) == 1 and bool(self.prompts)
         self.default = ALL_TEXTS if is_one else None
         self.usage = {
             "needs_isotrain": self.affine is None,
@@ -97,12 +97,16 @@ class SentencesFolder(Folder):
 
 def prompts_of(rebuilt: Rebuilt) -> dict[str, str]:
     """`task.prefix` as prompts: one for all texts, or one for each column; empty without any."""
-    prefixes = [str(prefix) for prefix in getattr(rebuilt.task, "prefix", ())]
+    prefixes = _prefixes(rebuilt)
     if not any(prefixes):
         return {}
     if len(set(prefixes)) == 1:
         return {ALL_TEXTS: prefixes[0]}
     return dict(zip(rebuilt.task.text, prefixes, strict=True))
+
+
+def _prefixes(rebuilt: Rebuilt) -> list[str]:
+    return [str(prefix) for prefix in getattr(rebuilt.task, "prefix", ())]
 
 
 @torch.no_grad()

@@ -117,6 +117,11 @@ def test_the_whole_card(made_run, export, name):
     same_text(f"card_{name}.md", re.sub(ROUNDING, "#", text))
 
 
+def test_a_score_has_its_scale(made_run, export):
+    text = (export(made_run("task=stsb", "metric=[]")) / "README.md").read_text()
+    assert "Scores of 0 and 1 are 0 and 5 of `score`." in text
+
+
 @pytest.mark.parametrize("form", ["transformers", "sentence-transformers"])
 @pytest.mark.parametrize("is_from_python", [True, False])
 def test_a_folder_is_one_of_the_hub_without_a_path_of_the_machine(

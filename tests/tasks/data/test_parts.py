@@ -177,9 +177,7 @@ def test_what_is_not_clear_or_not_there_is_reported(tmp_path):
     write(folder / "train.tsv", rows(9))
     with pytest.raises(ValueError, match=r"mine: train\.csv, train\.tsv are all of train; leave"):
         PathSource(str(folder)).revision_of(Classification().data_set)
-    with pytest.raises(
-        ValueError, match=r"anli: train_r1, train_r2 are all of train; give data\.p"
-    ):
+    with pytest.raises(ValueError, match=r"train_r1, train_r2 are all of train; give data\.path"):
         _of_splits(["train_r1", "train_r2", "dev_r1"], "anli")
     with pytest.raises(ValueError, match=r"mime is not there; did you mean mine\?"):
         sizes(PathSource(str(tmp_path / "mime")))
