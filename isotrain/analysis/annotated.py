@@ -34,6 +34,7 @@ SENSES = DataSet(
     needs=("train",),
 )
 BRACKETS = ("-LRB-", "-RRB-")  # tags of brackets; those of other punctuation have no letter
+TRACE = "-NONE-"  # tag of what is not said
 
 
 class Parse(NamedTuple):
@@ -62,7 +63,7 @@ def is_word_tag(tag: str) -> bool:
 def parsed(tree: str) -> Parse:
     """The sentence of a tree in brackets, as in the Penn Treebank.
 
-    Function tags are dropped: `NP-SBJ` becomes `NP`.
+    Function tags are dropped: `NP-SBJ` becomes `NP`; so are traces (`-NONE-`).
 
     >>> found = parsed("(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .))")
     >>> found.words, found.depths, found.is_word
@@ -77,13 +78,14 @@ def parsed(tree: str) -> Parse:
         if opens:
             stack.append((label, len(parse.words)))
         elif word:
-            parse.words.append(word)
-            parse.tags.append(stack[-1][0])
-            parse.depths.append(len(stack) - 1)
-            stack[-1] = "", -1  # a word is not a constituent
+            if (tag := stack[-1][0]) != TRACE:
+                parse.words.append(word)
+                parse.tags.append(tag)
+                parse.depths.append(len(stack) - 1)
+            stack[-1] = "", len(parse.words)  # a word is not a constituent
         else:
             label, start = stack.pop()
-            if start >= 0:
+            if start < len(parse.words):
                 labels = spans.setdefault((start, len(parse.words)), set())
                 labels.add(re.split("[-=]", label)[0])
     return parse._replace(spans=spans)
@@ -93,6 +95,33 @@ def parses(source: Source) -> list[Parse]:
     """The distinct sentences of the treebank, in order."""
     sentences = (parsed(row["tree"]) for row in load_split(source, TREEBANK, "train"))
     return [*{tuple(sentence.words): sentence for sentence in sentences}.values()]
+
+
+def chunked(source: Source, split: str) -> list[tuple[list[str], list[str]]]:
+    """Words and chunk tags of the sentences of a split.
+
+    Raises:
+        ValueError: a sentence with another number of tags than of words.
+    """
+    pairs = []
+    for row in load_split(source, CHUNKS, split):
+        words, tags = [*row["tokens"]], [*row["chunks"]]
+        if len(words) != len(tags):
+            raise ValueError(
+                f"{row['at']}: tokens and chunks must be as many, got {len(words)} and {len(tags)}"
+            )
+        pairs.append((words, tags))
+    return pairs
+
+
+def word_characters(words: Sequence[str]) -> list[tuple[int, int]]:
+    """The half-open character span of each word, of words that spaces join.
+
+    >>> word_characters(["10 000", "dogs"])
+    [(0, 6), (7, 11)]
+    """
+    end_W = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(words, end_W, strict=True)]
 
 
 class WordSpans(NamedTuple):
@@ -126,13 +155,9 @@ def find_words(
     tokens = tokenise(tokenizer, texts, max_length)
     rows = []
     for i, words in enumerate(sentences):
-        end_W = np.cumsum([len(word) + 1 for word in words]) - 1
-        is_whole = not tokens.is_cut[i]
-        last = int(tokens.offsets[i].max(initial=0))
+        characters = word_characters(words)
         for k in range(len(words)) if positions is None else positions[i]:
-            end = int(end_W[k])
-            span = overlapping(tokens, i, end - len(words[k]), end)
-            if span is not None and (is_whole or end <= last):
+            if span := overlapping(tokens, i, *characters[k]):
                 rows.append((*span, k))
     *spans, word_N = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     return WordSpans(tokens, Spans(*spans), word_N)

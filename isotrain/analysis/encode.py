@@ -206,6 +206,9 @@ class Sample(NamedTuple):
     sentence_N: Tensor
 
 
+SPACE = "▁"  # SentencePiece's mark of a new word, alone in a piece
+
+
 class Words:
     """The tokens of a sentence that count as words; special and unknown ones never do.
 
@@ -216,6 +219,7 @@ class Words:
     def __init__(self, tokenizer: Any, punctuation: bool) -> None:
         self.tokenizer, self.punctuation = tokenizer, punctuation
         self.no_words = set(tokenizer.all_special_ids)
+        self.space = tokenizer.get_vocab().get(SPACE)  # has the offsets of the piece after it
 
     def of(self, tokens: Tokens, i: int, sentence: str) -> list[int]:
         """Positions of the words of sentence i."""
@@ -224,7 +228,13 @@ class Words:
             for t, token in enumerate(tokens.ids[i])
             if not tokens.special[i][t]
             and token not in self.no_words
-            and (self.punctuation or any(map(str.isalnum, sentence[slice(*tokens.offsets[i][t])])))
+            and (
+                self.punctuation
+                or (
+                    token != self.space
+                    and any(map(str.isalnum, sentence[slice(*tokens.offsets[i][t])]))
+                )
+            )
         ]
 
     def ids_of(self, word: str) -> tuple[set[int], str]:
@@ -330,7 +340,12 @@ def find_targets(rows: Sequence[Row], tokenizer: Any, max_length: int) -> Target
 
 
 def overlapping(tokens: Tokens, i: int, begin: int, end: int) -> tuple[int, int, int] | None:
-    """Span of the tokens of sentence i that overlap characters [begin, end); None without any."""
+    """Span of the tokens of sentence i that overlap characters [begin, end).
+
+    None without any, or if `max_length` cut characters off.
+    """
+    if tokens.is_cut[i] and end > int(tokens.offsets[i].max(initial=0)):
+        return None
     inside = [
         t
         for t, (start, stop) in enumerate(tokens.offsets[i])

@@ -1,11 +1,14 @@
 """Trees in brackets, the tokens of words, and how sentences are split."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrain.analysis.annotated import find_words, parsed, three_parts
+from isotrain.analysis.annotated import chunked, find_words, parsed, three_parts
+from isotrain.tasks.data.sources import LocalSource
 from tests.analysis.runs import pieces_of, tiny
 
 LABELS = st.sampled_from(["NP", "NP-SBJ", "VP", "S=2", "WHNP-1"])
@@ -46,6 +49,24 @@ def test_words_are_known_from_punctuation():
     found = parsed(tree)
     kept = [word for word, is_word in zip(found.words, found.is_word, strict=True) if is_word]
     assert kept == ["its", "5", "price"]
+
+
+def test_traces_are_no_words():
+    tree = "(S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .))"
+    found = parsed(tree)
+    assert found.words == ["The", "dog", "was", "seen", "."]
+    assert found == parsed(tree.replace(" (NP (-NONE- *-1))", ""))
+
+
+def test_chunks_are_as_many_as_words(tmp_path):
+    rows = [{"tokens": ["10 000", "dogs"], "chunks": ["B-NP", "I-NP"]}]
+    rows.append({"tokens": ["the", "dog"], "chunks": ["B-NP"]})
+    for split in ("train", "test"):
+        file = tmp_path / "conll2000" / f"{split}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=r"train\.jsonl:2: tokens and chunks must be as many"):
+        chunked(LocalSource(str(tmp_path)), "train")
 
 
 def test_each_word_has_its_own_tokens_and_none_that_is_cut():

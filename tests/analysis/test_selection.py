@@ -36,6 +36,16 @@ def test_words_of_a_sentence(tokenizer):
     assert words_of(tokenizer, text, punctuation=True) == written
 
 
+def test_the_mark_of_a_word_alone_in_a_piece_is_no_word():
+    """SentencePiece gives it the characters of the piece after it."""
+    pieces = [("<unk>", 0.0), ("▁", -1.0), ("4", -1.0), ("▁a", -2.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+    assert fast.tokenize("a 4") == ["▁a", "▁", "4"]
+    assert words_of(fast, "a 4") == ["▁a", "4"]
+
+
 def test_ids_of_a_word(tokenizer, byte_level):
     words = Words(tokenizer, False)
     assert words.ids_of("doctor") == ({*tokenizer.convert_tokens_to_ids(["doctor"])}, "")

@@ -159,7 +159,10 @@ class Attention(Analysis):
 
     def _measured(self, subject: Subject) -> PartResult:
         tokenizer = subject.encoder.tokenizer
-        sentences = read_corpus(subject.source, self.corpus, ["dev"], str(tokenizer.unk_token))
+        unknown = tokenizer.unk_token or "<unk>"
+        sentences = read_corpus(subject.source, self.corpus, ["dev"], unknown)
+        if not sentences:
+            raise ValueError(f"analysis.corpus={self.corpus} has no dev split; use another")
         tokens = tokenise(
             tokenizer, subsample(sentences, self.max_sentences, subject.seed), subject.max_length
         )

@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from isotrain.analysis.annotated import CHUNKS
+from isotrain.analysis.annotated import chunked, word_characters
 from isotrain.analysis.data_sets import TEXTS
 from isotrain.analysis.encode import Spans, Tokens, encode_rows, overlapping, tokenise
 from isotrain.analysis.probe import best_penalty, features
@@ -183,8 +183,8 @@ def of_folder(folder: Path) -> list[list[Tagged]]:
 def of_chunks(source: Source) -> list[list[Tagged]]:
     """Train and test of CoNLL-2000, tagged with chunks; each sentence once, shared ones in test."""
     train, test = (
-        {tuple(row["tokens"]): Tagged([*row["tokens"]], [*row["chunks"]]) for row in rows}
-        for rows in (load_split(source, CHUNKS, split) for split in ("train", "test"))
+        {tuple(words): Tagged(words, tags) for words, tags in chunked(source, split)}
+        for split in ("train", "test")
     )
     return [[tagged for words, tagged in train.items() if words not in test], [*test.values()]]
 
@@ -206,8 +206,7 @@ def tagged_examples(
     classes = tuple(sorted({tag for sentence in train for tag in sentence.tags}))
     sentences = [*train, *evaluated]
     texts = [" ".join(sentence.words) for sentence in sentences]
-    matches = ((e, match) for e, text in enumerate(texts) for match in re.finditer(r"\S+", text))
-    span_V = [(e, *match.span()) for e, match in matches]
+    span_V = [(e, *at) for e, s in enumerate(sentences) for at in word_characters(s.words)]
     text_V = np.array([e for e, *_ in span_V])
     padded = np.pad(text_V, window, constant_values=NOWHERE)
     text_NJ = sliding_window_view(padded, 2 * window + 1)  # of the neighbours

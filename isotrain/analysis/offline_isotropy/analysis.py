@@ -384,13 +384,15 @@ def fit_head(x_ND: Tensor, class_N: Tensor, l2: float) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
+    from threadpoolctl import threadpool_limits
 
     x_nD = x_ND.double().numpy()
     mean_D = x_nD.mean(axis=0)
     spread = np.sqrt(np.square(x_nD - mean_D).mean()) or 1.0
     scaler = FunctionTransformer(lambda rows: (rows - mean_D) / spread)
     classifier = LogisticRegression(C=2 / (l2 * len(x_nD)), max_iter=MOST_STEPS, tol=SETTLED)
-    return make_pipeline(scaler, classifier).fit(x_nD, class_N.numpy())
+    with threadpool_limits(torch.get_num_threads()):  # else BLAS takes every core
+        return make_pipeline(scaler, classifier).fit(x_nD, class_N.numpy())
 
 
 class Agreement(NamedTuple):

@@ -15,6 +15,7 @@ from pydantic import Field
 from isotrain.analysis.annotated import (
     CHUNKS,
     TREEBANK,
+    chunked,
     find_words,
     is_word_tag,
     parses,
@@ -28,7 +29,7 @@ from isotrain.analysis.show import Frames, TableSpec, left_out, principal_map
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.geometry.groups import hashed_order
 from isotrain.results.statistics import wilson
-from isotrain.tasks.data.sources import Source, load_split
+from isotrain.tasks.data.sources import Source
 
 Task = Literal["pos", "chunks", "depth", "length", "word_content"]
 TASKS = {
@@ -73,13 +74,14 @@ def read_task(source: Source, task: str) -> Labelled:
         trees = parses(source)
         labels = [tree.tags if task == "pos" else tree.depths for tree in trees]
         return Labelled([tree.words for tree in trees], labels, True, task == "pos")
-    rows = {tuple(row["tokens"]): row["chunks"] for row in load_split(source, CHUNKS, "train")}
+    rows = {tuple(words): tags for words, tags in chunked(source, "train")}
     sentences = [[*words] for words in rows]
     if task == "chunks":
         return Labelled(sentences, [*rows.values()], True, True)
     if task == "length":
         return Labelled(sentences, [[len(words)] for words in sentences], False, False)
-    count = Counter(word.lower() for words in sentences for word in {*words} if word.isalpha())
+    distinct = (word for words in sentences for word in dict.fromkeys(words))
+    count = Counter(word.lower() for word in distinct if word.isalpha())
     classes = {word for word, _ in count.most_common()[MOST_FREQUENT : MOST_FREQUENT + N_WORDS]}
     label = [[word for word in {*map(str.lower, words)} if word in classes] for words in sentences]
     indices = [k for k, words in enumerate(label) if len(words) == 1]
@@ -193,7 +195,8 @@ class StructureProbe(Analysis):
             notes=(
                 "{n_words:,} words of the treebank, centred. Variance: share of all. The others: "
                 "η², the share of a direction's variance between words of a class of tags and the "
-                "rest (any tag: between all tags); about 1/{n_words:,} by chance. Function words: "
+                "rest; about 1/{n_words:,} by chance (any tag: between all tags, about their "
+                "number less one in {n_words:,}). Function words: "
                 f"{', '.join(FUNCTION_TAGS)}; past tense: VBD.",
             ),
         ),

@@ -17,7 +17,7 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, treatments
 from isotrain.analysis.probe import best_penalty, not_installed
-from isotrain.analysis.show import Frames, TableSpec
+from isotrain.analysis.show import Frames, TableSpec, left_out
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
@@ -25,6 +25,8 @@ from isotrain.types import Row
 
 EPSILON = 1e-6  # of whitening
 MAJORITY = "most frequent sense"
+PARTS = ("train", "dev", "test")
+FEWEST = 2  # occurrences in each part, and senses in train
 
 
 class Occurrences(NamedTuple):
@@ -107,6 +109,7 @@ class WordSenses(Analysis):
                 "Accuracy with Wilson's 95 % CI, and the mean F1 of the senses, on test. "
                 "Neighbours: the majority of the {n_neighbors} nearest by cosine. Linear probe: "
                 "multinomial logistic regression.",
+                left_out("word left out", "lemma"),
             ),
         ),
         TableSpec(
@@ -165,7 +168,7 @@ class WordSenses(Analysis):
     def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> PartResult:
         from sklearn.metrics import f1_score
 
-        sample = subsample(rows, self.max_occurrences, subject.seed)
+        lemma, sample = rows[0]["lemma"], subsample(rows, self.max_occurrences, subject.seed)
         words = find_words(
             subject.encoder.tokenizer,
             [row["tokens"] for row in sample],
@@ -175,13 +178,18 @@ class WordSenses(Analysis):
         senses, sense_N = np.unique([row["sense"] for row in sample], return_inverse=True)
         sense_N = sense_N[words.spans.sentence_N]
         part_N, outliers = three_parts(len(sense_N), subject.seed), dims()
+        n_of = {part: int((part_N == part).sum()) for part in PARTS}
+        n_known = len(set(sense_N[part_N == "train"].tolist()))
+        if min(n_known, *n_of.values()) < FEWEST:
+            reason = f"{n_of} occurrences, {n_known} senses in train; it needs {FEWEST} of each"
+            return PartResult([{"kind": "word left out", "lemma": lemma, "reason": reason}])
         facts: Record = {
-            "lemma": rows[0]["lemma"],
+            "lemma": lemma,
             "n_neighbors": self.n_neighbors,
             "n_senses": len(senses),
             "n_left_out": len(sample) - len(sense_N),
             "n_outliers": len(outliers),
-            **{f"n_{part}": int((part_N == part).sum()) for part in ("train", "dev", "test")},
+            **{f"n_{part}": n for part, n in n_of.items()},
         }
         records: list[Record] = []
         for layer, x_ND in enumerate(encode_rows(subject, words.tokens, words.spans)):

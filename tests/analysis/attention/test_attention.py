@@ -1,5 +1,7 @@
 """Attention of heads: against slow sums, closed forms, and its encoders."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +74,16 @@ def test_equal_keys_give_uniform_attention(kind, subject_of, data_dir):
         for name in ("entropy", "distance", "itself", "previous", "next", "first", "special"):
             assert record[name] == pytest.approx(uniform[name], abs=1e-5)
             assert record[f"{name}_error"] == pytest.approx(uniform[f"{name}_error"], abs=1e-5)
+
+
+def test_a_corpus_without_dev_is_an_error(subject_of, tmp_path):
+    folder = tmp_path / "sts13"
+    folder.mkdir()
+    row = {"sentence1": "a dog", "sentence2": "the dog", "score": 1.0}
+    (folder / "test.jsonl").write_text(json.dumps(row) + "\n")
+    subject = subject_of(tiny(), LocalSource(str(tmp_path)))
+    with pytest.raises(ValueError, match=r"analysis\.corpus=sts13 has no dev split"):
+        outcome_of(Attention(corpus="sts13", max_sentences=2), subject)
 
 
 def test_word_vectors_have_no_attention(subject_of, data_dir):

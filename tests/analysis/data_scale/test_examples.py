@@ -7,6 +7,7 @@ import torch
 from isotrain.analysis.data_scale.measures import (
     NOWHERE,
     Encoded,
+    Tagged,
     encoded,
     of_folder,
     sentence_examples,
@@ -42,6 +43,16 @@ def test_a_text_that_stands_in_several_rows_is_read_once():
     assert [found.texts[v] for v in found.group_E[:2]] == [own[0] for own in message[:2]]
     assert sorted(found.label_N[:2]) == [0, 1]
     assert found.label_N[2] == 2
+
+
+def test_a_word_with_a_space_keeps_its_label():
+    train = [Tagged(["10 000", "dogs", "bark"], ["B-NP", "I-NP", "B-VP"])]
+    found = tagged_examples(
+        [train, [Tagged(["10\u00a0000", "cats"], ["B-NP", "I-NP"])]], 0, 9, 9, 0
+    )
+    words = [found.texts[text][start:stop] for text, start, stop in found.span_V]
+    assert words == ["10 000", "dogs", "bark", "10\u00a0000", "cats"]
+    assert [found.classes[k] for k in found.label_N] == ["B-NP", "I-NP", "B-VP", "B-NP", "I-NP"]
 
 
 @pytest.fixture

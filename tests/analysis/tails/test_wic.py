@@ -68,6 +68,9 @@ def test_a_cut_target_leaves_its_pair_out_and_is_counted(encoder):
     assert found.n_left_out == 1
     assert found.pair_N.tolist() == [0, 2]
     assert pieces_of(encoder.tokenizer, found.tokens, found.spans) == [["bank"]] * 4
+    split = {**row("the xylo", "the xylo", 4, 4), "word": "xylo"}
+    assert find_targets([split], encoder.tokenizer, 4).n_left_out == 1, "one of its pieces is kept"
+    assert find_targets([split], encoder.tokenizer, 32).n_left_out == 0
     whole = find_targets(rows, encoder.tokenizer, 128)
     assert whole.n_left_out == 0
 

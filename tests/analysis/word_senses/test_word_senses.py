@@ -1,5 +1,6 @@
 """Senses by neighbours and by a probe: against brute force, and where only the context tells."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -76,3 +77,20 @@ def test_the_majority_stands_beside_with_its_f1(outcome):
             f1_score(gold, [1] * n, average="macro", zero_division=0)
         )
         assert record["test_low"] < share < record["test_high"]
+
+
+def test_a_rare_word_is_left_out_with_the_reason(subject_of, data_dir, tmp_path):
+    folder = tmp_path / "senseval2"
+    folder.mkdir()
+    rows = load_split(LocalSource(str(data_dir)), SENSES, "train")
+    one = {"lemma": "rare", "position": 0, "sense": "1"}
+    rare = [{**one, "tokens": ["the", word]} for word in ("dog", "cat")]
+    kept = [{key: row[key] for key in SENSES.fields} for row in rows if row["lemma"] == "bank"]
+    text = "".join(json.dumps(row) + "\n" for row in [*rare, *kept])
+    (folder / "all.jsonl").write_text(text)
+    subject = subject_of(tiny(), LocalSource(str(tmp_path)))
+    found = outcome_of(WordSenses(n_neighbors=1, penalties=[0.001]), subject)
+    (record,) = of(found, "word left out")
+    assert record["lemma"] == "rare"
+    assert record["reason"].startswith("{'train': 2, 'dev': 0, 'test': 0} occurrences, 1 senses")
+    assert {row["lemma"] for row in of(found, "senses")} == {"bank"}
