@@ -86,7 +86,8 @@ class Cloud:
     @cached_property
     def has_scatter(self) -> bool:
         """Whether the embeddings differ by more than rounding."""
-        return has_scatter(self.x[:8].detach().double()) or has_scatter(self.rows.detach())
+        x = self.x.detach()
+        return has_scatter(x if x.dtype == torch.float32 else x.double())
 
     @cached_property
     def mean_D(self) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from isotrain.geometry.spectra import eigenpairs
+
 
 def leading_projector(centred_ND: Tensor, n_removed: int) -> Tensor:
     """The projector M = V·Vᵀ `[D, D]` on the leading directions of a centred cloud X.
@@ -35,27 +37,23 @@ class _Projector(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, n_removed: int) -> Tensor:
-        n, d = x_ND.shape
-        if n <= d:
-            value_T, vector_NT = torch.linalg.eigh(x_ND @ x_ND.T)
-            root_DT = x_ND.T @ vector_NT  # V·√Λ
-        else:
-            value_T, vector_DT = torch.linalg.eigh(x_ND.T @ x_ND)
-            root_DT = vector_DT * value_T.clamp_min(0.0).sqrt()
+        dtype, (n, d) = x_ND.dtype, x_ND.shape
+        value_T, vector_TT, zero_1, x_ND = eigenpairs(x_ND, n_removed)
+        root_DT = (  # V·√Λ
+            x_ND.T @ vector_TT if n <= d else vector_TT * value_T.clamp_min(0.0).sqrt()
+        )
         value_T, root_DT = value_T.flip(0), root_DT.flip(1)
-        precision = torch.finfo(x_ND.dtype)
-        # λ_1, and 0 if N = 0. Directions within rounding of zero as in leading_directions.
-        largest = value_T[:1].sum().clamp_min(precision.tiny)
-        nonzero_T = value_T > 4.0 * precision.eps * max(n, d) ** 0.5 * largest
-        n_leading = int(nonzero_T[:n_removed].sum())
+        largest = value_T[:1].sum().clamp_min(torch.finfo(x_ND.dtype).tiny)  # 0 if N = 0
+        n_leading = int((value_T > zero_1)[:n_removed].sum())
         basis_DR = torch.linalg.qr(root_DT[:, :n_leading])[0]
         ctx.save_for_backward(x_ND, basis_DR, value_T, root_DT[:, n_leading:], largest)
-        return basis_DR @ basis_DR.T
+        return (basis_DR @ basis_DR.T).to(dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_DD: Tensor) -> tuple[Tensor, None]:
         x_ND, basis_DR, value_T, root_DB, largest = ctx.saved_tensors
+        dtype, gradient_DD = gradient_DD.dtype, gradient_DD.to(x_ND.dtype)
         n_leading = basis_DR.shape[1]
         level_R, level_B = (value_T / largest).split([n_leading, len(value_T) - n_leading])
         image_DR = 0.5 * (gradient_DD + gradient_DD.T) @ basis_DR
@@ -66,7 +64,7 @@ class _Projector(torch.autograd.Function):
         half_DR = (image_DR + root_DB @ coefficient_BR) * level_R.reciprocal() / largest
         # dL/dS = half·Vᵀ + V·halfᵀ and dL/dX = 2·X·dL/dS.
         gradient_ND = (x_ND @ half_DR) @ basis_DR.T + (x_ND @ basis_DR) @ half_DR.T
-        return 2.0 * gradient_ND, None
+        return (2.0 * gradient_ND).to(dtype), None
 
 
 def _inverse(gap: Tensor) -> Tensor:

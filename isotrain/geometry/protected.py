@@ -34,7 +34,7 @@ def fit_protected(
     columns = []
     if labels_N is not None:
         scatter = class_scatter(x_ND, label_classes(labels_N))
-        columns.append(leading_directions(scatter.between_CD, N_BETWEEN))
+        columns.append(leading_directions(scatter.between_CD, N_BETWEEN, is_mean_0=False))
         centred_ND = centred_ND - (centred_ND @ columns[0]) @ columns[0].T
     leading_DL = leading_directions(centred_ND, n_leading)
     columns.append(leading_DL * (centred_ND.abs().amax() > rounding_of(x_ND)))

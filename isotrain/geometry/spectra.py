@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,24 +54,57 @@ def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
     return torch.where(nonzero, ((ratio - 1.0) / (width - 1)).clamp(0.0, 1.0), 0.0)
 
 
-def leading_directions(centred_ND: Tensor, n_directions: int) -> Tensor:
+class Eigenpairs(NamedTuple):
+    """Eigenpairs of XᵀX or XXᵀ, the smaller of both (side S = min(N, D)), rising."""
+
+    value_GS: Tensor
+    vector_GSS: Tensor
+    zero_G1: Tensor  # eigenvalues up to this are rounding
+    x_GND: Tensor  # X as solved, in float32 or float64
+
+
+def eigenpairs(
+    x_GND: Tensor, n_needed: int | None = None, is_mean_0: bool = True, divisor: int = 1
+) -> Eigenpairs:
+    """Exact eigenpairs of the Gram matrix of centred embeddings `[..., N, D]`, over a divisor.
+
+    An eigenvalue up to 4·eps·√max(N, D)·λ₁ is taken for 0. In float32 that is 1e-5·λ₁, which real
+    directions are below beside an outlier dimension. So if one of the first `n_needed` (None: of
+    all) is, of N − 1 and D that there can be, it is solved in float64, with the mean subtracted
+    again (`is_mean_0`). There 0 is what the rounding of the embeddings explains:
+    max(N, D)·(8·eps32·max|x|)².
+    """
+    n, d = x_GND.shape[-2:]
+    gram_GSS = x_GND @ x_GND.mT if n <= d else x_GND.mT @ x_GND
+    value_GS, vector_GSS = torch.linalg.eigh(gram_GSS / divisor)
+    precision = torch.finfo(x_GND.dtype)
+    largest_G1 = value_GS[..., -1:].clamp_min(precision.tiny)
+    zero_G1 = 4.0 * precision.eps * max(n, d) ** 0.5 * largest_G1
+    rank = max(1, min(n - 1, d, n_needed or d))
+    if x_GND.dtype != torch.float32 or bool((value_GS[..., -rank:] > zero_G1).all()):
+        return Eigenpairs(value_GS, vector_GSS, zero_G1, x_GND)
+    wide_GND = x_GND.double()
+    wide_GND = wide_GND - wide_GND.mean(dim=-2, keepdim=True) if is_mean_0 else wide_GND
+    value_GS, vector_GSS, zero_G1, _ = eigenpairs(wide_GND, divisor=divisor)
+    rounding_G = (8.0 * torch.finfo(torch.float32).eps * wide_GND.abs().amax(dim=(-2, -1))).square()
+    zero_G1 = torch.maximum(zero_G1, max(n, d) / divisor * rounding_G[..., None])
+    return Eigenpairs(value_GS, vector_GSS, zero_G1, wide_GND)
+
+
+def leading_directions(centred_ND: Tensor, n_directions: int, is_mean_0: bool = True) -> Tensor:
     """Orthonormal `[D, R]` basis of the leading principal directions of a centred cloud.
 
-    The exact eigenproblem of the smaller side: the Gram matrix `[N, N]` for N ≤ D, the
-    covariance `[D, D]` otherwise. A direction whose eigenvalue is within rounding of zero, and
-    every column past the rank, is a zero column: it removes nothing. Signs are arbitrary.
+    By `eigenpairs`. A direction whose eigenvalue is within rounding of zero, and every column past
+    the rank, is a zero column: it removes nothing. Signs are arbitrary.
     """
     n, d = centred_ND.shape
     k = min(n, d, n_directions)
     if k == 0:
         return centred_ND.new_zeros(d, n_directions)
-    if n <= d:
-        value, vector = torch.linalg.eigh(centred_ND @ centred_ND.T)
-        top_DR = centred_ND.T @ vector[:, -k:]  # Xcᵀu = √λ·v
-    else:
-        value, vector = torch.linalg.eigh(centred_ND.T @ centred_ND)
-        top_DR = vector[:, -k:]
-    return _orthonormal(top_DR.flip(1), value[-k:].flip(0), max(n, d), n_directions)
+    value_S, vector_SS, zero_1, x_ND = eigenpairs(centred_ND, k, is_mean_0)
+    top_DR = x_ND.T @ vector_SS[:, -k:] if n <= d else vector_SS[:, -k:]  # Xcᵀu = √λ·v
+    basis_DR = _orthonormal(top_DR.flip(1), value_S[-k:].flip(0), zero_1, n_directions)
+    return basis_DR.to(centred_ND.dtype)
 
 
 def leading_directions_of_each(
@@ -104,7 +138,7 @@ def leading_directions_of_each(
         basis_DR = basis_of.get(g)
         if basis_DR is None:
             parts = [*clouds, rest_ND] if rest_ND is not None and g < 0 else [clouds[g]]
-            basis_DR = leading_directions(torch.cat(parts), n_directions)
+            basis_DR = leading_directions(torch.cat(parts), n_directions, len(parts) == 1)
         bases.append(basis_DR)
     return bases
 
@@ -117,9 +151,8 @@ def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor |
     )
     basis_GDS = start_DS.to(scatter_GDD).expand(len(scatter_GDD), -1, -1)
     scale_G = scatter_GDD.diagonal(dim1=1, dim2=2).sum(dim=1)  # keeps powers in range
-    scatter_GDD = (
-        scatter_GDD / scale_G.clamp_min(torch.finfo(scatter_GDD.dtype).tiny)[:, None, None]
-    )
+    precision = torch.finfo(scatter_GDD.dtype)
+    scatter_GDD = scatter_GDD / scale_G.clamp_min(precision.tiny)[:, None, None]
     for _ in range(MOST_ITERATIONS // CHECK_EVERY):
         for _ in range(CHECK_EVERY // 3):
             for _ in range(3):  # columns lean to the first direction, by (λ1/λ_S)³ at most
@@ -131,19 +164,22 @@ def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor |
         rotation_GSR = rotation_GSS[..., -n_directions:].flip(2)
         top_GDR = basis_GDS @ rotation_GSR
         residual_GR = (image_GDS @ rotation_GSR - top_GDR * value_GR[:, None]).norm(dim=1)
+        zero_G1 = 4.0 * precision.eps * d**0.5 * value_GR[:, :1].clamp_min(precision.tiny)
         settled_G = (residual_GR <= RESIDUAL * value_GR)[:, :-1].all(dim=1)
+        settled_G &= (value_GR > zero_G1).all(dim=1)  # else `eigenpairs` decides what is 0
         if bool(settled_G.all()):
             break
+    solved = zip(top_GDR, value_GR, zero_G1, settled_G.tolist(), strict=True)
     return [
-        _orthonormal(top_DR, value_R, d, n_directions) if is_settled else None
-        for top_DR, value_R, is_settled in zip(top_GDR, value_GR, settled_G.tolist(), strict=True)
+        _orthonormal(top_DR, value_R, zero, n_directions) if is_settled else None
+        for top_DR, value_R, zero, is_settled in solved
     ]
 
 
-def _orthonormal(top_DR: Tensor, value_R: Tensor, size: int, n_directions: int) -> Tensor:
-    """Unit columns, those of a zero eigenvalue zeroed, padded to `n_directions`."""
+def _orthonormal(top_DR: Tensor, value_R: Tensor, zero: Tensor, n_directions: int) -> Tensor:
+    """Unit columns, those of an eigenvalue up to `zero` zeroed, padded to `n_directions`."""
     precision = torch.finfo(value_R.dtype)
-    nonzero_R = value_R > 4.0 * precision.eps * size**0.5 * value_R[0].clamp_min(precision.tiny)
+    nonzero_R = value_R > zero
     # Columns of the Gram route are orthogonal up to rounding / (relative size of λ); one QR
     # of the few columns makes them orthonormal. Zeroed columns follow the others, so they
     # cannot tilt them.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isotrain.geometry.rows import has_scatter
-from isotrain.geometry.spectra import leading_directions
+from isotrain.geometry.spectra import eigenpairs, leading_directions
 
 Root = Callable[[Tensor, Tensor], Tensor]
 N_HALVINGS = 40  # bisection steps: the exponent to 1e-12
@@ -24,6 +24,16 @@ class WhiteningStats:
     centre_D: Tensor
     matrix_DD: Tensor
     counters: dict[str, Tensor]
+
+
+def check_group_size(group_size: int | None, width: int) -> None:
+    """Raise a ValueError unless groups of that many dimensions make up the width."""
+    if group_size is not None and group_size < width and width % group_size:
+        below = max(size for size in range(1, group_size) if width % size == 0)
+        raise ValueError(
+            f"group_size must divide the width, got {group_size} of {width}; use {below}, or null "
+            "for one group"
+        )
 
 
 def apply_whitening(x_ND: Tensor, stats: WhiteningStats) -> Tensor:
@@ -73,25 +83,22 @@ def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     `eigh` is not finite for repeated eigenvalues.
     """
     n, s = x_GNS.shape[1:]
+    # with a floor the small eigenvalues do not matter: the largest alone is looked at
+    pairs = eigenpairs(x_GNS, None if bool(floor == 0) else 1, divisor=n - 1)
+    floor = floor.to(pairs.x_GND.dtype)
+    is_null_GT = (pairs.value_GS <= pairs.zero_G1) & (floor == 0)  # T: the smaller side
+    value_GT = torch.where(is_null_GT, torch.inf, pairs.value_GS.clamp_min(0.0) + floor)
     if n > s:
-        value_GS, vector_GSS = torch.linalg.eigh(x_GNS.mT @ x_GNS / (n - 1))
-        factor_GS = _positive(value_GS, floor, max(n, s)).rsqrt()
-        return (vector_GSS * factor_GS[:, None]) @ vector_GSS.mT
-    value_GN, vector_GNN = torch.linalg.eigh(x_GNS @ x_GNS.mT / (n - 1))
+        factor_GS = value_GT.rsqrt()
+        root_GSS = (pairs.vector_GSS * factor_GS[:, None]) @ pairs.vector_GSS.mT
+        return root_GSS.to(x_GNS.dtype)
     # f(C) = f(0)·1 + Xᵀ g(XXᵀ) X with g(λ) = (f(λ) − f(0))/λ, which needs no division by λ.
-    root_GN, floor_root = _positive(value_GN, floor, max(n, s)).sqrt(), floor.sqrt()
+    root_GN, floor_root = value_GT.sqrt(), floor.sqrt()
     weight_GN = -1.0 / (root_GN * floor_root * (root_GN + floor_root))
     weight_GN = torch.where(floor > 0, weight_GN, root_GN**-3) / (n - 1)
-    image_GSN = x_GNS.mT @ vector_GNN
-    null_SS = x_GNS.new_ones(s).diag() * torch.where(floor > 0, floor.rsqrt(), 0.0)
-    return null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT
-
-
-def _positive(value: Tensor, floor: Tensor, size: int) -> Tensor:
-    """Eigenvalues plus floor; infinite, for a factor of 0, where both are within rounding of 0."""
-    rounding = 4.0 * torch.finfo(value.dtype).eps * size**0.5 * value.amax(dim=-1, keepdim=True)
-    is_null = (value <= rounding) & (floor == 0)
-    return torch.where(is_null, torch.inf, value.clamp_min(0.0) + floor)
+    image_GSN = pairs.x_GND.mT @ pairs.vector_GSS
+    null_SS = image_GSN.new_ones(s).diag() * torch.where(floor > 0, floor.rsqrt(), 0.0)
+    return (null_SS + (image_GSN * weight_GN[:, None]) @ image_GSN.mT).to(x_GNS.dtype)
 
 
 def newton_inverse_root(x_GNS: Tensor, floor: Tensor, n_iterations: int) -> Tensor:
@@ -269,10 +276,9 @@ def tempering_map(x_ND: Tensor, target: float) -> TemperStats:
 def _eigenpairs(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Descending eigenvalues of the covariance (0 within rounding), orthonormal directions."""
     n, d = centred_ND.shape
-    gram_SS = centred_ND.T @ centred_ND if n > d else centred_ND @ centred_ND.T
-    value_S, basis = (x.flip(-1) for x in torch.linalg.eigh(gram_SS))
-    rounding = 4.0 * torch.finfo(value_S.dtype).eps * max(n, d) ** 0.5 * value_S[0]
-    nonzero_S = value_S > rounding
+    pairs = eigenpairs(centred_ND)
+    value_S, basis = pairs.value_GS.flip(-1), pairs.vector_GSS.flip(-1)
+    nonzero_S = value_S > pairs.zero_G1
     if n <= d:  # XᵀU = √λ·V
-        basis = centred_ND.T @ basis / torch.where(nonzero_S, value_S, 1.0).sqrt() * nonzero_S
-    return torch.where(nonzero_S, value_S, 0.0) / (n - 1), basis
+        basis = pairs.x_GND.T @ basis / torch.where(nonzero_S, value_S, 1.0).sqrt() * nonzero_S
+    return torch.where(nonzero_S, value_S, 0.0) / (n - 1), basis.to(centred_ND.dtype)

@@ -1,12 +1,22 @@
 """α-ReQ: how fast the eigenvalues of a cloud fall. N embeddings, D dimensions."""
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 
 
-def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool = True) -> Tensor:
+@checked
+def alpha_req(
+    x: Tensor | Cloud,
+    first: Annotated[int, Field(ge=1)] = 11,
+    last: Annotated[int, Field(ge=3)] = 50,
+    center: bool = True,
+) -> Tensor:
     """Decay α of the eigenvalues of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
 
     Minus the slope of the least-squares line through (ln i, ln λ_i), i from `first` to `last`: the
@@ -14,7 +24,7 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
     not zero, the window ends at r and starts at r/2 at the latest. Biased high for N < 5·D.
 
     Raises:
-        ValueError: fewer than 3 eigenvalues above zero.
+        ValueError: fewer than 3 eigenvalues above zero, or between `first` and `last`.
 
     Agrawal et al. 2022.
 
@@ -24,6 +34,8 @@ def alpha_req(x: Tensor | Cloud, first: int = 11, last: int = 50, center: bool =
     >>> round(alpha_req(x).item(), 6)
     1.0
     """
+    if last < first + 2:
+        raise ValueError(f"last must be first + 2 at least, got first={first}, last={last}")
     value_D = Cloud.of(x).spectrum(center)
     rank = int((value_D > 0).sum())
     if rank < 3:

@@ -1,13 +1,20 @@
 """Self-similarity: how similar the occurrences of a word are. N occurrences, D dimensions."""
 
+from typing import Annotated
+
+from pydantic import Field
 from torch import Tensor
 
+from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.cosine import mean_pairwise_cosine
 from isotrain.geometry.groups import group_mean_cosine, summary
 
 
-def self_similarity(x: Tensor | Cloud, groups: Tensor, min_count: int = 5) -> dict[str, Tensor]:
+@checked
+def self_similarity(
+    x: Tensor | Cloud, groups: Tensor, min_count: Annotated[int, Field(ge=2)] = 5
+) -> dict[str, Tensor]:
     """Mean cosine of two occurrences of a word; in [−1/(n−1), 1], adjusted 0 = no word shows.
 
     `x [N, D]` are occurrences and `groups [N]` integers that name their words. Words with fewer

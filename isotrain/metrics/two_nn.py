@@ -10,6 +10,7 @@ from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.neighbours import nearest_neighbours
 
+REPEATED = 64.0 * torch.finfo(torch.float32).eps  # distance of equal texts, of their length
 ROUNDING = 64.0 * torch.finfo(torch.float64).eps
 
 
@@ -24,7 +25,8 @@ def two_nn(x: Tensor | Cloud, discard: Annotated[float, Field(ge=0, lt=1)] = 0.1
     the mean cone nor the scale, and is biased low where D is large; it looks at the smallest scale
     there is, so noise weighs more. No gradient.
 
-    Duplicates have no ratio and are dropped; their neighbours keep μ = 1, which pulls the slope up.
+    Duplicates, in single precision up to rounding (a text in two batches), have no ratio and are
+    dropped; their neighbours keep μ = 1, which pulls the slope up.
     If every μ is 1 to rounding (a lattice), D is returned.
 
     Raises:
@@ -36,9 +38,11 @@ def two_nn(x: Tensor | Cloud, discard: Annotated[float, Field(ge=0, lt=1)] = 0.1
     >>> round(two_nn(x).item(), 1)
     2.6
     """
-    x = Cloud.of(x, min_rows=3).rows
+    cloud = Cloud.of(x, min_rows=3)
+    x = cloud.rows
+    rounding = 0.0 if cloud.x.dtype == torch.float64 else REPEATED
     r_N2 = nearest_neighbours(x, 2).distance_QK
-    log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > 0].log()
+    log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > rounding * x.norm(dim=1)].log()
     n = len(log_ratio_N)
     n_kept = min(int(n * (1 - discard)), n - 1)
     if n_kept < 3:

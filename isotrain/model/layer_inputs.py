@@ -113,11 +113,11 @@ def _in_backward() -> bool:
 
 
 def isotropy_layers(model: nn.Module) -> list[RowTransform]:
-    """The isotropy layers of a model that have statistics to fit.
+    """The isotropy layers of a model that have statistics to fit, or a queue.
 
     >>> from isotrain.transforms.zca import ZCA
     >>> [type(layer).__name__ for layer in isotropy_layers(nn.Sequential(nn.Linear(2, 2), ZCA(2)))]
     ['ZCA']
     """
     layers = [part for part in model.modules() if isinstance(part, RowTransform)]
-    return [layer for layer in layers if layer.has_statistics]
+    return [layer for layer in layers if layer.has_statistics or layer.remembers]

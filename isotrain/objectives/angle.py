@@ -24,6 +24,8 @@ def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     (1.4, 0.2)
     """
     check_pairs(first_BD, second_BD)
+    if first_BD.shape[1] % 2:
+        raise ValueError(f"the width must be even, as of complex numbers, got {first_BD.shape[1]}")
     first_BD, second_BD = unit_rows(first_BD), unit_rows(second_BD)
     (a, b), (c, d) = first_BD.chunk(2, dim=1), second_BD.chunk(2, dim=1)
     return (a * c + b * d + b * c - a * d).sum(dim=1).abs()

@@ -71,7 +71,7 @@ class IStar(LossOfClouds):
         clouds: each (mean over read points) | union (one cloud of all, as published).
         reference: queue | epoch.
         reference_rows: maximum number of embeddings behind C₀ (`epoch`: full batches until there
-            are as many). IsoScore of M embeddings is itself low by about M/(M + D).
+            are as many). IsoScore of M embeddings is itself about M/(M + D) of its true value.
     """
 
     reference_CDD: Tensor

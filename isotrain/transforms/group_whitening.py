@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 
 from isotrain.arguments import checked
-from isotrain.geometry.whitening import WhiteningStats, inverse_root, whitening_map
+from isotrain.geometry.whitening import (
+    WhiteningStats,
+    check_group_size,
+    inverse_root,
+    whitening_map,
+)
 from isotrain.transforms.fitted import LinearTransform, NonNegativeFloat, Positive
 
 
@@ -45,6 +50,7 @@ class GroupWhitening(LinearTransform):
         **statistics: Any,
     ) -> None:
         super().__init__(width, **statistics)
+        check_group_size(group_size, width)
         self.epsilon, self.group_size, self.keep_scale = epsilon, group_size, keep_scale
         generator = torch.Generator().manual_seed(seed)
         self.register_buffer("order_D", torch.randperm(width, generator=generator))

@@ -9,6 +9,7 @@ from torch import Tensor
 from isotrain.arguments import checked
 from isotrain.geometry.whitening import (
     WhiteningStats,
+    check_group_size,
     newton_inverse_root,
     whitening_map,
 )
@@ -52,6 +53,7 @@ class IterNorm(LinearTransform):
         **statistics: Any,
     ) -> None:
         super().__init__(width, **statistics)
+        check_group_size(group_size, width)
         self.epsilon, self.group_size, self.n_iterations = epsilon, group_size, n_iterations
         self.keep_scale = keep_scale
 

@@ -5,7 +5,15 @@ import math
 import pytest
 import torch
 
+from isotrain.metrics.alpha_req import alpha_req
+from isotrain.metrics.effective_rank import effective_rank
+from isotrain.metrics.isoscore import isoscore
+from isotrain.metrics.self_similarity import self_similarity
 from isotrain.metrics.suite import find
+from isotrain.metrics.two_nn import two_nn
+from isotrain.objectives.angle import angle_similarity
+from isotrain.transforms.group_whitening import GroupWhitening
+from isotrain.transforms.iter_norm import IterNorm
 from tests.clouds import uneven
 from tests.metrics.test_invariances import extras
 
@@ -68,3 +76,35 @@ def test_clouds_and_labels_that_do_not_fit():
         for name, words in (("alignment", "repeat rows"), ("cosine_drift", "use linear_cka")):
             with pytest.raises(ValueError, match=words):
                 find(name)(x, other)
+
+
+def test_values_that_an_option_cannot_have():
+    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="min_count"):
+        self_similarity(x, torch.arange(60) // 2, min_count=1)
+    with pytest.raises(ValueError, match=r"last must be first \+ 2 at least, got first=5, last=6"):
+        alpha_req(x, first=5, last=6)
+    with pytest.raises(ValueError, match="the width must be even"):
+        angle_similarity(x[:, :3], x[:, 3:6])
+    for layer in (GroupWhitening, IterNorm):
+        with pytest.raises(ValueError, match="group_size must divide the width, got 64 of 312"):
+            layer(312, group_size=64)
+        assert layer(312, group_size=39).group_size == 39
+
+
+def test_a_collapsed_cloud_has_no_scatter_in_float32():
+    """Equal embeddings up to their last bit, as another batch rounds them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, generator=generator).expand(200, 64).clone()
+    x += x.abs() * 1e-7 * torch.randn(200, 64, generator=generator)
+    assert len(x.unique(dim=0)) > 100
+    assert isoscore(x) == 0.0
+    assert effective_rank(x) == 0.0
+
+
+def test_texts_of_two_batches_are_duplicates_for_two_nn():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(250, 16, generator=generator)
+    again = x[:60] * (1 + 2e-7 * torch.randn(60, 16, generator=generator))
+    found, exact = (two_nn(torch.cat([x, more])).item() for more in (again, x[:60]))
+    assert found == pytest.approx(exact, rel=1e-3)

@@ -35,12 +35,15 @@ def test_the_counter_counts_what_waits():
     "options", [{}, {"kind": ShrinkClip}, {"n_leading": 2}, {"protect_labels": True}]
 )
 def test_the_waits_of_a_step_do_not_grow_with_the_clusters(options):
-    """3 for rows that are finite, 2 for sizes and scatter, 1 for empty clusters, 6 for k-means."""
+    """3 for rows that are finite, 2 for sizes and scatter, 1 for empty clusters, 6 for k-means.
+
+    And 1 behind each eigenproblem, which has just waited itself: is float32 enough?
+    """
     for k in (2, 4, 8):
         n_problems, n_waits = waits(n_clusters=k, n_components=2, **options)
         assert n_problems <= k + 5
-        assert 0 < n_waits <= 12 + 4 * options.get("protect_labels", False), k
+        assert 0 < n_waits - n_problems <= 12 + 4 * options.get("protect_labels", False), k
 
 
-def test_one_cluster_waits_five_times():
-    assert waits(n_clusters=1, n_components=2) == (1, 5)
+def test_one_cluster_waits_six_times():
+    assert waits(n_clusters=1, n_components=2) == (1, 6)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from isotrain.metrics.isoscore import isoscore
 from isotrain.metrics.mean_cosine import mean_cosine
+from isotrain.model.layer_inputs import LayerInputs
 from isotrain.transforms.iso_grad import IsoGrad, isotropy_gradient, isotropy_loss
+from isotrain.transforms.zca import ZCA
 from tests.clouds import correlated as cloud
 from tests.clouds import normal
 from tests.stopped_runs import finished
@@ -262,3 +264,15 @@ def test_a_run_with_rho_0_is_one_without_a_layer(composed, small, tmp_path):
     bare = finished(composed(*none, f"output_dir={tmp_path / 'bare'}"))
     assert plain[0] == bare[0]
     assert all(torch.equal(plain[2][name], value) for name, value in bare[2].items())
+
+
+def test_any_model_fills_the_queue():
+    """It has no statistics to fit, and embeddings to remember."""
+    layers = IsoGrad(4, queue_rows=24), ZCA(4, queue_rows=24)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), *layers)
+    inputs = LayerInputs(model)
+    for _ in range(4):
+        model(torch.randn(8, 4)).sum().backward()
+        inputs.observe()
+    inputs.fit()
+    assert len(layers[0].queue.rows()) == len(layers[1].queue.rows()) > 8
