@@ -14,7 +14,7 @@ from isotrain.geometry.cloud import Cloud
 def alpha_req(
     x: Tensor | Cloud,
     first: Annotated[int, Field(ge=1)] = 11,
-    last: Annotated[int, Field(ge=3)] = 50,
+    last: Annotated[int, Field(ge=2)] = 50,
     center: bool = True,
 ) -> Tensor:
     """Decay α of the eigenvalues of `x [N, D]`, λ_i ∝ i^−α; ≥ 0, 0 = isotropic.
@@ -24,7 +24,7 @@ def alpha_req(
     not zero, the window ends at r and starts at r/2 at the latest. Biased high for N < 5·D.
 
     Raises:
-        ValueError: fewer than 3 eigenvalues above zero, or between `first` and `last`.
+        ValueError: fewer than 3 eigenvalues above zero, or `last` not above `first`.
 
     Agrawal et al. 2022.
 
@@ -34,8 +34,8 @@ def alpha_req(
     >>> round(alpha_req(x).item(), 6)
     1.0
     """
-    if last < first + 2:
-        raise ValueError(f"last must be first + 2 at least, got first={first}, last={last}")
+    if last <= first:
+        raise ValueError(f"last must be above first, got first={first}, last={last}")
     value_D = Cloud.of(x).spectrum(center)
     rank = int((value_D > 0).sum())
     if rank < 3:

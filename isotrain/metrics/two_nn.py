@@ -40,9 +40,10 @@ def two_nn(x: Tensor | Cloud, discard: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """
     cloud = Cloud.of(x, min_rows=3)
     x = cloud.rows
-    rounding = 0.0 if cloud.x.dtype == torch.float64 else REPEATED
+    share = 0.0 if cloud.x.dtype == torch.float64 else REPEATED / cloud.shrink
+    rounding_N = share * (x * cloud.shrink).norm(dim=1)  # no square overflows
     r_N2 = nearest_neighbours(x, 2).distance_QK
-    log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > rounding * x.norm(dim=1)].log()
+    log_ratio_N = (r_N2[:, 1] / r_N2[:, 0])[r_N2[:, 0] > rounding_N].log()
     n = len(log_ratio_N)
     n_kept = min(int(n * (1 - discard)), n - 1)
     if n_kept < 3:
