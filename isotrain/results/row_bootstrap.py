@@ -238,6 +238,6 @@ def _half_width(difference_S: Floats, covariance_SS: Floats, n_rows: int) -> flo
 
 
 SCORES: Mapping[str, Score] = MappingProxyType(
-    {"accuracy": accuracy, "pearson": pearson, "spearman": spearman}
+    {"accuracy": accuracy, "pearson": pearson, "spearman": spearman, "matthews": matthews}
 )
 """By the last part of a score's key, as in `test/accuracy`."""

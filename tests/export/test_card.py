@@ -9,6 +9,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from scipy.stats import bootstrap, spearmanr
+from sklearn.metrics import matthews_corrcoef
 
 from isotrain.export.card import (
     _is_ours,
@@ -79,6 +80,14 @@ def test_the_interval_of_a_correlation_is_a_bootstrap_of_examples(run):
     assert test.interval is None, "its predictions are not kept"
     write_predictions(run[0], "dev", Predictions(np.arange(300), label, np.zeros(300)))
     assert card_scores(*run, ("spearman",))[0].interval is None, "constant predictions have no rank"
+
+
+def test_matthews_has_an_interval_within_its_range(run):
+    label, prediction = np.array([0, 0, 0, 1, 1, 1] * 2), np.array([1, 1, 1, 0, 0, 1] * 2)
+    write_predictions(run[0], "dev", Predictions(np.arange(12), label, prediction))
+    run[1]["scores"] = {"val/matthews": matthews_corrcoef(label, prediction)}
+    low, high = card_scores(*run, ("matthews",))[0].interval
+    assert -1.0 <= low < run[1]["scores"]["val/matthews"] < high <= 1.0
 
 
 def test_isotropy_is_of_the_input_and_output_of_a_layer(run):

@@ -156,7 +156,7 @@ def damage(found, what):
         ("damaged", "predictions of dev cannot be read (ValueError)"),
         ("of other weights", "predictions of dev do not belong to the scores: by them the diff"),
         ("one pair", "fewer than 3 pairs say too little about other seeds"),
-        ("of another score", "it is computed for accuracy, pearson, spearman"),
+        ("of another score", "it is computed for accuracy, pearson, spearman, matthews"),
     ],
 )
 def test_why_there_is_no_interval_over_rows(predicted, tmp_path, what, reason):
