@@ -167,6 +167,7 @@ class WordSenses(Analysis):
 
     def _measured(self, subject: Subject, rows: Sequence[Row], dims: Any) -> PartResult:
         from sklearn.metrics import f1_score
+        from threadpoolctl import threadpool_limits
 
         lemma, sample = rows[0]["lemma"], subsample(rows, self.max_occurrences, subject.seed)
         words = find_words(
@@ -197,10 +198,11 @@ class WordSenses(Analysis):
             for name, treat in treatments(x[part_N == "train"], outliers, EPSILON).items():
                 splits = Occurrences(treat(x).numpy(), sense_N, part_N)
                 for method, model in predictions(splits, self.n_neighbors, self.penalties).items():
-                    outputs = {
-                        p: (model.predict(splits.of(p)[0]), splits.of(p)[1])
-                        for p in ("dev", "test")
-                    }
+                    with threadpool_limits(torch.get_num_threads()):  # else BLAS takes every core
+                        outputs = {
+                            p: (model.predict(splits.of(p)[0]), splits.of(p)[1])
+                            for p in ("dev", "test")
+                        }
                     share = {p: float((a == b).mean()) for p, (a, b) in outputs.items()}
                     low, high = wilson(share["test"], facts["n_test"])
                     keys = {"method": method, "treatment": name, "layer": layer}
