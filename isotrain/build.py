@@ -370,8 +370,7 @@ def _trainer(
             f"trainer.strategy must be auto or ddp, got {str(strategy)[:80]}: each process has the "
             "whole model, as layers, objectives and checkpoints need"
         )
-    # the layers' buffers are left to the layers
-    timeout = timedelta(seconds=cfg.rank_timeout_s)
+    timeout = timedelta(seconds=cfg.rank_timeout_s)  # buffers are left to the layers
     ddp = DDPStrategy(timeout=timeout, broadcast_buffers=False, find_unused_parameters=False)
     shows = node.get("enable_progress_bar")
     is_watched = (sys.stdout.isatty() if shows is None else shows) and process_rank() == 0

@@ -86,8 +86,7 @@ class Cloud:
     @cached_property
     def has_scatter(self) -> bool:
         """Whether the embeddings differ by more than rounding."""
-        x = self.x.detach()
-        return has_scatter(x if x.dtype == torch.float32 else x.double())
+        return has_scatter((self.x if self.x.dtype == torch.float32 else self.rows).detach())
 
     @cached_property
     def mean_D(self) -> Tensor:

@@ -55,7 +55,14 @@ def evenness(trace: Tensor, squares: Tensor, width: int) -> Tensor:
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenpairs of XᵀX or XXᵀ, the smaller of both (side S = min(N, D)), rising."""
+    """Eigenpairs of XᵀX or XXᵀ, the smaller of both (side S = min(N, D)), rising.
+
+    Solved in float32, an eigenvalue up to 4·eps·√max(N, D)·λ₁ is taken for 0: up to 1e-5·λ₁, which
+    real directions are below beside an outlier dimension. So if one of the first `n_needed` (None:
+    of all) is, of N − 1 and D that there can be, it is solved in float64, with the mean subtracted
+    again (`is_mean_0`). There 0 is what the rounding of the embeddings explains:
+    max(N, D)·(8·eps32·max|x|)². docs/decisions/0037 says why.
+    """
 
     value_GS: Tensor
     vector_GSS: Tensor
@@ -66,43 +73,41 @@ class Eigenpairs(NamedTuple):
 def eigenpairs(
     x_GND: Tensor, n_needed: int | None = None, is_mean_0: bool = True, divisor: int = 1
 ) -> Eigenpairs:
-    """Exact eigenpairs of the Gram matrix of centred embeddings `[..., N, D]`, over a divisor.
+    """`Eigenpairs` of centred embeddings `[..., N, D]`, of their Gram matrix over a divisor."""
+    pairs, (n, d) = _eigenpairs(x_GND, divisor), x_GND.shape[-2:]
+    rank = max(1, min(n - 1, d, n_needed or d))
+    is_done = x_GND.dtype != torch.float32 or bool((pairs[0][..., -rank:] > pairs.zero_G1).all())
+    return pairs if is_done else _in_float64(x_GND, is_mean_0, divisor)
 
-    An eigenvalue up to 4·eps·√max(N, D)·λ₁ is taken for 0. In float32 that is 1e-5·λ₁, which real
-    directions are below beside an outlier dimension. So if one of the first `n_needed` (None: of
-    all) is, of N − 1 and D that there can be, it is solved in float64, with the mean subtracted
-    again (`is_mean_0`). There 0 is what the rounding of the embeddings explains:
-    max(N, D)·(8·eps32·max|x|)².
-    """
-    n, d = x_GND.shape[-2:]
+
+def _eigenpairs(x_GND: Tensor, divisor: int) -> Eigenpairs:
+    (n, d), precision = x_GND.shape[-2:], torch.finfo(x_GND.dtype)
     gram_GSS = x_GND @ x_GND.mT if n <= d else x_GND.mT @ x_GND
     value_GS, vector_GSS = torch.linalg.eigh(gram_GSS / divisor)
-    precision = torch.finfo(x_GND.dtype)
-    largest_G1 = value_GS[..., -1:].clamp_min(precision.tiny)
-    zero_G1 = 4.0 * precision.eps * max(n, d) ** 0.5 * largest_G1
-    rank = max(1, min(n - 1, d, n_needed or d))
-    if x_GND.dtype != torch.float32 or bool((value_GS[..., -rank:] > zero_G1).all()):
-        return Eigenpairs(value_GS, vector_GSS, zero_G1, x_GND)
-    wide_GND = x_GND.double()
-    wide_GND = wide_GND - wide_GND.mean(dim=-2, keepdim=True) if is_mean_0 else wide_GND
-    value_GS, vector_GSS, zero_G1, _ = eigenpairs(wide_GND, divisor=divisor)
-    rounding_G = (8.0 * torch.finfo(torch.float32).eps * wide_GND.abs().amax(dim=(-2, -1))).square()
-    zero_G1 = torch.maximum(zero_G1, max(n, d) / divisor * rounding_G[..., None])
-    return Eigenpairs(value_GS, vector_GSS, zero_G1, wide_GND)
+    zero_G1 = 4.0 * precision.eps * max(n, d) ** 0.5 * value_GS[..., -1:].clamp_min(precision.tiny)
+    return Eigenpairs(value_GS, vector_GSS, zero_G1, x_GND)
+
+
+def _in_float64(x_GND: Tensor, is_mean_0: bool, divisor: int) -> Eigenpairs:
+    x_GND = x_GND.double()
+    x_GND = x_GND - x_GND.mean(dim=-2, keepdim=True) if is_mean_0 else x_GND
+    pairs, size = _eigenpairs(x_GND, divisor), max(x_GND.shape[-2:])
+    rounding_G = (8.0 * torch.finfo(torch.float32).eps * x_GND.abs().amax(dim=(-2, -1))).square()
+    zero_G1 = torch.maximum(pairs.zero_G1, size / divisor * rounding_G[..., None])
+    return pairs._replace(zero_G1=zero_G1)
 
 
 def leading_directions(centred_ND: Tensor, n_directions: int, is_mean_0: bool = True) -> Tensor:
     """Orthonormal `[D, R]` basis of the leading principal directions of a centred cloud.
 
-    By `eigenpairs`. A direction whose eigenvalue is within rounding of zero, and every column past
-    the rank, is a zero column: it removes nothing. Signs are arbitrary.
+    A direction whose eigenvalue is 0 by `Eigenpairs` is a zero column. Signs are arbitrary.
     """
-    n, d = centred_ND.shape
-    k = min(n, d, n_directions)
+    k = min(*centred_ND.shape, n_directions)
     if k == 0:
-        return centred_ND.new_zeros(d, n_directions)
+        return centred_ND.new_zeros(centred_ND.shape[1], n_directions)
     value_S, vector_SS, zero_1, x_ND = eigenpairs(centred_ND, k, is_mean_0)
-    top_DR = x_ND.T @ vector_SS[:, -k:] if n <= d else vector_SS[:, -k:]  # Xcᵀu = √λ·v
+    is_low = len(x_ND) <= x_ND.shape[1]
+    top_DR = x_ND.T @ vector_SS[:, -k:] if is_low else vector_SS[:, -k:]  # Xcᵀu = √λ·v
     basis_DR = _orthonormal(top_DR.flip(1), value_S[-k:].flip(0), zero_1, n_directions)
     return basis_DR.to(centred_ND.dtype)
 
@@ -112,15 +117,8 @@ def leading_directions_of_each(
 ) -> list[Tensor]:
     """`leading_directions` of several centred clouds, large ones by iteration unless `exact`.
 
-    With `rest_ND` the list starts with the directions of everything together: scatter
-    Σ X_gᵀX_g + RᵀR. With R further clouds and the offsets √n_g·(m_g − m) of all means, that is
-    the scatter of the union.
-
-    Clouds whose smaller side exceeds 128 iterate together on their scatter matrices (subspace
-    iteration), until all eigenpairs but the last, which only shows if anything is left, have a
-    residual ‖Cv − λv‖ ≤ 1e-3·λ; one that has not settled after 36 rounds is solved exactly. On
-    tokens of a trained encoder 12 rounds do; the removed energy is then within 1e-6 of the exact
-    one.
+    With `rest_ND`, R, the list starts with those of the scatter Σ X_gᵀX_g + RᵀR: of the union, if R
+    has further clouds and the offsets √n_g·(m_g − m) of all means. Large: a smaller side above 128.
     """
     max_side = EXACT_BELOW if 0 < n_directions <= EXACT_BELOW // 2 - OVERSAMPLING else math.inf
     large = [g for g, x in enumerate(clouds) if min(x.shape) > max_side and not exact]
@@ -144,7 +142,12 @@ def leading_directions_of_each(
 
 
 def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor | None]:
-    """Leading eigenvectors of each matrix; None where the iteration did not settle."""
+    """Leading eigenvectors of each scatter matrix, iterated together; None: not settled.
+
+    Until all eigenpairs but the last, which only shows if anything is left, have a residual
+    ‖Cv − λv‖ ≤ 1e-3·λ, for 36 rounds at most. On tokens of a trained encoder 12 do; the removed
+    energy is then within 1e-6 of the exact one.
+    """
     d = scatter_GDD.shape[1]
     start_DS = torch.randn(
         d, n_directions + OVERSAMPLING, generator=torch.Generator().manual_seed(0)
@@ -178,12 +181,10 @@ def _subspace_iteration(scatter_GDD: Tensor, n_directions: int) -> list[Tensor |
 
 def _orthonormal(top_DR: Tensor, value_R: Tensor, zero: Tensor, n_directions: int) -> Tensor:
     """Unit columns, those of an eigenvalue up to `zero` zeroed, padded to `n_directions`."""
-    precision = torch.finfo(value_R.dtype)
-    nonzero_R = value_R > zero
-    # Columns of the Gram route are orthogonal up to rounding / (relative size of λ); one QR
-    # of the few columns makes them orthonormal. Zeroed columns follow the others, so they
-    # cannot tilt them.
-    unit_DR = top_DR / top_DR.norm(dim=0).clamp_min(precision.tiny)
+    tiny, nonzero_R = torch.finfo(value_R.dtype).tiny, value_R > zero
+    # columns of the Gram route are orthogonal up to rounding / (relative size of λ); those of 0
+    # follow the others, which they cannot tilt
+    unit_DR = top_DR / top_DR.norm(dim=0).clamp_min(tiny)
     unit_DR = torch.linalg.qr(torch.where(nonzero_R, unit_DR, 0.0))[0]
     basis_DR = top_DR.new_zeros(len(top_DR), n_directions)
     basis_DR[:, : len(value_R)] = torch.where(nonzero_R, unit_DR, 0.0)

@@ -185,15 +185,16 @@ class RunFolder:
 
 
 def may_resume(folder: Path, rerun: bool) -> bool:
-    """Whether an attempt there stopped early.
-
-    `rerun=true` starts anew, but not in a job that Slurm requeued or a task that Ray retries.
-    """
+    """Whether an attempt there stopped early; `rerun=true` starts anew, but not a retry."""
     earlier = _earlier(folder)
-    is_retry = JOB in os.environ and os.environ[JOB] == (earlier.get("place") or {}).get("job")
-    is_retry = is_retry or int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
-    is_over = (rerun and not is_retry) or earlier.get("status") == "finished"
+    is_over = (rerun and not _is_retry(earlier)) or earlier.get("status") == "finished"
     return not is_over and (folder / "resume.ckpt").exists()
+
+
+def _is_retry(earlier: dict[str, Any]) -> bool:
+    """Whether this is a job that Slurm requeued, or the task of `earlier` that Ray retries."""
+    is_task = JOB in os.environ and os.environ[JOB] == (earlier.get("place") or {}).get("job")
+    return is_task or int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
 
 
 def _earlier(folder: Path) -> dict[str, Any]:

@@ -33,10 +33,9 @@ KNOWN_FORMS = re.compile(
 def redacted(content: Any) -> Any:
     """A copy of plain content without secrets.
 
-    Hidden are the values of keys that name one (`api_key`, `password`, `hf_token`; not
-    `pad_token` or `n_tokens`, nor numbers below 100,000), and, wherever they occur in a text, the
-    values of environment variables that name one, tokens of known forms, and `user:password` in
-    addresses.
+    Hidden are the values of keys that name one (`api_key`, `hf_token`; not `pad_token`; no numbers
+    below 100,000), and, wherever they occur in a text, the values of environment variables that
+    name one, tokens of known forms, and `user:password` in addresses.
 
     The value of an override that names one (`logger.x.api_key=…`) is hidden, a reference is not.
 

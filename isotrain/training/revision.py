@@ -48,8 +48,7 @@ def source_of(cfg: DictConfig) -> Source:
     source: Source = make(cfg.source, Source)
     if isinstance(source, HubSource):
         PartedSource.__init__(source, shares, seed)
-        return source
-    if (shares, seed) != ([*SHARES], 0):
+    elif (shares, seed) != ([*SHARES], 0):
         raise ValueError(
             "data.split and data.split_seed draw splits of data.path, data.hub and source=hub; "
             f"{type(source).__name__} has its own; leave them out"

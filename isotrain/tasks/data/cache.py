@@ -64,8 +64,7 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
         TypeError, OSError, AttributeError: an attribute that is no JSON, a task without source
             text, a tokenizer that is not a fast one.
     """
-    # Not part of the content: the tokenizer keeps the settings of its last call, and a row
-    # where it came from.
+    # no part of the content: a tokenizer keeps the settings of its last call, a row its origin
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     del content["truncation"], content["padding"]
     attributes = {name: value for name, value in vars(task).items() if name not in NO_PART}
@@ -75,9 +74,8 @@ def fingerprint(task: Task, rows: list[Row], tokenizer: Any) -> str:
         [{name: value for name, value in row.items() if name != "at"} for row in rows],
         [type(task).__module__, type(task).__qualname__, attributes],
         [inspect.getsource(sys.modules[name]) for name in (*modules, encoding.__name__)],
-        content,
         [tokenizer.pad_token_id, tokenizer.model_max_length, tokenizer.truncation_side],
-        [tokenizer.split_special_tokens, tokenizer.unk_token_id],
+        [tokenizer.split_special_tokens, tokenizer.unk_token_id, content],
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
