@@ -390,5 +390,6 @@ def _trainer(
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
     )
-    trainer.limit_val_batches = 1.0  # which `overfit_batches` would cut to the first ones
+    if node.get("overfit_batches"):  # which would cut dev to its first batches
+        trainer.limit_val_batches = node.get("limit_val_batches", 1.0)
     return trainer

@@ -84,7 +84,7 @@ def evaluated(
             module, data, trainer = experiment.module, experiment.data, experiment.trainer
             if (classes := [*module.task.data_set.classes]) != result["classes"]:
                 raise PlanError(
-                    f"{folder} predicts the classes {result['classes']}, in this order, and the "
+                    f"the run predicts the classes {result['classes']}, in this order, and the "
                     f"data have {classes}; give task.classes=[...] in the order of the run"
                 )
             load_weights(module, folder / WEIGHTS_FILE)

@@ -13,6 +13,8 @@ EXACT_BELOW = 128  # sides up to this: the whole eigenproblem costs less than it
 OVERSAMPLING = 13  # extra columns of the iterated subspace
 CHECK_EVERY, MOST_ITERATIONS = 6, 36
 RESIDUAL = 1e-3  # of each eigenpair, relative to its eigenvalue
+CLEAR = 100.0  # times the rounding of eigenvalues: a floor that hides it
+Number = Tensor | float
 
 
 def spectrum_of(gram_SS: Tensor, width: int, most: int) -> Tensor:
@@ -58,10 +60,11 @@ class Eigenpairs(NamedTuple):
     """Eigenpairs of XᵀX or XXᵀ, the smaller of both (side S = min(N, D)), rising.
 
     Solved in float32, an eigenvalue up to 4·eps·√max(N, D)·λ₁ is taken for 0: up to 1e-5·λ₁, which
-    real directions are below beside an outlier dimension. So if one of the first `n_needed` (None:
-    of all) is, of N − 1 and D that there can be, it is solved in float64, with the mean subtracted
-    again (`is_mean_0`). There 0 is what the rounding of the embeddings explains:
-    max(N, D)·(8·eps32·max|x|)². docs/decisions/0037 says why.
+    real directions are below beside an outlier dimension. So if one of the first `n_needed` is, of
+    N − 1 and D that there can be, it is solved in float64, with the mean subtracted again
+    (`is_mean_0`). There 0 is what the rounding of the centred embeddings explains:
+    max(N, D)·(8·eps32·max|x|)². A `floor` that will be added, 100 times the cut, makes it needless.
+    docs/decisions/0037 says why.
     """
 
     value_GS: Tensor
@@ -71,12 +74,12 @@ class Eigenpairs(NamedTuple):
 
 
 def eigenpairs(
-    x_GND: Tensor, n_needed: int | None = None, is_mean_0: bool = True, divisor: int = 1
+    x_GND: Tensor, n_needed: int, is_mean_0: bool = True, divisor: int = 1, floor: Number = 0.0
 ) -> Eigenpairs:
     """`Eigenpairs` of centred embeddings `[..., N, D]`, of their Gram matrix over a divisor."""
-    pairs, (n, d) = _eigenpairs(x_GND, divisor), x_GND.shape[-2:]
-    rank = max(1, min(n - 1, d, n_needed or d))
-    is_done = x_GND.dtype != torch.float32 or bool((pairs[0][..., -rank:] > pairs.zero_G1).all())
+    pairs, rank = _eigenpairs(x_GND, divisor), max(1, min(x_GND.shape[-2] - 1, n_needed))
+    needed_GR = pairs.value_GS[..., -rank:] + floor / CLEAR
+    is_done = x_GND.dtype != torch.float32 or bool((needed_GR > pairs.zero_G1).all())
     return pairs if is_done else _in_float64(x_GND, is_mean_0, divisor)
 
 
@@ -136,7 +139,7 @@ def leading_directions_of_each(
         basis_DR = basis_of.get(g)
         if basis_DR is None:
             parts = [*clouds, rest_ND] if rest_ND is not None and g < 0 else [clouds[g]]
-            basis_DR = leading_directions(torch.cat(parts), n_directions, len(parts) == 1)
+            basis_DR = leading_directions(torch.cat(parts), n_directions, is_mean_0=g >= 0)
         bases.append(basis_DR)
     return bases
 

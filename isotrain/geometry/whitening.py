@@ -83,8 +83,7 @@ def inverse_root(x_GNS: Tensor, floor: Tensor) -> Tensor:
     `eigh` is not finite for repeated eigenvalues.
     """
     n, s = x_GNS.shape[1:]
-    # with a floor the small eigenvalues do not matter: the largest alone is looked at
-    pairs = eigenpairs(x_GNS, None if bool(floor == 0) else 1, divisor=n - 1)
+    pairs = eigenpairs(x_GNS, s, divisor=n - 1, floor=floor)
     floor = floor.to(pairs.x_GND.dtype)
     is_null_GT = (pairs.value_GS <= pairs.zero_G1) & (floor == 0)  # T: the smaller side
     value_GT = torch.where(is_null_GT, torch.inf, pairs.value_GS.clamp_min(0.0) + floor)
@@ -276,7 +275,7 @@ def tempering_map(x_ND: Tensor, target: float) -> TemperStats:
 def _eigenpairs(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Descending eigenvalues of the covariance (0 within rounding), orthonormal directions."""
     n, d = centred_ND.shape
-    pairs = eigenpairs(centred_ND)
+    pairs = eigenpairs(centred_ND, d)
     value_S, basis = pairs.value_GS.flip(-1), pairs.vector_GSS.flip(-1)
     nonzero_S = value_S > pairs.zero_G1
     if n <= d:  # XᵀU = √λ·V

@@ -36,7 +36,6 @@ def redacted(content: Any) -> Any:
     Hidden are the values of keys that name one (`api_key`, `hf_token`; not `pad_token`; no numbers
     below 100,000), and, wherever they occur in a text, the values of environment variables that
     name one, tokens of known forms, and `user:password` in addresses.
-
     The value of an override that names one (`logger.x.api_key=…`) is hidden, a reference is not.
 
     >>> redacted(["+logger.x.api_key=abc", "logger.x.api_key=${oc.env:KEY}"])

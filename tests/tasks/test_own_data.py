@@ -290,8 +290,6 @@ def test_minus_one_is_hidden_unless_the_scale_has_it(folder):
     assert [row["score"] for row in Regression().load(source)["test"]] == [3]
     source = folder(train=scored(-1, 1), dev=scored(1), test=scored(-1, 0))
     assert [row["score"] for row in Regression().load(source)["test"]] == [-1, 0]
-    source = folder(train=scored(-0.5, 1), dev=scored(-1), test=scored(-1, 0))
-    assert [row["score"] for row in Regression().load(source)["test"]] == [-1, 0]
     source, task = folder(train=scored(3, -1, 1), dev=scored(2)), Regression(data_set=HIDES)
     assert [row["score"] for row in task.load(source)["train"]] == [3, 1]
     assert task.labels() == "scores: 1 to 3 of score are 0 to 1"

@@ -16,6 +16,7 @@ LAYERS = {
     "published whitening": Whitening(D, epsilon=0.0),
     "zca": ZCA(D),
     "zca without floor": ZCA(D, epsilon=0.0),
+    "zca, small floor": ZCA(D, epsilon=1e-5),
     "temper": SpectralTemper(D),
     "all but the top": AllButTheTop(D),
     "clip": Clip(D),
@@ -55,7 +56,7 @@ def test_directions_that_are_not_there_stay_0(n, mean):
     centred = x - x.mean(dim=0)
     basis = leading_directions(centred, 8)
     assert basis.square().sum(dim=0).round().tolist() == [1.0] * 4 + [0.0] * 4
-    pairs = eigenpairs(centred)
+    pairs = eigenpairs(centred, D)
     assert int((pairs.value_GS > pairs.zero_G1).sum()) == 4
 
 
@@ -63,6 +64,21 @@ def test_a_clear_spectrum_stays_in_float32():
     generator = torch.Generator().manual_seed(2)
     for n in (40, 500):
         x = cloud(n, 3, generator)
-        assert eigenpairs(x - x.mean(dim=0)).x_GND.dtype == torch.float32
+        assert eigenpairs(x - x.mean(dim=0), D).x_GND.dtype == torch.float32
     assert eigenpairs(cloud(500, 3000, generator), 1).x_GND.dtype == torch.float32
     assert eigenpairs(cloud(500, 3000, generator), 2).x_GND.dtype == torch.float64
+
+
+def test_a_small_floor_hides_no_rounding():
+    """Each coordinate, not the variance alone, which the outlier dimension dominates."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(1024, D, generator=generator) * torch.logspace(0, -3, D)
+    x[:, 5] = 100 * torch.randn(1024, generator=generator)
+    for epsilon in (0.1, 1e-3, 1e-5, 0.0):
+        rows = [
+            ZCA(D, epsilon=epsilon).to(t).estimate(x.to(t)).matrix_DD
+            for t in (x.dtype, torch.float64)
+        ]
+        torch.testing.assert_close(
+            rows[0].double(), rows[1], rtol=0, atol=5e-3 * float(rows[1].max())
+        )

@@ -59,7 +59,8 @@ def predictions(words: Occurrences, n_neighbors: int, penalties: Sequence[float]
 
 def _means(frames: Frames) -> pd.DataFrame:
     """Means over the words, each with the same weight."""
-    scores = frames.of("senses")
+    if (scores := frames.of("senses")).empty:
+        return scores
     keys = ["weights", "method", "treatment", "layer"]
     values = ["dev", "test", "macro_f1"]
     scores[values] = scores[values].astype(float)
@@ -68,7 +69,8 @@ def _means(frames: Frames) -> pd.DataFrame:
 
 def _best_layers(frames: Frames) -> pd.DataFrame:
     """For each word, method and treatment the layer with the best accuracy on dev."""
-    scores = frames.of("senses")
+    if (scores := frames.of("senses")).empty:
+        return scores
     scores = scores.assign(dev=scores["dev"].astype(float))
     best = scores.sort_values("dev", ascending=False, kind="stable")
     best = best.drop_duplicates(["weights", "lemma", "method", "treatment"]).sort_index()
