@@ -159,10 +159,10 @@ def apply_changes(
     for key in ("label_skew", "label_noise", "hypothesis_only"):
         if getattr(changes, key) and not task.has_labels:
             raise ValueError(f"data.{key} changes labels, and task={task.name} has none")
-    if changes.hypothesis_only and (len(task.text) != 2 or task.n_spans):
+    if changes.hypothesis_only and len(task.text) != 2:
         raise ValueError(
             f"data.hypothesis_only leaves out the first of two texts, and task={task.name} has "
-            f"{'a target word there' if task.n_spans else len(task.text)}; leave it out"
+            f"{len(task.text)}; leave it out"
         )
     target, classes = task.data_set.target, task.data_set.classes
     source_rows = dict(enumerate(splits["train"]))
