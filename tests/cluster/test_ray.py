@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +102,18 @@ def end_all(pids):
         os.kill(pid, signal.SIGKILL)
 
 
+def workers(node, pids):
+    """Those of the processes that a node has started."""
+    raylets = {one.process.pid for one in node.all_processes["raylet"]}
+    return [pid for pid in pids if parent(pid) in raylets]
+
+
+def parent(pid):
+    """The process that started another, None if that has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_a_study_is_that_of_joblib(tmp_path, whole, on_ray):
     place = placed(tmp_path, EIGHT)
     said = call(place, *on_ray, timeout=900)
@@ -161,9 +175,9 @@ def test_a_worker_that_is_lost_for_good_fails_its_run_alone(place, whole, on_ray
 def test_runs_of_a_killed_worker_and_of_a_lost_node_end_elsewhere(tmp_path, whole, on_ray, cluster):
     place = placed(tmp_path, EIGHT)
     command = started(place, *on_ray, "rerun=true")
-    end_all(wait_until(lambda: owners_at_a_checkpoint(place), command)[:1])
-    wait_until(lambda: finished(place) and len(owners(place)) == 2, command)
-    (other,) = cluster.worker_nodes
+    head, (other,) = cluster.head_node, cluster.worker_nodes
+    end_all(wait_until(lambda: workers(head, owners_at_a_checkpoint(place)), command))
+    wait_until(lambda: finished(place) and workers(other, owners(place)), command)
     cluster.remove_node(other, allow_graceful=False)
     assert command.wait(timeout=900) == 0, (place / "log").read_text()
     assert_same(place, whole, 8)
