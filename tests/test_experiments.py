@@ -1,20 +1,25 @@
 """Experiments: their studies plan, their results are whole, their pages say what the results do."""
 
+import importlib
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
 from scipy.stats import t
+from torch.nn.functional import cosine_similarity
 
 from isotrain.config.compose import recorded, run_id
 from isotrain.studies.definition import load_study
+from isotrain.transforms.identity import Identity
 from tests.compositions import composed_once
 from tests.judge import errors_of
+from tests.model.test_isotropic_model import WIDTH, Shift, batch, model
 from tools.experiment_picture import SPEC, draw
 from tools.readme_blocks import BLOCK, PAGES, filled
 
@@ -169,6 +174,22 @@ def test_a_picture_is_drawn_from_results_alone(script, picture, tmp_path):
     copied = shutil.copytree(FOLDER, tmp_path / "experiments", ignore=tables) / script
     subprocess.run([sys.executable, str(copied)], check=True, cwd=tmp_path, capture_output=True)
     assert copied.with_name(picture).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("layer", [Identity(WIDTH), Shift(1.0)], ids=["none", "shift"])
+def test_shares_of_the_gradient_are_those_at_the_pooled_embeddings(layer, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER / "start_loss")
+    module = SimpleNamespace(model=model({"pooled": layer}), of_callbacks={})
+    callback = importlib.import_module("shifts").MeanShare()
+    callback.on_train_start(None, module)
+    output = module.model(batch())
+    output.logits.sum().backward()
+    callback.on_after_backward(None, module)
+    (weight_CD,) = (x for x in module.model.head.parameters() if x.ndim == 2)
+    gradient_D, mean_D = weight_CD.sum(dim=0), output.site_embeddings["pooled"].before.mean(dim=0)
+    along = cosine_similarity(gradient_D, mean_D, dim=0).item() ** 2
+    expected = {"optim/mean_share": along, "optim/common_share": 1.0}
+    assert module.of_callbacks == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_index_has_every_experiment():

@@ -53,16 +53,16 @@ class TurnedMean(Mean):
 
 
 class MeanShare(pl.Callback):
-    """Log where the gradient at the input of the layer at `pooled` points, in each recorded step.
+    """Log where the gradient at the pooled embeddings points, in each recorded step.
 
     `optim/mean_share` is Σ (g·m̂)²/Σ ‖g‖² over the batch, m̂ the direction of its mean;
     `optim/common_share` is N·‖ḡ‖²/Σ ‖g‖², what all embeddings of the batch have in common.
     """
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Watch the layer."""
+        """Watch the pooling; a layer that changes nothing is not in the gradient's path."""
         self.shares: dict[str, float] = {}
-        self.handle = pl_module.model.transforms["pooled"].register_forward_pre_hook(self._watch)
+        self.handle = pl_module.model.pooling.register_forward_hook(self._watch)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Let it go."""
@@ -72,11 +72,10 @@ class MeanShare(pl.Callback):
         """Hand the shares to the record of the step."""
         pl_module.of_callbacks |= self.shares
 
-    def _watch(self, layer: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        x = args[0]
+    def _watch(self, pooling: torch.nn.Module, args: tuple[Any, ...], x: Tensor) -> None:
         if x.requires_grad:
-            mean = x.detach().float().mean(dim=0)
-            x.register_hook(lambda g: self._note(g.float(), mean / mean.norm()))
+            mean = x.detach().float().flatten(0, 1).mean(dim=0)
+            x.register_hook(lambda g: self._note(g.float().flatten(0, 1), mean / mean.norm()))
 
     def _note(self, g: Tensor, direction: Tensor) -> None:
         total = g.square().sum()
