@@ -98,3 +98,44 @@ def test_the_page_has_the_tables_of_its_figures():
     assert len({(one["source"], one["claim"]) for one in claims}) == len(claims)
     figures = pd.read_csv(SOURCES / "figures.csv", dtype=str)
     assert table["rendered"](claims, figures) in (SOURCES / "README.md").read_text("utf-8")
+
+
+def test_the_page_by_layer_has_the_tables_of_its_figures():
+    by_layer = run_path(str(SOURCES / "by_layer.py"))
+    found = by_layer["on_page"](pd.read_csv(SOURCES / "sts_by_layer.csv"))
+    assert found in (SOURCES / "sts_by_layer.md").read_text("utf-8")
+    assert found.count("**") == 2 * 3
+
+
+def test_figures_by_layer_are_of_the_sets_and_splits_of_their_runs(tmp_path):
+    by_layer = run_path(str(SOURCES / "by_layer.py"))
+    whole = {"set": "stsb", "split": "test", "layer": 3}
+    rows = [
+        {**whole, "kind": "cloud", "setting": "none", "mean_cosine": 0.5, "ln_partition": -2.0},
+        {**whole, "kind": "cloud", "setting": "mean", "mean_cosine": 0.0, "ln_partition": -1.0},
+        {**whole, "kind": "similarity", "setting": "none", "spearman": 50.0, "spearman_gain": 0.0},
+        {**whole, "kind": "similarity", "setting": "mean", "spearman": 52.0, "spearman_gain": 2.0},
+        {**whole, "kind": "similarity", "setting": "mean", "set": "sts12", "spearman": 9.0},
+    ]
+    own = pd.DataFrame(rows).assign(spearman_gain_error=0.5)
+
+    def write(name, split):
+        own.loc[1, "fitted_on"] = f"stsb {split}"
+        folder = tmp_path / "offline_isotropy" / f"all_mpnet_base_v2-{name}"
+        folder.mkdir(parents=True)
+        own.to_csv(folder / "records.csv", index=False)
+
+    for name, split in (("0a", "train"), ("0b", "test"), ("0c", "test")):
+        write(name, split)
+    found = by_layer["read"](tmp_path)
+    assert found[by_layer["KEYS"]].values.tolist() == [
+        ["MPNet", split, 3, setting] for split in ("test", "train") for setting in ("none", "mean")
+    ]
+    values = found[by_layer["FIGURES"]].values.tolist()
+    assert values == [[50, 0, 0.98, 0.5, -2], [52, 2, 0.98, 0, -1]] * 2
+    row = "| 3 | 0.50 | 50.0 | 52.0 | +2.0 ± 1.0 | +2.0 ± 1.0 |"
+    assert by_layer["rendered"](found).splitlines()[-1] == row
+    own.loc[3, "spearman"] = 51.0
+    write("0d", "test")
+    with pytest.raises(ValueError, match="two runs have other figures of MPNet"):
+        by_layer["read"](tmp_path)
