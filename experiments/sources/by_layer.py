@@ -11,6 +11,7 @@ transform.
 """
 
 import sys
+from itertools import product
 from pathlib import Path
 from runpy import run_path
 
@@ -22,11 +23,14 @@ from isotrain.runs.files import replace_bytes
 PAGE = Path(__file__).with_name("sts_by_layer.md")
 TABLE, PICTURE = PAGE.with_suffix(".csv"), PAGE.with_suffix(".svg")
 START, END = "<!-- by_layer.py -->\n\n", "\n\n<!-- / -->"
-ENCODERS = run_path(str(PAGE.with_name("table.py")))["ENCODERS"]
+CLAIMS = run_path(str(PAGE.with_name("table.py")))
+ENCODERS, NOT_AFTER = CLAIMS["ENCODERS"], CLAIMS["NOT_AFTER"]
 STEPS = {"SmolLM2": 3}  # of many layers the page has every third
 BY_HAND = "MiniLM"
-TRANSFORMS = ("none", "mean", "mean_pca", "kmeans_mean", "kmeans_mean_pca")
-KEYS = ["encoder", "fitted_on", "layer", "setting"]
+TRANSFORMS = ("none", "mean", "mean_pca", "kmeans_mean", "kmeans_mean_pca", "gmm_mean_pca")
+GAIN = "kmeans_mean_pca"
+RUN = ["encoder", "fitted_on"]
+KEYS = [*RUN, "layer", "setting"]
 FIGURES = ["spearman", "gain", "ci", "mean_cosine", "ln_partition"]
 
 
@@ -34,35 +38,42 @@ def read(folder: Path) -> pd.DataFrame:
     """The rows of STS-B, from each run of the analysis.
 
     Raises:
-        ValueError: no run has STS-B, or two runs have other figures of a row.
+        ValueError: no run has STS-B, or two have the same encoder and split.
     """
-    found = []
+    found: dict[tuple[str, str], pd.DataFrame] = {}
     for file in sorted(folder.glob("offline_isotropy/*/records.csv")):
         records = pd.read_csv(file, low_memory=False)
-        records = records[(records["set"] == "stsb") & (records["split"] != "train")]
+        is_test = (records["set"] == "stsb") & (records["split"] != "train")
+        records = records[is_test & records["weights"].isin(NOT_AFTER)]
         if not (records["kind"] == "similarity").any():
             continue
         name = file.parent.name.rpartition("-")[0]
-        (fitted_on,) = records["fitted_on"].dropna().str.removeprefix("stsb ").unique()
-        records = records.assign(encoder=ENCODERS.get(name, name), fitted_on=fitted_on)
-        keyed = records.set_index(KEYS)
+        splits = {str(text).removeprefix("stsb ") for text in records["fitted_on"].dropna()}
+        run = (ENCODERS.get(name, name), *(splits or {"test"}))
+        if run in found:
+            raise ValueError(f"two runs of {run[0]} are fitted on {run[1]}; move one elsewhere")
+        keyed = records.assign(**dict(zip(RUN, run, strict=True))).set_index(KEYS)
         own = keyed.loc[keyed["kind"] == "similarity"]
         own = own[["spearman", "spearman_gain"]].assign(ci=1.96 * own["spearman_gain_error"])
         clouds = keyed.loc[keyed["kind"] == "cloud", ["mean_cosine", "ln_partition"]]
-        found.append(own.join(clouds).rename(columns={"spearman_gain": "gain"}))
+        found[run] = own.join(clouds).rename(columns={"spearman_gain": "gain"})
     if not found:
         raise ValueError(f"no offline_isotropy/*/records.csv with STS-B in {folder}")
-    table = pd.concat(found)[FIGURES].round(5).reset_index().drop_duplicates()
-    if twice := table.loc[table.duplicated(KEYS), "encoder"].tolist():
-        raise ValueError(f"two runs have other figures of {twice[0]}; move one elsewhere")
-    first = {
-        name: k for k, name in enumerate([*ENCODERS.values(), *table["encoder"].unique()][::-1])
-    }
-    return table.sort_values(
-        ["encoder", "fitted_on", "layer"],
-        key=lambda x: -x.map(first) if x.name == "encoder" else x,
-        kind="stable",
-    )
+    return ordered(pd.concat(found.values())[FIGURES].round(5).reset_index())
+
+
+def ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows by encoder, split and layer."""
+    names = [*dict.fromkeys([*ENCODERS.values(), *table["encoder"]])]
+    place = {"encoder": lambda column: column.map(names.index)}
+    by = [*RUN, "layer"]
+    return table.sort_values(by, key=lambda x: place.get(x.name, lambda y: y)(x), kind="stable")
+
+
+def merged(table: pd.DataFrame, saved: pd.DataFrame) -> pd.DataFrame:
+    """The rows, with the saved ones of other encoders and splits."""
+    is_new = pd.MultiIndex.from_frame(saved[RUN]).isin(pd.MultiIndex.from_frame(table[RUN]))
+    return ordered(pd.concat([saved[~is_new], table], ignore_index=True))
 
 
 def number(value: float, sign: str = "") -> str:
@@ -71,24 +82,25 @@ def number(value: float, sign: str = "") -> str:
 
 
 def rendered(table: pd.DataFrame) -> str:
-    """A table for each encoder; the gain is of the last transform, by the split it is fitted on."""
+    """A table for each encoder; a dash is what was not measured."""
     lines = []
     for encoder, rows in table.groupby("encoder", sort=False):
-        of = {
-            split: own.set_index(["setting", "layer"]) for split, own in rows.groupby("fitted_on")
-        }
-        scored = of.get("test", rows.set_index(["setting", "layer"]))
-        names = [name for name in TRANSFORMS if name in scored.index]
-        gains = [f"gain, fitted on {split}" for split in of]
+        splits = rows["fitted_on"].unique()
+        keyed = rows.set_index(["fitted_on", "setting", "layer"])
+        names = [name for name in TRANSFORMS if (rows["setting"] == name).any()]
+        gains = [f"gain of `{GAIN}`, fitted on {split}" for split in splits]
         heads = ["layer", "mean cosine", *(f"`{name}`" for name in names), *gains]
         lines += [f"**{encoder}**", "", f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
-        for layer in scored.loc["none"].index[:: STEPS.get(encoder, 1)]:
-            cells = [f"{layer}", f"{scored.loc[('none', layer), 'mean_cosine']:.2f}"]
-            cells += [number(scored.loc[(name, layer), "spearman"]) for name in names]
-            for own in of.values():
-                one = own.loc[(names[-1], layer)]
-                cells.append(f"{number(one['gain'], '+')} ± {number(one['ci'])}")
-            lines.append(f"| {' | '.join(cells)} |")
+        for layer in sorted(rows["layer"].unique())[:: STEPS.get(encoder, 1)]:
+            of = keyed.xs(layer, level="layer").reindex(list(product(splits, TRANSFORMS)))
+            first = of.loc[splits[0]]
+            texts = [f"{first.loc['none', 'mean_cosine']:.2f}"]
+            texts += [number(first.loc[name, "spearman"]) for name in names]
+            for split in splits:
+                one = of.loc[(split, GAIN)]
+                texts.append(f"{number(one['gain'], '+')} ± {number(one['ci'])}")
+            cells = ("–" if "nan" in text else text for text in texts)
+            lines.append(f"| {layer} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines[:-1])
 
@@ -100,7 +112,7 @@ def on_page(table: pd.DataFrame) -> str:
 
 def draw(table: pd.DataFrame, file: Path) -> None:
     """A panel for each encoder: Spearman over layers, without and with transforms."""
-    looks = {"none": GREY, "mean": COLOURS[2], "mean_pca": COLOURS[0], TRANSFORMS[-1]: COLOURS[1]}
+    looks = {"none": GREY, "mean": COLOURS[2], "mean_pca": COLOURS[0], GAIN: COLOURS[1]}
     colours = scale([*looks], [*looks.values()])
     colour = {"field": "setting", "type": "nominal", "title": None, "scale": colours}
     panels = []
@@ -121,14 +133,17 @@ def draw(table: pd.DataFrame, file: Path) -> None:
 def main() -> None:
     """Print the tables of a folder of analyses, or of the figures that were saved."""
     folders = [name for name in sys.argv[1:] if name != "--save"]
-    table = read(Path(*folders)) if folders else pd.read_csv(TABLE)
+    saved = pd.read_csv(TABLE)
+    table = read(Path(*folders)) if folders else saved
     if "--save" not in sys.argv:
         print(rendered(table))
         return
+    table = merged(table, saved)
     table.to_csv(TABLE, index=False)
-    before, _, rest = PAGE.read_text("utf-8").partition(START)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{START}{on_page(table)}{END}{after}", "utf-8")
+    page = PAGE.read_text("utf-8")
+    start = page.index(START) + len(START)
+    end = page.index(END, start)
+    PAGE.write_text(page[:start] + on_page(table) + page[end:], "utf-8")
     draw(table, PICTURE)
 
 

@@ -109,33 +109,41 @@ def test_the_page_by_layer_has_the_tables_of_its_figures():
 
 def test_figures_by_layer_are_of_the_sets_and_splits_of_their_runs(tmp_path):
     by_layer = run_path(str(SOURCES / "by_layer.py"))
-    whole = {"set": "stsb", "split": "test", "layer": 3}
+    whole = {"set": "stsb", "split": "test", "layer": 3, "weights": "as given"}
+    pca, gained = "kmeans_mean_pca", {"spearman": 52.0, "spearman_gain": 2.0}
     rows = [
         {**whole, "kind": "cloud", "setting": "none", "mean_cosine": 0.5, "ln_partition": -2.0},
-        {**whole, "kind": "cloud", "setting": "mean", "mean_cosine": 0.0, "ln_partition": -1.0},
+        {**whole, "kind": "cloud", "setting": pca, "mean_cosine": 0.0, "ln_partition": -1.0},
         {**whole, "kind": "similarity", "setting": "none", "spearman": 50.0, "spearman_gain": 0.0},
-        {**whole, "kind": "similarity", "setting": "mean", "spearman": 52.0, "spearman_gain": 2.0},
-        {**whole, "kind": "similarity", "setting": "mean", "set": "sts12", "spearman": 9.0},
+        {**whole, "kind": "similarity", "setting": pca, **gained},
+        {**whole, "kind": "similarity", "setting": pca, "set": "sts12", "spearman": 9.0},
+        {**whole, "kind": "similarity", "setting": pca, "weights": "after", "spearman": 9.0},
     ]
-    own = pd.DataFrame(rows).assign(spearman_gain_error=0.5)
 
-    def write(name, split):
-        own.loc[1, "fitted_on"] = f"stsb {split}"
+    def write(name, split, layer=3):
+        own = pd.DataFrame(rows).assign(spearman_gain_error=0.5, layer=layer)
+        own.loc[own["setting"] == pca, "fitted_on"] = f"stsb {split}"
         folder = tmp_path / "offline_isotropy" / f"all_mpnet_base_v2-{name}"
         folder.mkdir(parents=True)
         own.to_csv(folder / "records.csv", index=False)
 
-    for name, split in (("0a", "train"), ("0b", "test"), ("0c", "test")):
+    for name, split in (("0a", "train"), ("0b", "test")):
         write(name, split)
     found = by_layer["read"](tmp_path)
     assert found[by_layer["KEYS"]].values.tolist() == [
-        ["MPNet", split, 3, setting] for split in ("test", "train") for setting in ("none", "mean")
+        ["MPNet", split, 3, setting] for split in ("test", "train") for setting in ("none", pca)
     ]
     values = found[by_layer["FIGURES"]].values.tolist()
     assert values == [[50, 0, 0.98, 0.5, -2], [52, 2, 0.98, 0, -1]] * 2
     row = "| 3 | 0.50 | 50.0 | 52.0 | +2.0 ± 1.0 | +2.0 ± 1.0 |"
     assert by_layer["rendered"](found).splitlines()[-1] == row
-    own.loc[3, "spearman"] = 51.0
-    write("0d", "test")
-    with pytest.raises(ValueError, match="two runs have other figures of MPNet"):
+    one_more = found.iloc[:2].assign(layer=4)
+    rendered = by_layer["rendered"](pd.concat([found, one_more]))
+    assert rendered.splitlines()[-1] == "| 4 | 0.50 | 50.0 | 52.0 | +2.0 ± 1.0 | – |"
+    saved = pd.concat([found.assign(encoder="MiniLM"), found.iloc[:2].assign(spearman=1.0)])
+    both = by_layer["merged"](found, saved)
+    assert both["encoder"].tolist() == ["MiniLM"] * 4 + ["MPNet"] * 4
+    assert both["spearman"].tolist() == [50.0, 52.0] * 4
+    write("0c", "test", layer=4)
+    with pytest.raises(ValueError, match="two runs of MPNet are fitted on test; move one"):
         by_layer["read"](tmp_path)
