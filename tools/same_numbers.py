@@ -271,17 +271,9 @@ def flat(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(value, f"{path}.{key}" if path else str(key))
 
 
-def final_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The final tensors of a run by name; older commits wrote them as `last.ckpt`."""
-    if (file := folder / "weights.safetensors").is_file():
-        return load_file(file)
-    state: dict[str, torch.Tensor] = torch.load(folder / "last.ckpt", weights_only=True)
-    return state["state_dict"]  # type: ignore[return-value]
-
-
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """All numbers of a run by kind and name; arrays as their dtype, shape and bytes."""
-    tensors = final_weights(folder)
+    tensors = load_file(folder / "weights.safetensors")
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     arrays: dict[str, np.ndarray] = {}
@@ -341,7 +333,7 @@ def vacuous(folder: Path) -> list[str]:
     measured = [row for row in measured if any(k.startswith("isotropy/") for k in row)]
     if measured[0] == measured[-1]:
         found.append("no measure of the upper layer moved: were parameters trained?")
-    state = final_weights(folder)
+    state = load_file(folder / "weights.safetensors")
     found += [f"{k} is false" for k, x in state.items() if k.endswith("is_fitted") and not x]
     return found
 

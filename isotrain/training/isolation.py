@@ -24,12 +24,12 @@ def isolated() -> Iterator[None]:
     """Restore at the end what a run changes in its process.
 
     That is the environment, random states, options and threads of torch, its compiled code, process
-    group and rank, warnings, logging levels, signal handlers, a run of W&B and figures.
+    group and rank, warnings, logging levels, signal handlers and a run of W&B.
     """
     with ExitStack() as stack, warnings.catch_warnings():
         for restore in (*_of_python(), *_of_torch()):
             stack.callback(restore)
-        stack.callback(_close, _wandb_run(), _figures())  # first
+        stack.callback(_close, _wandb_run())  # first
         yield
 
 
@@ -76,23 +76,15 @@ def _set_environment(before: dict[str, str]) -> None:
     os.environ |= before
 
 
-def _close(wandb_run: Any, figures: set[int]) -> None:
-    """The process group, compiled code, and a W&B run and figures other than these."""
+def _close(wandb_run: Any) -> None:
+    """The process group, compiled code, and a W&B run other than this."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     if dynamo := sys.modules.get("torch._dynamo"):
         dynamo.reset()  # else a later model would reach the limit of recompilations
     if (open_run := _wandb_run()) not in (None, wandb_run):
         open_run.finish()
-    for number in _figures() - figures:
-        sys.modules["matplotlib.pyplot"].close(number)
 
 
 def _wandb_run() -> Any:
     return getattr(sys.modules.get("wandb"), "run", None)
-
-
-def _figures() -> set[int]:
-    """The figures that pyplot holds."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    return set(pyplot.get_fignums()) if pyplot else set()

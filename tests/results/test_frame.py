@@ -19,6 +19,7 @@ from isotrain.results.levels import CHANCE, MAJORITY
 from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
 from isotrain.results.runs import Gap, Run
 from isotrain.results.words import share_text
+from isotrain.runs.files import read_result, write_json
 from isotrain.runs.predictions import Predictions, write_predictions
 from isotrain.studies.definition import Study
 
@@ -111,6 +112,8 @@ def predicted(tmp_path):
             guess = np.where(generator.random(200) < right, label, 1 - label)
             folder = tmp_path / f"{method}{seed}"
             write_predictions(folder, "dev", Predictions(np.arange(200), label, guess))
+            majority = {"dev": float(max(label.mean(), 1 - label.mean()))}
+            write_json(folder / "result.json", {"status": "finished", "label_majority": majority})
             score = {"val/accuracy": float((guess == label).mean())}
             found.append(Run("rte", method, seed, score, {"val/accuracy": 200}, folder=folder))
     return found
@@ -236,8 +239,8 @@ def begun(predicted):
 
 def test_chance_and_the_untrained_model_stand_first(begun):
     share, untrained, none, mean = study_rows(STUDY, begun)
-    label = np.loadtxt(begun[0].folder / "predictions" / "dev.csv", delimiter=",", skiprows=1)[:, 1]
-    assert (share.method, share.mean) == (MAJORITY, max(label.mean(), 1 - label.mean()))
+    recorded = read_result(begun[0].folder)["label_majority"]["dev"]
+    assert (share.method, share.mean) == (MAJORITY, recorded)
     assert (untrained.method, untrained.n) == (UNTRAINED, 3)
     assert untrained.mean == pytest.approx(none.mean - 0.105)
     assert [none.method, mean.method] == ["none", "mean"]
